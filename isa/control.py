@@ -59,7 +59,7 @@ def register_store(dst: words.OneOut, src: InRegister) -> None:
     cost=words.one_cycle,  # the cost of sending a semaphore to the other core and waiting for one
     rules=[words.both_cores],
     feature="logical_core",
-    meets=words.own_rank,
+    meets=words.cores_of_rank,
     traits=Traits(computes=False),
 )
 def core_barrier(
@@ -84,7 +84,7 @@ def core_barrier(
     feature="logical_core",
     opcode="SENDRECV",
     removed="use_gpsimd_dma",
-    meets=words.own_rank,
+    meets=words.cores_of_rank,
     traits=Traits(exchanges=True),
 )
 def sendrecv(

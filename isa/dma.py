@@ -85,7 +85,7 @@ def dma_compute(
     example="src=512 128",
     cost=words.transpose_cost,
     rules=words.TRANSPOSE,
-    older_compiler=Fusion(engines=words.made_by),
+    older_compiler=Fusion(engines=words.transposing_engines),
 )
 def dma_transpose(
     dst: words.Transposed,
@@ -146,8 +146,8 @@ def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[Ro
 def total(op: Operator, shape: tuple[int, ...], values: Sequence[Array]) -> Array:
     first, *rest = (numeric.shaped(v, shape) for v in values)
     result = np.array(first)
-    for more in rest:
-        op.apply(result, more, result)
+    for term in rest:
+        op.apply(result, term, result)
     return result
 
 
@@ -166,8 +166,8 @@ def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
 
 
 def same_place(a: Tile, b: Tile) -> bool:
-    """Return whether two tiles have the same elements; if indices choose them, whether it is the
-    same index."""
+    """Return whether two tiles have the same elements. If an index chooses the elements of one, the
+    same index must choose those of the other."""
 
     def place(tile: Tile) -> Any:
         steps = long_axes(tile.shape, tile.strides)
@@ -179,7 +179,7 @@ def same_place(a: Tile, b: Tile) -> bool:
 
 
 def report_repeated(core: Core, rows: RowBlock) -> None:
-    """Report rows that are written twice although the kernel promises unique indices: one of the
+    """Report a row that is written twice although the kernel promises unique indices: one of the
     sums is lost."""
     repeated = rows.repeated()
     if len(repeated):

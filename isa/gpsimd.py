@@ -38,12 +38,12 @@ def iota(
 
     def run(dst: Tile, offset: int, per_row: int) -> None:
         codes = dst.codes()
-        there = exact and codes.flags.c_contiguous
-        out = codes.view(np.int32).reshape(len(codes), -1) if there else None
+        in_place = exact and codes.flags.c_contiguous
+        out = codes.view(np.int32).reshape(len(codes), -1) if in_place else None
         values = numeric.affine(len(codes), pattern, offset, per_row, out)
         if not exact:
             dst.store(codec.decode(int32, values))
-        elif not there:
+        elif not in_place:
             codes[...] = values.view(codes.dtype).reshape(dst.shape)
 
     return run
@@ -104,8 +104,8 @@ def local_gather(
     indices = indices.swapaxes(1, 2).reshape(cores, -1)[:, :num_valid_indices]
     inside(indices, table.shape[2], num_elem_per_idx, "index", "core")
     places = indices.astype(np.intp)[:, np.newaxis, :, np.newaxis] + np.arange(num_elem_per_idx)
-    found = np.take_along_axis(table, places.reshape(cores, 1, -1), 2)
-    dst.codes()[...] = found.reshape(dst.shape)
+    gathered = np.take_along_axis(table, places.reshape(cores, 1, -1), 2)
+    dst.codes()[...] = gathered.reshape(dst.shape)
 
 
 @instruction(
@@ -119,13 +119,14 @@ def nc_n_gather(dst: words.MovedOut, data: words.MovedIn, indices: words.Indices
     table = data.codes().reshape(data.shape[0], -1)
     places = indices.codes().reshape(data.shape[0], -1)
     inside(places, table.shape[1], 1, "indices", "partition")
-    found = np.take_along_axis(table, places.astype(np.intp), 1)
-    dst.codes()[...] = numeric.shaped(found, dst.shape)
+    gathered = np.take_along_axis(table, places.astype(np.intp), 1)
+    dst.codes()[...] = numeric.shaped(gathered, dst.shape)
 
 
 def inside(indices: Array, size: int, run: int, argument: str, group: str) -> None:
-    """Raise an error for indices [groups, count] whose `run` elements leave the `size` elements of
-    a group. The result on the device is undefined (ISA)."""
+    """Raise OutOfBoundsError if an index of `indices` [groups, count] selects elements beyond the
+    `size` elements of a partition; it selects `run` elements. The result on the device is undefined
+    (ISA). The error names `argument` and `group`, the kind of the groups."""
     beyond = indices > size - run
     if not beyond.any():
         return
@@ -186,7 +187,7 @@ def dropout(dst: Out, data: In, prob: Number, *, core: Core) -> None:
     )
     bits = data.codes().view(f"u{data.held.itemsize}")
     u = engines.uniform(core, vector, dst)
-    kept = ~(u < numeric.scalar(prob, u))  # multiplying by it needs no branch for each element
+    kept = ~(u < numeric.scalar(prob, u))  # multiplying by flags needs no branches
     np.multiply(numeric.shaped(bits, dst.shape), kept, out=dst.codes().view(bits.dtype))
 
 

@@ -154,9 +154,9 @@ def bn_stats(dst: Out, data: In) -> None:
     Each number is rounded once; the order of the engine's sums is unpublished. Without elements,
     all three are 0.
     """
-    found = numeric.floats(dst, (data.shape[0], 6))
-    loops.moments(numeric.rows(data), found)
-    dst.store(found)
+    moments = numeric.floats(dst, (data.shape[0], 6))
+    loops.moments(numeric.rows(data), moments)
+    dst.store(moments)
 
 
 @instruction(
@@ -170,9 +170,9 @@ def bn_aggr(dst: Out, data: In) -> None:
 
     data[p, :] lists the triples (n_i, m_i, M_i), in the form of bn_stats.
     """
-    found = numeric.floats(dst, (data.shape[0], 2))
-    loops.aggregate(numeric.rows(data), found)
-    dst.store(found)
+    moments = numeric.floats(dst, (data.shape[0], 2))
+    loops.aggregate(numeric.rows(data), moments)
+    dst.store(moments)
 
 
 # --- with a state that every element changes ------------------------------------------------------
@@ -226,8 +226,8 @@ def tensor_scalar_cumulative(
     """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
 
     By default r starts from the number that op1 leaves unchanged (0 for subtract). With load_reduce
-    it starts from imm1[p]; with reduce, from its value after the last instruction. It stays float32
-    even if dst is narrower.
+    r starts from imm1[p], and with reduce from its value after the last instruction. r stays
+    float32 even if dst is narrower.
     """
     number_for(op0, imm0, "imm0")
     out = numeric.stepped(dst, src, (op0, imm0, False))
@@ -254,6 +254,6 @@ def with_old_axes(run: Run, axis: int | tuple[int, ...], core: Core, dst: Tile, 
     core.report(
         "AXIS_FROM_WITHIN",
         f"tensor_reduce: axis {axis} of {data} folds its last {len(words.listed(axis))}, as in "
-        "releases 0.1 and 0.2, where 1 is the innermost axis; later ones refuse it",
+        "releases 0.1 and 0.2, where 1 is the innermost axis; later releases refuse it",
     )
     run(core, dst, data)

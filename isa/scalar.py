@@ -195,7 +195,7 @@ def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any,
             return out
         if multiplied:
             x = np.multiply(x, factor(scale), out=out)
-        if moved:  # bias 0 is added too: it turns -0 into +0
+        if moved:  # a bias of 0 is added too: it turns -0 into +0
             x = np.add(x, term(bias), out=out)
         return x
 

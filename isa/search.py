@@ -38,9 +38,9 @@ def max8(dst: Out, src: Searched, *, core: Core) -> None:
     """
     data = numeric.rows(src)
     codes = data.view(f"i{data.itemsize}")
-    found = np.empty((src.shape[0], EIGHT), codes.dtype)
-    searches.largest(codec.ranks(codes, core.options.nan_minmax == "number"), found)
-    values = codec.mirrored(found).view(data.dtype)
+    greatest = np.empty((src.shape[0], EIGHT), codes.dtype)
+    searches.largest(codec.ranks(codes, core.options.nan_minmax == "number"), greatest)
+    values = codec.mirrored(greatest).view(data.dtype)
     values[np.isnan(values)] = np.nan
     dst.store(values)
 
@@ -66,14 +66,14 @@ def nc_match_replace8(
     dst_idx[p, i] = f_i; if there is none, a number with all bits set. If vals[p, :] has a value
     several times, the last i gets the value's first position, and so on.
     """
-    found = occurrences(data, vals, backwards=True)
-    there = found != searches.MISSING
-    codes = np.array(dst.encoded(data, data.codes())).reshape(len(found), -1)
+    places = occurrences(data, vals, backwards=True)
+    matched = places != searches.MISSING
+    codes = np.array(dst.encoded(data, data.codes())).reshape(len(places), -1)
     new = codec.encode(dst.held, np.array([imm], np.float32))[0]
-    codes[np.nonzero(there)[0], found[there]] = new
+    codes[np.nonzero(matched)[0], places[matched]] = new
     dst.codes()[...] = codes.reshape(dst.shape)
     if dst_idx is not None:
-        numeric.write(dst_idx, found)
+        numeric.write(dst_idx, places)
 
 
 # --- by position ----------------------------------------------------------------------------------
@@ -174,10 +174,10 @@ def nonzero_with_count(
     Other partitions of dst are unchanged, and other partitions of src are not read.
     """
     first = np.arange(src.shape[0]) % core.machine.limits.gpsimd_core_partitions == 0
-    found = engines.read_rows(core, "src", src, first) != 0
-    count = found.sum(axis=1, keepdims=True)
-    places = np.argsort(~found, axis=1, kind="stable") + index_offset
-    listed = np.where(np.arange(found.shape[1]) < count, places, padding_val)
+    nonzero = engines.read_rows(core, "src", src, first) != 0
+    count = nonzero.sum(axis=1, keepdims=True)
+    places = np.argsort(~nonzero, axis=1, kind="stable") + index_offset
+    listed = np.where(np.arange(nonzero.shape[1]) < count, places, padding_val)
     codes = np.hstack([listed, count]).astype(np.int32)
     numeric.put(dst, first, codes.reshape(len(codes), *dst.shape[1:]))
 
@@ -186,17 +186,19 @@ def nonzero_with_count(
 
 
 def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
-    found = np.empty((data.shape[0], EIGHT), np.uint32)
-    searches.occurrences(numeric.rows(data), numeric.rows(vals), found, backwards)
-    return found
+    """Return the position of each value of vals in its row of data, or MISSING, as uint32 [P, 8].
+    Equal values get successive positions; if `backwards`, the last value gets the first."""
+    places = np.empty((data.shape[0], EIGHT), np.uint32)
+    searches.occurrences(numeric.rows(data), numeric.rows(vals), places, backwards)
+    return places
 
 
 def holds(op: Operator, places: Any, bound: Tile) -> Any:
     """Return flags [partitions, positions]: whether a position satisfies the comparison `op` with
     the bound of its partition."""
-    found = np.empty((bound.shape[0], places.shape[1]), np.bool_)
-    op.apply(places, bound.column(), found)
-    return found
+    flags = np.empty((bound.shape[0], places.shape[1]), np.bool_)
+    op.apply(places, bound.column(), flags)
+    return flags
 
 
 def runs(ids: Any) -> tuple[Any, Any]:

@@ -77,8 +77,8 @@ def nc_matmul_sparse(
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
     A of N adjacent weights are kept: pattern is (A, N). tags[k, m // 4] has, in 4 bits, the
-    position of stationary[k, m] among the N: it is a N/A + c, or c A + a if places is "slot". The
-    sum is that of nc_matmul. No released API has this instruction: `Options.experimental`.
+    position of stationary[k, m] among the N: a N/A + c, or, if places is "slot", c A + a. Products
+    are summed as in nc_matmul. No released API has this instruction (`Options.experimental`).
     """
     s = product.reader(stationary, product.STATIONARY, core.options)(stationary)
     x = words.picked(core, moving.values(), tags, pattern, places)

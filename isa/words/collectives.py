@@ -52,8 +52,8 @@ def memory_access(call: Call, machine: Machine) -> cost.Cost:
     return cost.Cost(machine.fixed.register_load_ns, 0.0)
 
 
-def own_rank(call: Call, world: World, number: int) -> range:
-    """Return the cores of the rank of core `number`."""
+def cores_of_rank(call: Call, world: World, number: int) -> range:
+    """Return the cores of the rank that core `number` belongs to."""
     return world.cores_of(world.rank(number))
 
 
@@ -62,7 +62,7 @@ def most_by_gpsimd(call: Call) -> int:
 
 
 both_cores = holds(
-    "cores", "it synchronizes cores 0 and 1", lambda call: call["cores"] == CORES,
+    "cores", "core_barrier synchronizes cores 0 and 1", lambda call: call["cores"] == CORES,
     expected=str(CORES),
 )  # fmt: skip
 
@@ -115,8 +115,8 @@ def ranks_of(call: Call, world: World, number: int) -> list[int]:
     """Return the cores that take part in a collective of core `number`: those of the ranks of its
     group."""
     rank = world.rank(number)
-    own = next((ranks for ranks in _grouped(call) if rank in ranks), (rank,))
-    return replica_groups.participants(world, number, sorted(own), _on_chip(call))
+    group = next((ranks for ranks in _grouped(call) if rank in ranks), (rank,))
+    return replica_groups.participants(world, number, sorted(group), _on_chip(call))
 
 
 def _on_chip(call: Call) -> bool:
@@ -124,8 +124,8 @@ def _on_chip(call: Call) -> bool:
 
 
 def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
-    """Return the cost function of a collective with this pattern of communication. The time is that
-    on the machine's largest instance. The DMA rings are busy while a rank reads and writes its
+    """Return the cost function of a collective with this pattern of communication. It gives the
+    time on the machine's largest instance. The DMA rings are busy while a rank reads and writes its
     data."""
 
     def time(call: Call, machine: Machine) -> cost.Cost:
@@ -138,9 +138,9 @@ def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
         size = sum(view.nbytes for view in (srcs if pattern == "scatter" else dsts))
         taken = collective_time.known_time(largest.name, lnc, pattern, size, ranks or (0,))
         pairs = zip(dsts, srcs, strict=True)
-        moved = max((cost.move(*pair, machine) for pair in pairs), key=lambda one: one.busy_ns)
-        own = cost.Collective(pattern, size, _grouped(call))
-        return replace(moved, latency_ns=max(moved.latency_ns, taken.ns), collective=own)
+        moved = max((cost.move(*pair, machine) for pair in pairs), key=lambda move: move.busy_ns)
+        collective = cost.Collective(pattern, size, _grouped(call))
+        return replace(moved, latency_ns=max(moved.latency_ns, taken.ns), collective=collective)
 
     time.__doc__ = f"A {pattern} among the ranks of the group."
     return time
@@ -171,11 +171,12 @@ one_memory = holds(
     because="a collective cannot mix memories", hint="copy with nisa.dma_copy first",
 )  # fmt: skip
 several_in_hbm = holds(
-    "srcs", "several tensors are in hbm", lambda call: len(call["srcs"]) == 1 or not _on_chip(call),
-    BufferKindError, because="coalesced communication is for tensors in hbm",
+    "srcs", "several tensors must be in hbm",
+    lambda call: len(call["srcs"]) == 1 or not _on_chip(call), BufferKindError,
+    because="coalesced communication is for tensors in hbm",
 )  # fmt: skip
 one_tensor = holds(
-    "srcs", "it takes a single tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
+    "srcs", "srcs has a single tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
     because="coalesced communication is not supported here",
 )  # fmt: skip
 one_format = holds(
@@ -199,7 +200,7 @@ disjoint = holds(
     because="sub-groups must not overlap",
 )  # fmt: skip
 equal_groups = holds(
-    "replica_group", "its lists have equal lengths",
+    "replica_group", "the lists of replica_group have equal lengths",
     lambda call: len({len(ranks) for ranks in call["replica_group"]}) == 1, SignatureError,
     because="a kernel is compiled once, so its tensors have the same shape on all ranks",
 )  # fmt: skip
@@ -256,7 +257,7 @@ in_pieces = holds(
     expected=lambda call: f"a multiple of {_ranks(call)}",
 )  # fmt: skip
 equal_others = holds(
-    "others", "all sources have the size and the format of the first",
+    "others", "each of others has the shape and the format of its src",
     lambda call: [(v.shape, v.dtype) for v in call["srcs"]]
     == [(v.shape, v.dtype) for v in call["others"]],
 )  # fmt: skip
@@ -286,8 +287,8 @@ def once_each(call: Call, machine: Machine) -> Any:
     )
 
 
-def _is_pair(given: Sequence[int]) -> bool:
-    return len(given) == 2
+def _is_pair(ranks: Sequence[int]) -> bool:
+    return len(ranks) == 2
 
 
 @rule(
@@ -302,7 +303,7 @@ def rows_of_numbers(call: Call, machine: Machine) -> Any:
     if view.dtype.name == "uint32" and shape in allowed:
         return None
     expected = f"uint32 {(1, *wanted) if view.region is MemoryRegion.sbuf else wanted}"
-    return fault("metadata_tensor", "metadata_tensor has another form", expected)
+    return fault("metadata_tensor", f"metadata_tensor is {view.dtype} {shape}", expected)
 
 
 OF_HBM: tuple[Rule, ...] = (pairs_of_tensors, one_format, prioritised, priorities)

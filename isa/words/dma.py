@@ -135,7 +135,7 @@ COMPUTE = (
         or not picks_rows(call), BufferKindError, "sbuf",
     ),
     holds(
-        "srcs", "what is added to picked rows is in SBUF",
+        "srcs", "an operand that is added to picked rows is in SBUF",
         lambda call: call.view("dst").dynamic != PICKED
         or all(view.dynamic or view.region is SBUF for view in call["srcs"]),
         BufferKindError, "rows in hbm, and the other operand in sbuf",
@@ -241,10 +241,10 @@ def compute_cost(call: Call, machine: Machine) -> cost.Cost:
     return cost.Cost(max(p.busy_ns for p in parts), parts[0].latency_ns, transfer=transfer)
 
 
-def made_by(call: Call, machine: Machine) -> list[engine]:
-    """Return the engine on which the older compiler transposes. It loads 32-bit tiles unchanged,
-    and transposes them on the Tensor engine. The evidence is a published kernel for a product: it
-    takes equally long whether its loads transpose or separate instructions do."""
+def transposing_engines(call: Call, machine: Machine) -> list[engine]:
+    """Return a list of the engine on which the older compiler transposes. It loads 32-bit tiles
+    unchanged, and transposes them on the Tensor engine. The evidence is a published kernel for a
+    product, which takes equally long if its loads transpose and if separate instructions do."""
     return [engine.tensor if call.view("src").dtype.itemsize == 4 else engine.dma]
 
 
@@ -260,11 +260,11 @@ def product_cost(call: Call, machine: Machine) -> cost.Cost:
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     """The time of a DMA transfer that gets only a share of the bandwidth (ARCH2). If the older
-    compiler transposes on the Tensor engine, it is `product_cost`."""
+    compiler transposes on the Tensor engine, the cost is `product_cost`."""
     if call.engine is engine.tensor:
         return product_cost(call, machine)
-    found = cost.dma(call, machine)
+    moved = cost.dma(call, machine)
     in_sbuf = call.view("src").on_chip
     share = machine.dma.transpose_from_sbuf if in_sbuf else machine.dma.transpose_from_hbm
-    assert found.transfer is not None
-    return replace(found, transfer=replace(found.transfer, ns=found.transfer.ns / share))
+    assert moved.transfer is not None
+    return replace(moved, transfer=replace(moved.transfer, ns=moved.transfer.ns / share))

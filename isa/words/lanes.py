@@ -45,8 +45,9 @@ def are_exact(*tiles: Tile | View) -> bool:
 
 
 def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]:
-    """Return flags of the `count` partitions that a shuffle writes, and the source partition of
-    each that is written. The length of the mask is the size of a quadrant."""
+    """Return flags [count] of the partitions of dst that a shuffle writes, and the source partition
+    of each written partition. `count` and `sources` are the partitions of dst and of src. The
+    length of the mask is the size of a quadrant."""
     rows, quadrant = np.arange(count), len(mask)
     wanted = np.array(mask)[rows % quadrant]
     origin = rows // quadrant * quadrant % (-(-sources // quadrant) * quadrant) + wanted
@@ -85,8 +86,8 @@ def in_pipeline(call: Call) -> bool:
 
 def open_arithmetic(call: Call, machine: Machine) -> list[engine]:
     """Return the engines among which the older compiler chooses for arithmetic that Scalar's
-    multiplier and adder can do. In profiles on trn1, Scalar does it if Vector has much to do (silu,
-    adamw)."""
+    multiplier and adder can do. In profiles of silu and adamw on trn1, Scalar does it if Vector has
+    much to do."""
     takes = call["engine"] is unknown and in_pipeline(call)
     return [vector, scalar] if takes else [call.engine]
 
@@ -96,7 +97,7 @@ def open_arithmetic(call: Call, machine: Machine) -> list[engine]:
 
 @rule(
     OperatorError,
-    because="its input stage is one multiplier followed by one adder",
+    because="the Scalar engine's input stage is one multiplier followed by one adder",
     hint="use engine=nisa.engine.vector",
 )
 def multiplies_then_adds(call: Call, machine: Machine) -> Fault | None:
@@ -104,8 +105,8 @@ def multiplies_then_adds(call: Call, machine: Machine) -> Fault | None:
     if call.engine is not scalar or in_pipeline(call):
         return None
     names = [op.name for op in (call["op0"], call["op1"]) if op]
-    said = f"the Scalar engine has no {' then '.join(names)}"
-    return fault("op0", said, "multiply then add, multiply, or add", ", ".join(names))
+    problem = f"the Scalar engine has no {' then '.join(names)}"
+    return fault("op0", problem, "multiply then add, multiply, or add", ", ".join(names))
 
 
 @rule(OperatorError, hint="omit `engine`, and the right one is chosen")
@@ -115,15 +116,18 @@ def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
     fits = lacking and all("gpsimd" in op.engines for op in lacking)
     if call.engine is not gpsimd or fits:
         return None
-    said = f"{(*lacking, call['op0'])[0]} does not run on the GpSimd engine"
-    return fault("op0", said, "nl.rsqrt or nl.power", f"op0={call['op0']}, op1={call['op1']}")
+    problem = f"{(*lacking, call['op0'])[0]} does not run on the GpSimd engine"
+    return fault("op0", problem, "nl.rsqrt or nl.power", f"op0={call['op0']}, op1={call['op1']}")
 
 
-@rule(OperatorError, because="arithmetic on addresses, which are 32-bit integers, takes none")
+@rule(
+    OperatorError,
+    because="arithmetic on addresses, which are 32-bit integers, takes no indirect views",
+)
 def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
     """arithmetic from 32-bit integers to 32-bit integers takes no indirect views"""
-    # The page has this rule for the arithmetic on addresses (ISA, tensor_scalar_addr), but does not
-    # state which arithmetic that is.
+    # The documentation has this rule for arithmetic on addresses (ISA, tensor_scalar_addr), but
+    # does not state which arithmetic is arithmetic on addresses.
     dst, data = call.view("dst"), call.view("data")
     addresses = are_exact(dst, data) and call["op0"].kind == "arithmetic"
     if not addresses or not (dst.picked_by or data.picked_by):
@@ -143,13 +147,13 @@ def names_sources(call: Call, machine: Machine) -> Fault | None:
     mask, src, quadrant = call["shuffle_mask"], call.view("src"), machine.limits.quadrant
     if len(mask) != quadrant or not all(0 <= m < quadrant or m == KEEP for m in mask):
         expected = f"{quadrant} numbers from 0 to {quadrant - 1}, or {KEEP}"
-        said = f"shuffle_mask must name a source partition for each of {quadrant}"
-        return fault("shuffle_mask", said, expected, list(mask))
+        problem = f"shuffle_mask must name a source partition for each of {quadrant}"
+        return fault("shuffle_mask", problem, expected, list(mask))
     _, origin = shuffled(mask, call.view("dst").partitions, src.partitions)
     if (origin < src.partitions).all():
         return None
-    said = f"shuffle_mask asks for partition {origin.max()}, which src does not have"
-    return fault("shuffle_mask", said, f"0 to {src.partitions - 1}", src)
+    problem = f"shuffle_mask selects partition {origin.max()}, which src does not have"
+    return fault("shuffle_mask", problem, f"0 to {src.partitions - 1}", src)
 
 
 COPY = (
@@ -187,11 +191,11 @@ SCALAR_TENSOR_TENSOR = (
 
 
 def predicated_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The time of reading src and predicate. The rate is another if one is in SBUF and the other in
+    """The time of reading src and predicate. The rate differs if one is in SBUF and the other in
     PSUM. If src is a scalar, only predicate takes time (FIT)."""
     regions = {view.region for view in call.views("src", "predicate") if view.free_size > 1}
-    one = not isinstance(call["src"], View) or call.view("src").free_size == 1
-    kind = "default" if one else "predicated_mixed" if len(regions) > 1 else "predicated"
+    is_scalar = not isinstance(call["src"], View) or call.view("src").free_size == 1
+    kind = "default" if is_scalar else "predicated_mixed" if len(regions) > 1 else "predicated"
     return cost.stream(call, machine, cost.elements(call) / cost.rate(machine, vector, kind))
 
 
@@ -237,8 +241,8 @@ def registers_of_data_or_more(call: Call, machine: Machine) -> Fault | None:
     count, beyond = data.partitions, machine.limits.partitions - data.partition
     if count <= result.partitions <= beyond:
         return None
-    said = f"reduce_res has {result.partitions} partitions, data has {count}"
-    return fault("reduce_res", said, f"{count} partitions, as data ({data})")
+    problem = f"reduce_res has {result.partitions} partitions, data has {count}"
+    return fault("reduce_res", problem, f"{count} partitions, as data ({data})")
 
 
 @rule(OperatorError)
@@ -290,8 +294,8 @@ def activation_cost(call: Call, machine: Machine) -> cost.Cost:
     reads_out = call["reduce_res"] is not None
     cycles = cost.elements(call) / cost.rate(machine, engine.scalar, "default")
     extra = reads_out * machine.fixed.accumulator_read_cycles
-    found = cost.stream(call, machine, cycles, extra, column=call["op"].name != "copy")
-    return replace(found, table=call["op"].table)
+    stream = cost.stream(call, machine, cycles, extra, column=call["op"].name != "copy")
+    return replace(stream, table=call["op"].table)
 
 
 COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
@@ -314,12 +318,12 @@ def counts_multiply(call: Call, machine: Machine) -> Fault | None:
     counts = [pair[-1] for pair in call["pattern"] if pair]
     size, most = call.view("dst").free_size, machine.limits.iota_dims
     if not 0 < len(counts) <= most:
-        said = f"the pattern has {len(counts)} axes"
-        return fault("pattern", said, f"1 to {most} [step, count] pairs", call["pattern"])
+        problem = f"the pattern has {len(counts)} axes"
+        return fault("pattern", problem, f"1 to {most} [step, count] pairs", call["pattern"])
     if prod(counts) == size and min(counts) > 0:
         return None
-    said = f"the pattern counts {prod(counts)} elements, dst has {size} per partition"
-    return fault("pattern", said, f"counts that multiply to {size}", call["pattern"])
+    problem = f"the pattern counts {prod(counts)} elements, dst has {size} per partition"
+    return fault("pattern", problem, f"counts that multiply to {size}", call["pattern"])
 
 
 PATTERN = (
@@ -337,18 +341,18 @@ def filled(call: Call, machine: Machine) -> Fault | None:
     num_valid_indices"""
     run, valid, dst = call["num_elem_per_idx"], call["num_valid_indices"], call.view("dst")
     limits = machine.limits
-    there = limits.gpsimd_core_partitions * call.view("index").free_size
+    available = limits.gpsimd_core_partitions * call.view("index").free_size
     limit = limits.gather_indices
-    count = there if valid is None else valid
-    if not 0 < count <= min(there, limit):
+    count = available if valid is None else valid
+    if not 0 < count <= min(available, limit):
         name = "index" if valid is None else "num_valid_indices"
-        because = f"index has {there} for each core, and a core takes at most {limit}"
-        said, expected = f"a core can't take {count} indices", f"1 to {min(there, limit)}"
-        return fault(name, said, expected, count, because=because)
+        because = f"index has {available} for each core, and a core takes at most {limit}"
+        problem, expected = f"a core can't take {count} indices", f"1 to {min(available, limit)}"
+        return fault(name, problem, expected, count, because=because)
     if dst.free_size == count * run:
         return None
-    said = f"{count} indices of {run} elements don't fill dst ({dst})"
-    return fault("dst", said, f"{count * run} elements per partition", dst.free_size)
+    problem = f"{count} indices of {run} elements don't fill dst ({dst})"
+    return fault("dst", problem, f"{count * run} elements per partition", dst.free_size)
 
 
 LOCAL_GATHER = (

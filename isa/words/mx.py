@@ -49,7 +49,7 @@ MovingScale = Annotated[Tile, replace(SCALE, indirect=True, index_of="moving")]
 
 
 def scale_rows(partitions: int, machine: Machine) -> Array:
-    """Return the numbers of the rows of a scale tile that have the scales for data of so many
+    """Return the rows (indices) of a scale tile that have the scales of data with this number of
     partitions."""
     quadrant, groups = machine.limits.quadrant, np.arange(partitions // ROWS)
     each = quadrant // ROWS
@@ -68,7 +68,7 @@ def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
         first = call.view(data).partition // quadrant * quadrant
         return [first + offset for offset in OFFSETS]
 
-    held = holds(
+    enough = holds(
         scale,
         f"{scale} holds the scales of {data}: 4 partitions for each quadrant of 32",
         lambda call: call.view(scale).partitions >= rows(call),
@@ -82,7 +82,7 @@ def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
         lambda call: f"consecutive partitions from one of {starts(call)}",
         got=lambda call: f"partition {call.view(scale).partition}",
     )
-    return held, placed
+    return enough, placed
 
 
 PRODUCT = (

@@ -51,31 +51,31 @@ def listed(axis: int | tuple[int, ...]) -> tuple[int, ...]:
 
 def reduced_axes(call: Call) -> int:
     """Return how many of the last axes are folded; 0 if the axes are not the last ones."""
-    rank, given = len(call.view("data").shape), listed(call["axis"])
-    if not all(isinstance(a, int) for a in given):
+    rank, axes = len(call.view("data").shape), listed(call["axis"])
+    if not all(isinstance(a, int) for a in axes):
         return 0
     most = call.machine.limits.free_dims
-    return trailing(given, rank) or counted_from_within(given, rank, most)
+    return trailing(axes, rank) or counted_from_within(axes, rank, most)
 
 
 @cache
 def trailing(axes: tuple[int, ...], rank: int) -> int:
-    """Return the number of axes if they are the last ones, without axis 0; else 0. `rank` is the
-    number of axes of the tile."""
+    """Return the number of `axes` if they are the last axes of a tile and not axis 0. Otherwise
+    return 0. The tile has `rank` axes."""
     if not all(-rank <= a < rank for a in axes):
         return 0
-    found = sorted(a % rank for a in axes)
-    return len(found) if found == list(range(rank - len(found), rank)) and 0 not in found else 0
+    last = sorted(a % rank for a in axes)
+    return len(last) if last == list(range(rank - len(last), rank)) and 0 not in last else 0
 
 
 def counted_from_within(axes: tuple[int, ...], rank: int, most: int) -> int:
-    """Return the number of axes, as releases 0.1 and 0.2 of the API count them; 0 if they are
-    illegal. There, axis 1 is the innermost axis, and `most` is the highest number. In nki-library's
-    kernels of 0.2 the innermost axis may have the highest number instead."""
-    found = sorted(axes)
-    consecutive = found == list(range(found[0], found[0] + len(found))) if found else False
-    ends = consecutive and (found[0] == 1 or found[-1] == most)
-    return len(found) if ends and found[0] >= 1 and len(found) < rank else 0
+    """Return the number of `axes` if they are legal in releases 0.1 and 0.2 of the API. Otherwise
+    return 0. There, axis 1 is the innermost axis, and axis `most` has the highest number. In
+    nki-library's kernels of 0.2, `most` may be the innermost axis instead."""
+    numbers = sorted(axes)
+    consecutive = numbers == list(range(numbers[0], numbers[0] + len(numbers))) if axes else False
+    ends = consecutive and (numbers[0] == 1 or numbers[-1] == most)
+    return len(numbers) if ends and numbers[0] >= 1 and len(numbers) < rank else 0
 
 
 def folded(call: Call) -> int:
@@ -96,8 +96,8 @@ def last_axes(call: Call, machine: Machine) -> Fault | None:
     """axis contains only the last free axes, such as (1,) of a 2-D tile or (2, 3) of a 4-D one"""
     if reduced_axes(call):
         return None
-    said = f"can't reduce axis {call['axis']} of {call.view('data')}"
-    return fault("axis", said, "the last free axes", call["axis"])
+    problem = f"can't reduce axis {call['axis']} of {call.view('data')}"
+    return fault("axis", problem, "the last free axes", call["axis"])
 
 
 REDUCE = (
@@ -137,7 +137,7 @@ CUMULATIVE = (
 
 
 def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One pass over data; sums and maxima of bfloat16 have another rate."""
+    """One pass over data. Sums and maxima of bfloat16 have the rate reduce_16bit."""
     narrow = all(v.dtype is bfloat16 for v in call.views())
     fast = narrow and call["op"].name in ("add", "maximum")
     kind = "reduce_16bit" if fast else "default"
@@ -176,7 +176,7 @@ Numbers = Annotated[Tile, reads("float32 int32", SBUF, partial=True)]
 # --- rules ----------------------------------------------------------------------------------------
 
 
-@rule(OperatorError, because="the engine has that one constant")
+@rule(OperatorError, because="the engine writes no other number")
 def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
     """on_false_value is the least float32 number"""
     value = call["on_false_value"]
@@ -189,18 +189,18 @@ def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
 RANGE_SELECT = (fills_with_the_least, rules.commands("idle", "reset", "reduce", "reset_reduce"))
 
 
-@rule(early=True, because="the sequences are along the free axis of a single partition")
+@rule(early=True, because="the sequences must be along the free axis of a single partition")
 def one_row_of_pairs(call: Call, machine: Machine) -> Fault | None:
     """segment_ids is [1, F] and dst [1, 2, F]: starts, then ends"""
     dst, ids = call.view("dst"), call.view("segment_ids")
     for name, view in (("segment_ids", ids), ("dst", dst)):
         if view.partitions != 1:
-            said = f"{name} has {view.partitions} partitions"
-            return fault(name, said, "1 partition", kind=PartitionLimitError)
+            problem = f"{name} has {view.partitions} partitions"
+            return fault(name, problem, "1 partition", kind=PartitionLimitError)
     if dst.shape[1] == 2 and dst.free_size == 2 * ids.free_size:
         return None
-    said = f"dst has no room for a start and an end for each of {ids.free_size} elements"
-    return fault("dst", said, f"(1, 2, {ids.free_size})")
+    problem = f"dst has no room for a start and an end for each of {ids.free_size} elements"
+    return fault("dst", problem, f"(1, 2, {ids.free_size})")
 
 
 @rule()
@@ -216,14 +216,14 @@ def two_axes(call: Call, machine: Machine) -> Fault | None:
 def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
     """n is at least 8, and at most the elements of a group of src and the limit of the
     instruction"""
-    src, n, counted = call.view("src"), call["n"], machine.limits.topk_elements
+    src, n, limit = call.view("src"), call["n"], machine.limits.topk_elements
     group = machine.limits.gpsimd_core_partitions
-    most = min(counted, group * src.free_size)
+    most = min(limit, group * src.free_size)
     if EIGHT <= n <= most:
         return None
     because = (
-        f"src holds {group} x {src.free_size} elements in each group, and the instruction counts "
-        f"to {counted}"
+        f"src holds {group} x {src.free_size} elements in each group, and the instruction searches "
+        f"at most {limit}"
     )
     return fault("n", f"n is {n}", f"{EIGHT} to {most} for src of {src}", n, because=because)
 
@@ -231,11 +231,11 @@ def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
 @rule(FreeSizeError)
 def results(call: Call, machine: Machine) -> Fault | None:
     """val_dst has at most n results, and at most as many as the instruction returns"""
-    found, most = call.view("val_dst").free_size, min(machine.limits.topk_results, call["n"])
-    if found <= most:
+    count, most = call.view("val_dst").free_size, min(machine.limits.topk_results, call["n"])
+    if count <= most:
         return None
-    said = f"{found} of {call['n']} elements are asked for"
-    return fault("val_dst", said, f"1 to {most} elements per partition")
+    problem = f"val_dst has room for {count} of {call['n']} elements"
+    return fault("val_dst", problem, f"1 to {most} elements per partition")
 
 
 TOPK = (two_axes, as_many_as_there_are, results)

@@ -71,17 +71,17 @@ def columns(call: Call, name: str) -> int:
 @rule(FreeSizeError)
 def moving_fits(call: Call, machine: Machine) -> Fault | None:
     """moving has at most moving_free_float32 columns, or moving_free_bfloat16 if dst is bfloat16"""
-    found, limits = columns(call, "moving"), machine.limits
+    count, limits = columns(call, "moving"), machine.limits
     narrow = call.view("dst").dtype is bfloat16
     most = limits.moving_free_bfloat16 if narrow else limits.moving_free_float32
-    if found <= most:
+    if count <= most:
         return None
-    said = f"moving has {found} columns; {machine.name} takes {most}"
+    problem = f"moving has {count} columns; {machine.name} takes {most}"
     banks = "all banks" if machine.has("results_across_banks") else "one bank"
     expected = f"at most {most} elements along the free axes"
     hint = f"loop over pieces of {most} columns (nl.tile_size.gemm_moving_fmax)"
     because = f"the result must fit into {banks} of PSUM"
-    return fault("moving", said, expected, because=because, hint=hint)
+    return fault("moving", problem, expected, because=because, hint=hint)
 
 
 @rule(DtypeError, because="the array supports one kind of multiplication at a time")
@@ -145,7 +145,7 @@ def array_tiling(call: Call, machine: Machine) -> Fault | None:
     elif len(position) != 2 or len(size) != 2:
         problem = "tile_position and tile_size are pairs of a row and a column"
     elif any(n not in parts for n in size):
-        problem = f"tile_size {tuple(size)} is not made of {parts}"
+        problem = f"tile_size {tuple(size)}: each size must be one of {parts}"
     elif any(p < 0 or p % n or p + n > whole for p, n in zip(position, size, strict=True)):
         problem = f"tile_position {tuple(position)} is not a multiple of tile_size {tuple(size)}"
     elif s.partitions > size[0] or columns(call, "stationary") > size[1]:
@@ -160,20 +160,22 @@ def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
     name = next((n for n in ("dst", "stationary", "moving") if call.view(n).picked_by), None)
     if name is None or position == (0, 0):
         return None
-    said = f"tile_position {position} and {name}, an indirect view, don't go together"
-    return fault("tile_position", said, "(0, 0)", position)
+    problem = f"tile_position {position} and {name}, an indirect view, don't go together"
+    return fault("tile_position", problem, "(0, 0)", position)
 
 
-@rule(because="several products per element and column tiling don't go together")
+@rule(because="fast modes multiply several numbers per element, which column tiling excludes")
 def rows_only(call: Call, machine: Machine) -> Fault | None:
     """the fast modes can share the rows of the array, but not its columns"""
     position, size = call["tile_position"] or (), call["tile_size"] or ()
     whole = machine.limits.stationary_free
     if tuple(position[1:]) in ((), (0,)) and tuple(size[1:]) in ((), (whole,)):
         return None
-    said = f"tile_position {tuple(position)} and tile_size {tuple(size)} take a part of the columns"
+    problem = (
+        f"tile_position {tuple(position)} and tile_size {tuple(size)} take a part of the columns"
+    )
     got = f"{tuple(size)} at {tuple(position)}"
-    return fault("tile_size", said, f"(rows, {whole}) at (row, 0)", got)
+    return fault("tile_size", problem, f"(rows, {whole}) at (row, 0)", got)
 
 
 def doubles(call: Call) -> bool:
@@ -185,7 +187,7 @@ def in_halves(name: str) -> Rule:
         name,
         f"in double_row mode {name} is [K/2, 2, columns]",
         lambda call: not doubles(call) or call.view(name).shape[1:-1][:1] == (2,),
-        because="each row of the array takes k and k + K/2 together",
+        because="each row of the array multiplies two elements of a column and adds the products",
         hint="pad an odd K with zeros",
         early=True,
     )
@@ -297,9 +299,9 @@ def fits_the_engine(call: Call, machine: Machine) -> Fault | None:
     most = limits.stationary_free if array(call) else limits.vector_transpose
     if max(data.free_size, 0 if array(call) else data.partitions) <= most:
         return None
-    said = f"data ({data}) is too large for the {call.engine.name.title()} engine"
+    problem = f"data ({data}) is too large for the {call.engine.name.title()} engine"
     reasons = FITS_ARRAY if array(call) else FITS_LANES
-    return fault("data", said, f"at most {most} x {most}", **reasons)
+    return fault("data", problem, f"at most {most} x {most}", **reasons)
 
 
 FITS_ARRAY = {"because": "data is the stationary tile of the array"}
@@ -351,7 +353,7 @@ SPARSE_MATMUL = (
         and len(call.view("moving").shape) == 3,
     ),
     holds(
-        "stationary", "K is of whole groups",
+        "stationary", "K is a multiple of A for the pattern (A, N)",
         lambda call: call["pattern"] in packed.PATTERNS
         and call.view("stationary").partitions % call["pattern"][0] == 0,
     ),
@@ -369,7 +371,7 @@ def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
 
 def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], places: str) -> Array:
     """Return, for each weight [K, M], the N moving numbers that it multiplies: [K, M, N]. `moving`
-    is [K, slots, N]; the tag of a weight chooses a row and a slot.
+    is [K, slots, N]. The tag of a weight chooses a row and a slot.
 
     Raises UnknownNameError without `Options.experimental`, and OutOfBoundsError for a tag that is
     too large for its pattern.
@@ -381,15 +383,17 @@ def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], plac
             hint="Options(experimental=True)",
         )
     kept, among = pattern
-    found = packed.unpacked(tags.codes().reshape(tags.shape[0], -1))
-    if (largest := found.max(initial=0)) >= among:
+    numbers = packed.unpacked(tags.codes().reshape(tags.shape[0], -1))
+    if (largest := numbers.max(initial=0)) >= among:
         raise OutOfBoundsError(
-            f"a tag says place {largest} of {among}", argument="tags", expected=f"0 to {among - 1}"
+            f"a tag selects place {largest} of {among}",
+            argument="tags",
+            expected=f"0 to {among - 1}",
         )
-    partition, slot = packed.split(found, (kept, among), places)
-    first = np.arange(len(found))[:, None] // kept * kept
-    numbers: Array = moving[first + partition, slot]
-    return numbers
+    partition, slot = packed.split(numbers, (kept, among), places)
+    first = np.arange(len(numbers))[:, None] // kept * kept
+    chosen: Array = moving[first + partition, slot]
+    return chosen
 
 
 def by_column(core: Core, weights: Array, numbers: Array) -> product.Sum:

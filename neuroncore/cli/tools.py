@@ -57,7 +57,7 @@ def serving(named: Sequence[Checkout]) -> Iterator[None]:
     inside."""
     with ExitStack() as stack:
         for checkout in reversed(named):
-            stack.enter_context(_first(WITH, f"{checkout.repository.name}={checkout.given}", ""))
+            stack.enter_context(_first(WITH, f"{checkout.repository.name}={checkout.folder}", ""))
         yield
 
 

@@ -1205,8 +1205,8 @@ def nc_matmul_sparse(
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
     A of N adjacent weights are kept: pattern is (A, N). tags[k, m // 4] has, in 4 bits, the
-    position of stationary[k, m] among the N: it is a N/A + c, or c A + a if places is "slot". The
-    sum is that of nc_matmul. No released API has this instruction: `Options.experimental`.
+    position of stationary[k, m] among the N: a N/A + c, or, if places is "slot", c A + a. Products
+    are summed as in nc_matmul. No released API has this instruction (`Options.experimental`).
     """
     offsets = None
     if call.dynamic:
@@ -2142,8 +2142,8 @@ def tensor_scalar_cumulative(
     """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
 
     By default r starts from the number that op1 leaves unchanged (0 for subtract). With load_reduce
-    it starts from imm1[p]; with reduce, from its value after the last instruction. It stays float32
-    even if dst is narrower.
+    r starts from imm1[p], and with reduce from its value after the last instruction. r stays
+    float32 even if dst is narrower.
     """
     offsets = None
     if call.dynamic:

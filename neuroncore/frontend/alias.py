@@ -32,31 +32,33 @@ class VendorFinder(MetaPathFinder):
     finder finds. Packages that `--with` names are found before installed ones."""
 
     def __init__(self) -> None:
-        self.found: set[str] = set()
+        self.loaded: set[str] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         find = self._behind_alias if name.startswith(HOMES) else self._vendors
-        found = find(name, path, target)
-        if found is not None:
-            self.found.add(name)
-        return found
+        spec = find(name, path, target)
+        if spec is not None:
+            self.loaded.add(name)
+        return spec
 
     def forget(self) -> None:
         """Remove all modules that this finder has loaded, and the attributes for them in their
         packages."""
-        inside = tuple(f"{name}." for name in self.found)
+        inside = tuple(f"{name}." for name in self.loaded)
         for name in [n for n in sys.modules if f"{n}.".startswith(inside)]:
-            around, _, last = name.rpartition(".")
-            if around in sys.modules:
-                vars(sys.modules[around]).pop(last, None)
+            parent, _, last = name.rpartition(".")
+            if parent in sys.modules:
+                vars(sys.modules[parent]).pop(last, None)
             del sys.modules[name]
-        self.found.clear()
+        self.loaded.clear()
 
     def _vendors(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
+        """Return the spec of a module of a package in `vendor.PACKAGES`: the module of a checkout,
+        or a placeholder. Return None if another finder has to find the module."""
         package = holding(name)
         if package is None:
             return None
@@ -64,7 +66,7 @@ class VendorFinder(MetaPathFinder):
         if package.stand_in and is_root:
             return None  # the alias finds it
         real_or_none = package.is_whole or package.stand_in
-        if real_or_none and not is_root and not _is_ours(_around(name)):
+        if real_or_none and not is_root and not _is_ours(_parent(name)):
             return None  # the installed package has all of its modules
         checkout = package.repository and vendor.named(package.repository)
         if checkout and not is_root and (inside := PathFinder.find_spec(name, path)):
@@ -80,18 +82,18 @@ class VendorFinder(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
         """Return the spec of a module that a program imports by the alias, as in `from nki import
-        name`. Python asks for neuroncore.frontend.nki.name, because `nki` is that module object.
-        Return None for other imports. Raises ImportError if the vendor has no such module
-        either."""
-        own = name.partition(".")[2].partition(".")[2]
-        module, _, last = own.rpartition(".")
+        name`. Python searches for neuroncore.frontend.nki.name, because the module object `nki` is
+        neuroncore.frontend.nki. Return None for other imports. Raises ImportError if neither
+        neuroncore nor the vendor has this module."""
+        alias = name.partition(".")[2].partition(".")[2]  # the name without that of HOMES
+        module, _, last = alias.rpartition(".")
         root = sys.modules.get(module.partition(".")[0])
         aliased = root is not None and root.__name__.startswith(HOMES)
         if not aliased or self._elsewhere(name, path, target):
             return None
-        if holding(own) is not None:
-            return ModuleSpec(name, Same(own), is_package=True)
-        hint = did_you_mean(last, dir(_around(name)))
+        if holding(alias) is not None:
+            return ModuleSpec(name, Same(alias), is_package=True)
+        hint = did_you_mean(last, dir(_parent(name)))
         near = f"; {hint}" if hint else ""
         raise ImportError(f"cannot import name {last!r} from {module!r}{near}", name=module)
 
@@ -104,7 +106,8 @@ class VendorFinder(MetaPathFinder):
         return next((spec for spec in specs if spec is not None), None)
 
 
-def _around(name: str) -> ModuleType:
+def _parent(name: str) -> ModuleType:
+    """Return the package that contains a module, which is being imported."""
     return sys.modules[name.rpartition(".")[0]]
 
 
@@ -147,31 +150,32 @@ class InCheckout(SourceFileLoader):
         super().exec_module(module)
         is_root = module.__name__ == package.name
 
-        def other(name: str) -> Any:
+        def absent(name: str) -> Any:
             if is_root and name in package.exports:
                 home = importlib.import_module(f"{package.name}.{package.exports[name]}")
                 return getattr(home, name)
-            made = vendor.missing(module.__name__, name)
-            setattr(module, name, made)
-            return made
+            placeholder = vendor.missing(module.__name__, name)
+            setattr(module, name, placeholder)
+            return placeholder
 
-        module.__dict__.setdefault("__getattr__", other)
+        module.__dict__.setdefault("__getattr__", absent)
 
 
 def _served(package: Package, checkout: Checkout) -> ModuleSpec | None:
     """Return the spec of a package in the user's checkout. Raises UsageError if the checkout lacks
-    it."""
+    the package."""
     folder = checkout.package()
-    found = spec_from_file_location(
+    spec = spec_from_file_location(
         package.name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
-    return _completed(found) if package.public else found
+    return _completed(spec) if package.public else spec
 
 
-def _completed(found: ModuleSpec | None) -> ModuleSpec | None:
-    if found is not None and isinstance(found.loader, SourceFileLoader):
-        found.loader = InCheckout(found.loader.name, found.loader.path)
-    return found
+def _completed(spec: ModuleSpec | None) -> ModuleSpec | None:
+    """Return the spec of a module of a checkout, with a loader that adds placeholders."""
+    if spec is not None and isinstance(spec.loader, SourceFileLoader):
+        spec.loader = InCheckout(spec.loader.name, spec.loader.path)
+    return spec
 
 
 ROOTS = {"nki": "neuroncore.frontend.nki", "neuronxcc": "neuroncore.frontend.neuronxcc"}
@@ -195,12 +199,14 @@ class Alias(MetaPathFinder, Loader):
         if root not in OURS or (root in STAND_INS and rest and not _is_alias(root)):
             return None
         if name in STAND_INS and (installed := _installed(name)) is not None:
-            _tell(f"neuroncore: using the installed {name}, not the stand-in: {installed.origin}")
+            _print_once(
+                f"neuroncore: using the installed {name}, not the stand-in: {installed.origin}"
+            )
             return installed
         real = OURS[root] + dot + rest
         if rest and real not in sys.modules:
-            around = sys.modules.get(real.rpartition(".")[0])
-            if PathFinder.find_spec(real, getattr(around, "__path__", ())) is None:
+            parent = sys.modules.get(real.rpartition(".")[0])
+            if PathFinder.find_spec(real, getattr(parent, "__path__", ())) is None:
                 return None
         return ModuleSpec(name, self, is_package=True)
 
@@ -217,19 +223,19 @@ class Alias(MetaPathFinder, Loader):
 
 
 def _other(name: str, home: str, module: ModuleType) -> Any:
-    """Return the attribute `name` of a module that lacks it. If the vendor's module `home` has more
-    names than neuroncore's, this is a placeholder. Otherwise raises AttributeError with the user's
-    spelling."""
+    """Return a placeholder for the attribute `name`, which neuroncore's module lacks, if the
+    vendor's module `home` may have it. Otherwise raise AttributeError, which spells the module as
+    the user does."""
     if holding(home) is not None:
         return vendor.missing(home, name)
     raise dialects.unknown(home, name, dir(module))
 
 
 @functools.cache
-def _tell(what: str) -> None:
+def _print_once(text: str) -> None:
     """Print a text to standard error once, although an import searches for a package several
     times."""
-    print(what, file=sys.stderr)
+    print(text, file=sys.stderr)
 
 
 def _is_alias(root: str) -> bool:
@@ -238,8 +244,8 @@ def _is_alias(root: str) -> bool:
 
 
 def _installed(name: str) -> ModuleSpec | None:
-    """Return the spec of an installed package with this name, outside the alias folder; None
-    without one."""
+    """Return the spec of an installed package with this name, outside the alias folder, or None if
+    there is none."""
     folders = [folder for folder in sys.path if Path(folder or ".").resolve() != PATH]
     others = (finder for finder in sys.meta_path if not isinstance(finder, Alias))
     specs = (other.find_spec(name, folders) for other in others if hasattr(other, "find_spec"))
@@ -254,10 +260,10 @@ def activate() -> None:
     if any(isinstance(finder, Alias) for finder in sys.meta_path):
         return
     for root, ours in ROOTS.items():
-        taken = sys.modules.get(root)
-        if taken is not None and taken.__name__ != ours:
+        module = sys.modules.get(root)
+        if module is not None and module.__name__ != ours:
             raise UsageError(
-                f"{root!r} is already imported, from {getattr(taken, '__file__', 'elsewhere')}; "
+                f"{root!r} is already imported, from {getattr(module, '__file__', 'elsewhere')}; "
                 "activate neuroncore before anything imports it, or do not import that package"
             )
     sys.meta_path[:0] = [VendorFinder(), Alias()]

@@ -46,13 +46,13 @@ class Annotation:
         self.shape, self.dtype = shape, dtype
 
     def __getitem__(self, parameters: Any) -> Annotation:
-        listed = parameters if isinstance(parameters, tuple) else (parameters,)
-        if any(one is mutable for one in listed):
+        items = parameters if isinstance(parameters, tuple) else (parameters,)
+        if any(item is mutable for item in items):
             return mutable_tensor
-        if len(listed) == 2 and isinstance(listed[0], list | tuple):
-            return Annotation(self.__name__, tuple(listed[0]), listed[1])
-        if all(isinstance(one, int) for one in listed):
-            return Annotation(self.__name__, listed)
+        if len(items) == 2 and isinstance(items[0], list | tuple):
+            return Annotation(self.__name__, tuple(items[0]), items[1])
+        if all(isinstance(item, int) for item in items):
+            return Annotation(self.__name__, items)
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Annotation:
@@ -71,48 +71,48 @@ mutable = Annotation("mutable")
 def disagreements(function: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[Finding]:
     """Return findings for arguments whose shape differs from their parameter's annotation."""
     declared = getattr(function, "__annotations__", {})
-    if not any(isinstance(one, Annotation) and one.shape for one in declared.values()):
+    if not any(isinstance(hint, Annotation) and hint.shape for hint in declared.values()):
         return
     arguments = inspect.signature(function).bind(*args, **kwargs).arguments
-    for name, one in declared.items():
+    for name, hint in declared.items():
         shape = tuple(getattr(arguments.get(name), "shape", ()))
-        if isinstance(one, Annotation) and one.shape and shape and one.shape != shape:
+        if isinstance(hint, Annotation) and hint.shape and shape and hint.shape != shape:
             place = syntax.parameter(inspect.unwrap(function).__code__, name)
-            message = f"{name} has the shape {shape}; its annotation declares {one.shape}"
+            message = f"{name} has the shape {shape}; its annotation declares {hint.shape}"
             yield Finding("ANNOTATION_SHAPE", message, place)
 
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def of_a_rank(given: Any) -> Arguments:
-    """Return the Arguments of one rank, which are given as a dict by name or as a sequence. Raises
-    UsageError for anything else."""
-    if isinstance(given, Mapping):
-        return (), dict(given)
-    if isinstance(given, list | tuple):
-        return tuple(given), {}
+def of_a_rank(arguments: Any) -> Arguments:
+    """Return the Arguments of one rank from a dict by name or a sequence. Raises UsageError for
+    anything else."""
+    if isinstance(arguments, Mapping):
+        return (), dict(arguments)
+    if isinstance(arguments, list | tuple):
+        return tuple(arguments), {}
     raise UsageError(
-        f"the arguments of a rank are a tuple or a dict by name, not {type(given).__name__}"
+        f"the arguments of a rank are a tuple or a dict by name, not {type(arguments).__name__}"
     )
 
 
-def with_rank(function: Callable[..., Any], given: Arguments, rank: int) -> Arguments:
+def with_rank(function: Callable[..., Any], arguments: Arguments, rank: int) -> Arguments:
     """Return the Arguments for a function on one rank. If the function has a parameter `rank` for
-    which no argument is given, the number of the rank is added."""
-    args, named = given
+    which there is no argument, the number of the rank is added."""
+    args, named = arguments
     parameters = list(inspect.signature(function).parameters)
     if "rank" not in parameters or "rank" in named or "rank" in parameters[: len(args)]:
-        return given
+        return arguments
     return args, {**named, "rank": rank}
 
 
-def referred(reference: Callable[..., Any], given: Arguments, several: bool) -> Any:
-    """Return the results of a reference function. With `several` ranks, `given[0]` has the
+def referred(reference: Callable[..., Any], arguments: Arguments, several: bool) -> Any:
+    """Return the results of a reference function. For `several` ranks, `arguments[0]` has the
     Arguments of each rank; the function is called for each rank, and the results are in a list."""
     if not several:
-        return reference(*given[0], **given[1])
-    each = [with_rank(reference, own, rank) for rank, own in enumerate(given[0])]
+        return reference(*arguments[0], **arguments[1])
+    each = [with_rank(reference, part, rank) for rank, part in enumerate(arguments[0])]
     return [reference(*args, **named) for args, named in each]
 
 
@@ -123,13 +123,13 @@ def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
     """Return a copy of the arguments, in which the arrays `but` are not copied. Raises UsageError
     for an argument that can't be copied."""
     # recycled memory for large arrays: fresh memory would take longer than a launch that only moves
-    # them
-    memo, each = {id(one): one for one in but}, leaves(list(arguments))
-    for one in each:
-        if type(one) is np.ndarray and id(one) not in memo and _is_plain(one):
-            memo[id(one)] = buffers.copied(one)
-    if all(id(one) in memo or type(one) in UNCHANGING for one in each):
-        args, kwargs = (replaced(part, lambda one: memo.get(id(one), one)) for part in arguments)
+    # data
+    memo, values = {id(array): array for array in but}, leaves(list(arguments))
+    for value in values:
+        if type(value) is np.ndarray and id(value) not in memo and _is_plain(value):
+            memo[id(value)] = buffers.copied(value)
+    if all(id(value) in memo or type(value) in UNCHANGING for value in values):
+        args, kwargs = (replaced(part, lambda x: memo.get(id(x), x)) for part in arguments)
         return args, kwargs
     try:
         return copy.deepcopy(arguments, memo)
@@ -148,13 +148,13 @@ def leaves(value: Any) -> list[Any]:
     """Return the values inside nested dicts, lists and tuples, in their order."""
     if not isinstance(value, GROUPS):
         return [value]
-    found: list[Any] = []
+    values: list[Any] = []
     for item in value.values() if isinstance(value, dict) else value:
         if isinstance(item, GROUPS):
-            found += leaves(item)
+            values += leaves(item)
         else:
-            found.append(item)
-    return found
+            values.append(item)
+    return values
 
 
 NO_ARRAYS = np.generic, Tile, type
@@ -168,7 +168,7 @@ def is_host_array(value: Any) -> bool:
 
 def arrays_in(value: Any) -> list[Array]:
     """Return the arrays inside nested dicts, lists and tuples, in their order, as numpy arrays."""
-    return [as_numpy(one) for one in leaves(value) if hasattr(one, "dtype")]
+    return [as_numpy(leaf) for leaf in leaves(value) if hasattr(leaf, "dtype")]
 
 
 def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
@@ -176,10 +176,10 @@ def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
     are the Arguments of each rank."""
     if setting.world.ranks == 1:
         return tuple(arrays), {}
-    ranks = {one.name: one.rank for one in setting.inputs}
-    numbered = list(zip((ranks[name] for name in setting.arrays), arrays, strict=True))
-    each = range(setting.world.ranks)
-    return tuple((tuple(one for at, one in numbered if at == rank), {}) for rank in each), {}
+    rank_of = {entry.name: entry.rank for entry in setting.inputs}
+    numbered = list(zip((rank_of[name] for name in setting.arrays), arrays, strict=True))
+    ranks = range(setting.world.ranks)
+    return tuple((tuple(array for n, array in numbered if n == rank), {}) for rank in ranks), {}
 
 
 SMALL = 1 << 16  # arrays of at most this many bytes are simply copied
@@ -189,23 +189,25 @@ def apart(per_rank: Sequence[Arguments]) -> list[Arguments]:
     """Return the arguments of ranks. Arrays whose memory is passed to several ranks are replaced by
     separate copies. An array of a single rank remains the caller's array, so the kernel's writes
     appear in it."""
-    whole = {id(one): as_numpy(one) for one in leaves(list(per_rank)) if is_array(one)}
-    several = _in_several(per_rank, whole)
+    arrays = {id(value): as_numpy(value) for value in leaves(list(per_rank)) if is_array(value)}
+    shared = _in_several(per_rank, arrays)
     with ExitStack() as files:
-        copies = {n: _Copies(whole[n], files) for n in several}
-        return [_own(arguments, copies) for arguments in per_rank]
+        copies = {n: _Copies(arrays[n], files) for n in shared}
+        return [_with_copies(arguments, copies) for arguments in per_rank]
 
 
-def _own(given: Arguments, copies: dict[int, _Copies]) -> Arguments:
-    made: dict[int, Any] = {}
+def _with_copies(arguments: Arguments, copies: dict[int, _Copies]) -> Arguments:
+    """Return the Arguments of one rank, in which arrays of `copies` (by id) are replaced by copies
+    of the same library. An array that is passed twice is copied once."""
+    copied_arrays: dict[int, Any] = {}
 
-    def own(value: Any) -> Any:
-        if id(value) in copies and id(value) not in made:
-            made_by, copy = library(value), copies[id(value)].another()
-            made[id(value)] = made_by.given(copy) if made_by else copy
-        return made.get(id(value), value)
+    def copy_of(value: Any) -> Any:
+        if id(value) in copies and id(value) not in copied_arrays:
+            made_by, array = library(value), copies[id(value)].another()
+            copied_arrays[id(value)] = made_by.given(array) if made_by else array
+        return copied_arrays.get(id(value), value)
 
-    args, kwargs = (replaced(part, own) for part in given)
+    args, kwargs = (replaced(part, copy_of) for part in arguments)
     return args, kwargs
 
 
@@ -214,18 +216,18 @@ def is_array(value: Any) -> bool:
     return is_host_array(value) or library(value) is not None
 
 
-def _in_several(per_rank: Sequence[Arguments], whole: dict[int, Array]) -> set[int]:
-    """Return the ids of the arrays whose memory, or a part of it, is passed to at least two
-    ranks."""
-    ranks: dict[int, set[int]] = {n: set() for n in whole}
+def _in_several(per_rank: Sequence[Arguments], arrays: dict[int, Array]) -> set[int]:
+    """Return the ids of those of `arrays` (by id) whose memory, or a part of it, is passed to at
+    least two ranks."""
+    ranks: dict[int, set[int]] = {n: set() for n in arrays}
     for rank, arguments in enumerate(per_rank):
-        for one in leaves(list(arguments)):
-            if id(one) in ranks:
-                ranks[id(one)].add(rank)
-    several = {n for n, those in ranks.items() if len(those) > 1}
+        for value in leaves(list(arguments)):
+            if id(value) in ranks:
+                ranks[id(value)].add(rank)
+    several = {n for n, users in ranks.items() if len(users) > 1}
     before: list[tuple[int, int]] = []  # (end, id) of arrays with lower addresses
-    for (low, high), n in sorted((span(array), n) for n, array in whole.items() if array.size):
-        before = [one for one in before if one[0] > low]
+    for (low, high), n in sorted((span(array), n) for n, array in arrays.items() if array.size):
+        before = [(end, other) for end, other in before if end > low]
         overlaps = [other for _, other in before if len(ranks[n] | ranks[other]) > 1]
         several.update([n, *overlaps] if overlaps else ())
         before.append((high, n))
@@ -249,10 +251,12 @@ class _Copies:
         self.file: Any = None
 
     def another(self) -> Array:
+        """Return a new copy. Copies of large arrays share the pages of a file that nobody has
+        written to."""
         if self.array.nbytes < SMALL:
             return self.array.copy()
         if self.file is None:
-            self.file = self.files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 so it is
+            self.file = self.files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 it is a context
             self.file.write(np.ascontiguousarray(self.array).view(np.uint8).data)
             self.file.flush()
         pages = mmap.mmap(self.file.fileno(), self.array.nbytes, access=mmap.ACCESS_COPY)
@@ -262,7 +266,7 @@ class _Copies:
 def replaced(value: Any, by: Callable[[Any], Any]) -> Any:
     """Return nested dicts, lists and tuples in which each other value x is replaced by `by(x)`."""
     if isinstance(value, dict):
-        return {key: replaced(one, by) for key, one in value.items()}
+        return {key: replaced(item, by) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return like(value, [replaced(one, by) for one in value])
+        return like(value, [replaced(item, by) for item in value])
     return by(value)

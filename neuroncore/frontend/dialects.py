@@ -21,9 +21,9 @@ MODULES: dict[Dialect, tuple[str, ...]] = {
 
 
 def dialect(function: Callable[..., Any]) -> Dialect | None:
-    """Return the API that a kernel is written for. The names which the kernel uses decide. If they
-    belong to neither API or to both, the names of its module decide; after these, the names which
-    the functions that it calls use. Return None if none of them decides.
+    """Return the API that a kernel is written for, or None. The names which the kernel uses decide.
+    If they belong to neither API or to both, the names of its module decide. If these do not decide
+    either, the names in the functions that the kernel calls do.
 
     In a module with `import neuronxcc.nki.language as nl`, a function that uses `nl.load` belongs
     to the older API, decorated or not.
@@ -109,7 +109,8 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def api(space: dict[str, Any]) -> list[str]:
-    """Return the names of a module that are not modules and don't begin with an underscore."""
+    """Return the public names of a module, whose namespace is `space`: those that are not modules
+    and don't begin with an underscore."""
     return [n for n, v in space.items() if n[0] != "_" and not isinstance(v, ModuleType)]
 
 

@@ -35,20 +35,20 @@ def _with_scales_first(dma_compute: Issues) -> Issues:
     """Return dma_compute with `scales` before `reduce_op`, as in releases before 0.3."""
 
     @wraps(dma_compute)
-    def either_way(*args: Any, **named: Any) -> NkiInstruction:
+    def in_either_order(*args: Any, **named: Any) -> NkiInstruction:
         if "scales" not in named and len(args) > 2 and isinstance(args[2], list | tuple):
             dst, srcs, scales, *operator = args
             return dma_compute(dst, srcs, *operator, scales=scales, **named)
         return dma_compute(*args, **named)
 
-    return either_way
+    return in_either_order
 
 
 REORDERED = {"dma_compute": _with_scales_first}
 
 
 def register_alloc(x: int | None = None) -> VirtualRegister:
-    """Return a new register, with the value `x` if given."""
+    """Return a new register. It has the value `x`, unless that is None."""
     register = VirtualRegister()
     if x is not None:
         function("register_move")(register, x)
@@ -77,8 +77,8 @@ def _unique(dma_compute: Issues) -> Issues:
                 position=4,
                 expected="True",
                 got=repr(unique),
-                because="indices must not repeat: both sums of a row would "
-                "be read before either is written",
+                because="indices must not repeat: two additions to one row would both read its "
+                "old value, and the later write would discard the other addition",
                 hint="add up rows with the same index first",
             )
         return dma_compute(dst, srcs, *args, **named)
@@ -87,7 +87,7 @@ def _unique(dma_compute: Issues) -> Issues:
 
 
 def _picks(operands: Sequence[Any]) -> bool:
-    return any(isinstance(one, Tile) and bool(one.dynamic) for one in operands)
+    return any(isinstance(operand, Tile) and bool(operand.dynamic) for operand in operands)
 
 
 PROMISED: dict[str, Callable[[Issues], Issues]] = {"dma_compute": _unique}

@@ -83,10 +83,10 @@ def launch(
     """
     current = current_settings()
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
-    chosen = options or current.options or environment_options()
+    options = options or current.options or environment_options()
     machine = target_machine(target)
-    cores = _cores(machine, chosen, grid, World(cores=len(shares)))
-    _set_order(cores, order, flags, chosen)
+    cores = _cores(machine, options, grid, World(cores=len(shares)))
+    _set_order(cores, order, flags, options)
     if programs is None:
         _check_cores(cores)
     precision = _precision(cores)
@@ -94,9 +94,9 @@ def launch(
         current.observer.begun(cores[0])
     rank = _Rank(cores, function, (tuple(args), kwargs or {}), Way(tensor, shares, finished))
     with progress(lambda: issued(cores[0])):
-        rank.ends(_on_all(cores, rank.program, chosen.turns))
+        rank.ends(_on_all(cores, rank.program, options.turns))
     if precision is not None:
-        precision.close(rank.left(), _findings(cores))
+        precision.close(rank.outputs(), _findings(cores))
     return _closed([rank], precision)[0]
 
 
@@ -117,19 +117,19 @@ def launch_ranks(
 
     Arrays are converted as in `launch`. If several ranks are passed the same memory, each rank gets
     a copy. `instance` is the instance of the ranks, by default the largest one with chips of the
-    target. Raises UsageError if these numbers of ranks and cores do not exist, in general or in the
-    instance.
+    target. Raises UsageError if the machine, or the instance, does not have this number of ranks or
+    of cores per rank.
     """
     current = current_settings()
-    chosen = options or current.options or environment_options()
+    options = options or current.options or environment_options()
     where = None if instance is None else instances.find(instance)
-    asked = target or current.target
-    machine = target_machine(asked or (where.chip.machine if where else None))
+    target = target or current.target or (where.chip.machine if where else None)
+    machine = target_machine(target)
     world = World(len(per_rank), len(way.shares), where.name if where else None)
     _check_world(world, machine, where)
-    cores = _cores(machine, chosen, grid, world)
+    cores = _cores(machine, options, grid, world)
     _check_ranks(cores[0], where)
-    _set_order(cores, order, flags, chosen)
+    _set_order(cores, order, flags, options)
     precision = _precision(cores)
     if current.observer is not None:
         current.observer.begun(cores[0])
@@ -138,12 +138,12 @@ def launch_ranks(
         for rank, arguments in enumerate(apart(per_rank))
     ]
     with progress(lambda: issued(cores[0])):
-        system = System(cores, world, chosen.turns)
+        system = System(cores, world, options.turns)
         returned = system.run(lambda core: ranks[core.rank].program(core))
     for number, rank in enumerate(ranks):
         rank.ends([returned[n] for n in world.cores_of(number)])
     if precision is not None:
-        precision.close([tile for rank in ranks for tile in rank.left()], _findings(cores))
+        precision.close([tile for rank in ranks for tile in rank.outputs()], _findings(cores))
     return _closed(ranks, precision)
 
 
@@ -156,7 +156,8 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: instances.Instance | None) -> None:
-    """Raise UsageError for numbers of ranks and cores that do not exist."""
+    """Raise UsageError if there is no such number of ranks, or of cores per rank, on the machine or
+    in the instance `where`."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     room = where.ranks(world.cores) if where is not None else None
@@ -166,7 +167,7 @@ def _check_world(world: World, machine: Machine, where: instances.Instance | Non
             f"{world.ranks}"
         )
     if world.ranks < 1:
-        raise UsageError(f"{world.ranks} ranks: a world has one or more")
+        raise UsageError(f"{world.ranks} ranks: a kernel runs on one or more")
     if world.cores > cores_together(machine):
         most = plural(cores_together(machine), "core")
         raise UsageError(f"a rank of {machine.name} has at most {most}, not {world.cores}")
@@ -186,10 +187,10 @@ class _Rank:
     """A kernel on the cores of one rank, with its arguments and its result."""
 
     def __init__(
-        self, cores: list[Core], function: Callable[..., Any], given: Arguments, way: Way
+        self, cores: list[Core], function: Callable[..., Any], arguments: Arguments, way: Way
     ) -> None:
         self.cores, self.function, self.way = cores, function, way
-        self.args, self.kwargs = given
+        self.args, self.kwargs = arguments
         current = current_settings()
         keeps = current.keeps or verifies()
         self.inputs = Inputs(cores, way.tensor, keeps, current.originals)
@@ -225,8 +226,9 @@ class _Rank:
         outcome.check_turns(self.cores)
         outcome.check_constants(self.cores)
 
-    def left(self) -> list[Tile]:
-        return self.inputs.left(self.result)
+    def outputs(self) -> list[Tile]:
+        """Return the tensors that the kernel returns, followed by the arguments that it changed."""
+        return self.inputs.outputs(self.result)
 
     def close(self, precision: Precision | None) -> Launch:
         """Copy changes to the caller's arrays, and return the finished launch."""
@@ -245,19 +247,19 @@ class _Rank:
 
 
 def _set_order(
-    cores: list[Core], order: Order, flags: Sequence[str] | None, chosen: Options
+    cores: list[Core], order: Order, flags: Sequence[str] | None, options: Options
 ) -> None:
     """Store in the record of each core how its program is scheduled: the order of instructions, the
     compiler's flags, and the options `clock_phase`, `loads` and `descriptors`. Without the flag
     DISABLE_DGE the older API's compiler leaves DMA descriptors to hardware."""
     for core in cores:
         if core.program is not None:
-            core.program.order = chosen.order or order_of(order, chosen.launch)
+            core.program.order = options.order or order_of(order, options.launch)
             core.program.flags = tuple(flags or ())
             core.program.dge = flags is not None and DISABLE_DGE not in flags
-            core.program.software = chosen.descriptors == "software"
-            core.program.loads = chosen.loads
-            core.program.clock_phase = chosen.clock_phase
+            core.program.software = options.descriptors == "software"
+            core.program.loads = options.loads
+            core.program.clock_phase = options.clock_phase
 
 
 def _check_ranks(core: Core, where: instances.Instance | None) -> None:
@@ -268,7 +270,7 @@ def _check_ranks(core: Core, where: instances.Instance | None) -> None:
     if not limits.allow(world.ranks) and not whole:
         core.report(
             "WORLD_SIZE",
-            f"a world of {world.ranks} ranks: the runtime takes {listed(limits.ranks)} ranks, or "
+            f"a launch on {world.ranks} ranks: the runtime takes {listed(limits.ranks)} ranks, or "
             f"a multiple of {limits.multiple}",
         )
 
@@ -280,7 +282,7 @@ def _check_cores(cores: list[Core]) -> None:
     if len(cores) > most:
         cores[0].report(
             "GRID_SIZE",
-            f"a launch grid of {cores[0].grid} asks for {len(cores)} cores; {machine.name} runs a "
+            f"a launch grid of {cores[0].grid} needs {len(cores)} cores; {machine.name} runs a "
             f"kernel on at most {most}. Here its programs run one after another, each on a "
             "separate core; the device refuses the launch",
         )
@@ -294,9 +296,9 @@ def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> li
     return [_on_one(core, program) for core in cores]
 
 
-def _on_one(core: Core, programs_of: Callable[[Core], Any]) -> Any:
+def _on_one(core: Core, program: Callable[[Core], Any]) -> Any:
     with on(core):
-        return programs_of(core)
+        return program(core)
 
 
 def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -324,8 +326,8 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
         shared = launch_memory(options, rank)
         for number in world.cores_of(rank):
             program = world.core(number)
-            made = Core(machine, options, program, grid, shared, number=number, world=world)
-            cores.append(made)
+            core = Core(machine, options, program, grid, shared, number=number, world=world)
+            cores.append(core)
     for core in cores:
         core.defers_leftovers = True
         core.watch = watches.Watch(core) if not options.precision else None
@@ -334,7 +336,7 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
 
 def _precision(cores: list[Core]) -> Precision | None:
     """Let the cores compute in float64 too, if Options.precision is set. Return the object that
-    collects the errors of the launch; None without the option."""
+    collects the errors of the launch, or None without the option."""
     options = cores[0].options
     if not options.precision:
         return None
@@ -365,11 +367,13 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 
 def _complete(result: Any, other: Any) -> None:
-    for mine, theirs, brought in leftovers.complete(result, other):
+    """Copy the elements that another core wrote, of its result `other`, to the first core's
+    `result`. Copy their float64 values too if precision is followed."""
+    for mine, theirs, copied in leftovers.complete(result, other):
         mine_exact, double = mine.storage.double, theirs.storage.double
         if mine_exact is not None and double is not None:
             exact = findings.on(double.storage, theirs).codes()
-            findings.on(mine_exact.storage, mine).codes()[brought] = exact[brought]
+            findings.on(mine_exact.storage, mine).codes()[copied] = exact[copied]
             findings.add(mine_exact.energy, double.energy)
 
 

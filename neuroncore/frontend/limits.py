@@ -31,15 +31,15 @@ def size(number: Any) -> int:
 def axes(axis: Any, argument: str = "axis", position: int = 1) -> tuple[int, ...]:
     """Return the axis numbers as a tuple, for one number or several. Raises SignatureError for
     anything else."""
-    listed = tuple(axis) if isinstance(axis, Iterable) else (axis,)
+    numbers = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     try:
-        return tuple(map(operator.index, listed))
+        return tuple(map(operator.index, numbers))
     except TypeError:
         raise SignatureError(
             f"{argument}={axis!r} names no axis",
             argument=argument,
             position=position,
-            expected="an int, or a tuple of them",
+            expected="an int, or a tuple of ints",
             got=f"{axis!r} ({type(axis).__name__})",
             because="the axes of a tensor are numbered from 0, or from -1 at the back",
             hint="1 is the first free axis of a tile, -1 the last",
@@ -68,7 +68,7 @@ def grid_axes(grid: Any, expected: str) -> tuple[Any, ...]:
         raise SignatureError(
             "() is not a launch grid",
             expected=expected,
-            because="a grid says how many programs run, along one axis or more",
+            because="a grid has the number of programs along one axis or more",
             hint="call the kernel without brackets to run one program",
         )
     return sizes
@@ -110,10 +110,10 @@ def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
 
 
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """Return a hint for indices from `first` to `last`, which exceed the size of an axis. If they
-    are a piece beyond an axis that consists of such pieces, the hint says how many pieces there
-    are. Otherwise it is `ragged`, the hint for an axis whose last piece is shorter than the
-    others."""
+    """Return a hint for indices from `first` to `last`, which exceed the size of an axis. If the
+    axis consists of pieces of this length, and the indices are a piece beyond the last one, the
+    hint gives the number of pieces. Otherwise it is `ragged`, the hint for an axis whose last piece
+    is shorter than the others."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged

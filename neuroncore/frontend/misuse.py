@@ -57,15 +57,15 @@ def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
     this object isn't one of the user's arguments."""
     below = _below(frame, error)
     if below is None or below.tb_frame.f_code.co_name == "__getattr__":
-        return False  # the user's code used it
+        return False  # the user's code used the attribute
     home = error.obj.__name__ if isinstance(error.obj, ModuleType) else type(error.obj).__module__
     local_values = below.tb_frame.f_locals.values()
-    return f"{home}.".startswith(PACKAGE) and not any(error.obj is one for one in local_values)
+    return f"{home}.".startswith(PACKAGE) and not any(error.obj is value for value in local_values)
 
 
 def _below(frame: FrameType, error: BaseException) -> TracebackType | None:
-    """Return the traceback of an error from the function that `frame` called on; None if `frame`
-    itself raised the error."""
+    """Return the part of an error's traceback that begins with the function that `frame` called, or
+    None if `frame` itself raised the error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame is not frame:
         trace = trace.tb_next
@@ -118,8 +118,8 @@ def _not_set(message: str) -> KernelError | None:
 def _kinds_of(kind: type) -> Iterator[type]:
     """Return a class and all classes that inherit from it."""
     yield kind
-    below: list[type] = kind.__subclasses__()
-    for derived in below:
+    subclasses: list[type] = kind.__subclasses__()
+    for derived in subclasses:
         yield from _kinds_of(derived)
 
 
@@ -146,13 +146,15 @@ def _language_of(module: str) -> ModuleType | None:
 
 
 def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
+    """Return the error for a name that `home`, a module or a tensor, doesn't have. The error calls
+    it `what`. The user's code writes `prefix` before names of a module."""
     if removed := getattr(home, "_REMOVED", {}).get(name):
         return UnknownNameError(f"{what} has no {name!r}", hint=removed)
     known = [n for n in dir(home) if not n.startswith("_")]
     hint = did_you_mean(name, known)
     near = hint and hint.split("'")[1]
-    takes = near and _form(f"{prefix}.{near}" if prefix else near, getattr(home, near))
-    return UnknownNameError(f"{what} has no {name!r}", expected=takes, hint=hint)
+    form = near and _form(f"{prefix}.{near}" if prefix else near, getattr(home, near))
+    return UnknownNameError(f"{what} has no {name!r}", expected=form, hint=hint)
 
 
 def _no_import(error: ImportError) -> KernelError | None:
@@ -243,7 +245,7 @@ def _called(frame: FrameType, instruction: int) -> _Called | None:
     code = compile(ast.Expression(node.func), frame.f_code.co_filename, "eval")
     try:
         function = eval(code, frame.f_globals, frame.f_locals)
-    # a name of an enclosing scope, or a property of the user's that raised this error
+    # the name is from an enclosing scope, or a property of the user's object raised this error
     except Exception:
         return None
     return _Called(function, ast.unparse(node.func), node)
@@ -266,9 +268,9 @@ def _wrong_arguments(called: _Called) -> KernelError | None:
     else:
         return None
     form = _form(called.name, called.function)
-    listed = _by_name(signature)
-    unknown = [k for k in keywords if k not in listed]
-    free = [name for name in listed[count:] if name not in keywords]
+    names = _by_name(signature)
+    unknown = [k for k in keywords if k not in names]
+    free = [name for name in names[count:] if name not in keywords]
     absent = [n for n in free if signature.parameters[n].default is inspect.Parameter.empty]
     for near in (absent, free) if unknown else ():
         if hint := did_you_mean(unknown[0], near):
@@ -277,7 +279,7 @@ def _wrong_arguments(called: _Called) -> KernelError | None:
         return _no_parameter(called, unknown[0], form, None)
     if absent:
         return SignatureError(f"{called.name} needs {', '.join(absent)}", expected=form)
-    twice = [k for k in keywords if k in listed[:count]]
+    twice = [k for k in keywords if k in names[:count]]
     if twice:
         return SignatureError(f"{called.name} got {twice[0]} twice", expected=form)
     return SignatureError(f"{called.name} doesn't take {count} positional arguments", expected=form)

@@ -16,8 +16,9 @@ from neuroncore.numerics.formats import FORMATS, OPAQUE, Format, lookup
 
 
 class Operation:
-    """`nl.add`: `nisa.tensor_tensor(..., op=nl.add)` or `nl.add(x, y)`. `operator` is the name of
-    its ALU operator if that differs."""
+    """An operator of the API such as `nl.add`, in `nisa.tensor_tensor(..., op=nl.add)` or in
+    `nl.add(x, y)`. `lowered` is the function of tiles. Without it, a call raises OperatorError. The
+    argument `operator` is the name of the ALU operator, if that differs from `name`."""
 
     operator: Operator  # its row in the table of ALU operators, if it has one
     function: Function  # its row in the table of activation functions, if it has one
@@ -50,13 +51,13 @@ class Simulated(Operation):
     Options.simulator_operators."""
 
     @property
-    def taken(self) -> bool:
+    def accepted(self) -> bool:
         core = running()
         return core is not None and core.options.simulator_operators
 
     @property
     def operator(self) -> Operator:  # type: ignore[override]
-        if not self.taken:
+        if not self.accepted:
             raise AttributeError(f"{self!r} is not an operator of an engine")
         return SIMULATED[self.__name__]
 
@@ -96,7 +97,8 @@ def operations(
     by_number: Callable[[str, ByNumber], Operation],
     without: frozenset[str] = frozenset(),
 ) -> dict[str, Operation]:
-    """Return the operators of a dialect by name. Each is made by the argument for its kind."""
+    """Return the operators of a dialect by name, except those in `without`. `of_two`, `activation`
+    and `by_number` make the operators of two operands, of activation functions and of BY_NUMBER."""
     by_name = {name: of_two(name) for name in OF_TWO if name not in without}
     by_name |= {name: activation(name) for name in ACTIVATIONS if name not in without}
     return by_name | {name: by_number(name, row) for name, row in BY_NUMBER.items()}
@@ -107,7 +109,8 @@ WIDTHS = [*FORMATS, *OPAQUE]
 
 
 def format_of(dtype: Any, position: int) -> Format:
-    """Return the format that an argument called `dtype` names."""
+    """Return the format that an argument `dtype` names, which is at `position` of its call. Raises
+    SignatureError if there is no such format."""
     try:
         return lookup(dtype)
     except UsageError as error:

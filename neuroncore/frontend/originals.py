@@ -69,9 +69,9 @@ class OriginalArray:
 
 
 def _sample(array: Array) -> bytes:
-    """Return a sample of an array: one word of each block, and its last bytes. A block has BLOCK
-    bytes; an array with more than MOST blocks is divided into MOST larger ones. Changes of two
-    adjacent blocks are always detected; a change of a few elements is likely to be missed."""
+    """Return a sample of an array: one word of each block, and the last bytes of the array. A block
+    has BLOCK bytes; an array with more than MOST blocks is divided into MOST larger ones. A change
+    of two adjacent blocks is always detected. A change of a few elements is likely to be missed."""
     content = array.reshape(-1).view(np.uint8)
     count = len(content) // WORD
     words = content[: count * WORD].view(np.uint64)
@@ -85,8 +85,8 @@ def _places(count: int) -> Array:
     block = max(BLOCK // WORD, -(-count // MOST))
     starts: Array = np.arange(0, count, block)
     random = np.random.default_rng(0).integers(0, block, len(starts))
-    found: Array = np.minimum(starts + random, count - 1)
-    return found
+    places: Array = np.minimum(starts + random, count - 1)
+    return places
 
 
 class Originals:
@@ -97,39 +97,39 @@ class Originals:
         because other functions may change arrays without instructions. Raises UsageError for an
         argument that can't be copied."""
         large = _large(leaves(list(arguments))) if lazily else []
-        self.of = {id(one): OriginalArray(one) for one in large}
-        self._given = copied(arguments, but=large)
+        self.of = {id(array): OriginalArray(array) for array in large}
+        self._arguments = copied(arguments, but=large)
 
     def launched(self) -> None:
         """Record that the launch is over, so that arrays may now change without an instruction."""
-        for one in self.of.values():
-            one.launched()
+        for original in self.of.values():
+            original.launched()
 
     def arguments(self) -> Arguments:
         """Return the arguments with the original arrays. Raises UsageError if an array has changed
         and there is no copy."""
-        args, named = (replaced(part, self._value) for part in self._given)
+        args, named = (replaced(part, self._value) for part in self._arguments)
         return args, named
 
     def leaves(self) -> Iterator[Any]:
-        """Return the single arguments in order; large arrays are OriginalArray."""
-        return (self.of.get(id(one), one) for one in leaves(self._given))
+        """Return the single arguments in order. A large array is an OriginalArray."""
+        return (self.of.get(id(value), value) for value in leaves(self._arguments))
 
-    def _value(self, one: Any) -> Any:
-        found = self.of.get(id(one))
-        return one if found is None else found.value()
+    def _value(self, argument: Any) -> Any:
+        original = self.of.get(id(argument))
+        return argument if original is None else original.value()
 
 
 def changed(used: Arguments, before: Arguments) -> dict[int, Array]:
     """Return the arrays that differ between the arguments after a launch and before it, by their
     positions among all arrays."""
-    both = enumerate(zip(arrays_in(used), arrays_in(before), strict=True))
-    return {n: one for n, (one, was) in both if _differ(one, was)}
+    pairs = enumerate(zip(arrays_in(used), arrays_in(before), strict=True))
+    return {n: array for n, (array, old) in pairs if _differ(array, old)}
 
 
-def _differ(one: Array, was: Array) -> bool:
+def _differ(array: Array, old: Array) -> bool:
     """Return whether two arrays differ in any byte; the same memory never differs."""
-    return not np.may_share_memory(one, was) and one.tobytes() != was.tobytes()
+    return not np.may_share_memory(array, old) and array.tobytes() != old.tobytes()
 
 
 Before = Arguments | Originals
@@ -144,8 +144,8 @@ class OriginalArrays(Mapping[str, Array]):
         self._arrays = arrays
 
     def __getitem__(self, name: str) -> Array:
-        found = self._arrays[name]
-        return found.value() if isinstance(found, OriginalArray) else as_numpy(found)
+        array = self._arrays[name]
+        return array.value() if isinstance(array, OriginalArray) else as_numpy(array)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -154,17 +154,15 @@ class OriginalArrays(Mapping[str, Array]):
         return len(self._arrays)
 
 
-def _large(each: list[Any]) -> list[Array]:
+def _large(values: list[Any]) -> list[Array]:
     """Return the large numpy arrays that share no memory with another argument. A write to another
     argument would change a large array that shares its memory, without a copy."""
-    large = {id(one) for one in each if type(one) is np.ndarray and one.nbytes >= LARGE}
+    large = {id(x) for x in values if type(x) is np.ndarray and x.nbytes >= LARGE}
     if not large:
         return []
-    arrays = {id(one): one for one in each if is_array(one)}.values()
+    arrays = {id(value): value for value in values if is_array(value)}.values()
     apart = arrays if all(map(_owns, arrays)) else _apart(arrays)
-    return [
-        one for one in apart if id(one) in large and one.flags.carray and not one.dtype.hasobject
-    ]
+    return [x for x in apart if id(x) in large and x.flags.carray and not x.dtype.hasobject]
 
 
 def _owns(array: Any) -> bool:
@@ -173,12 +171,14 @@ def _owns(array: Any) -> bool:
 
 
 def _apart(arrays: Collection[Any]) -> list[Any]:
-    spans = [span(as_numpy(one)) for one in arrays]
-    return [one for one, whole in zip(arrays, spans, strict=True) if _overlaps(whole, spans) == 1]
+    """Return the arrays that share no address with another array."""
+    spans = [span(as_numpy(array)) for array in arrays]
+    pairs = zip(arrays, spans, strict=True)
+    return [array for array, own_span in pairs if _overlaps(own_span, spans) == 1]
 
 
-def _overlaps(whole: tuple[int, int], spans: list[tuple[int, int]]) -> int:
-    """Return how many of `spans` overlap the span `whole`, which is one of them. A span is (first
+def _overlaps(member: tuple[int, int], spans: list[tuple[int, int]]) -> int:
+    """Return how many of `spans` overlap the span `member`, which is one of them. A span is (first
     address, address after the last byte)."""
-    low, high = whole
+    low, high = member
     return sum([low < end and begin < high for begin, end in spans])

@@ -74,9 +74,11 @@ class Inputs:
         # back.
         self.copies: list[tuple[Array, Storage, Array]] = []
         self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in order
-        self.copied: list[Array] = []  # copies of the entered arrays, if it keeps them
+        self.copied: list[Array] = []  # copies of the entered arrays, if `keeps`
 
     def enter(self, value: Any, name: str = "") -> Any:
+        """Return a caller's argument for the kernel: arrays become tensors, also in nested lists,
+        tuples and dicts. `name` is the name of the parameter."""
         if isinstance(value, list | tuple):
             return like(value, [self.enter(v, name) for v in value])
         if isinstance(value, dict):
@@ -91,6 +93,7 @@ class Inputs:
         return self.tensor.of(storage)
 
     def _adopt(self, value: Any, name: str) -> Storage:
+        """Return a new storage in HBM with the contents of a caller's array."""
         made_by = library(value)
         self.library = self.library or made_by
         form = _format(value, name)
@@ -103,7 +106,7 @@ class Inputs:
         for program in self.programs:
             program.names[storage.id] = name
         memory.hbm.arguments.add(storage.id)
-        names = {one.name for one, _ in self.entered}
+        names = {entry.name for entry, _ in self.entered}
         unique = name if name not in names else f"{name}#{len(names)}"
         self.entered.append((Input(unique, storage.id, storage.shape, form), value))
         if self.keeps:
@@ -121,6 +124,7 @@ class Inputs:
         return tuple(self.copied) if self.keeps else None
 
     def leave(self, value: Any) -> Any:
+        """Return a kernel's result for the caller: tensors become arrays."""
         if isinstance(value, Tile):
             return self._array(value)
         if isinstance(value, list | tuple):
@@ -145,7 +149,7 @@ class Inputs:
         self.core.hbm.tensors.clear()  # removes a reference cycle that would keep gigabytes
         return outputs
 
-    def left(self, result: Any) -> list[Tile]:
+    def outputs(self, result: Any) -> list[Tile]:
         """Return the tensors that the kernel returns, followed by the arguments that it changed."""
         returned = [value for value in leaves(result) if isinstance(value, Tile)]
         ids = {tile.storage.id for tile in returned}
@@ -154,6 +158,8 @@ class Inputs:
         return returned + [self._tensor(storage) for storage in changed]
 
     def _array(self, tile: Tile) -> Any:
+        """Return the array of a result. It is the caller's array if the result is that argument.
+        Raises SignatureError for a tile on the chip."""
         storage = tile.storage
         if storage.on_chip:
             raise SignatureError(
@@ -181,6 +187,7 @@ class Inputs:
         )
 
     def write_back(self) -> None:
+        """Copy the contents that the kernel changed to the caller's arrays of `copies`."""
         for array, storage, before in self.copies:
             bits = f"u{storage.held.itemsize}"
             changed = storage.data.view(bits) != before.view(bits)
@@ -210,13 +217,13 @@ RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 
 
 def check(
-    function: Callable[..., Any], result: Any, cores: Sequence[Core], given: Collection[int]
+    function: Callable[..., Any], result: Any, cores: Sequence[Core], arguments: Collection[int]
 ) -> None:
     """Refuse results that no device can return, and report a launch that did nothing.
 
-    `given` are the storages of the arguments, which a kernel may return unchanged. Kernels without
-    an instruction are not refused: guides of the SDK use them to show views and sizes. Raises
-    SignatureError.
+    `arguments` are the ids of the storages of the arguments, which a kernel may return unchanged.
+    Kernels without an instruction are not refused: guides of the SDK use them to show views and
+    sizes. Raises SignatureError.
     """
     if inspect.isgenerator(result):
         raise SignatureError(
@@ -230,7 +237,7 @@ def check(
             raise _host_array(function, value)
     tiles = [value for value in values if isinstance(value, Tile)]
     _check_exchanged(tiles, cores[0])
-    passed_on = tiles and all(t.storage.id in given or not t.size for t in tiles)
+    passed_on = tiles and all(t.storage.id in arguments or not t.size for t in tiles)
     if not passed_on and not any(map(_has_issued, cores)):
         cores[0].report(
             "NO_INSTRUCTIONS",
@@ -262,8 +269,8 @@ def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
 
 
 def check_turns(cores: Sequence[Core]) -> None:
-    """Report a device loop that cores leave after different numbers of iterations: the cores of a
-    logical core run one program (SDK release notes, NKI 0.3)."""
+    """Report a device loop that cores leave after different numbers of iterations. The cores of a
+    logical core must run one program (SDK release notes, NKI 0.3)."""
     first, *others = cores
     for rank, core in enumerate(others, 1):
         for site in first.turns.keys() | core.turns.keys():
@@ -277,22 +284,23 @@ def check_turns(cores: Sequence[Core]) -> None:
 
 
 def check_constants(cores: Sequence[Core]) -> None:
-    """Report a constant whose value differs between cores: the program has one value for all
-    (nl.shared_constant)."""
+    """Report a constant of nl.shared_constant whose value differs between cores. A program has a
+    single value for all cores."""
     first, *others = cores
     for rank, core in enumerate(others, 1):
         for site, constants in core.constants.items():
             pairs = enumerate(zip(first.constants.get(site, []), constants, strict=False), 1)
-            apart = next((n for n, (here, there) in pairs if here != there), None)
-            if apart is not None:
+            number = next((n for n, (here, there) in pairs if here != there), None)
+            if number is not None:
                 first.report(
                     "CONSTANT_DIFFERS",
-                    f"constant {apart} of this line differs between core 0 and core {rank}",
+                    f"constant {number} of this line differs between core 0 and core {rank}",
                     site=site,
                 )
 
 
 def _listed(turns: list[int]) -> str:
+    """Return the numbers of iterations of a loop, one for each execution of the loop, as text."""
     if not turns:
         return "never"
     shown = ", ".join(map(str, turns[:4])) + (", ..." if len(turns) > 4 else "")
@@ -315,7 +323,7 @@ def _last_return(function: Callable[..., Any]) -> tuple[CodeType, int] | None:
     code: CodeType | None = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return None
-    *_, last = (one for one in dis.get_instructions(code) if one.opname in RETURNS)
+    *_, last = (step for step in dis.get_instructions(code) if step.opname in RETURNS)
     return code, last.offset
 
 
@@ -362,38 +370,38 @@ class Launch:
 
 
 def kept(launch: Launch) -> tuple[Arguments, Arguments | None]:
-    """Return (used, given): the arrays among a launch's arguments after the launch, and copies of
-    them from before it. `given` is None if there are no copies."""
+    """Return two Arguments: the arrays among a launch's arguments after the launch, and copies of
+    these arrays from before the launch, or None if there are no copies."""
     used: Arguments = tuple(value for _, value in launch.inputs), {}
     return used, None if launch.given is None else (launch.given, {})
 
 
-def setting(rank: int, launch: Launch, used: Arguments, given: originals.Before | None) -> Setting:
+def setting(rank: int, launch: Launch, used: Arguments, before: originals.Before | None) -> Setting:
     """Return the Setting of one rank of a launch. `used` are the arguments after the launch, and
-    `given` those before it, or None. The Setting contains the arrays of `given`, if there are
-    any."""
+    `before` the arguments before the launch, or None. The Setting contains the arrays of `before`,
+    if there are any."""
     copies: dict[int, Any] = {}
-    if given is not None:
-        before = leaves(given) if isinstance(given, tuple) else given.leaves()
-        copies = {id(one): was for one, was in zip(leaves(used), before, strict=True)}
+    if before is not None:
+        old_values = leaves(before) if isinstance(before, tuple) else before.leaves()
+        copies = {id(value): old for value, old in zip(leaves(used), old_values, strict=True)}
     core, several = launch.core, launch.core.world.ranks > 1
-    inputs = [(one.on(rank) if several else one, value) for one, value in launch.inputs]
-    kept = {one.name: copies[id(value)] for one, value in inputs if id(value) in copies}
+    inputs = [(entry.on(rank) if several else entry, value) for entry, value in launch.inputs]
+    kept = {entry.name: copies[id(value)] for entry, value in inputs if id(value) in copies}
     arrays: Mapping[str, Array] = {}
-    if isinstance(given, tuple):
-        arrays = {name: as_numpy(one) for name, one in kept.items()}
-    elif given is not None:
+    if isinstance(before, tuple):
+        arrays = {name: as_numpy(array) for name, array in kept.items()}
+    elif before is not None:
         arrays = originals.OriginalArrays(kept)
-    named = tuple(one for one, _ in inputs)
-    return Setting(core.machine, core.options, core.grid, named, arrays, core.world)
+    entries = tuple(entry for entry, _ in inputs)
+    return Setting(core.machine, core.options, core.grid, entries, arrays, core.world)
 
 
 def together(settings: Sequence[Setting]) -> Setting:
     """Combine the Settings of all ranks into one."""
     if len(settings) == 1:
         return settings[0]
-    inputs = tuple(one for each in settings for one in each.inputs)
-    arrays = {name: array for each in settings for name, array in each.arrays.items()}
+    inputs = tuple(entry for setting in settings for entry in setting.inputs)
+    arrays = {name: array for setting in settings for name, array in setting.arrays.items()}
     return replace(settings[0], inputs=inputs, arrays=arrays)
 
 
@@ -406,7 +414,7 @@ class WarnedLine(NamedTuple):
     number: int
 
 
-_told: set[WarnedLine] = set()
+_warned: set[WarnedLine] = set()
 
 
 class NeuronWarning(UserWarning):
@@ -432,11 +440,11 @@ def by_line(findings: Iterable[Finding]) -> dict[WarnedLine, list[Finding]]:
 def likely_wrong(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Return the findings that are errors or warnings; a correct kernel may have notes and
     advice."""
-    return (one for one in findings if one.severity in ("error", "warning"))
+    return (finding for finding in findings if finding.severity in ("error", "warning"))
 
 
 def counted(findings: list[Finding]) -> str:
-    """Return the text of several findings about one line: the first one, and the number of the
+    """Return the text of several findings about one line: the first finding, and the number of the
     others."""
     more = f" (and {len(findings) - 1} more of this line)" if len(findings) > 1 else ""
     return f"{findings[0]}{more}"
@@ -447,12 +455,12 @@ def warn(findings: Iterable[Finding]) -> None:
     kernel."""
     for line, same in by_line(likely_wrong(findings)).items():
         text = counted(same)
-        if line not in _told or _is_told_each_time(text):
-            _told.add(line)
+        if line not in _warned or _is_shown_each_time(text):
+            _warned.add(line)
             warnings.warn(text, NeuronWarning, stacklevel=source.user_level())
 
 
-def _is_told_each_time(text: str) -> bool:
+def _is_shown_each_time(text: str) -> bool:
     """Return whether Python's warning filters show or raise this warning each time. The first
     filter that matches the warning and is not limited to a module decides."""
     for action, message, category, module, _ in warnings.filters:

@@ -41,10 +41,10 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """A launch's own arguments take precedence over these settings. With `keeps`, a launch keeps
-    copies of the arrays among its arguments. With `verify`, each launch is compared with the plain
-    reading. `originals` copies arguments before instructions write to them, also in nested
-    settings."""
+    """Settings of launches. The arguments of a launch take precedence over them. If `keeps`, a
+    launch keeps copies of the arrays among its arguments. If `verify`, each launch is compared with
+    the plain reading. `originals` copies arguments before instructions write to them; settings
+    nested in these inherit it."""
 
     target: str | None = None
     options: Options | None = None
@@ -85,10 +85,10 @@ def settings(
     observer can execute it again."""
     global _process
     originals = originals or current_settings().originals
-    chosen, before = Settings(target, options, observer, keeps, verify, originals), _process
-    token = _settings.set(chosen)
+    new, before = Settings(target, options, observer, keeps, verify, originals), _process
+    token = _settings.set(new)
     if in_every_thread:
-        _process = chosen
+        _process = new
     try:
         yield
     finally:
@@ -105,7 +105,7 @@ def tell(*ranks: Launch) -> bool:
     return observer is not None
 
 
-class _Last:
+class _LastLaunch:
     """Keeps the last launch on one rank, and reports all launches to the outer observer."""
 
     def __init__(self, outer: Observer | None) -> None:
@@ -138,10 +138,10 @@ def last_launch(
     Raises UsageError if nothing was launched.
     """
     current = current_settings()
-    last = _Last(current.observer)
-    chosen = target or current.target, options or current.options
+    last = _LastLaunch(current.observer)
+    target, options = target or current.target, options or current.options
     keeps, verify = current.keeps, current.verify
-    with settings(*chosen, last, keeps=keeps, verify=verify, originals=originals):
+    with settings(target, options, last, keeps=keeps, verify=verify, originals=originals):
         kernel(*args, **kwargs)
     if last.run is None:
         raise UsageError(f"{getattr(kernel, '__name__', kernel)!r} launched no kernel")
@@ -153,15 +153,15 @@ def unobserved() -> Iterator[None]:
     """A context manager: kernels are launched in this thread without an observer and without
     warnings."""
     current = current_settings()
-    with settings(current.target, current.options, _Last(None), verify=current.verify):
+    with settings(current.target, current.options, _LastLaunch(None), verify=current.verify):
         yield
 
 
 def target_machine(name: str | None = None) -> Machine:
-    """Return the machine to run on: the named one, else that of the settings, else that of the
-    environment, else trn2."""
-    chosen = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
-    return machine.load(chosen)
+    """Return the machine to run on. It is the machine `name`, or if that is None the target of the
+    settings, or of the environment (TARGET_VARIABLE), or trn2, in this order."""
+    target = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
+    return machine.load(target)
 
 
 def environment_options() -> Options:
@@ -171,13 +171,13 @@ def environment_options() -> Options:
     Raises UsageError for a switch that is neither on nor off, and for a seed that isn't a number of
     32 bits.
     """
-    chosen = documented if _switched(PRECISE_VARIABLE, True) else ideal
+    options = documented if _switched(PRECISE_VARIABLE, True) else ideal
     if not _switched(STOCHASTIC_VARIABLE, False):
-        return chosen
+        return options
     seed = os.environ.get(SEED_VARIABLE) or "0"
     if not (seed.isdecimal() and int(seed) < 1 << 32):
         raise UsageError(f"{SEED_VARIABLE} is {seed!r}; it must be from 0 to 2^32 - 1")
-    return replace(chosen, stochastic=True, stochastic_seed=int(seed))
+    return replace(options, stochastic=True, stochastic_seed=int(seed))
 
 
 def compiler_flags(more: str | None = None) -> list[str]:
@@ -186,6 +186,8 @@ def compiler_flags(more: str | None = None) -> list[str]:
 
 
 def _switched(variable: str, default: bool) -> bool:
+    """Return whether an environment variable is on. Raises UsageError for other values than those
+    of SWITCH."""
     value = os.environ.get(variable, "")
     if not value:
         return default

@@ -47,31 +47,33 @@ class Seen(Tile):
     def __repr__(self) -> str:
         try:
             return f"{self} {_corners(self)}".rstrip()
-        # it is outside of its tensor, or an index has not chosen its elements yet
+        # the tile is outside of its tensor, or an index has not chosen its elements yet
         except NeuronError:
             return str(self)
 
     def _repr_html_(self) -> str | None:
         try:
-            now = self.resolved()
-            return heat_maps.TileContents(str(self), now.numpy(), now.missing())._repr_html_()
+            tile = self.resolved()
+            return heat_maps.TileContents(str(self), tile.numpy(), tile.missing())._repr_html_()
         except NeuronError:
             return None
 
 
 def _corners(tile: Tile) -> str:
-    """Return a text with the first and the last element along each axis."""
-    now = tile.resolved()
-    if not now.size:
+    """Return a text with the values of the first and the last element along each axis."""
+    tile = tile.resolved()
+    if not tile.size:
         return ""
-    both = list(zip(now.shape, now.strides, strict=True))
-    shape = tuple(min(size, 2) for size, _ in both)
-    apart = tuple(step * max(size - 1, 1) for size, step in both)
-    corners = now.window(shape, apart, now.offset, dynamic=())
-    return _text(corners.numpy(), corners.missing(), now.shape)
+    axes = list(zip(tile.shape, tile.strides, strict=True))
+    shape = tuple(min(size, 2) for size, _ in axes)
+    apart = tuple(step * max(size - 1, 1) for size, step in axes)
+    corners = tile.window(shape, apart, tile.offset, dynamic=())
+    return _text(corners.numpy(), corners.missing(), tile.shape)
 
 
 def _text(values: Any, missing: Any, sizes: tuple[int, ...]) -> str:
+    """Return nested lists of numbers as text. `values` has the corners of an array whose axes have
+    the `sizes`; `missing` flags the uninitialized corners, or is None if there are none."""
     if not sizes:
         return "--" if missing is not None and missing else f"{np.float64(values):.4g}"
     inner = [
@@ -148,24 +150,25 @@ def is_there(tile: Tile) -> bool:
     in this way (nki-library of SDK 2.29, mlp_tkg_constants.py), so this is reported: the condition
     is true whatever the tile contains. Return False if the condition can only be about the
     contents: for `not`, `while` and comparisons."""
-    asked, core = question(), running()
-    negated = isinstance(asked.by, ast.UnaryOp) and isinstance(asked.by.op, ast.Not)
-    if core is None or negated or isinstance(asked.by, ast.While) or _compares(asked.of, tile):
+    test, core = question(), running()
+    negated = isinstance(test.by, ast.UnaryOp) and isinstance(test.by.op, ast.Not)
+    if core is None or negated or isinstance(test.by, ast.While) or _compares(test.of, tile):
         return False
     core.report("TENSOR_TRUTH", f"{tile} is used as a condition, and is true whatever it contains")
     return True
 
 
-def _compares(asked: ast.AST | None, tile: Tile) -> bool:
+def _compares(expression: ast.AST | None, tile: Tile) -> bool:
     """Return whether an expression is a comparison, or a call whose instruction wrote the tile by a
     comparison."""
-    if isinstance(asked, ast.Compare):
+    if isinstance(expression, ast.Compare):
         return True
     program = current().program
-    if program is None or not isinstance(asked, ast.Call):
+    if program is None or not isinstance(expression, ast.Call):
         return False
     last = program.last_writer(tile.storage.id)
-    operators = [one for one in last.given.values() if isinstance(one, Operator)] if last else []
+    arguments = last.given.values() if last else ()
+    operators = [value for value in arguments if isinstance(value, Operator)]
     return bool(operators) and operators[-1].predicate
 
 

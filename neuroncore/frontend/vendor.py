@@ -66,7 +66,7 @@ NKI_SAMPLES = Repository(
     ("__init__.py", "attention.py"),
     commit="8370e11",
 )
-REPOSITORIES = {one.name: one for one in (NKI_LIBRARY, NKI_SAMPLES)}
+REPOSITORIES = {repository.name: repository for repository in (NKI_LIBRARY, NKI_SAMPLES)}
 
 
 @dataclass(frozen=True)
@@ -162,27 +162,27 @@ WITH = "NEURONCORE_WITH"
 
 @dataclass(frozen=True)
 class Checkout:
-    """A folder that the user names as a checkout of a repository. `given` is the folder, and `said`
-    is how the user named it: an environment variable, or `--with`."""
+    """A folder that the user names as a checkout of a repository. `source` is the environment
+    variable that names the folder, or `--with`."""
 
     repository: Repository
-    given: str
-    said: str
+    folder: str
+    source: str
 
     @property
     def before_installed(self) -> bool:
-        """Return whether the checkout is used even if the package is installed. This is so for
-        --with."""
-        return self.said == "--with"
+        """Return whether the checkout is used even if the package is installed: if `--with` names
+        it."""
+        return self.source == "--with"
 
     def package(self) -> Path:
         """Return the folder of the package, inside the named folder or around it. Raises UsageError
         if there is none."""
-        given = Path(self.given).expanduser()
-        for place in _places(self.repository, given):
+        folder = Path(self.folder).expanduser()
+        for place in _places(self.repository, folder):
             if all((place / name).exists() for name in self.repository.holds):
                 return place
-        raise UsageError(self._wrong(given))
+        raise UsageError(self._wrong(folder))
 
     def passed_over(self, origin: str | None) -> str:
         """Return the warning that an installed package, in file `origin`, is used instead of the
@@ -190,29 +190,31 @@ class Checkout:
         name = self.repository.name
         return (
             f"neuroncore: {name} is the one that is installed ({origin}), not "
-            f"{self.said}={self.given}; `neuroncore run --with {name}={self.given}` takes that"
+            f"{self.source}={self.folder}; `neuroncore run --with {name}={self.folder}` uses "
+            "the checkout"
         )
 
-    def _wrong(self, given: Path) -> str:
+    def _wrong(self, folder: Path) -> str:
+        """Return the text of the error for a folder without the package."""
         repository = self.repository
-        said = f"{self.said} {repository.name}" if self.before_installed else self.said
+        name = f"{self.source} {repository.name}" if self.before_installed else self.source
         lines = [
-            f"{said}={self.given}",
+            f"{name}={self.folder}",
             f"  {'expected':9} a checkout of {repository.url}: "
             f"{' or '.join(repository.places)} in it, with {' and '.join(repository.holds)}",
-            f"  {'got':9} {_seems(given)}",
+            f"  {'got':9} {_seems(folder)}",
         ]
-        if repository.commit and _is_of(given, repository):
+        if repository.commit and _is_of(folder, repository):
             lines.append(f"  {'because':9} later commits no longer have that folder")
-            lines.append(f"  {'hint':9} git -C {given} checkout {repository.commit}")
+            lines.append(f"  {'hint':9} git -C {folder} checkout {repository.commit}")
         return "\n".join(lines)
 
 
 def named(repository: Repository) -> Checkout | None:
     """Return the checkout of a repository that the user names; --with has priority over the
     variable."""
-    for one in os.environ.get(WITH, "").split(os.pathsep):
-        name, _, folder = one.partition("=")
+    for entry in os.environ.get(WITH, "").split(os.pathsep):
+        name, _, folder = entry.partition("=")
         if name == repository.name:
             return Checkout(repository, folder, "--with")
     folder = os.environ.get(repository.variable, "")
@@ -233,32 +235,32 @@ def parsed(text: str) -> Checkout:
     return checkout
 
 
-def _places(repository: Repository, given: Path) -> list[Path]:
-    """Return the folders in which the package may be. `given` may be the checkout, a folder between
-    it and the package, or a folder in the package."""
+def _places(repository: Repository, folder: Path) -> list[Path]:
+    """Return the folders in which the package may be. `folder` may be the checkout, a folder
+    between the checkout and the package, or a folder in the package."""
     below = []
     for place in repository.places:
         parts = PurePosixPath(place).parts
-        below += [given.joinpath(*parts[skipped:]) for skipped in range(len(parts) + 1)]
-    around = [above / place for above in given.absolute().parents for place in repository.places]
+        below += [folder.joinpath(*parts[skipped:]) for skipped in range(len(parts) + 1)]
+    around = [above / place for above in folder.absolute().parents for place in repository.places]
     return below + around
 
 
-def _is_of(given: Path, repository: Repository) -> bool:
+def _is_of(folder: Path, repository: Repository) -> bool:
     """Return whether a folder looks like a checkout of a repository, at any commit."""
-    return any((given / place).parent.is_dir() for place in repository.places[:1])
+    return any((folder / place).parent.is_dir() for place in repository.places[:1])
 
 
-def _seems(given: Path) -> str:
-    """Return a description of what kind of checkout a folder seems to be."""
-    if not given.exists():
+def _seems(folder: Path) -> str:
+    """Return a description of a folder that does not have the package."""
+    if not folder.exists():
         return "there is no such folder"
-    if not given.is_dir():
+    if not folder.is_dir():
         return "a file"
-    known = [one.url for one in REPOSITORIES.values() if _is_of(given, one)]
-    if known:
-        return f"what seems to be a checkout of {known[0]}"
-    inside = sorted(entry.name for entry in given.iterdir() if entry.name[0] != ".")
+    urls = [other.url for other in REPOSITORIES.values() if _is_of(folder, other)]
+    if urls:
+        return f"what seems to be a checkout of {urls[0]}"
+    inside = sorted(entry.name for entry in folder.iterdir() if entry.name[0] != ".")
     shown = ", ".join(inside[:5]) + (", ..." if len(inside) > 5 else "")
     return f"a folder with {shown}" if shown else "an empty folder"
 
@@ -268,9 +270,9 @@ class PlaceholderModule(ModuleType):
     placeholder too."""
 
     def __getattr__(self, name: str) -> Any:
-        made = missing(self.__name__, name)
-        setattr(self, name, made)
-        return made
+        placeholder = missing(self.__name__, name)
+        setattr(self, name, placeholder)
+        return placeholder
 
     def __repr__(self) -> str:
         return f"<module {self.__name__!r}, which exists only in the vendor's package>"
@@ -298,11 +300,11 @@ class Absent(type):
 
     def __getattr__(cls, name: str) -> Any:
         """Return a member, as an enumeration has them. Each access returns the same object."""
-        if _is_pythons(name):
+        if _is_special(name):
             raise AttributeError(f"{spelt(cls)} has no {name!r}")
-        made = _absent(cls.__module__, f"{cls.__qualname__}.{name}")
-        setattr(cls, name, made)
-        return made
+        placeholder = _absent(cls.__module__, f"{cls.__qualname__}.{name}")
+        setattr(cls, name, placeholder)
+        return placeholder
 
     def __getitem__(cls, grid: Any) -> Any:
         """Return the placeholder itself, for a launch grid or the parameters of a type."""
@@ -327,7 +329,7 @@ class Thing(metaclass=Absent):
     __getitem__ = __iter__ = __mul__ = __rmul__ = __call__
 
     def __getattr__(self, name: str) -> Any:
-        if _is_pythons(name):
+        if _is_special(name):
             raise AttributeError(f"{spelt(type(self))} has no {name!r}")
         raise refusal(type(self), f".{name}")
 
@@ -335,7 +337,7 @@ class Thing(metaclass=Absent):
 def missing(module: str, name: str) -> Any:
     """Return the placeholder of a name in a module. Raises AttributeError for Python's special
     names."""
-    if _is_pythons(name):
+    if _is_special(name):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     if same := SAME.get(f"{module}.{name}"):
         return getattr(importlib.import_module(same[0]), same[1])
@@ -343,12 +345,12 @@ def missing(module: str, name: str) -> Any:
 
 
 def _absent(module: str, name: str) -> Absent:
-    made = Absent(name.rpartition(".")[2], (Thing,), {"__module__": module})
-    made.__qualname__ = name
-    return made
+    placeholder = Absent(name.rpartition(".")[2], (Thing,), {"__module__": module})
+    placeholder.__qualname__ = name
+    return placeholder
 
 
-def _is_pythons(name: str) -> bool:
+def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
@@ -367,12 +369,12 @@ def refusal(cls: type, member: str = "") -> NotEmulated:
     if frame is not None and source.is_users(frame):
         at = f"{source.place(frame.f_code, source.instruction_of(frame))}: "
     lines = [f"{at}{spelt(absent)}{member} is not here"]
-    lines += [f"  {label:9} {said}" for label, said in _where(package, absent)]
+    lines += [f"  {label:9} {text}" for label, text in _where(package, absent)]
     return NotEmulated("\n".join(lines))
 
 
 def _where(package: Package, absent: type) -> list[tuple[str, str]]:
-    """Return reasons why the package is missing, and hints for getting it."""
+    """Return pairs of a label and a text: why the package is missing, and how to get it."""
     path = spelt(absent).removeprefix(f"{package.name}.")
     if package.repository is None or not package.is_public(path):
         return [("because", package.because)]

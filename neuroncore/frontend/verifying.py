@@ -64,7 +64,9 @@ def record_of(launches: Sequence[Launch]) -> Record:
     programs = [core.program for core in cores if core.program is not None]
     if len(programs) < len(cores):
         raise UsageError("a launch without a record (Options.record) can't be verified")
-    settings = [outcome.setting(n, one, *outcome.kept(one)) for n, one in enumerate(launches)]
+    settings = [
+        outcome.setting(rank, launch, *outcome.kept(launch)) for rank, launch in enumerate(launches)
+    ]
     return Record(programs, {"kernel": launches[0].kernel}, outcome.together(settings))
 
 

@@ -23,7 +23,7 @@ def maximum(a: Any, b: Any) -> Any:
 
 
 def number(a: Any, b: Any) -> Any:
-    """Return the greater number; if one operand is NaN, the other operand (Options.nan_minmax)."""
+    """Return the greater number, or the operand that is not NaN (`Options.nan_minmax`: number)."""
     return maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b))
 
 
@@ -92,8 +92,8 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
 
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
     """Return sum_k s[k, m] * x[k, n], added by fused multiply-adds from k = 0. The exact products
-    of a `group` of rows are added first, from the left, and multiplied by `scales` if given (powers
-    of two in float64, for each row of s and of x). `narrow` is as in `fma`."""
+    of a `group` of rows are added first, from the left. `scales` has a scale for each element of s
+    and of x; those of a group's first row multiply its sum. `narrow` is as in `fma`."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
     for k in range(0, len(s), group):
         if group == 1 and scales is None:
@@ -107,14 +107,14 @@ def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any 
 
 
 def four_passes(s: Array, x: Array) -> list[Array]:
-    """Return four products of matrices, whose sum is the product of s and x (Options.fp32_matmul).
-    Each number is split into its upper 12 significant bits and the rest. Only the last product has
-    numbers that are not finite."""
+    """Return four products of matrices, whose sum is the product of s and x (for four_pass, a value
+    of `Options.fp32_matmul`). Each number is split into its upper 12 significant bits and the rest.
+    Only the last product has numbers that are not finite."""
     halves = []
-    for one in (s, x):
-        finite = np.where(np.isfinite(one), one, F(0))
+    for matrix in (s, x):
+        finite = np.where(np.isfinite(matrix), matrix, F(0))
         high = (finite.view(np.uint32) & np.uint32(0xFFFFF000)).view(F)
-        halves.append((one - (finite - high), finite - high, high))
+        halves.append((matrix - (finite - high), finite - high, high))
     (s_all, s_low, s_high), (x_all, x_low, x_high) = halves
     pairs = (s_low, x_low), (s_low, x_high), (s_high, x_low), (s_all, x_all)
     return [chain(left, right, narrow=True) for left, right in pairs]
@@ -139,10 +139,9 @@ def gelu_dx(x: Any) -> Any:
 
 
 def sin(x: Any) -> Any:
-    """Return sin x from -pi to pi; beyond that, the cubic at pi (nki.api.shared.rst: sin(9) is
-    27.65)."""
-    left = (pi - np.abs(x)) + 1.2246467991473532e-16  # plus pi minus the nearest float64
-    return np.where(left < 0, np.copysign(1.0, x) * (left - left**3 / 6), np.sin(x))
+    """Return sin x from -pi to pi, beyond that a cubic (nki.api.shared.rst: sin(9) is 27.65)."""
+    to_pi = (pi - np.abs(x)) + 1.2246467991473532e-16  # plus pi minus the nearest float64
+    return np.where(to_pi < 0, np.copysign(1.0, x) * (to_pi - to_pi**3 / 6), np.sin(x))
 
 
 EXACT = {name: UNARY[name] for name in ("square", "abs", "relu", "reciprocal")}
@@ -169,7 +168,7 @@ format: both are within 0.51 units of the true value."""
 
 
 def activation_of(name: str, x: Array) -> Array:
-    """Return an activation function of float32 numbers."""
+    """Return the float32 values of an activation function of float32 numbers."""
     if name in EXACT:
         return np.asarray(EXACT[name](x), F)
     wide = x.astype(np.float64)

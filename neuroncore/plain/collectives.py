@@ -41,9 +41,9 @@ def reduce_scatter(parts: Parts) -> None:
 def all_to_all(parts: Parts) -> None:
     """the n-th part of dsts[k] = the part of srcs[k] that rank n of the group has for this rank"""
     for k, codes in enumerate(sources(parts)):
-        pieces = [one.reshape(len(parts), -1) for one in codes]
-        for own, i in enumerate(parts):
-            i.dsts[k].put(np.stack([one[own] for one in pieces]))
+        pieces = [array.reshape(len(parts), -1) for array in codes]
+        for n, i in enumerate(parts):
+            i.dsts[k].put(np.stack([array[n] for array in pieces]))
 
 
 def all_gather_v(parts: Parts) -> None:
@@ -79,8 +79,8 @@ def collective_permute_implicit_reduce(parts: Parts) -> None:
 
 
 def sources(parts: Parts) -> list[list[Array]]:
-    """Return the codes of each src: for each a list with one array per rank."""
-    return [[one.codes() for one in each] for each in zip(*(i.srcs for i in parts), strict=True)]
+    """Return the codes of the srcs: for each k a list with the codes of srcs[k] of each rank."""
+    return [[src.codes() for src in srcs] for srcs in zip(*(i.srcs for i in parts), strict=True)]
 
 
 def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
@@ -93,16 +93,16 @@ def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
 
 
 def reductions(parts: Parts) -> list[Array]:
-    """Return the codes of the reduction of each src. All ranks get the result of the first core."""
-    return [reduced(parts[0], each) for each in zip(*(i.srcs for i in parts), strict=True)]
+    """Return the codes of the reduction of each src, as the first rank rounds it for all ranks."""
+    return [reduced(parts[0], srcs) for srcs in zip(*(i.srcs for i in parts), strict=True)]
 
 
 def reduced(i: Any, srcs: Sequence[Any]) -> Array:
-    """Reduce one src per rank (Options.collective_rounding). "chain": in the order of the ranks,
-    rounded once. "ring": in as many parts as ranks; part p starts at rank p + 1, and is rounded
-    after each rank. "mesh": first the ranks of each chip, rounded once, then the chips."""
+    """Reduce one src per rank. `Options.collective_rounding` chain: in the order of the ranks,
+    rounded once; ring: in as many parts as ranks, where part p starts at rank p + 1 and is rounded
+    after each rank; mesh: first the ranks of each chip, rounded once, then the chips."""
     form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
-    x, encode = [one.values().reshape(-1) for one in srcs], i.core.round
+    x, encode = [src.values().reshape(-1) for src in srcs], i.core.round
     join = partial(apply, i.core.operator(i.op))
 
     def rounded(values: Array) -> Array:
@@ -114,27 +114,27 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
         x = [rounded(reduce(join, x[at : at + i.core.chip])) for at in range(0, count, i.core.chip)]
     if way != "ring":
         return encode(form, reduce(join, x))
-    pieces = [np.array_split(one, count) for one in x]
+    pieces = [np.array_split(numbers, count) for numbers in x]
     around = [[pieces[(p + 1 + hop) % count][p] for hop in range(count)] for p in range(count)]
-    done = [reduce(lambda a, b: rounded(join(a, b)), own) for own in around]
+    done = [reduce(lambda a, b: rounded(join(a, b)), terms) for terms in around]
     return encode(form, np.concatenate(done))
 
 
 def deliver(parts: Parts, to_all: bool) -> None:
-    """Copy elements from each rank to every other rank. The metadata of a rank has, for each rank:
-    in row 0 the count and in row 1 the position of the elements to send; in row 3 the position for
-    those to receive. Without row 3, dst has an equal part for each sender. Row 2 receives the
-    counts that arrived."""
+    """Copy elements from each rank to each rank. Column n of a rank's metadata has, for rank n, the
+    count (row 0) and the position (row 1) of the elements to send, and the position for those to
+    receive (row 3; else dst has an equal part for each sender). Row 2 receives the counts that
+    arrived. If `to_all`, column 0 describes the elements that all ranks get."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):
-        came, slot = [], i.dsts[0].positions.size // count
+        counts, slot = [], i.dsts[0].positions.size // count
         for source, codes in enumerate(sent):
-            number, begin = rows[source][:2, 0 if to_all else target]
+            length, begin = rows[source][:2, 0 if to_all else target]
             place = rows[target][3, source] if i.has_rdispls else source * slot
-            where = np.unravel_index(np.arange(place, place + number), i.dsts[0].shape)
-            i.dsts[0].part(where).put(codes.reshape(-1)[begin : begin + number])
-            came.append(number)
+            where = np.unravel_index(np.arange(place, place + length), i.dsts[0].shape)
+            i.dsts[0].part(where).put(codes.reshape(-1)[begin : begin + length])
+            counts.append(length)
         if not i.recv_counts_known:
             where = np.unravel_index(np.arange(2 * count, 3 * count), i.metadata_tensor.shape)
-            i.metadata_tensor.part(where).put(np.array(came))
+            i.metadata_tensor.part(where).put(np.array(counts))

@@ -38,7 +38,7 @@ def tensor_tensor(i: Any) -> None:
     if i.op in BITS:
         i.dst.put(BITS[i.op](i.data1.bits(), i.data2.bits()).view(i.dst.held.codes))
     elif i.engine.name == "gpsimd" and i.op not in FLOAT_ONLY and are_whole(*operands):
-        a, b = (one.codes().astype(np.int64).reshape(i.dst.shape) for one in operands[1:])
+        a, b = (data.codes().astype(np.int64).reshape(i.dst.shape) for data in operands[1:])
         i.dst.put(np.asarray(INTEGER[i.op](a, b)))
     else:
         i.dst.set(apply(i.core.operator(i.op), i.data1.rows(), i.data2.rows()))
@@ -108,12 +108,12 @@ def exponential(i: Any) -> None:
 
 
 def are_whole(*operands: Operand) -> bool:
-    return all(one.form.name in ("int32", "uint32") for one in operands)
+    return all(operand.form.name in ("int32", "uint32") for operand in operands)
 
 
 def constant(form: Coding, value: Any) -> Array:
-    """Return a number of the kernel as a code. Integers stay in their range; floats are rounded to
-    even."""
+    """Return the code of a constant: clipped to an integer format's range, or rounded to nearest
+    even to a float format, or 0 in a packed format."""
     if form.kind == "packed" or (form.kind == "scale" and value == 0):
         return np.zeros((), form.codes)
     if form.kind == "integer":
@@ -123,13 +123,13 @@ def constant(form: Coding, value: Any) -> Array:
 
 
 def column(operand: Any) -> Any:
-    """Return an operand to broadcast: a number, or the numbers of each lane, [P, 1] or [P, F]."""
+    """Return the float32 number, or the numbers of each lane, [P, 1] or [P, F]."""
     return operand.rows() if isinstance(operand, Operand) else F(operand)
 
 
 def chain(i: Any, data: Operand, *steps: tuple[Any, Any, bool]) -> Array:
-    """Return ((data <op> operand) <op> operand), [P, F], each step rounded to float32. If the
-    operators work on bit patterns, these have the width of data's format."""
+    """Return ((data <op> operand) <op> operand), [P, F], each step rounded to float32. A step is
+    (op, operand, reverse). Operators on bit patterns work on the width of data's format."""
     bitwise = steps[0][0] in BITS
     value = data.bits() if bitwise else data.rows()
     for op, operand, reverse in steps:

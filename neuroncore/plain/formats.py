@@ -16,7 +16,7 @@ PACKED = 4  # elements of a packed code
 class Coding(NamedTuple):
     """A number format. `numpy` is the type of its values, and `codes` the type of its bits, which
     take `size` bytes. Floats have `mantissa` stored bits, an exponent `bias` and a largest number
-    `max`."""
+    `max`. `element` names the format of the four numbers in a packed code."""
 
     name: str
     kind: str  # float, integer, bool, scale, packed
@@ -34,9 +34,9 @@ class Coding(NamedTuple):
 
 
 def _float(name: str, size: int, mantissa: int, bias: int) -> Coding:
-    kind = F if name == "tfloat32" else np.dtype(getattr(ml_dtypes, name, name))
-    most = (2 - 2.0**-10) * 2.0**127 if kind is F else float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
-    return Coding(name, "float", kind, np.dtype(f"u{size}"), size, mantissa, bias, most)
+    dtype = F if name == "tfloat32" else np.dtype(getattr(ml_dtypes, name, name))
+    top = (2 - 2.0**-10) * 2.0**127 if dtype is F else float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+    return Coding(name, "float", dtype, np.dtype(f"u{size}"), size, mantissa, bias, top)
 
 
 _INTEGERS = [(f"{sign}int{8 * n}", n) for sign in ("", "u") for n in (1, 2, 4)]
@@ -61,7 +61,7 @@ def decode(form: Coding, codes: Array) -> Array:
 
 
 def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
-    """Return the codes of float32 values, to nearest even. Floats overflow to infinity.
+    """Return the codes of float32 values, rounded to nearest even. Floats overflow to infinity.
     float8_e4m3fn overflows to NaN, or with `saturate` to its largest number. Integers saturate; NaN
     becomes 0."""
     if form.kind == "bool":

@@ -16,10 +16,10 @@ ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}
 
 
 class PlainTensor:
-    """The bytes of a tensor. Rows are `pitch` bytes apart on the chip, and `spread` times as far
-    here (Options.storage). `written` has a 1 for each byte of the chip that was written. If the
-    kernel chose the tensor's address, the bytes are those of a `memory`, where `ever` has a 1 if
-    any tensor wrote there."""
+    """The bytes of a tensor. Rows are `pitch` bytes apart on the chip. In `data` they are `spread`
+    times as far apart, because `Options.storage` may widen elements. `written` has a 1 for each
+    byte of the chip that the tensor wrote. If the kernel chose the tensor's address, the bytes are
+    in `memory`, and `ever` has a 1 for each byte of it that any tensor wrote."""
 
     def __init__(
         self, layout: Any, rows: int, pitch: int, memory: PlainTensor | None = None
@@ -30,8 +30,7 @@ class PlainTensor:
         self.data: Array = memory.data if memory else np.zeros(rows * pitch * layout.spread, BYTE)
 
     def places(self, positions: Array) -> Array:
-        """Return, for byte positions in the tensor, the byte positions in the memory that has
-        it."""
+        """Return the byte positions in memory of these byte positions in the tensor."""
         layout = self.layout
         if not layout.placed:
             return positions
@@ -50,7 +49,7 @@ class PlainTensor:
         words, at = viewed(self.data, places * self.layout.spread, codes.dtype)
         words[at] = codes
         both = ((self.written, positions), (self.ever, places))
-        for flags, where in both[: 1 + self.layout.placed]:  # the same flags without an address
+        for flags, where in both[: 1 + self.layout.placed]:  # one array without an address
             words, at = viewed(flags, where, whole.dtype)
             words[at] = whole
 
@@ -67,10 +66,10 @@ def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
 def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first: int) -> Array:
     """Return the byte positions of elements of `size` bytes; strides count elements, and the first
     element is at byte `first`."""
-    found = np.array(first)
+    places = np.array(first)
     for count, stride in zip(shape, strides, strict=True):
-        found = found[..., np.newaxis] + np.arange(count, dtype=np.int64) * (stride * size)
-    return found
+        places = places[..., np.newaxis] + np.arange(count, dtype=np.int64) * (stride * size)
+    return places
 
 
 @dataclass(eq=False)
@@ -98,10 +97,10 @@ class Operand:
 
     def codes(self) -> Array:
         """Return the codes of the elements; uninitialized ones are poison, or 0 if `zeros`."""
-        found = self.tensor.codes(self.positions, self.held.codes)
+        codes = self.tensor.codes(self.positions, self.held.codes)
         if (missing := self.missing()).any():
-            found[missing] = np.array(0 if self.zeros else poison(self.held)).astype(found.dtype)
-        return found
+            codes[missing] = np.array(0 if self.zeros else poison(self.held)).astype(codes.dtype)
+        return codes
 
     def values(self) -> Array:
         """Return the elements as float32."""
@@ -128,7 +127,7 @@ class Operand:
         codes = np.broadcast_to(codes, self.shape) if codes.ndim == 0 else codes.reshape(self.shape)
         codes, at = codes.astype(self.held.codes, copy=False), self.positions
         if flags := [f.reshape(self.shape) for f in (where, self.there) if f is not None]:
-            codes, at = (one[np.all(flags, axis=0)] for one in (codes, at))
+            codes, at = (array[np.all(flags, axis=0)] for array in (codes, at))
         self.tensor.write(at, codes, self.form.size)
 
     def set(self, values: Any) -> None:

@@ -1,6 +1,6 @@
 """Instructions that move data: DMA, gathers and patterns of GpSimd, registers, exchanges of cores.
 
-The function of an instruction that loads a register returns the number.
+The function of an instruction that loads a register returns the number to load.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def dma_compute(i: Any) -> None:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
     If an index n chooses rows: dst = dst + data[n], or dst[n] = dst[n] + data."""
-    there = next((one.there for one in i.srcs if one.there is not None), None)
+    there = next((src.there for src in i.srcs if src.there is not None), None)
     turns = np.zeros(i.dst.shape, np.int64) if i.unique_indices else turns_of(i.dst)
     for turn in range(turns.max() + 1):
         total = i.srcs[0].values().reshape(i.dst.shape)
-        for more in i.srcs[1:]:
-            total = apply(i.reduce_op, total, more.values().reshape(i.dst.shape))
-        now = turns == turn if there is None else (turns == turn) & there.reshape(turns.shape)
-        i.dst.put(i.dst.round(i.dst.held, total), now)
+        for src in i.srcs[1:]:
+            total = apply(i.reduce_op, total, src.values().reshape(i.dst.shape))
+        chosen = turns == turn if there is None else (turns == turn) & there.reshape(turns.shape)
+        i.dst.put(i.dst.round(i.dst.held, total), chosen)
 
 
 def turns_of(dst: Any) -> Array:
@@ -115,8 +115,8 @@ def rank_id(i: Any) -> int:
 
 def collective_permute_implicit_current_processing_rank_id(i: Any) -> int:
     """dst = the rank whose data has arrived here after this many steps around the channel's ring"""
-    own = next(group for group in i.replica_group if i.core.rank in group)
-    around = i.core.ring(own, i.channel_id)
+    group = next(ranks for ranks in i.replica_group if i.core.rank in ranks)
+    around = i.core.ring(group, i.channel_id)
     return int(around[(around.index(i.core.rank) - i.iteration_id) % len(around)])
 
 

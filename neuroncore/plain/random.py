@@ -1,5 +1,5 @@
 """Random numbers of the lanes of the Vector and the GpSimd engine, and the instructions that draw
-them: Philox4x32-10 (Salmon et al., 2011) or shift registers (Options.rng)."""
+them: Philox4x32-10 (Salmon et al., 2011), or shift registers if `Options.rng` is hardware."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def set_rng_seed(i: Any) -> None:
 
 def rand_set_state(i: Any) -> None:
     """state[p] = src_seeds[p, :], 6 words for the GpSimd engine, 4 x 6 for the Vector engine"""
-    own = states(i, i.src_seeds)
-    own[...] = i.src_seeds.codes().reshape(own.shape)
+    words = states(i, i.src_seeds)
+    words[...] = i.src_seeds.codes().reshape(words.shape)
 
 
 def rand_get_state(i: Any) -> None:
@@ -48,10 +48,11 @@ def rand_get_state(i: Any) -> None:
 
 
 def seed(core: Any, unit: engine, number: int, program: int) -> None:
-    """Restart all lanes of an engine. States are [lanes, states of a lane, words]; the words of
-    Philox are a counter of 4 and a key of 2. No word of another generator is 0."""
-    lanes, wide = core.machine.limits.partitions, unit is engine.vector and is_xorwow(core, unit)
-    streams = 4 if wide else 1
+    """Restart all lanes of the engine `unit` from the seed `number`. States are [lanes, states of a
+    lane, words]. The words of Philox are a counter of 4 and a key of 2; the states of other
+    generators are random words of Philox other than 0."""
+    streams = 4 if unit is engine.vector and is_xorwow(core, unit) else 1
+    lanes = core.machine.limits.partitions
     states = np.zeros((lanes, streams, 6), U32)
     states[..., 2] = np.arange(lanes)[:, np.newaxis]
     states[..., 3] = unit.value << 24 | np.arange(streams)
@@ -63,7 +64,7 @@ def seed(core: Any, unit: engine, number: int, program: int) -> None:
 
 
 def is_xorwow(core: Any, unit: engine) -> bool:
-    """True if the engine has XORWOW; the Vector engine before v4 has a plain shift register."""
+    """Return whether the engine has XORWOW. The Vector engine before v4 has a shift register."""
     return unit is engine.gpsimd or bool(core.machine.has("vector_random_state"))
 
 
@@ -76,18 +77,17 @@ def states(i: Any, tile: Any) -> Array:
 
 def draw(i: Any) -> Array:
     """Return a 32-bit number for each element of dst, [P, F]."""
-    own, count = states(i, i.dst), i.dst.positions.size // i.dst.lanes
+    words, count = states(i, i.dst), i.dst.positions.size // i.dst.lanes
     if i.core.options.rng == "philox":
-        return draw_philox(own, count)
+        return draw_philox(words, count)
     shift = draw_xorwow if is_xorwow(i.core, i.engine) else draw_lfsr
     # all states of a lane advance together
-    rounds = [shift(own) for _ in range(-(-count // own.shape[1]))]
+    rounds = [shift(words) for _ in range(-(-count // words.shape[1]))]
     return np.concatenate(rounds, 1)[:, :count]
 
 
 def uniform(i: Any) -> Array:
-    """Return a number in [0, 1) for each element of dst, [P, F]: the upper 24 bits of a 32-bit
-    number."""
+    """Return the upper 24 bits of a 32-bit number, in [0, 1), for each element of dst, [P, F]."""
     return (draw(i) >> 8).astype(F) * F(2.0**-24)
 
 
@@ -109,8 +109,8 @@ def draw_lfsr(states: Array) -> Array:
 
 
 def draw_philox(states: Array, count: int) -> Array:
-    """Return the next numbers, [lanes, count]. All states of a lane count the numbers of the lane
-    together. The states alternate after every four numbers."""
+    """Return the next numbers, [lanes, count]. The counter of each state counts all numbers of its
+    lane. The states of a lane take turns: each draws four numbers."""
     words = states.astype(U64)
     low, high, key = (words[..., n] | words[..., n + 1] << HALF for n in (0, 2, 4))
     n = np.arange(count, dtype=U64)
@@ -125,8 +125,8 @@ def draw_philox(states: Array, count: int) -> Array:
 
 
 def philox(low: Array, high: Array, key: Any) -> Array:
-    """Return the numbers at 128-bit counts, given in two halves. The upper bits of a count number a
-    block of four, and the lowest 2 bits choose one of the four."""
+    """Return the numbers at 128-bit counts, given in two halves. The upper 126 bits of a count
+    choose a block of four numbers, and the lowest 2 bits choose one of the four."""
     a, b = (low >> U64(2) | high << U64(62)) & LOW, (low >> U64(2) | high << U64(62)) >> HALF
     c, d, k0, k1 = high >> U64(2) & LOW, high >> U64(2) >> HALF, key & LOW, key >> HALF
     for _ in range(10):

@@ -31,23 +31,23 @@ def meaning(name: str) -> Any:
 
 
 def approximate(i: Any) -> str | None:
-    """Return the elementary function of an instruction if the last bits of its results may differ
-    from the emulator's, else None."""
+    """Return the elementary function of an instruction in which the last bits of results may differ
+    from the emulator's, or None."""
     function = "exp" if i.name == "exponential" else getattr(i, "op", None)
     return function if function in ULPS else None
 
 
 class PlainCore:
-    """One core: `rank` is the number of its rank, and `place` its position in the rank. `chip` is
-    the number of ranks of a chip; `program` is the program of the launch grid. `leftover` flags
-    elements of the current instruction's operands that depend on uninitialized memory."""
+    """One core: `rank` is its rank, and `place` its position among the cores of the rank. A chip
+    has `chip` ranks. `program` is the current program of the launch grid. `leftover` flags elements
+    of the current instruction's operands that depend on uninitialized memory, by operand."""
 
     def __init__(self, setting: Any, number: int, chip: int) -> None:
         self.machine, self.options, self.chip = setting.machine, setting.options, chip
         self.rank, self.place = divmod(number, setting.world.cores)
         self.program = self.place
-        self.issued: Counter[tuple[int, int]] = Counter()  # instructions, by program and engine
-        # the engine of the current instruction, and the elements it has written
+        self.issued: Counter[tuple[int, int]] = Counter()  # instructions by program, engine
+        # the current instruction: its engine, and the number of elements that were rounded for it
         self.unit = self.written = 0
         lanes, units = self.machine.limits.partitions, (engine.scalar, engine.vector)
         self.accumulators = {unit: np.full(lanes, np.nan, np.float32) for unit in units}
@@ -75,25 +75,25 @@ class PlainCore:
         return stochastic(form, values, words, saturate)
 
     def operator(self, name: str) -> str:
-        """Return the operator that a name means (Options.nan_minmax)."""
+        """Return the operator of this name, as `Options.nan_minmax` defines it."""
         numbers = self.options.nan_minmax == "number" and name in ("maximum", "minimum")
         return f"{name}_number" if numbers else name
 
     def ring(self, group: Sequence[int], channel: int) -> list[int]:
-        """Return the ranks of a group in the order of the channel's ring (Options.rings)."""
-        found = list(group)
+        """Return the ranks of a group in the order of the ring, which `Options.rings` selects."""
+        ranks = list(group)
         if self.options.rings:
-            Random(f"{self.options.rings} {channel} {found}").shuffle(found)
-        return found
+            Random(f"{self.options.rings} {channel} {ranks}").shuffle(ranks)
+        return ranks
 
     def reduce(
         self, i: Any, data: Operand, out: Array, op: str | None, command: reduce_cmd,
         start: Any = 0, negate: bool = False, running: bool = False,
     ) -> None:  # fmt: skip
         """dst = out [P, F];  reduce_res[p] = the accumulator register of lane p, in the lanes of
-        data. The operator folds out into the registers: state <op> out. Before, a command resets
-        them to the operator's identity, loads them, or leaves them; an idle command makes them
-        unknown (NaN). If `running`, dst is the registers after each element: out <op> state."""
+        data. If there is an operator, a command first sets the registers to its identity or to
+        `start`, or keeps them; then register = register <op> element. An idle command makes them
+        NaN (unknown). `running`: register = element <op> register, and dst = all its values."""
         registers = (every := self.accumulators[i.engine][data.first :])[: data.lanes]
         if op is not None and command in (reduce_cmd.reset_reduce, reduce_cmd.reset):
             registers[:] = IDENTITY[op]
@@ -112,18 +112,18 @@ class PlainCore:
 
 
 class Reading:
-    """The programs of a record, ready to be executed. `contents` has, by number, the bytes of
-    tensors that exist at the beginning; `chip` is the number of ranks of a chip."""
+    """The programs of a record, ready to be executed. `contents` has, by storage id, the bytes of
+    the tensors that exist at the beginning; a chip has `chip` ranks."""
 
     def __init__(self, record: Any, contents: Mapping[int, Any], chip: int = 1) -> None:
         setting, programs = record.setting, record.programs
         self.per_rank = setting.world.cores
-        self.contents = ChainMap(dict(contents), *(one.data.constants for one in programs))
+        self.contents = ChainMap(dict(contents), *(program.data.constants for program in programs))
         self.rows = [Rows(program) for program in programs]
         self.registers = [Registers(program.data) for program in programs]
         self.cores = [PlainCore(setting, number, chip) for number in range(len(programs))]
         self.next = [0] * len(programs)
-        # by core: an instruction that another core's step has executed already
+        # by core: its next instruction, if a step of another core has executed it already
         self.met: dict[int, Any] = {}
         self.tensors: dict[int, PlainTensor] = {}
         self.images: dict[Any, PlainTensor] = {}
@@ -135,9 +135,9 @@ class Reading:
         """Execute the next instruction of a core, and of the cores that it meets. Return the
         instruction with its arguments. `leftover` flags elements of its operands that depend on
         uninitialized memory."""
-        number, own = self.next[core], self.cores[core]
+        number, state = self.next[core], self.cores[core]
         row = self.rows[core][number]
-        own.program, own.leftover = self.begins[core].get(number, own.program), leftover or {}
+        state.program, state.leftover = self.begins[core].get(number, state.program), leftover or {}
         if core not in self.met:
             with np.errstate(all="ignore"):
                 self._carry_out(core, row)
@@ -153,9 +153,9 @@ class Reading:
         function, name = meaning(row.call.name), row.call.name
         members = self.members(core, row)
         for n in members:
-            own = self.rows[n][self.next[n]]
-            self.cores[n].begin(own.call.engine.value)
-            self.met[n] = self.instruction(n, own)
+            part = self.rows[n][self.next[n]]
+            self.cores[n].begin(part.call.engine.value)
+            self.met[n] = self.instruction(n, part)
         if name in OF_A_RANK:
             function([self.met[n] for n in members])
         elif hasattr(collectives, name):
@@ -167,74 +167,74 @@ class Reading:
 
     def members(self, core: int, row: Row) -> list[int]:
         """Return the cores that execute an instruction together, in order. These are the cores of a
-        rank, or the cores of the ranks of a group; for tensors on the chip only those at the core's
-        place."""
-        own, name, cores = self.cores[core], row.call.name, self.per_rank
+        rank, or the cores of the ranks of a group. If the tensors are on the chip, only the cores
+        with the same position in their rank take part."""
+        state, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
-            return [own.rank * cores + place for place in range(cores)]
+            return [state.rank * cores + place for place in range(cores)]
         if not hasattr(collectives, name):
             return [core]
         groups = row.call.arguments.get("replica_group")
         if groups is None:
             groups = [sorted({rank for pair in row.call["source_target_pairs"] for rank in pair})]
-        group = next((one for one in groups if own.rank in one), (own.rank,))
+        group = next((ranks for ranks in groups if state.rank in ranks), (state.rank,))
         windows = [window for name, window in row.windows.items() if name.startswith("srcs")]
         on_chip = all(window.geometry.layout.region in ON_CHIP for window in windows)
-        places = [own.place] if on_chip else range(cores)
+        places = [state.place] if on_chip else range(cores)
         return [rank * cores + place for rank in group for place in places]
 
     def instruction(self, core: int, row: Row) -> Any:
         """Return an instruction with its arguments: operands at their current places, lists of
         operands, numbers, and names of operators and functions."""
         call = row.call
-        given = {n: v.name if hasattr(v, "apply") else v for n, v in call.arguments.items()}
-        held = self.registers[core].value
-        given |= {n: held(v.number) if type(v) is RegisterId else v for n, v in row.values.items()}
-        given |= {name: self.operand(core, window) for name, window in row.windows.items()}
+        i = {n: v.name if hasattr(v, "apply") else v for n, v in call.arguments.items()}
+        number = self.registers[core].value
+        i |= {n: number(v.number) if type(v) is RegisterId else v for n, v in row.values.items()}
+        i |= {name: self.operand(core, window) for name, window in row.windows.items()}
         indices = iter([self.operand(core, window) for window in row.indices])
-        offsets = iter([held(register.number) for register in row.offsets])
+        offsets = iter([number(register.number) for register in row.offsets])
         for name in call.dynamic:
-            for how in row.windows[name].moves:
-                index = next(offsets if how.by_register else indices)
-                self._move(core, row, name, given[name], how, index)
+            for shift in row.windows[name].moves:
+                index = next(offsets if shift.by_register else indices)
+                self._move(core, row, name, i[name], shift, index)
         for name in call.instruction.lists:
-            given[name] = [given[n] for n in row.windows if n.partition("[")[0] == name]
-        given |= {"name": call.name, "engine": call.engine, "core": self.cores[core]}
-        return SimpleNamespace(**given)
+            i[name] = [i[n] for n in row.windows if n.partition("[")[0] == name]
+        i |= {"name": call.name, "engine": call.engine, "core": self.cores[core]}
+        return SimpleNamespace(**i)
 
-    def _move(self, core: int, row: Row, name: str, made: Operand, how: Any, index: Any) -> None:
-        """Move an operand to its current place. A register, or a number in memory, moves all
-        elements. An index of rows has a place for each row, column by column. An index of elements
-        has, in each group of partitions, a place for each element of the group, column by
-        column."""
-        size, limits, lanes = made.form.size, self.cores[core].machine.limits, made.lanes
-        if how.kind == 0:
-            number = index if how.by_register else int(index.codes().flat[0])
-            made.positions = made.positions + number * how.step * size
-        elif how.kind == 1:
-            numbers = index.codes().T.reshape(-1, *[1] * (len(made.shape) - 1))[:lanes]
-            inside = (numbers >= 0) & (numbers <= how.limit)
+    def _move(self, core: int, row: Row, name: str, tile: Operand, shift: Any, index: Any) -> None:
+        """Move an operand to its current place. A register, or a number in memory (kind 0), moves
+        all elements. An index of rows (kind 1) has a place for each row, column by column. An index
+        of elements (kind 2) has, in each group of partitions, a place for each element of the
+        group, column by column."""
+        size, limits, lanes = tile.form.size, self.cores[core].machine.limits, tile.lanes
+        if shift.kind == 0:
+            number = index if shift.by_register else int(index.codes().flat[0])
+            tile.positions = tile.positions + number * shift.step * size
+        elif shift.kind == 1:
+            numbers = index.codes().T.reshape(-1, *[1] * (len(tile.shape) - 1))[:lanes]
+            inside = (numbers >= 0) & (numbers <= shift.limit)
             rows = np.where(inside, numbers, 0).astype(np.int64)
-            made.positions = made.positions[:1] + rows * how.step * size
-            made.there = None if inside.all() else np.broadcast_to(inside, made.shape)
+            tile.positions = tile.positions[:1] + rows * shift.step * size
+            tile.there = None if inside.all() else np.broadcast_to(inside, tile.shape)
         else:
-            of_tensor = row.call.engine is engine.tensor
-            group = limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions
-            n, first = np.arange(made.shape[1]), np.arange(lanes)[:, np.newaxis] // group * group
-            numbers = index.part((first + n % group, np.broadcast_to(n // group, made.shape)))
+            on_tensor = row.call.engine is engine.tensor
+            group = limits.indirect_partitions_tensor if on_tensor else limits.indirect_partitions
+            n, first = np.arange(tile.shape[1]), np.arange(lanes)[:, np.newaxis] // group * group
+            numbers = index.part((first + n % group, np.broadcast_to(n // group, tile.shape)))
             stride = row.windows[name].geometry.strides[1] * size
-            made.positions = made.positions[:, :1] + numbers.codes().astype(np.int64) * stride
+            tile.positions = tile.positions[:, :1] + numbers.codes().astype(np.int64) * stride
 
     def operand(self, core: int, window: Window) -> Operand:
         """Return the elements of a window: a tile, before a register or an index moves it."""
-        geometry, own = window.geometry, self.cores[core]
+        geometry, state = window.geometry, self.cores[core]
         form = FORMATS[geometry.dtype.name]
         begin = window.offset * form.size
         where = positions(geometry.shape, geometry.strides, form.size, begin)
-        wide = own.options.storage == "float32" and form.kind == "float"
+        wide = state.options.storage == "float32" and form.kind == "float"
         first = geometry.layout.partition0 + begin // max(geometry.layout.row_bytes, 1)
-        given = first, own.round, own.options.uninitialized == "zeros"
-        return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *given)
+        fields = first, state.round, state.options.uninitialized == "zeros"
+        return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *fields)
 
     def tensor(self, core: int, window: Window) -> PlainTensor:
         """Return the tensor of a window; it is made at its first use."""
@@ -244,8 +244,8 @@ class Reading:
                 size = getattr(self.cores[core].machine, layout.region.value)
                 self.images[key] = PlainTensor(layout, size.partitions, size.partition_bytes)
             image = self.images[key] if layout.placed else None
-            made = PlainTensor(layout, layout.partitions, layout.row_bytes, image)
+            tensor = PlainTensor(layout, layout.partitions, layout.row_bytes, image)
             if (content := self.contents.get(window.tensor)) is not None:
-                made.data[:], made.written[:] = np.frombuffer(content, np.uint8), 1
-            self.tensors[window.tensor] = made
+                tensor.data[:], tensor.written[:] = np.frombuffer(content, np.uint8), 1
+            self.tensors[window.tensor] = tensor
         return self.tensors[window.tensor]

@@ -27,8 +27,8 @@ def tensor_reduce(i: Any) -> None:
 def tensor_scalar_reduce(i: Any) -> None:
     """dst[p, f] = data[p, f] <op0> operand0[p];  reduce_res[p] = fold of dst[p, :] by reduce_op"""
     out = chain(i, i.data, (i.op0, i.operand0, False))
-    given = i.reduce_op, i.reduce_cmd, i.reduce_init, i.reduce_res_negate
-    i.core.reduce(i, i.data, out, *given)
+    reduction = i.reduce_op, i.reduce_cmd, i.reduce_init, i.reduce_res_negate
+    i.core.reduce(i, i.data, out, *reduction)
 
 
 def select_reduce(i: Any) -> None:
@@ -56,11 +56,11 @@ def bn_stats(i: Any) -> None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
     In float64, from the left, and rounded once. Without elements, all three are 0."""
-    found, nothing = [], np.zeros(i.data.lanes)
+    statistics, zeros = [], np.zeros(i.data.lanes)
     for x in (i.data.rows().T[start::2].astype(np.float64) for start in (0, 1)):
-        mean = sum(x, nothing) / max(len(x), 1)
-        found += [nothing + len(x), mean, sum((x - mean) ** 2, nothing)]
-    i.dst.set(np.stack(found, 1))
+        mean = sum(x, zeros) / max(len(x), 1)
+        statistics += [zeros + len(x), mean, sum((x - mean) ** 2, zeros)]
+    i.dst.set(np.stack(statistics, 1))
 
 
 def bn_aggr(i: Any) -> None:
@@ -92,17 +92,17 @@ def tensor_scalar_cumulative(i: Any) -> None:
 def max8(i: Any) -> None:
     """dst[p, k] = the k-th greatest of src[p, :], k = 0...7; equal elements count separately
 
-    NaN is above all numbers, or below (Options.nan_minmax); +0 is above -0."""
+    NaN is above all numbers, or below them if `Options.nan_minmax` is number; +0 is above -0."""
     x = i.src.rows()
-    order = ascending(x, lost=i.core.options.nan_minmax == "number")
+    order = ascending(x, nan_first=i.core.options.nan_minmax == "number")
     i.dst.set(np.take_along_axis(x, order[:, :-9:-1], 1))
 
 
-def ascending(x: Array, lost: bool = False) -> Array:
+def ascending(x: Array, nan_first: bool = False) -> Array:
     """Return the positions [P, F] of the elements of each row in ascending order; of equal elements
-    the last comes first. NaN is the greatest, or with `lost` the least."""
+    the last comes first. NaN is the greatest, or the least if `nan_first`."""
     nan, places = np.isnan(x), np.broadcast_to(-np.arange(x.shape[1]), x.shape)
-    return np.lexsort((places, ~np.signbit(x) | nan, np.where(nan, 0, x), nan ^ lost), axis=1)
+    return np.lexsort((places, ~np.signbit(x) | nan, np.where(nan, 0, x), nan ^ nan_first), axis=1)
 
 
 def nc_find_index8(i: Any) -> None:
@@ -118,17 +118,18 @@ def nc_match_replace8(i: Any) -> None:
     """dst[p, :] = data[p, :], but imm at f_k, the first f with data[p, f] == vals[p, k], k = 0...7
 
     dst_idx[p, k] = f_k. If values are equal, the last k gets the first position."""
-    found = occurrences(i.data, i.vals, -1)
+    places = occurrences(i.data, i.vals, -1)
     codes = i.dst.converted(i.data).reshape(i.data.lanes, -1)
-    for p, k in np.argwhere(found != MISSING):
-        codes[p, found[p, k]] = encode(i.dst.held, np.array(i.imm, F))
+    for p, k in np.argwhere(places != MISSING):
+        codes[p, places[p, k]] = encode(i.dst.held, np.array(i.imm, F))
     i.dst.put(codes)
     if i.dst_idx is not None:
-        i.dst_idx.put(found)
+        i.dst_idx.put(places)
 
 
 def occurrences(data: Operand, vals: Operand, step: int) -> Array:
-    """Return where each of eight values is in its row; equal values get successive positions."""
+    """Return the position of each of eight values in its row, or MISSING. Equal values get
+    successive positions, in the direction of `step` (1 or -1)."""
     found = np.full((data.lanes, 8), MISSING)
     for p, (x, wanted) in enumerate(zip(data.rows(), vals.rows(), strict=True)):
         free = np.ones(len(x), np.bool_)

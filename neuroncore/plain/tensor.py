@@ -28,7 +28,7 @@ def nc_matmul_sparse(i: Any) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
     A of N adjacent weights are kept: pattern is (A, N). tags[k, m // 4] has, in 4 bits, the
-    position of stationary[k, m]: it is a N/A + c, or c A + a if places is "slot"."""
+    position of stationary[k, m]: a N/A + c, or, if places is "slot", c A + a."""
     kept, among = i.pattern
     s, x = read(i.core, i.stationary), i.moving.values()
     tag = (i.tags.codes()[..., np.newaxis] >> 4 * np.arange(4) & 15).reshape(i.tags.lanes, -1)
@@ -53,7 +53,7 @@ def nc_transpose(i: Any) -> None:
 def nc_matmul_mx(i: Any) -> None:
     """dst[m, n] (+)= sum_k sum_j stationary[k, m][j] ss[k/8, m] * moving[k, n][j] ms[k/8, n]
 
-    The four products of j are added first, from the left, and scaled once (Options.mx_order)."""
+    If `Options.mx_order` is group, the four products of j are added first, and scaled once."""
     s, ss = scaled(i.core, i.stationary, i.stationary_scale)
     x, xs = scaled(i.core, i.moving, i.moving_scale)
     group = 4 if i.core.options.mx_order == "group" else 1
@@ -63,8 +63,9 @@ def nc_matmul_mx(i: Any) -> None:
 def quantize_mx(i: Any) -> None:
     """dst[p, f][j] = src[p, 4f + j] / X;  dst_scale[p/8, f] = X = 2^(floor(log2 amax) - emax + 1)
 
-    amax is the greatest magnitude of 8 partitions times 4 elements (Options.mx_scale). Elements
-    saturate. The scale of zeros is 2^-127; a group with NaN or an infinity in it is NaN."""
+    amax is the greatest magnitude of 8 partitions times 4 elements; + 1 is left out if
+    `Options.mx_scale` is ocp. Elements saturate. The scale of zeros is 2^-127; a group with NaN or
+    an infinity in it is NaN."""
     element, groups = FORMATS[i.dst.form.element], i.src.rows().reshape(i.src.lanes // 8, 8, -1, 4)
     amax = np.abs(groups).max(axis=(1, 3))
     power = np.frexp(amax)[1] - np.frexp(element.max)[1] + (i.core.options.mx_scale == "ocp_x2")
@@ -78,7 +79,8 @@ def quantize_mx(i: Any) -> None:
 
 
 def read(core: Any, operand: Operand, group: int = 1) -> Array:
-    """Return the float32 numbers [K, columns] to be multiplied (Options.tf32_read, subnormals)."""
+    """Return the float32 numbers [K, columns] to multiply. `Options.tf32_read` rounds or truncates
+    TF32 numbers, and `Options.subnormals` keeps subnormals or makes them zeros."""
     form, options, values = operand.held, core.options, operand.values()
     if form is TFLOAT32:
         cut = (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(F)
@@ -92,8 +94,8 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 def products(i: Any, group: int) -> list[Array]:
     """Return the products of matrices that are added to dst, with NaN where a result is unknown. An
-    uninitialized number that a product with an identity matrix moves counts as finite: 0 times it
-    is 0."""
+    uninitialized number that a product with an identity matrix moves counts as finite, so that 0
+    times this number is 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)
@@ -104,14 +106,14 @@ def products(i: Any, group: int) -> list[Array]:
     wide = "float32" in (i.stationary.form.name, i.moving.form.name)
     narrow, four = all(form.mantissa <= 11 for form in forms), i.core.options.fp32_matmul != "chain"
     sums = four_passes(s, x) if wide and four else [chain(s, x, group, narrow)]
-    return [np.where(spared, F(np.nan), one) for one in sums]
+    return [np.where(spared, F(np.nan), values) for values in sums]
 
 
 def lost(i: Any, name: str) -> Array:
     """Return flags [K, columns] of elements that are not finite because they were never written."""
-    one = getattr(i, name)
-    flags = one.missing() | i.core.leftover.get(name, np.False_)
-    return (flags & ~np.isfinite(one.values())).reshape(one.lanes, -1)
+    operand = getattr(i, name)
+    flags = operand.missing() | i.core.leftover.get(name, np.False_)
+    return (flags & ~np.isfinite(operand.values())).reshape(operand.lanes, -1)
 
 
 def picks(matrix: Array) -> bool:
@@ -120,12 +122,11 @@ def picks(matrix: Array) -> bool:
 
 
 def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
-    """dst (+)= sums, one by one in float32. If `add` is None, the first write to a place begins a
-    sum."""
-    first, *more = (one.reshape(dst.shape) for one in sums)
+    """dst (+)= sums, one by one in float32. If `add` is None, a first write to a place sets it."""
+    first, *others = (values.reshape(dst.shape) for values in sums)
     fresh = dst.missing(ever=False) if add is None else not add
     total = np.where(fresh, first, apply("add", dst.values(), first))
-    dst.set(reduce(partial(apply, "add"), more, total))
+    dst.set(reduce(partial(apply, "add"), others, total))
 
 
 def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
@@ -138,7 +139,7 @@ def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
 
 
 def scale_rows(core: Any, scale: Operand, partitions: int) -> Operand:
-    """Return the rows of a scale tile for this number of partitions of data: row 32q + r has the
-    scales of the eight partitions from 32q + 8r on."""
+    """Return the rows of a scale tile that have the scales of `partitions` partitions of data: row
+    32q + r has those of the eight partitions from 32q + 8r on."""
     quadrant, groups = core.machine.limits.quadrant, np.arange(partitions // 8)
     return scale.part(groups // (quadrant // 8) * quadrant + groups % (quadrant // 8))

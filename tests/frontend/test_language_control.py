@@ -127,7 +127,7 @@ def test_a_while_loop_goes_on_until_its_register_is_zero(start):
 
 def test_the_body_of_a_while_loop_returns_a_register():
     device = Device()
-    with pytest.raises(DynamicControlError, match="returns its next condition"):
+    with pytest.raises(DynamicControlError, match="must return the next condition"):
         device.call(nl.while_loop, device.call(nisa.register_alloc, 1), lambda register: 0)
 
 

@@ -35,7 +35,7 @@ SMALL, LARGE = np.zeros((2, 3), np.float32), np.zeros((8, 4), np.float32)
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch):
-    monkeypatch.setattr(outcome, "_told", set())
+    monkeypatch.setattr(outcome, "_warned", set())
 
 
 def told(launches, action=None, **about):

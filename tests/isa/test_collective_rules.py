@@ -92,7 +92,7 @@ def test_four_ranks_of_trn1_are_neighbors():
     ("srcs", "dsts", "kind", "why"),
     [
         ("s", "h", BufferKindError, "all tensors must be in hbm, or all in sbuf"),
-        ("ss", "ss", BufferKindError, "several tensors are in hbm"),
+        ("ss", "ss", BufferKindError, "several tensors must be in hbm"),
         ("h", "hh", SignatureError, "a dst for each src"),
         ("", "", SignatureError, "a dst for each src"),
         ("h", "b", DtypeError, "the same format"),

@@ -210,7 +210,9 @@ def refused(kind, word, function, *args, **options):
 @pytest.mark.parametrize("shape", [(16, 1), (31, 1), (64, 1), (32, 1, 1), (1, 32)])
 def test_an_index_has_a_row_for_each_partition(shape):
     device = Device("trn3")
-    refused(ShapeError, "(32, K)", device.zeros((32, 4)).indirect, device.zeros(shape, "uint8"))
+    refused(
+        ShapeError, "(32, columns)", device.zeros((32, 4)).indirect, device.zeros(shape, "uint8")
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

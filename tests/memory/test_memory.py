@@ -257,7 +257,7 @@ def test_a_tensor_in_psum_starts_at_a_bank(byte):
 
 @pytest.mark.parametrize("address", [5, (0,), (0, 1, 2), (0.5, 0), (0, "x")])
 def test_an_address_is_a_partition_and_a_byte(address):
-    with pytest.raises(SignatureError, match=r"\(partition, byte within it\)"):
+    with pytest.raises(SignatureError, match=r"\(partition, byte within the partition\)"):
         Device().empty((4, 4), address=address)
 
 

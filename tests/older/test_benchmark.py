@@ -149,7 +149,7 @@ def test_a_profile_takes_names_and_replaces_only_if_told_to(tmp_path):
     once = nki.profile(**given, save_trace_name="k.ntff")(nki.jit(add))
     once(X, Y)
     assert {p.name for p in tmp_path.iterdir()} == {"k.neff", "k.ntff", "json_reports"}
-    with pytest.raises(UsageError, match=r"k\.neff is there already.*overwrite=True"):
+    with pytest.raises(UsageError, match=r"k\.neff exists already.*overwrite=True"):
         once(X, Y)
     nki.profile(**given, overwrite=True)(add)(X, Y)
 

@@ -104,7 +104,7 @@ def test_collective_matmul_tells_whose_data_is_in_hand(rings):
 def test_what_is_refused():
     x = np.ones((3, 8), np.float32)
     with pytest.raises(
-        UsageError, match="the kernel's grid runs on 1 core, but lnc=2 gives a rank 2"
+        UsageError, match="the kernel's grid runs on 1 core, but with lnc=2 a rank has 2"
     ):
         neuroncore.run(through, per_rank=[(x, "all_reduce")] * 4, lnc=2)
     with pytest.raises(SignatureError, match="the replica group has rank 2"):

@@ -78,8 +78,8 @@ def reduce_scatter(
     `collective_dim` into one piece for each rank, and write only this piece to the dsts of the
     rank."""
     _check_dim(srcs, collective_dim, (0,))
-    given = _groups(replica_group), collective_dim, op, priority
-    _issue("reduce_scatter", (srcs, dsts), *given)
+    others = _groups(replica_group), collective_dim, op, priority
+    _issue("reduce_scatter", (srcs, dsts), *others)
 
 
 def all_to_all(
@@ -98,8 +98,8 @@ def all_gather_v(
 ) -> None:  # fmt: skip
     """Gather elements, whose number may differ between ranks: each rank sends the same elements to
     all ranks of its group. `metadata_tensor` (uint32) contains the numbers of elements."""
-    given = metadata_tensor, recv_counts_known, has_rdispls, priority
-    _issue("all_gather_v", (srcs, dsts), _groups(replica_group), *given)
+    others = metadata_tensor, recv_counts_known, has_rdispls, priority
+    _issue("all_gather_v", (srcs, dsts), _groups(replica_group), *others)
 
 
 def all_to_all_v(
@@ -109,8 +109,8 @@ def all_to_all_v(
 ) -> None:  # fmt: skip
     """Exchange elements, whose number may differ between ranks: each rank sends other elements to
     each rank of its group. `metadata_tensor` (uint32) contains the numbers of elements."""
-    given = metadata_tensor, recv_counts_known, has_rdispls, priority
-    _issue("all_to_all_v", (srcs, dsts), _groups(replica_group), *given)
+    others = metadata_tensor, recv_counts_known, has_rdispls, priority
+    _issue("all_to_all_v", (srcs, dsts), _groups(replica_group), *others)
 
 
 def collective_permute(
@@ -130,8 +130,8 @@ def collective_permute_implicit(
     ranks of a group as a ring."""
     tensors = _flat("srcs_by_channel", srcs_by_channel), _flat("dsts_by_channel", dsts_by_channel)
     _check_channels(channel_ids)
-    given = _groups(replica_group), channel_ids, priority
-    _issue("collective_permute_implicit", tensors, *given)
+    others = _groups(replica_group), channel_ids, priority
+    _issue("collective_permute_implicit", tensors, *others)
 
 
 def collective_permute_implicit_reduce(
@@ -147,8 +147,8 @@ def collective_permute_implicit_reduce(
         _flat("dsts_by_channel", dsts_by_channel),
     )
     _check_channels(channel_ids)
-    given = _groups(replica_group), op, channel_ids, priority
-    _issue("collective_permute_implicit_reduce", tensors, *given)
+    others = _groups(replica_group), op, channel_ids, priority
+    _issue("collective_permute_implicit_reduce", tensors, *others)
 
 
 def collective_permute_implicit_current_processing_rank_id(
@@ -171,31 +171,33 @@ def rank_id(name: str | None = None) -> VirtualRegister:
     return register
 
 
-def _issue(name: str, tensors: Sequence[Tensors], *given: Any) -> None:
-    *srcs, dsts = tensors
-    for one in srcs:
-        _check_tensors(one, "srcs")
+def _issue(name: str, tensors: Sequence[Tensors], *others: Any) -> None:
+    """Issue the instruction `name`. `tensors` has one or two lists of srcs and then the dsts;
+    `others` are the other arguments, in the order of the clause."""
+    *sources, dsts = tensors
+    for srcs in sources:
+        _check_tensors(srcs, "srcs")
     _check_tensors(dsts, "dsts")
     function: Callable[..., Any] = issue.function(name)
-    function(*tensors, *given)
+    function(*tensors, *others)
 
 
-def _groups(given: Any) -> Any:
-    """Return the lists of ranks of a ReplicaGroup."""
-    if not isinstance(given, ReplicaGroup):
+def _groups(replica_group: Any) -> Any:
+    """Return the lists of ranks of a ReplicaGroup. Raises SignatureError for another object."""
+    if not isinstance(replica_group, ReplicaGroup):
         raise SignatureError(
             "replica_group must be a ReplicaGroup",
             argument="replica_group",
             expected="nki.collectives.ReplicaGroup([[0, 1], ...])",
-            got=f"{type(given).__name__} {given!r:.60}",
+            got=f"{type(replica_group).__name__} {replica_group!r:.60}",
         )
-    return given.groups
+    return replica_group.groups
 
 
 def _flat(name: str, by_channel: Channels) -> list[Tile]:
     """Return the tensors of all channels. For each channel the API takes a list with one tensor."""
     lists = isinstance(by_channel, list | tuple)
-    if not lists or any(not isinstance(own, list | tuple) or len(own) != 1 for own in by_channel):
+    if not lists or any(not isinstance(one, list | tuple) or len(one) != 1 for one in by_channel):
         raise SignatureError(
             f"{name} is not a list with one tensor for each channel",
             argument=name,
@@ -203,19 +205,19 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
             got=f"{by_channel!r:.80}",
             because="coalesced communication is not supported here",
         )
-    return [own[0] for own in by_channel]
+    return [tensors[0] for tensors in by_channel]
 
 
 def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
     """Raise ShapeError for a `collective_dim` that this API doesn't accept. It accepts the
     dimensions `on_chip` for tiles in SBUF, and only 0 for tensors in HBM."""
-    tiles = [one for one in srcs if isinstance(one, Tile)] if isinstance(srcs, list | tuple) else []
-    taken = on_chip if tiles and all(one.storage.on_chip for one in tiles) else (0,)
-    if dim not in taken:
+    tiles = [src for src in srcs if isinstance(src, Tile)] if isinstance(srcs, list | tuple) else []
+    legal = on_chip if tiles and all(tile.storage.on_chip for tile in tiles) else (0,)
+    if dim not in legal:
         raise ShapeError(
             f"collective_dim is {dim}",
             argument="collective_dim",
-            expected=" or ".join(map(str, taken)),
+            expected=" or ".join(map(str, legal)),
             got=str(dim),
             because="NKI does not support other dimensions yet",
         )

@@ -102,21 +102,22 @@ class Indexed(Seen, Unread, Parted):
     def _expanded(self, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
         """Return a key for every axis: `...` and missing keys mean whole axes."""
         kinds = [type(k) for k in keys]
-        given = len(keys) - kinds.count(EllipsisType)
-        if len(keys) - given > 1:
+        axes = len(keys) - kinds.count(EllipsisType)
+        if len(keys) - axes > 1:
             raise SignatureError("an index can have only one `...`", got=repr(keys))
-        if given > rank:
+        if axes > rank:
             raise OutOfBoundsError(
-                f"{len(keys)} indices for a tensor with {rank} axes",
+                f"{axes} indices for a tensor with {rank} axes",
                 got=f"shape {self.shape}",
             )
-        fill = (slice(None),) * (rank - given)
-        if given == len(keys):
+        fill = (slice(None),) * (rank - axes)
+        if axes == len(keys):
             return (*keys, *fill)
         at = kinds.index(EllipsisType)
         return (*keys[:at], *fill, *keys[at + 1 :])
 
     def _integer(self, index: int, axis: int) -> int:
+        """Return the index of an element, counted from 0. Raises OutOfBoundsError."""
         size = self.shape[axis]
         if not -size <= index < size:
             raise self._outside(f"index {index}", axis)
@@ -143,6 +144,8 @@ class Indexed(Seen, Unread, Parted):
         return start, -(-(stop - start) // step), step
 
     def _bound(self, value: Any, axis: int) -> int:
+        """Return the start, stop, step or size of a slice of an axis as an int. Raises
+        DynamicControlError for a register and SignatureError for anything else."""
         if isinstance(value, VirtualRegister):
             raise DynamicControlError(
                 f"a register bounds the slice of axis {axis}",
@@ -192,6 +195,9 @@ class Indexed(Seen, Unread, Parted):
         return self._integer(index, axis), keep, 1, ()
 
     def _moved(self, index: VirtualRegister | Tile, axis: int, limit: int) -> Dynamic:
+        """Return the run-time offset by an index along an axis, which may be 0 to `limit`. Raises
+        DynamicControlError for the partition axis, and ViewError if this view has an offset that
+        excludes another one."""
         if self.storage.on_chip and axis == 0:
             raise self._fixed_partition()
         if any(d.vector for d in self.dynamic) or (isinstance(index, Tile) and self.dynamic):
@@ -328,19 +334,19 @@ class Patterned(Indexed):
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
-        """Return the run-time offset of this view, for its use by `plain`, the view that `ap` makes
-        of it. Raises ViewError if `ap` was passed another offset (`free` is false), or if this
-        offset can't be expressed in elements of `plain`."""
-        own, *others = self.dynamic
-        step, rest = divmod(own.step * self.dtype.itemsize, plain.dtype.itemsize)
-        if not free or others or own.vector or own.picks or rest:
+        """Return the run-time offset of this view, for `plain`, the view that `ap` makes of this
+        view. Raises ViewError if `free` is false, which means that `ap` was passed an offset, or
+        if the run-time offset is not a whole number of elements of `plain`."""
+        move, *others = self.dynamic
+        step, rest = divmod(move.step * self.dtype.itemsize, plain.dtype.itemsize)
+        if not free or others or move.vector or move.picks or rest:
             raise ViewError(
-                f"{self} has a run-time offset, so its pattern can't have another",
+                f"{self} has a run-time offset, so its pattern can't have another offset",
                 argument="pattern",
                 position=0,
                 hint="take the pattern of the whole tensor, with scalar_offset=",
             )
-        return (Dynamic(own.index, step, plain._last_index(step)),)
+        return (Dynamic(move.index, step, plain._last_index(step)),)
 
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
         """Return the window of an access pattern, without run-time offsets.
@@ -353,15 +359,16 @@ class Patterned(Indexed):
         first = base if offset is None else int(offset)
         if self.storage.on_chip and len(strides) > 1:
             row = self.storage.row_bytes // form.itemsize
-            own = prod(self.shape[1:]) * self.dtype.itemsize // form.itemsize
-            if strides[0] == own != row:
+            view_row = prod(self.shape[1:]) * self.dtype.itemsize // form.itemsize
+            if strides[0] == view_row != row:
                 strides = (row, *strides[1:])
                 first += base if offset is not None else 0
         return self.window(shape, strides, first, form, dynamic=())
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
         """Return the largest run-time index along an axis for which the pattern stays inside its
-        storage; on the chip, inside each partition."""
+        storage, or on the chip inside each partition. An index moves the pattern by `step`
+        elements. Axes before `first_axis` do not count."""
         room, offset = self.storage.nbytes // self.dtype.itemsize, self.offset
         if self.storage.on_chip:
             first_axis, room = 1, self.row_elements
@@ -382,6 +389,8 @@ class Patterned(Indexed):
         return step
 
     def _gathering(self, index: Tile, axis: int, step: int) -> Self:
+        """Return this view with rows of axis 0 that `index` selects at run time. An index counts
+        steps of `step` elements. Raises ViewError for another axis and for tiles on the chip."""
         if axis != 0 or self.storage.on_chip:
             raise ViewError(
                 "a vector offset selects rows of axis 0 of a tensor in hbm",
@@ -416,7 +425,7 @@ class Patterned(Indexed):
                 argument="pattern",
                 position=0,
                 expected=f"{row}, the elements of one partition of the tensor",
-                because="an access takes every partition from its first to its last",
+                because="an access takes consecutive partitions",
             )
         skip = 1 if indirect else first
         low, high = access.extent(self.shape[skip:], self.strides[skip:])

@@ -64,7 +64,7 @@ def known() -> Iterator[None]:
                 delattr(builtins, name)
 
 
-SIZES = "a positive int, or a tuple of them"
+SIZES = "a positive int, or a tuple of positive ints"
 
 
 class Kernel:
@@ -99,7 +99,7 @@ class Kernel:
                 raise SignatureError(
                     f"{edge!r} is not an edge of a schedule",
                     argument="edges",
-                    expected="(name, names): an instruction, and what it waits for",
+                    expected="(name, names): an instruction, and those that it waits for",
                 )
         return type(self)(self.function, self.grid)
 
@@ -160,5 +160,5 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that runs the kernel on numpy arrays or torch tensors and returns the same
     kind. Arrays that the kernel writes are updated in place."""
-    made: Kernel = jit(kernel)
-    return made
+    simulated: Kernel = jit(kernel)
+    return simulated

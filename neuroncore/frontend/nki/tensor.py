@@ -52,6 +52,7 @@ class Assigned(Patterned):
 
 
 def _store(slot: Assigned, value: Any) -> None:
+    """Write a value to `slot`, a view of a tensor in HBM, as `Assigned.__setitem__` describes."""
     if isinstance(value, int | float | np.number):
         for part in fitting(slot):
             tile = _tile_like(part)
@@ -72,7 +73,7 @@ def _store(slot: Assigned, value: Any) -> None:
             f"a tile of shape {value.shape} can't be assigned to {slot}",
             expected=str(slot.shape),
             got=str(value.shape),
-            because="the DMA writes as many elements as it reads and repeats none",
+            because="a DMA writes as many elements as it reads, and repeats none",
             hint="nl.broadcast_to(tile, shape) repeats a tile",
         )
     isa.dma_copy(slot, value)
@@ -125,8 +126,8 @@ def _long_axes(shape: Dims) -> list[int]:
 
 
 def identity(n: int, dtype: Any) -> Any:
-    """Return an n x n identity matrix for nl.shared_constant, in the place where releases before
-    0.3 had this function."""
+    """Return an n x n identity matrix, a numpy array, for nl.shared_constant. Releases before 0.3
+    had this function in this module."""
     return np.identity(n).astype(format_of(dtype, position=1).numpy)
 
 
@@ -142,8 +143,8 @@ class NkiTensor(Assigned):
 
     @property
     def address(self) -> tuple[int, int] | None:
-        """The (partition, byte within it) at which the kernel placed the storage; None if the
-        system places it."""
+        """The partition, and the byte within the partition, at which the kernel placed the storage.
+        None if the system chooses the address."""
         storage = self.storage
         return (storage.partition0, storage.byte0) if storage.placed else None
 
@@ -162,9 +163,9 @@ class NkiTensor(Assigned):
     # --- views -----------------------------------------------------------------------------------
 
     def _free_axis(self, dim: int, what: str, last: int | None = None) -> int:
-        """Return the number of the axis `dim`, counted from 0, which the method `what` is about to
-        change. Raises ViewError for the partition axis, and for axis 0 if its rows are selected at
-        run time."""
+        """Return the number of the axis `dim`, counted from 0, which the method `what` will change.
+        `last` is as in `_axis`. Raises ViewError for the partition axis, and for axis 0 if its rows
+        are selected at run time."""
         axis = self._axis(dim, last)
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
@@ -242,7 +243,7 @@ class NkiTensor(Assigned):
                 f"the index of {self} is {index}",
                 argument="index",
                 position=0,
-                expected=f"shape ({self.shape[0]}, K)",
+                expected=f"shape ({self.shape[0]}, columns)",
                 got=f"shape {index.shape}",
                 because="each partition of the tensor has a row of the index",
             )
@@ -318,7 +319,8 @@ class NkiTensor(Assigned):
         return self._at_least(shape, strides, self.offset)
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
-        """Return the tensor with one axis split into several; one of the sizes may be -1."""
+        """Return the tensor with one axis split into several. One size may be -1, and follows from
+        the others."""
         axis = self._axis(dim)
         if len(shape) > 1:
             self._free_axis(dim, "reshape_dim")
@@ -353,7 +355,8 @@ class NkiTensor(Assigned):
         return self.window(shape, strides, self.offset)
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
-        """Return the same elements, in row-major order, in another shape; one size may be -1."""
+        """Return the same elements, in row-major order, in another shape. One size may be -1, and
+        follows from the others."""
         sizes = access.inferred(_integers(shape), self.size)
         if sizes is None:
             raise ShapeError(

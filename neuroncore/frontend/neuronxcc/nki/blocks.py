@@ -28,7 +28,7 @@ from neuroncore.memory.storage import Storage
 from neuroncore.numerics.formats import Format
 
 Block = tuple[int, ...]
-Address = tuple[int, int]  # (partition, byte within it)
+Address = tuple[int, int]  # (partition, byte within the partition)
 
 
 @dataclass(frozen=True)
@@ -75,27 +75,27 @@ def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], S
     return address
 
 
-def _in_bank(given: tuple[int, ...], size: int) -> Address:
+def _in_bank(numbers: tuple[int, ...], size: int) -> Address:
     """Return the address in PSUM of (bank, start partition, byte in the bank). `size` is the number
     of bytes per partition. Raises OutOfBoundsError for an address outside of PSUM."""
-    if len(given) != 3:
-        raise _not_an_address(given, "(bank, start partition, byte in the bank)")
+    if len(numbers) != 3:
+        raise _not_an_address(numbers, "(bank, start partition, byte in the bank)")
     psum = current().machine.psum
-    bank, partition, byte = given
+    bank, partition, byte = numbers
     bank_bytes = psum.bank_bytes
     if not 0 <= bank < psum.banks or byte + size > bank_bytes:
         raise OutOfBoundsError(
-            f"bank {bank}, bytes {byte} to {byte + size} of it, is not in psum",
+            f"bytes {byte} to {byte + size} of bank {bank} are not in psum",
             argument="buffer",
             expected=f"banks 0 to {psum.banks - 1} of {bank_bytes} bytes per partition",
-            got=str(given),
+            got=str(numbers),
             also="NLA001 (allocated memory out of bound)",
         )
     return partition, bank * bank_bytes + byte
 
 
-def _not_an_address(given: Any, expected: str) -> SignatureError:
-    return SignatureError(f"the allocation gives {given!r}", argument="buffer", expected=expected)
+def _not_an_address(address: Any, expected: str) -> SignatureError:
+    return SignatureError(f"the allocation gives {address!r}", argument="buffer", expected=expected)
 
 
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
@@ -147,7 +147,7 @@ Make = Callable[[Dims], Storage]
 
 def _comes_once(k: Any) -> bool:
     """Return whether a key is the variable of a running loop, and each iteration of this loop
-    selects another block."""
+    selects a different block."""
     if not isinstance(k, LoopIndex) or k.over:
         return False
     values = k.loop.values
@@ -200,9 +200,9 @@ class Blocks(Untiled):
             if not isinstance(k, int):
                 break
         else:  # plain numbers may select an existing tile
-            made = self._tiles.get(block)
-            if made is not None:
-                return made[keys[missing:]] if len(keys) > missing else made
+            existing = self._tiles.get(block)
+            if existing is not None:
+                return existing[keys[missing:]] if len(keys) > missing else existing
         if keys and keys[0] is Ellipsis:
             keys = (slice(None),) * (self.ndim - len(keys) + 1) + keys[1:]
         at = list(self._at)
@@ -236,8 +236,8 @@ class Blocks(Untiled):
         return block in self._tiles
 
     def new_tile(self, block: Dims, ending: LoopIndex | None) -> Tensor:
-        """Make and return the tile of a block. If `ending` (an iteration) is given, the tile is
-        released when that iteration ends."""
+        """Make and return the tile of a block. The tile is released when the iteration `ending`
+        ends, if that is not None."""
         tile = self._tiles[block] = Tensor.of(self._make(block))
         state = running()
         state.blocks[tile.storage.id] = self._tiles, block
@@ -245,16 +245,19 @@ class Blocks(Untiled):
             tile.storage.ending = ending
             ending.ends(self._tiles, block)
         if state.notes is not None:
-            depth = next((n for n, one in enumerate(state.loops) if one is ending), None)
+            depth = next((n for n, loop in enumerate(state.loops) if loop is ending), None)
             state.notes.block(self, block, depth, tile.storage)
         return tile
 
     def _part(self, at: Dims) -> Blocks:
+        """Return the tensor of the block axes that remain after the indices `at`."""
         part = Blocks(self._shape, self._axis, self.dtype, self.buffer, self._make, self.name)
         part._tiles, part._at = self._tiles, at
         return part
 
     def _block(self, k: Any, axis: int) -> int:
+        """Return a key of a block axis as an index from 0. Raises SignatureError for a key that is
+        no integer, and OutOfBoundsError for an index that exceeds the axis."""
         try:
             index = operator.index(k)
         except TypeError:

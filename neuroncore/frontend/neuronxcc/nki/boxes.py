@@ -22,8 +22,8 @@ from neuroncore.memory.geometry import Geometry, make_room
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
-    """Return the boxes that a mask chooses in a tile of shape `space`; [()] without a mask, and []
-    if it chooses nothing. A list of boxes is returned unchanged."""
+    """Return the boxes that a mask chooses in a tile of shape `space`: [()] without a mask, and []
+    if the mask chooses nothing. If `mask` is a list of boxes, it is returned unchanged."""
     if isinstance(mask, list):
         return mask
     if mask is None:
@@ -43,7 +43,8 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
     )
 
 
-# The parts of tiles that belong to boxes: for each its geometry, and its offset from the tile's.
+# The parts of tiles that belong to boxes, by (the tile's geometry, box, space): the geometry of the
+# part, and its offset minus the offset of the tile.
 _parts: dict[tuple[Geometry, Box, Dims], tuple[Geometry, int]] = {}
 
 
@@ -52,7 +53,7 @@ def follow(value: Any, box: Box, space: Dims) -> Any:
     A tile is cut along the axes in which its size equals that of `space`. A list is replaced by the
     list of the parts. Other arguments are returned unchanged."""
     if box and isinstance(value, list):
-        return [follow(one, box, space) for one in value]
+        return [follow(item, box, space) for item in value]
     if not box or not isinstance(value, Tensor):
         return value
     if value.dynamic or value.spans:
@@ -95,8 +96,8 @@ def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]
             continue
         count, axis = min(axes)
         places = range(box[axis][0], box[axis][0] + count)
-        each = [(*box[:axis], (place, 1), *box[axis + 1 :]) for place in places]
-        cut += in_patterns(each, over, tiles)
+        slabs = [(*box[:axis], (place, 1), *box[axis + 1 :]) for place in places]
+        cut += in_patterns(slabs, over, tiles)
     return cut
 
 

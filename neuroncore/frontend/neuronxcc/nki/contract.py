@@ -63,19 +63,19 @@ def returns_something(function: Callable[..., Any]) -> bool:
     code = getattr(function, "__code__", None)
     if code is None:
         return True
-    listed = list(dis.get_instructions(code))
+    steps = list(dis.get_instructions(code))
     return any(
-        one.argval is not None
-        if one.opname == "RETURN_CONST"
+        step.argval is not None
+        if step.opname == "RETURN_CONST"
         else before.opname != "LOAD_CONST" or before.argval is not None
-        for before, one in pairwise(listed)
-        if one.opname in RETURNS
+        for before, step in pairwise(steps)
+        if step.opname in RETURNS
     )
 
 
 def _is_last(core: Core) -> bool:
-    """Return whether this is the last program of a launch grid that runs on one core. After it the
-    grid writes nothing."""
+    """Return whether this is the last program of a launch grid that runs on one core. After this
+    program the grid writes nothing."""
     alone = core.peers is None or core.world.cores == 1
     return alone and core.program_id == prod(core.grid) - 1
 
@@ -88,8 +88,8 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, dict):
         yield from _tensors(list(value.values()))
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _tensors(one)
+        for item in value:
+            yield from _tensors(item)
 
 
 def _is_mutable(annotation: Any) -> bool:
@@ -101,6 +101,8 @@ def _is_mutable(annotation: Any) -> bool:
 def _check_returned(
     function: Callable[..., Any], mutable: dict[str, Tensor], results: set[int]
 ) -> None:
+    """Raise SignatureError if the kernel wrote to a mutable parameter whose storage is not among
+    the `results`, which are ids of storages."""
     for name, tensor in mutable.items():
         if tensor.storage.version and tensor.storage.id not in results:
             raise at_return(
@@ -116,8 +118,9 @@ def _check_returned(
 
 
 def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
-    """Raise OutputError for a result in HBM to which the kernel wrote nothing. If `writes` is
-    False, the kernel returns nothing and has not written to any argument: raise OutputError too."""
+    """Raise OutputError if the kernel wrote nothing to one of its results in HBM, or if `writes` is
+    False. The caller passes False for a kernel that returns no tensor and wrote to none of its
+    arguments, although it has tensors among them."""
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:
         return
@@ -134,6 +137,7 @@ def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> N
 
 
 def _never_written(tensor: Tensor) -> bool:
+    """Return whether no element of a tensor was written."""
     if tensor.untouched:
         return True
     missing = tensor.unwritten()

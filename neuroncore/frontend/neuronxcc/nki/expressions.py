@@ -57,7 +57,7 @@ class Index(Affine):
         return index
 
     def begun(self, start: int) -> Index:
-        """Return the expression with `start` as its start value."""
+        """Return the expression with the start value `start`."""
         return self._of(self.form, start)
 
     def __getitem__(self, key: Any) -> Index:
@@ -184,8 +184,8 @@ class Index(Affine):
 
     def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
         """Return (quotient, remainder) of this expression by `other`. Raises SignatureError if they
-        are not affine. They are if the sum of the start and of the terms whose steps are not
-        multiples of the divisor stays between two adjacent multiples of the divisor."""
+        are not affine. They are affine if the sum of the start and of the terms whose steps are
+        not multiples of the divisor stays between two adjacent multiples of the divisor."""
         number = _integer(other)
         if number is None or number < 1:
             raise _not_affine(symbol)
@@ -220,6 +220,8 @@ class Index(Affine):
         return _compared(self._of(self.form, self.start - number - margin))
 
     def _below(self, other: Any, margin: int) -> Any:
+        """Return the mask of the elements where `other` exceeds this expression by at least
+        `margin`."""
         number = _integer(other)
         if number is None:
             return _compared(-(self - other) - margin)
@@ -251,8 +253,8 @@ COLUMN, ROW = (slice(None), None), (None, slice(None))  # the most frequent keys
 
 
 def _new_axes(key: Any) -> int:
-    """Return an integer that describes a subscript of None and `:` keys: in binary a leading 1, and
-    then a digit for each key, 1 for None and 0 for `:`. Return 0 if there are other keys."""
+    """Return an integer that describes a subscript of None and `:` keys. In binary it has a leading
+    1, and then a digit for each key: 1 for None and 0 for `:`. Return 0 if there are other keys."""
     bits = 1
     for k in key if type(key) is tuple else (key,):
         if k is None:
@@ -278,7 +280,7 @@ def _not_affine(symbol: str) -> SignatureError:
         f"index expressions have no operator {symbol} here",
         expected="sums of index expressions, products with integers, // and % that stay affine",
         because="an access pattern is a start and one stride per axis",
-        hint="split the axis: one nl.arange per digit, each times its own stride",
+        hint="split the axis: one nl.arange per digit, each times a separate stride",
         also="err_unsupported_expression_in_mask",
     )
 
@@ -360,11 +362,11 @@ class Mask:
         """Return True or False if this is the mask's value for all elements. Otherwise the mask
         must be an operand of `i < m and j < n`, because older kernels join masks with `and` as well
         as with `&`. The mask then gets the comparisons of all operands, and False is returned, so
-        that it is the value of the `and`. Raises DynamicControlError elsewhere."""
-        held = [_decided(index, how) for index, how in self.terms]
-        if all(held):
+        that this mask is the value of the `and`. Raises DynamicControlError elsewhere."""
+        decided = [_decided(index, how) for index, how in self.terms]
+        if all(decided):
             return True
-        if False in held:
+        if False in decided:
             return False
         frame = source.user_frame()
         joined = syntax.conjuncts(frame) if frame else []
@@ -461,7 +463,7 @@ def _compared(difference: Any, how: str = ">=") -> Any:
 
 def _decided(index: Index, how: str) -> bool | None:
     """Return True if a comparison of an expression with 0 (`how`: ">=", "==" or "!=") holds for all
-    elements, False if for none, else None."""
+    elements, False if it holds for none, or None."""
     low, high = index.extent()
     if how == ">=":
         return True if low >= 0 else False if high < 0 else None

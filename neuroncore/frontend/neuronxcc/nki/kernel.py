@@ -40,7 +40,7 @@ from neuroncore.machine.harness import BENCHMARK, HarnessTime, harness_time
 from neuroncore.report import saved
 from neuroncore.time.schedule import schedule_cores
 
-SIZES = "a positive int, nl.nc(n) or nl.spmd_dim(...), or a tuple of them"
+SIZES = "a positive int, nl.nc(n) or nl.spmd_dim(...), or a tuple of these"
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
 BANNER = "neuroncore: latencies are estimates of an emulator, not measurements of a device"
 NEFF = "file.neff"  # the file in which the vendor's tools keep a compiled kernel by default
@@ -101,9 +101,9 @@ class Kernel:
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
         target = self.options.get("platform_target")
-        traced = contract.kept(self.function, self.returns, str(self.options))
+        checked = contract.kept(self.function, self.returns, str(self.options))
         return launch(
-            _inspected(traced) if self.mode == "simulation" else traced,
+            _inspected(checked) if self.mode == "simulation" else checked,
             [_array(value) for value in args],
             {name: _array(value) for name, value in kwargs.items()},
             tensor=Tensor,
@@ -125,16 +125,18 @@ class Kernel:
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
             cores = plural(len(shares), "core")
-            raise UsageError(f"the kernel's grid runs on {cores}, but lnc={lnc} gives a rank {lnc}")
+            raise UsageError(
+                f"the kernel's grid runs on {cores}, but with lnc={lnc} a rank has {lnc}"
+            )
         arguments = [
             (tuple(map(_array, args)), {name: _array(value) for name, value in named.items()})
             for args, named in per_rank
         ]
-        traced = contract.kept(self.function, self.returns, str(self.options))
+        checked = contract.kept(self.function, self.returns, str(self.options))
         way = Way(Tensor, shares, flush)
         grid = tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid)
         compiler: dict[str, Any] = {"order": "compiled", "flags": self._flags}
-        return launch_ranks(traced, arguments, way, grid=grid, **compiler, **options)
+        return launch_ranks(checked, arguments, way, grid=grid, **compiler, **options)
 
     @property
     def _flags(self) -> list[str]:
@@ -166,6 +168,7 @@ def _array(value: Any) -> Any:
 
 
 def _nested(kernel: Kernel) -> SignatureError:
+    """Return the error for a kernel that launches a kernel with a grid."""
     name = getattr(kernel.function, "__name__", "the kernel")
     return SignatureError(
         f"{name} is launched with a grid of {kernel.grid} by another kernel",
@@ -189,6 +192,8 @@ def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _readable(value: Any) -> Any:
+    """Return a result, also in nested lists and tuples, with tiles on the chip copied to HBM.
+    Report each such tile, because a device would lose its contents."""
     if isinstance(value, tuple | list):
         make = getattr(type(value), "_make", type(value))
         return make(map(_readable, value))
@@ -208,6 +213,7 @@ def _readable(value: Any) -> Any:
 
 
 def _axis(size: Any) -> int | spmd_dim:
+    """Return an axis of a launch grid as an int or an spmd_dim. Raises SignatureError."""
     if isinstance(size, nc):
         return spmd_dim(size, 1)
     if isinstance(size, spmd_dim):
@@ -252,7 +258,7 @@ class Profiled(Kernel):
             for option, name in (("save_neff_name", NEFF), ("save_trace_name", "profile.ntff"))
         )
         if neff.exists() and not option_of("overwrite"):
-            raise UsageError(f"{neff} is there already; profile with overwrite=True to replace it")
+            raise UsageError(f"{neff} exists already; profile with overwrite=True to replace it")
         saved.save(run, neff, None)
         for captured in saved.capture(
             neff, trace, option_of("num_execs", 1), option_of("profile_nth", 1)
@@ -264,9 +270,9 @@ class Latency:
     """Estimated latencies in microseconds. `microseconds` includes the time that the vendor's
     benchmark adds to the kernel; `kernel_microseconds` does not."""
 
-    def __init__(self, measured: HarnessTime) -> None:
-        self.microseconds = measured.total_ns / 1e3
-        self.kernel_microseconds = measured.kernel_ns / 1e3
+    def __init__(self, estimate: HarnessTime) -> None:
+        self.microseconds = estimate.total_ns / 1e3
+        self.kernel_microseconds = estimate.kernel_ns / 1e3
 
     def get_latency_percentile(self, percentile: int) -> float:
         """Return the estimate in microseconds. It is the same for all PERCENTILES, because an
@@ -290,17 +296,18 @@ class Benchmarked(Saved):
 
     def _ran(self, run: Launch) -> None:
         super()._ran(run)
-        measured = harness_time(BENCHMARK, run.machine.name, _nanoseconds(run))
-        latency = Latency(measured)
+        estimate = harness_time(BENCHMARK, run.machine.name, _nanoseconds(run))
+        latency = Latency(estimate)
         self.benchmark_result = BenchmarkResult(latency)
         print(BANNER, file=sys.stderr)
-        covered = {core.program.coverage for core in run.cores if core.program} - {""}
-        kind = "; ".join([f"estimated: {measured.parts}", *sorted(covered)])
+        coverage = {core.program.coverage for core in run.cores if core.program} - {""}
+        kind = "; ".join([f"estimated: {estimate.parts}", *sorted(coverage)])
         for percentile in PERCENTILES:
             print(f"Latency P{percentile:<3} {latency.microseconds:12.3f} us ({kind})")
 
 
 def _nanoseconds(run: Launch) -> float:
+    """Return the estimated time of the slowest core. Raises UsageError without a record."""
     programs = [core.program for core in run.cores if core.program]
     if not programs:
         raise UsageError("a latency is estimated from the record: run with Options.record=True")
@@ -349,8 +356,8 @@ def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
 
 def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
     """Return a kernel with `benchmark_result.nc_latency.get_latency_percentile(p)`, to be read
-    after a call: neuroncore's estimate of what the vendor's benchmark would report, in
-    microseconds. It includes the time that the benchmark adds (isa/harnesses.toml)."""
+    after a call: neuroncore's estimate of the latency that the vendor's benchmark would report, in
+    microseconds. The estimate includes the time that the benchmark adds (isa/harnesses.toml)."""
     return _decorated(Benchmarked, kernel, kwargs)
 
 

@@ -45,12 +45,12 @@ def check_keywords(
     for keyword in sorted(unknown):
         if keyword not in IGNORED:
             hint = did_you_mean(keyword, [*parameters, *known])
-            returned = f"the older API returns its result: tensor[...] = {called}(...)"
+            dst_hint = f"the older API returns the result: tensor[...] = {called}(...)"
             raise SignatureError(
                 f"{called} has no parameter {keyword!r}",
                 argument=keyword,
                 expected=f"{called}({', '.join(parameters)})",
-                hint=hint or (returned if keyword == "dst" else None),
+                hint=hint or (dst_hint if keyword == "dst" else None),
             )
         warnings.warn(f"{called} ignores {keyword}=", stacklevel=source.user_level())
 
@@ -80,17 +80,17 @@ NUMPY = {
 
 
 def token(op: Any, _: str = "") -> Any:
-    """Return an operator or activation function in the form that nki.isa takes; None and such forms
-    unchanged. Raises OperatorError."""
+    """Return an operator or activation function as an Operation, which nki.isa takes. None and an
+    Operation are returned unchanged. Raises OperatorError for anything else."""
     if op is None or isinstance(op, Operation):
         return op
     if type(op) is np.ufunc and (of_numpy := _of_numpy(op)) is not None:
         return of_numpy
     name = getattr(op, "__name__", None)
     operator = getattr(language, NUMPY.get(str(name), str(name)), None) if name else None
-    if _is_taken(operator):
+    if _is_accepted(operator):
         return operator
-    known = [n for n, value in vars(language).items() if _is_taken(value)]
+    known = [n for n, value in vars(language).items() if _is_accepted(value)]
     raise OperatorError(
         f"{op!r} is not an operator",
         argument="op",
@@ -108,5 +108,8 @@ def _of_numpy(function: np.ufunc) -> Operation | None:
     return operator if engines else None
 
 
-def _is_taken(value: Any) -> bool:
-    return isinstance(value, Operation) and not (isinstance(value, Simulated) and not value.taken)
+def _is_accepted(value: Any) -> bool:
+    """Return whether a value is an operator that the running kernel may use."""
+    return isinstance(value, Operation) and not (
+        isinstance(value, Simulated) and not value.accepted
+    )

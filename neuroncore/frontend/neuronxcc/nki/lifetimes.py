@@ -44,24 +44,24 @@ class ReboundName:
 
     def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
         self._frame, self._carried = frame, carried
-        held = frame.f_locals
-        values = {name: held[name] for name in carried if name in held}
-        self._before = {name: (value, _kept(value)) for name, value in values.items()}
+        variables = frame.f_locals
+        values = {name: variables[name] for name in carried if name in variables}
+        self._before = {name: (value, _list_copied(value)) for name, value in values.items()}
 
     def again(self, severity: Severity) -> None:
         """Give the names the values from before the loop again, for the next iteration, and report
         LOOP_REBOUND for each value that has changed. A name that is bound to a tile of the
-        iteration stays bound to it: a later read is reported (`scopes.check_read`)."""
-        held, changed = self._frame.f_locals, False
-        for name, (value, kept) in [*self._before.items()]:
-            now = held.get(name, value)
+        iteration stays bound to this tile: a later read is reported (`scopes.check_read`)."""
+        variables, changed = self._frame.f_locals, False
+        for name, (value, before) in [*self._before.items()]:
+            now = variables.get(name, value)
             if _is_of_the_iteration(now):
                 del self._before[name]
-            elif not _same(now, value) or not _same(kept, value):
-                self._report(name, kept, now, severity)
+            elif not _same(now, value) or not _same(before, value):
+                self._report(name, before, now, severity)
                 if type(value) is list:
-                    value[:] = kept
-                held[name], changed = value, True
+                    value[:] = before
+                variables[name], changed = value, True
         if changed:
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(self._frame), ctypes.c_int(0))
 
@@ -70,8 +70,8 @@ class ReboundName:
         current().report(
             "LOOP_REBOUND",
             lambda: (
-                f"{name} is {_said(before)} when the body of the loop begins and "
-                f"{_said(after)} when it ends; each iteration begins with {_said(before)}"
+                f"{name} is {_text_of(before)} when the body of the loop begins and "
+                f"{_text_of(after)} when it ends; each iteration begins with {_text_of(before)}"
             ),
             name,
             site=site,
@@ -81,7 +81,7 @@ class ReboundName:
 
 def bound(frame: FrameType | None) -> ReboundName | None:
     """Return the names that Python would carry between the iterations of the loop that is about to
-    begin in this frame; None if there are none."""
+    begin in a frame, or None if there are none."""
     if frame is None or source.is_ours(frame):
         return None
     carried = _carried(frame)
@@ -90,6 +90,7 @@ def bound(frame: FrameType | None) -> ReboundName | None:
 
 @syntax.by_site
 def _carried(frame: FrameType) -> dict[str, int]:
+    """Return the names and positions of `_carried_by` for the loop that begins in a frame."""
     return dict(_carried_by(frame.f_code, frame.f_lasti))
 
 
@@ -97,57 +98,58 @@ def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
     """Yield (name, position) for each name that the body of a loop reads before it binds or changes
     the name; the position is that of the instruction that binds it. `start` is the position of the
     FOR_ITER instruction of the loop, or of a cache entry that follows it."""
-    listed = [*dis.get_instructions(code)]
-    head = [one for one in listed if one.offset <= start][-1]
+    steps = [*dis.get_instructions(code)]
+    head = [step for step in steps if step.offset <= start][-1]
     if head.opname != "FOR_ITER":
         return
-    body = [one for one in listed if head.offset <= one.offset < head.argval]
+    body = [step for step in steps if head.offset <= step.offset < head.argval]
     read: set[str] = set()
     written: dict[str, int] = {}
-    for before, one in zip([body[0], *body], body, strict=False):
-        reads, writes = _names(one)
+    for before, step in zip([body[0], *body], body, strict=False):
+        reads, writes = _names(step)
         read |= {name for name in reads if name not in written}
         for name in writes:
-            written.setdefault(name, one.offset)
+            written.setdefault(name, step.offset)
         names, _ = _names(before)
-        if one.opname in METHODS and one.argval in CHANGING and names and names[-1] in read:
-            written.setdefault(names[-1], one.offset)
+        if step.opname in METHODS and step.argval in CHANGING and names and names[-1] in read:
+            written.setdefault(names[-1], step.offset)
     yield from ((name, at) for name, at in written.items() if name in read)
 
 
-def _names(one: dis.Instruction) -> tuple[list[str], list[str]]:
-    """Return (read, bound): the variables that a bytecode instruction reads, and those that it
-    binds. Since Python 3.13 one instruction may do several of these."""
-    kinds = [kind for kind in (*READS, *WRITES) if kind in one.opname]
-    if not kinds or "CLEAR" in one.opname:
+def _names(step: dis.Instruction) -> tuple[list[str], list[str]]:
+    """Return (read, bound): the variables that a bytecode instruction reads, and the variables that
+    it binds. Since Python 3.13 an instruction may read or bind two variables, or do both."""
+    kinds = [kind for kind in (*READS, *WRITES) if kind in step.opname]
+    if not kinds or "CLEAR" in step.opname:
         return [], []
-    names = [*one.argval] if isinstance(one.argval, tuple) else [one.argval]
-    stores = one.opname.startswith("STORE")
-    first = names[: 1 if "LOAD" in one.opname else None] if stores else []
-    return names[len(first) :], first
+    names = [*step.argval] if isinstance(step.argval, tuple) else [step.argval]
+    stores = step.opname.startswith("STORE")
+    stored = names[: 1 if "LOAD" in step.opname else None] if stores else []
+    return names[len(stored) :], stored
 
 
-def _kept(value: Any) -> Any:
+def _list_copied(value: Any) -> Any:
+    """Return a copy of a list; other values unchanged."""
     return value.copy() if type(value) is list else value
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(a: Any, b: Any) -> bool:
     """Return whether two Python values are equal. Tiles are equal only if they are the same
     object."""
-    if one is other:
+    if a is b:
         return True
-    if isinstance(one, PLAIN) and isinstance(other, PLAIN):
-        return bool(one == other)
-    if isinstance(one, Index) and isinstance(other, Index):
-        return (one.shape, one.steps, one.start) == (other.shape, other.steps, other.start)
-    if type(one) is not type(other) or not isinstance(one, tuple | list):
+    if isinstance(a, PLAIN) and isinstance(b, PLAIN):
+        return bool(a == b)
+    if isinstance(a, Index) and isinstance(b, Index):
+        return (a.shape, a.steps, a.start) == (b.shape, b.steps, b.start)
+    if type(a) is not type(b) or not isinstance(a, tuple | list):
         return False
-    return len(one) == len(other) and all(map(_same, one, other))
+    return len(a) == len(b) and all(map(_same, a, b))
 
 
 def _is_of_the_iteration(value: Any) -> bool:
     """Return whether a value is or contains a tile of a loop iteration that has ended. A result
-    that waits for its memory (Awaited) counts as one."""
+    that waits for its memory (Awaited) counts as such a tile."""
     if isinstance(value, tuple):
         return any(map(_is_of_the_iteration, value))
     if not isinstance(value, Tile) or type(value) is Awaited:
@@ -156,7 +158,8 @@ def _is_of_the_iteration(value: Any) -> bool:
     return scope is not None and bool(scope.over)
 
 
-def _said(value: Any) -> str:
+def _text_of(value: Any) -> str:
+    """Return a value as text for a message."""
     if isinstance(value, list):
         return f"a list of {len(value)} elements"
     return f"{value!s:.60}" if isinstance(value, Tile) else f"{value!r:.60}"
@@ -204,8 +207,9 @@ def numbering(frame: FrameType | None) -> Numbering:
 @syntax.by_site
 def _numbering(frame: FrameType) -> Numbering:
     code, user = frame.f_code, syntax.user_of_value(frame)
-    is_known = user is not None and has_source(code)
-    return _of_assigned(user, code.co_filename) if user is not None and is_known else NONE
+    if user is None or not has_source(code):
+        return NONE
+    return _of_assigned(user, code.co_filename)
 
 
 def has_source(code: CodeType) -> bool:
@@ -235,11 +239,12 @@ def _texts(file: str) -> set[Text]:
     return texts
 
 
-def _of_assigned(made: ast.AST, file: str) -> Numbering:
-    match made:
+def _of_assigned(statement: ast.AST, file: str) -> Numbering:
+    """Return the Numbering of the tensor that a statement of a file makes and assigns to a name."""
+    match statement:
         case ast.Assign(targets=[ast.Name() as target]):
             above = _above(file)
-            around = list(_around(made, above))
+            around = list(_around(statement, above))
         case _:
             return NONE
     function = next((node for node in around if isinstance(node, SCOPES)), None)
@@ -256,8 +261,8 @@ def _of_assigned(made: ast.AST, file: str) -> Numbering:
     if not uses or None in keys or None in loops:
         return NONE
     outside = {id(node) for node in around}
-    inner = [[loop for loop in listed or () if id(loop) not in outside] for listed in loops]
-    return _numbered(inner, [listed or [] for listed in keys])
+    inner = [[loop for loop in of_use or () if id(loop) not in outside] for of_use in loops]
+    return _numbered(inner, [of_use or [] for of_use in keys])
 
 
 @syntax.by_text
@@ -268,6 +273,7 @@ def _above(file: str) -> dict[ast.AST, ast.AST]:
 
 
 def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    """Yield the nodes around a node, from the inside. `above` has the parent of each node."""
     while node in above:
         node = above[node]
         yield node
@@ -315,10 +321,12 @@ def _repeats(loop: ast.While | ast.AsyncFor | ast.For, part: ast.AST) -> bool:
 
 
 def _numbered(loops: Sequence[list[ast.AST]], keys: Sequence[list[ast.expr]]) -> Numbering:
+    """Return the Numbering of a tensor. For each use, `loops` has the loops between the creation of
+    the tensor and the use, outermost first, and `keys` has the keys of the subscript."""
     places: list[int] = []
-    for same in zip(*loops, strict=False):
-        loop = same[0]
-        if any(other is not loop for other in same):
+    for of_uses in zip(*loops, strict=False):
+        loop = of_uses[0]
+        if any(other is not loop for other in of_uses):
             break
         variable = _variable(loop)
         at = [{p for p, k in enumerate(ks) if _is_name(k, variable)} for ks in keys]

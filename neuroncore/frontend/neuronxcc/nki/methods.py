@@ -33,6 +33,9 @@ COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater
 
 
 def _defined(name: str, swapped: bool = False) -> Callable[[Tensor, Any], Any]:
+    """Return the method for a binary operator, which calls the function `name` of nl. If `swapped`,
+    the tensor is the right operand."""
+
     def method(self: Tensor, other: Any) -> Any:
         if name == "add" and isinstance(other, Index) and self.size == 1:
             return Shifted(self, other)
@@ -43,6 +46,8 @@ def _defined(name: str, swapped: bool = False) -> Callable[[Tensor, Any], Any]:
 
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
+    """Return the method for an operator such as `+=`."""
+
     def method(self: Tensor, other: Any) -> Tensor:
         update(self, name, other)
         return self
@@ -51,6 +56,8 @@ def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
 
 
 def _equal(name: str, of_none: bool) -> Callable[[Tensor, object], Any]:
+    """Return the method for `==` or `!=`. `of_none` is the result of the comparison with None."""
+
     def method(self: Tensor, other: object) -> Any:
         return of_none if other is None else getattr(language, name)(self, other)
 
@@ -85,18 +92,18 @@ def update(target: Tensor, name: str, other: Any) -> None:
     overwrites the tile, even if the kernel did not fill the tile with zeros (as in attention of
     nki-samples)."""
     state = running()
-    held = state.pending
-    adds = name == "add" and held is not None and held.tile is other and held.sums
+    pending = state.pending
+    adds = name == "add" and pending is not None and pending.tile is other and pending.sums
     if adds and target.region is PSUM:
-        assert held is not None
+        assert pending is not None
         state.pending = None
         place = target.shaped(other.shape)
-        parts = [place.within(box) if box else place for box in held.boxes]
+        parts = [place.within(box) if box else place for box in pending.boxes]
         begun = _begun(parts)
         if state.notes is not None:
             state.notes.continues = begun is True
         with state.accumulating():
-            held.issue(place, accumulate=begun)
+            pending.issue(place, accumulate=begun)
         return
     flush()
     fill(target)
@@ -107,12 +114,12 @@ def update(target: Tensor, name: str, other: Any) -> None:
 
 def _begun(parts: Sequence[Tensor]) -> bool | None:
     """Return whether a sum in tiles has begun in all of their elements (True), in none (False), or
-    in some (None): then the product overwrites the other elements, as PSUM does with the first
-    write to each element."""
+    in some (None). If None, a product overwrites the elements in which no sum has begun, as PSUM
+    does with the first write to each element."""
     missing = [part.unwritten() for part in parts]
-    if all(one is None for one in missing):
+    if all(flags is None for flags in missing):
         return True
-    return False if all(one is not None and one.all() for one in missing) else None
+    return False if all(flags is not None and flags.all() for flags in missing) else None
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:
@@ -122,6 +129,8 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
 
 
 def _set_block(self: Blocks, key: Any, value: Any) -> None:
+    """Write a tile, or a part of a tile, of a tensor with block dimensions. Raises SignatureError
+    if the key does not index all block axes."""
     part = self[key]
     if isinstance(part, Blocks):
         raise part.not_a_tile("the target")
@@ -147,7 +156,7 @@ def install() -> None:
     }
     for method, function in methods.items():
         setattr(Tensor, method, function)
-    setattr(Blocks, "__setitem__", _set_block)  # noqa: B010 - a type has no other way to get one
+    setattr(Blocks, "__setitem__", _set_block)  # noqa: B010 - type checkers refuse an assignment
 
 
 install()

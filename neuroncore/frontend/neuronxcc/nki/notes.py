@@ -33,7 +33,7 @@ class NotedTile(NamedTuple):
 
     name: str
     storage: Callable[[], Storage | None]  # a weak reference
-    number: int  # the number of the storage
+    number: int  # the id of the storage
     geometry: Geometry
     offset: int
 
@@ -45,10 +45,10 @@ class NotedStep(NamedTuple):
     operands: tuple[NotedTile, ...]
     others: tuple[tuple[str, Any], ...]
     accumulates: bool
-    # whether a product adds to the contents of its destination; None for others
+    # whether a product adds to the contents of its destination; None for other instructions
     continues: bool | None
     site: Born
-    row: bytes  # its row in the record
+    row: bytes  # the row of the instruction in the record
 
 
 class StorageKind(NamedTuple):
@@ -65,8 +65,8 @@ def kind_of(storage: Storage) -> StorageKind:
 
 
 class NewTile(NamedTuple):
-    """A new tile, made by an instruction's call or by the kernel. `filled` is the initial number of
-    its elements, or None."""
+    """A new tile, made by an instruction's call or by the kernel. `filled` is the number with which
+    its elements are filled, or None. `number` is the id of the storage."""
 
     region: MemoryRegion
     shape: Dims
@@ -79,7 +79,7 @@ class NewTile(NamedTuple):
 
 
 class NewBlock(NamedTuple):
-    """A new tile of a tensor with block dimensions."""
+    """A new tile of a tensor with block dimensions. `number` is the id of the storage."""
 
     tensor: Any
     block: tuple[int, ...]
@@ -153,13 +153,13 @@ class Notes:
     # --- tiles and instructions ------------------------------------------------------------------
 
     def tile(self, storage: Storage, filled: float | None = None) -> None:
-        """Note the allocation of a tile. `filled` is the initial number of its elements, or
-        None."""
+        """Note the allocation of a tile. `filled` is the number with which its elements are filled,
+        or None."""
         if storage.layout.placed or not storage.on_chip:
             self.fault()
             return
-        given = storage.region, storage.shape, storage.dtype, storage.name, filled
-        self.note(NewTile(*given, self.core.birthplace(), kind_of(storage), storage.id))
+        fields = storage.region, storage.shape, storage.dtype, storage.name, filled
+        self.note(NewTile(*fields, self.core.birthplace(), kind_of(storage), storage.id))
 
     def block(
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
@@ -193,8 +193,8 @@ class Notes:
         continues, self.continues = self.continues, None
         site = self.core.birthplace()
         row = self.rows_from(begun)
-        given = tuple(operands), tuple(others), accumulates, continues, site, row
-        self.note(NotedStep(name, *given))
+        fields = tuple(operands), tuple(others), accumulates, continues, site, row
+        self.note(NotedStep(name, *fields))
 
     # --- decisions -------------------------------------------------------------------------------
 
@@ -219,11 +219,11 @@ class Notes:
     def part(self, shape: Dims, keys: Iterable[Any]) -> None:
         """Note the guards of a subscript of a tile of shape `shape`: in what range each of the
         numbers in its keys may be."""
-        listed = [*keys]
-        if any(k is ... for k in listed):
-            at = next(axis for axis, k in enumerate(listed) if k is ...)
-            listed[at : at + 1] = [slice(None)] * (len(shape) - len(listed) + 1)
-        for size, k in zip(shape, listed, strict=False):
+        per_axis = [*keys]
+        if any(k is ... for k in per_axis):
+            at = next(axis for axis, k in enumerate(per_axis) if k is ...)
+            per_axis[at : at + 1] = [slice(None)] * (len(shape) - len(per_axis) + 1)
+        for size, k in zip(shape, per_axis, strict=False):
             if isinstance(k, slice):
                 self._slice(k, size)
             elif isinstance(k, Affine):
@@ -237,13 +237,14 @@ class Notes:
                 self.fault()
 
     def _slice(self, k: slice, size: int) -> None:
-        given = [number for number in (k.start, k.stop, k.step) if number is not None]
-        if not all(isinstance(number, int) for number in given):
+        """Note the guards of a slice along an axis of this size."""
+        bounds = [number for number in (k.start, k.stop, k.step) if number is not None]
+        if not all(isinstance(number, int) for number in bounds):
             self.fault()
         elif k.start is None or k.stop is None or k.step is not None:
-            for number in given:
+            for number in bounds:
                 self.guard(number, 0, -1)
-        elif given:
+        elif bounds:
             self.guard(k.start, 0, size)
             self.guard(k.stop, 0, size)
             self.guard(k.stop - k.start, 0, -1)
@@ -269,6 +270,6 @@ class Notes:
         """Note that an assignment copies `value` to `slot`, because the two tiles have different
         elements. If other iterations might assign a tile to itself, this iteration can't be
         repeated."""
-        one, other = slot.storage, value.storage
-        if one is other or (one.id in blocks and other.id in blocks):
+        target, source = slot.storage, value.storage
+        if target is source or (target.id in blocks and source.id in blocks):
             self.fault()

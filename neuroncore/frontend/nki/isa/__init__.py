@@ -28,12 +28,12 @@ unknown_engine = engine.unknown
 VirtualRegister = _issue.VirtualRegister
 register_alloc = _issue.register_alloc
 
-_OWN = [name for name, one in _INSTRUCTIONS.items() if one.module == "nki.isa"]
-__all__ = [*_dialects.api(globals()), "constants", *_OWN]
+_NAMES = [name for name, clause in _INSTRUCTIONS.items() if clause.module == "nki.isa"]
+__all__ = [*_dialects.api(globals()), "constants", *_NAMES]
 
 
 def __getattr__(name: str) -> _issue.Issues:
-    if name not in _OWN:
+    if name not in _NAMES:
         raise _dialects.unknown("nki.isa", name, __all__)
     function = globals()[name] = _issue.kept(name, _issue.function(name))
     return function

@@ -66,14 +66,14 @@ def _rounded(x: NkiTensor) -> NkiTensor:
     return nearest
 
 
-def _stepped(x: NkiTensor, comparison: Operation, sign_: float, dtype: Any) -> NkiTensor:
-    """Return x rounded to an integer: the nearest integer, plus `sign_` where `comparison(nearest,
+def _stepped(x: NkiTensor, comparison: Operation, step: float, dtype: Any) -> NkiTensor:
+    """Return x rounded to an integer: the nearest integer, plus `step` where `comparison(nearest,
     x)` is true. If the format of x is an integer format, x is only copied."""
     if x.dtype.is_integer:
         return copy(x, dtype)  # type: ignore[no-any-return]
     nearest, wrong, out = _rounded(x), ndarray(x.shape, float32), result(x, dtype)
     isa.tensor_tensor(wrong, nearest, x, comparison)
-    isa.scalar_tensor_tensor(out, wrong, multiply, sign_, add, nearest)
+    isa.scalar_tensor_tensor(out, wrong, multiply, step, add, nearest)
     return out
 
 
@@ -155,17 +155,18 @@ def rand(
     to dtype. From v4 on: rand2; before: rng and two tensor_scalar. In HBM also dma_copy."""
     tensor = ndarray(shape, dtype, buffer, name)
     if buffer in ON_CHIP:
-        _fill(tensor)
+        _fill_at_random(tensor)
         return tensor
     for part in fitting(tensor, uint32.itemsize):
         rows = in_rows(part)
         tile = ndarray(rows.shape, dtype)
-        _fill(tile)
+        _fill_at_random(tile)
         isa.dma_copy(rows, tile)
     return tensor
 
 
-def _fill(tile: NkiTensor) -> None:
+def _fill_at_random(tile: NkiTensor) -> None:
+    """Write uniform random numbers in [0, 1) to a tile on the chip."""
     if current().machine.has("uniform_random"):
         isa.rand2(tile, 0.0, 1.0)
         return
@@ -225,7 +226,7 @@ def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
     return axes
 
 
-def _kept(x: NkiTensor, axis: Axis, keepdims: bool) -> tuple[int, ...]:
+def _reduced_shape(x: NkiTensor, axis: Axis, keepdims: bool) -> tuple[int, ...]:
     """Return the shape of a reduction of x along `axis`. The reduced axes have size 1 if
     `keepdims`, else they are removed. The shape has at least two axes."""
     axes = [a + x.ndim for a in _axes(x, axis)]
@@ -234,7 +235,7 @@ def _kept(x: NkiTensor, axis: Axis, keepdims: bool) -> tuple[int, ...]:
 
 
 def _reduced(x: NkiTensor, op: Operation, axis: Axis, dtype: Any, keepdims: bool) -> NkiTensor:
-    out = ndarray(_kept(x, axis, keepdims), dtype or x.dtype)
+    out = ndarray(_reduced_shape(x, axis, keepdims), dtype or x.dtype)
     isa.tensor_reduce(out, op, x, _axes(x, axis))
     return out
 
@@ -257,8 +258,8 @@ def _min(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
     return _reduced(x, minimum, axis, dtype, keepdims)
 
 
-# They are operators too: the page of tensor_scalar_reduce lists nl.max and nl.min, and the vendor's
-# library reduces with them.
+# These two are operators too: the page of tensor_scalar_reduce lists them, and the vendor's library
+# reduces with them.
 max = Operation("max", _max, "The greatest element along the last axes: tensor_reduce.", "maximum")
 min = Operation("min", _min, "The least element along the last axes: tensor_reduce.", "minimum")
 
@@ -269,6 +270,7 @@ def all(x: NkiTensor, axis: Axis, dtype: Any = None) -> NkiTensor:
 
 
 def _count(x: NkiTensor, axis: Axis) -> int:
+    """Return the number of elements that a reduction along `axis` combines into one."""
     return product(x.shape[a] for a in _axes(x, axis))
 
 
@@ -303,7 +305,7 @@ def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> 
     The reduced axes are kept with size 1, whatever `keepdims` is.
     """
     shift, total = ndarray((x.shape[0], 1), float32), ndarray((x.shape[0], 1), float32)
-    squares, out = result(x, float32), ndarray(_kept(x, axis, True), dtype or x.dtype)
+    squares, out = result(x, float32), ndarray(_reduced_shape(x, axis, True), dtype or x.dtype)
     isa.tensor_reduce(shift, add, x, _all_free(x, axis, "var"), negate=True)
     isa.tensor_scalar(shift, shift, multiply, 1.0 / _count(x, axis))
     isa.activation(
@@ -318,11 +320,11 @@ def softmax(x: NkiTensor, axis: Axis = -1, dtype: Any = None) -> NkiTensor:
     """e^(x - max) divided by its sum, along all free axes: tensor_reduce, activation, reciprocal,
     tensor_scalar."""
     column = (x.shape[0], 1)
-    least, total, scale = (ndarray(column, float32) for _ in range(3))
+    shift, total, scale = (ndarray(column, float32) for _ in range(3))
     powers, out = result(x, float32), result(x, dtype)
-    isa.tensor_reduce(least, maximum, x, _all_free(x, axis, "softmax"), negate=True)
+    isa.tensor_reduce(shift, maximum, x, _all_free(x, axis, "softmax"), negate=True)
     isa.activation(
-        powers, exp, x, bias=least, reduce_op=add, reduce_res=total,
+        powers, exp, x, bias=shift, reduce_op=add, reduce_res=total,
         reduce_cmd=reduce_cmd.reset_reduce,
     )  # fmt: skip
     isa.reciprocal(scale, total)
@@ -419,7 +421,7 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
             position=0,
             expected="two axes, and further ones of size 1",
             got=str(src),
-            hint="nisa.dma_transpose takes up to four",
+            hint="nisa.dma_transpose takes up to four axes",
         )
     rows, columns = src.shape[:2]
     out = ndarray((columns, rows), src.dtype)
@@ -436,7 +438,7 @@ def gather_flattened(
     if axis != 0:
         raise NotEmulated(f"gather_flattened along axis {axis}, whose meaning is not published")
     out = ndarray(indices.shape, data.dtype)
-    other = indices.dtype.is_integer and indices.dtype is not uint32
-    places = copy(indices, uint32) if other else indices
+    converted = indices.dtype.is_integer and indices.dtype is not uint32
+    places = copy(indices, uint32) if converted else indices
     isa.nc_n_gather(out, in_sbuf(data), in_sbuf(places))
     return out if dtype in (None, data.dtype) else copy(out, dtype)

@@ -43,10 +43,11 @@ range = static_range
 
 
 def _value(bound: Bound) -> int:
+    """Return a bound of a loop, which may be in a register, as an int."""
     return bound.decide() if isinstance(bound, VirtualRegister) else int(bound)
 
 
-def _note(turns: int) -> None:
+def _record_turns(turns: int) -> None:
     """Record on the core that the loop at the kernel's current line has `turns` iterations."""
     core = current()
     core.turns.setdefault(core.birthplace(), []).append(turns)
@@ -64,8 +65,8 @@ def dynamic_range(
         )
     first, last = (0, _value(start)) if stop is None else (_value(start), _value(stop))
     turns = builtins.range(first, last, step)
-    # here, because in a generator the current instruction would differ at each next()
-    _note(len(turns))
+    # recorded here, because in a generator the current line would differ at each next()
+    _record_turns(len(turns))
     return (VirtualRegister(i, frozen=True) for i in turns)
 
 
@@ -91,12 +92,12 @@ def while_loop(
         register = body_fun(VirtualRegister(register.value))
         if not isinstance(register, VirtualRegister):
             raise DynamicControlError(
-                "the body of a while_loop returns its next condition",
+                "the body of a while_loop must return the next condition",
                 argument="body_fun",
                 expected="a register",
                 got=repr(register),
             )
-    _note(turns)
+    _record_turns(turns)
 
 
 # Outside of kernels, the functions of the published package have no body and return None. So do the
@@ -104,7 +105,7 @@ def while_loop(
 
 
 def program_id(axis: int = 0) -> int | None:
-    """Return the number of this program along one axis of the launch grid; None outside kernels."""
+    """Return the index of this program along one axis of the launch grid; None outside kernels."""
     core = running()
     if core is None:
         return None
@@ -121,8 +122,8 @@ def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
     grid = core.grid or (1,)
     if axes is None:
         return prod(grid)
-    wanted = limits.axes(axes, "axes", position=0)
-    return prod(grid[a] for a in wanted if a < len(grid))
+    numbers = limits.axes(axes, "axes", position=0)
+    return prod(grid[a] for a in numbers if a < len(grid))
 
 
 def program_ndim() -> int | None:

@@ -55,7 +55,7 @@ def ndarray(
     """Return a new tensor, whose contents are undefined until they are written. A tensor without
     elements is possible.
 
-    `address` is the tensor's place in SBUF or PSUM: (first partition, byte within it). Tensors at
+    `address` is (first partition, byte within the partition) in SBUF or PSUM. Tensors at
     the same place share memory. Without an address the system allocates separate memory.
     """
     if isinstance(buffer, MemoryName):
@@ -74,16 +74,18 @@ def ndarray(
 
 
 def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
+    """Return a shape as a tuple of ints, with at least two axes on the chip. Raises SignatureError
+    for other values."""
     if type(shape) is tuple and len(shape) > 1 and _are_plain(shape):
         return shape
-    listed = shape if type(shape) is tuple or isinstance(shape, Sequence) else (shape,)
+    axes = shape if type(shape) is tuple or isinstance(shape, Sequence) else (shape,)
     try:
-        sizes = tuple(map(operator.index, listed))
+        sizes = tuple(map(operator.index, axes))
     except DynamicControlError:  # a register, but a size must be a constant
         raise
     except TypeError:
         sizes = ()
-    if PartitionSize in map(type, listed[1:]):
+    if PartitionSize in map(type, axes[1:]):
         raise SignatureError(
             f"{tuple(sizes)!r} has block dimensions before the partition axis",
             argument="shape",
@@ -115,7 +117,7 @@ def _place(address: Sequence[int]) -> tuple[int, int]:
         raise SignatureError(
             f"{address!r} is not an address",
             argument="address",
-            expected="(partition, byte within it)",
+            expected="(partition, byte within the partition)",
         ) from None
     return partition, byte
 

@@ -100,6 +100,8 @@ def _scalar_operand(x: Any, bitvec: bool) -> Any:
 
 
 def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
+    """Return the operator `name` of two operands, as an object of the class `kind`."""
+
     def lowered(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
         shape = _common_shape(name, x, y)
         out = ndarray(shape, dtype or common(x, y))
@@ -113,8 +115,8 @@ def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
         elif not isinstance(x, NkiTensor) or _is_column(x, y):
             isa.tensor_scalar(out, y, token, _scalar_operand(x, bitvec), reverse0=True)
         else:
-            both = x.region is PSUM and y.region is PSUM
-            x = in_sbuf(x) if both else x
+            both_in_psum = x.region is PSUM and y.region is PSUM
+            x = in_sbuf(x) if both_in_psum else x
             isa.tensor_tensor(out, repeated(x, shape), repeated(y, shape), token)
         return out
 
@@ -131,13 +133,13 @@ def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
 def _common_shape(name: str, x: Any, y: Any) -> Dims:
     """Return the shape of x <op> y. Raises SignatureError for two numbers, and ShapeError if sizes
     of two tiles differ and neither is 1."""
-    one = x if isinstance(x, NkiTensor) else y
-    other = y if isinstance(y, NkiTensor) else one
-    if not isinstance(one, NkiTensor):
+    tile = x if isinstance(x, NkiTensor) else y
+    other = y if isinstance(y, NkiTensor) else tile
+    if not isinstance(tile, NkiTensor):
         raise SignatureError(f"nl.{name} needs a tile", got=f"{x}, {y}")
-    if one.shape == other.shape:
-        return one.shape
-    left, right = _aligned(one, other), _aligned(other, one)
+    if tile.shape == other.shape:
+        return tile.shape
+    left, right = _aligned(tile, other), _aligned(other, tile)
     pairs = list(zip(left, right, strict=False))
     if len(left) != len(right) or any(m != n and 1 not in (m, n) for m, n in pairs):
         raise ShapeError(
@@ -161,6 +163,8 @@ def _aligned(x: NkiTensor, other: NkiTensor) -> Dims:
 
 
 def _activated(name: str) -> Operation:
+    """Return the operator of an activation function."""
+
     def lowered(x: NkiTensor, dtype: Any = None) -> NkiTensor:
         out = result(x, dtype)
         isa.activation(out, token, x)
@@ -171,6 +175,8 @@ def _activated(name: str) -> Operation:
 
 
 def _by_number(name: str, row: ByNumber) -> Operation:
+    """Return the operator of a row of BY_NUMBER."""
+
     def lowered(x: NkiTensor, dtype: Any = None) -> NkiTensor:
         out = result(x, dtype)
         isa.tensor_scalar(out, x, OPERATIONS[row.operator or name], row.number)
@@ -235,10 +241,12 @@ def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: Any = None) -
 
 
 def _no_hardware(name: str) -> Simulated:
+    """Return an operator that only the vendor's simulator has. A call raises OperatorError, unless
+    Options.simulator_operators is set."""
     simulated = _binary(name, Simulated)
 
     def refused(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-        if token.taken:
+        if token.accepted:
             return simulated(x, y, dtype)  # type: ignore[no-any-return]
         raise OperatorError(
             f"nl.{name} has no hardware instruction",

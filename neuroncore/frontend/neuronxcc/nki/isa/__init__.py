@@ -1,8 +1,8 @@
 """nki.isa of the older API: instructions that return the tile they write.
 
 Each function defines the shape of its result; the table of instructions defines everything else. A
-`mask` is a bool, or comparisons of index expressions over the axes of the tile that the function's
-text names (by default the result).
+`mask` is a bool, or comparisons of index expressions. These are over the axes of the tile that the
+docstring of the function names, by default the result.
 """
 
 from typing import Any as _Any

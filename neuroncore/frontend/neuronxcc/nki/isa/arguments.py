@@ -26,6 +26,7 @@ BIASES = (float32, float16, bfloat16)  # SDK 2.21 to 2.26, nki.isa.activation
 
 
 def format_or(dtype: Any, default: Any) -> Format:
+    """Return the format that `dtype` names, or, if it is None, that `default` names."""
     if dtype is None and type(default) is Format:
         return default
     return format_of(default if dtype is None else dtype, position=0)
@@ -47,8 +48,8 @@ def column(value: Any, name: str) -> Any:
 
 def float32_column(value: Any, name: str, op: Any) -> Any:
     """Return a number, or a tile of shape (P, 1). This API's pages allow a tile of any format, and
-    cast it to float32; here an additional tensor_copy does this. The operand of a bitvec operator
-    `op` is not cast."""
+    cast the tile to float32; here an additional tensor_copy does this. The operand of a bitvec
+    operator `op` is not cast."""
     operand = column(value, name)
     if not isinstance(operand, Tensor) or operand.dtype is float32:
         return operand
@@ -66,7 +67,7 @@ def bias(value: Any, name: str) -> Any:
             argument=name,
             expected=" or ".join(BIASES),
             got=repr(operand),
-            because="the engine adds the bias in float32, and can convert only float formats to it",
+            because="the engine adds the bias in float32, and can convert only these formats",
             also="err_activation_bias_invalid_type",
         )
     return operand
@@ -94,8 +95,8 @@ CONVERSIONS: dict[str, Conversion] = {
     "reduce_res": accumulator,
     "range_start": lambda value, _: int(value),
 }
-# by instruction: arguments that are converted in another way
-OF_ONE: dict[str, dict[str, Conversion]] = {
+# by instruction: CONVERSIONS with other functions for some arguments
+SPECIAL: dict[str, dict[str, Conversion]] = {
     "scalar_tensor_tensor": CONVERSIONS | {"operand1": tile},
 }
 
@@ -141,39 +142,39 @@ def begin(kwargs: dict[str, Any]) -> None:
     flush()
 
 
-def converted(name: str, given: dict[str, Any], depth: int = 1) -> dict[str, Any]:
-    """Return the arguments of a function of the API in the form that nki.isa takes. `given` is the
+def converted(name: str, values: dict[str, Any], depth: int = 1) -> dict[str, Any]:
+    """Return the arguments of a function of the API in the form that nki.isa takes. `values` is the
     `locals()` of the function, and is changed. Before this, refuse keywords that no release has and
     issue the delayed call. The function is `depth` frames above this one. Raises SignatureError."""
-    if unknown := given.pop("kwargs", None):
+    if unknown := values.pop("kwargs", None):
         check_keywords(unknown, code=sys._getframe(depth).f_code)
     flush()
     for place in PLACES:
-        given.pop(place, None)
-    own = OF_ONE.get(name, CONVERSIONS)
-    for one, value in given.items():
-        if one in own:
-            given[one] = own[one](value, one)
-    return given
+        values.pop(place, None)
+    conversions = SPECIAL.get(name, CONVERSIONS)
+    for argument, value in values.items():
+        if argument in conversions:
+            values[argument] = conversions[argument](value, argument)
+    return values
 
 
-def like(operand: str, name: str, given: dict[str, Any]) -> Tensor:
+def like(operand: str, name: str, values: dict[str, Any]) -> Tensor:
     """Issue instruction `name`, and return its result: a tile with the shape of the argument
-    `operand`, and with its format unless `dtype` is given. `given` is the `locals()` of the API's
+    `operand`, and with its format unless `dtype` is given. `values` is the `locals()` of the API's
     function."""
-    mask, dtype = given["mask"], given["dtype"]
-    arguments = converted(name, given, depth=2)
+    mask, dtype = values["mask"], values["dtype"]
+    arguments = converted(name, values, depth=2)
     x = arguments[operand]
     return produce(name, (x.shape, format_or(dtype, x.dtype)), mask, **arguments)
 
 
-def per_partition(columns: int, operand: str, name: str, given: dict[str, Any]) -> Tensor:
+def per_partition(columns: int, operand: str, name: str, values: dict[str, Any]) -> Tensor:
     """Issue instruction `name`, and return its result: a tile of shape (P, `columns`), where P are
     the partitions of the argument `operand`. The format is also that of `operand`, unless `dtype`
-    is given. A mask chooses partitions of the result, with all columns. `given` is the `locals()`
+    is given. A mask chooses partitions of the result, with all columns. `values` is the `locals()`
     of the API's function."""
-    mask, dtype = given["mask"], given["dtype"]
-    arguments = converted(name, given, depth=2)
+    mask, dtype = values["mask"], values["dtype"]
+    arguments = converted(name, values, depth=2)
     x = arguments[operand]
     return produce(
         name,
@@ -185,11 +186,11 @@ def per_partition(columns: int, operand: str, name: str, given: dict[str, Any]) 
     )
 
 
-def written(name: str, given: dict[str, Any]) -> Tensor:
+def written(name: str, values: dict[str, Any]) -> Tensor:
     """Issue instruction `name` with the destination `dst` among the arguments, and return dst.
-    `given` is the `locals()` of the API's function."""
-    dst, mask = given["dst"], given["mask"]
-    return write(name, dst, mask, **converted(name, given, depth=2))
+    `values` is the `locals()` of the API's function."""
+    dst, mask = values["dst"], values["mask"]
+    return write(name, dst, mask, **converted(name, values, depth=2))
 
 
 def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
@@ -203,9 +204,9 @@ def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
     return dst
 
 
-def cast(made: Tensor, dtype: Any) -> Tensor:
+def cast(result: Tensor, dtype: Any) -> Tensor:
     """Return a result in the requested format: unchanged, or converted by tensor_copy."""
-    if dtype is None or format_or(dtype, None) is made.dtype:
-        return made
+    if dtype is None or format_or(dtype, None) is result.dtype:
+        return result
     flush()
-    return produce("tensor_copy", (made.shape, format_or(dtype, None)), src=made)
+    return produce("tensor_copy", (result.shape, format_or(dtype, None)), src=result)

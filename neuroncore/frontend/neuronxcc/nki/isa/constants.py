@@ -62,8 +62,8 @@ def member(kind: type[Enum], value: Any) -> Any:
 def descriptors(mode: Any) -> enums.dge_mode:
     """Return the instruction set's member for a mode that may be a number or a member of this
     API."""
-    named = dge_mode(mode) if isinstance(mode, int) else mode
-    return enums.dge_mode[named.name]
+    mode = dge_mode(mode) if isinstance(mode, int) else mode
+    return enums.dge_mode[mode.name]
 
 
 def __dir__() -> list[str]:

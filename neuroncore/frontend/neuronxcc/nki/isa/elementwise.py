@@ -114,16 +114,18 @@ def tensor_reduce(
     axes = _folded(x, axis)
     order = [a for a in range(len(x.shape)) if a not in axes] + [*axes]
     if order != sorted(order):
-        over = mask.permuted(x.shape, order) if isinstance(mask, Mask) else mask
+        permuted = mask.permuted(x.shape, order) if isinstance(mask, Mask) else mask
         last = range(len(order) - len(axes), len(order))
-        folded = tensor_reduce(op, x.permuted(order), last, mask=over, dtype=dtype, negate=negate)
+        folded = tensor_reduce(
+            op, x.permuted(order), last, mask=permuted, dtype=dtype, negate=negate
+        )
         for a in axes if keepdims else ():
             folded = folded.expand_dims(a)
         return folded
     kept = [a for a in range(len(x.shape)) if keepdims or a not in axes]
     shape = [1 if a in axes else x.shape[a] for a in kept]
 
-    def left(dst: Tensor, box: Box) -> Tensor:
+    def reduced_part(dst: Tensor, box: Box) -> Tensor:
         pieces = [(0, 1) if a in axes else box[a] for a in kept]
         return dst.within(tuple(pieces + [(0, 1)] * (len(dst.shape) - len(pieces))))
 
@@ -132,7 +134,7 @@ def tensor_reduce(
         (shape, format_or(dtype, x.dtype)),
         mask,
         space=x.shape,
-        part=left,
+        part=reduced_part,
         op=token(op),
         data=x,
         axis=axes,
@@ -144,10 +146,10 @@ def tensor_reduce(
 def _folded(x: Tensor, axis: Axis) -> Dims:
     """Return the axes to reduce, counted from the front and sorted. Raises ShapeError for axes that
     aren't free axes of the tile."""
-    listed = tuple(axis) if isinstance(axis, Iterable) else (axis,)
+    values = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     rank = len(x.shape)
-    numbers = [int(a) for a in listed if isinstance(a, int | np.integer)]
-    axes = tuple(sorted(a + rank * (a < 0) for a in numbers)) if len(numbers) == len(listed) else ()
+    numbers = [int(a) for a in values if isinstance(a, int | np.integer)]
+    axes = tuple(sorted(a + rank * (a < 0) for a in numbers)) if len(numbers) == len(values) else ()
     if not axes or axes[0] < 1 or axes[-1] >= rank or len({*axes}) < len(axes):
         raise ShapeError(
             f"axis {axis!r} of {x} can't be reduced",
@@ -169,29 +171,29 @@ def tensor_copy_predicated(
     check_keywords(kwargs)
     source = tile(src, "src") if isinstance(src, Tensor) else src
     target = tile(dst, "dst")
-    decides = _for_all_behind(tile(predicate, "predicate"), target.shape)
+    flags = _repeated_predicate(tile(predicate, "predicate"), target.shape)
     write(
         "tensor_copy_predicated",
         target,
         mask,
         src=source,
-        predicate=decides,
+        predicate=flags,
         reverse_pred=reverse_pred,
     )
 
 
-def _for_all_behind(x: Tensor, shape: Dims) -> Tensor:
+def _repeated_predicate(x: Tensor, shape: Dims) -> Tensor:
     """Return a predicate for each element of a tile of shape `shape`. The predicate x may lack the
-    last axes, or have size 1 along some axes, and is repeated along these, because published
+    last axes, or have size 1 along some axes. It is repeated along these axes, because published
     kernels omit them (nki-samples, flash_paged_attn_varlen). If x doesn't fit, return it
     unchanged."""
     if x.size == prod(shape):
         return x
-    behind = x
+    wide = x
     for axis in range(len(x.shape), len(shape)):
-        behind = behind.expand_dims(axis)
-    fits = all(n in (1, m) for n, m in zip(behind.shape, shape, strict=False))
-    return behind.stretched(shape) if fits and len(behind.shape) == len(shape) else x
+        wide = wide.expand_dims(axis)
+    fits = all(n in (1, m) for n, m in zip(wide.shape, shape, strict=False))
+    return wide.stretched(shape) if fits and len(wide.shape) == len(shape) else x
 
 
 def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
@@ -221,6 +223,7 @@ def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
 
 
 def _pattern(expr: Index) -> list[list[int]]:
+    """Return [step, size] of each free axis of an index expression."""
     return [[step, size] for step, size in zip(expr.steps[1:], expr.shape[1:], strict=True)]
 
 
@@ -258,6 +261,9 @@ COMPARISONS = {">=": newer.greater_equal, "==": newer.equal, "!=": newer.not_equ
 def _selected(
     term: tuple[Index, str], x: Tensor, other: Any, form: Format, mask: Any, hold: bool = True
 ) -> Tensor:
+    """Return x where the comparison `term` (an expression and an operator, as in Mask) holds, else
+    the number `other`, in format `form`. With `hold`, the instruction may be delayed. Raises
+    NotEmulated if the mask chooses only a part of x."""
     index, how = term[0].over(x.shape), term[1]
     if any(box for box in chosen(mask, x.shape)):
         raise NotEmulated("affine_select with a mask over a part of its tile")

@@ -1,5 +1,5 @@
 """Instructions that differ from the instruction set only in their calls. The instruction's clause
-gives the shape of the result; the arguments are converted (`converted`) and passed on.
+gives the shape of the result; `arguments.converted` converts the arguments, which are passed on.
 
 The most frequent instructions convert their arguments themselves, which takes less time.
 """

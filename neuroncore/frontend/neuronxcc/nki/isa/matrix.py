@@ -93,6 +93,7 @@ def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
 
 
 def _check_transposed(data: Tensor) -> None:
+    """Raise FreeSizeError if the transpose of a tile has more partitions than the memory."""
     most = current().machine.sbuf.partitions
     if data.free_size > most:
         raise FreeSizeError(
@@ -100,7 +101,7 @@ def _check_transposed(data: Tensor) -> None:
             argument="data",
             expected=f"at most {most}",
             got=str(data.free_size),
-            because=f"they become partitions, and there are only {most}",
+            because=f"elements of one partition become partitions, and there are only {most}",
             hint=f"transpose pieces of {most} columns in a loop",
             also="err_size_of_dimension_exceed_arch_limit",
         )
@@ -122,11 +123,11 @@ def nc_transpose(
     _check_transposed(x)
     most = current().machine.limits.vector_transpose
     small = max(x.shape[0], x.free_size) <= most
-    asked = chosen_engine is constants.engine.vector
-    on_vector = asked or (chosen_engine is constants.engine.unknown and small)
+    requested = chosen_engine is constants.engine.vector
+    on_vector = requested or (chosen_engine is constants.engine.unknown and small)
     if not on_vector and chosen_engine is constants.engine.unknown:
         x = in_sbuf(x, "data")
-    if asked and not small and x.ndim == 2:
+    if requested and not small and x.ndim == 2:
         mask = [square for box in chosen(mask, x.shape) for square in _squares(box, x.shape, most)]
     transposed = produce(
         "nc_transpose",
@@ -163,6 +164,7 @@ def across_partitions(row: Tensor, count: int) -> Tensor:
 
 
 def _product(row: Tensor, count: int) -> Tensor:
+    """Return a row [1, F] repeated in `count` partitions of PSUM, by a product with ones."""
     product = new((count, row.free_size), float32, PSUM)
     ones = _ones(count, row.dtype)
     issue(
@@ -177,14 +179,14 @@ def _product(row: Tensor, count: int) -> Tensor:
 
 
 def _ones(count: int, dtype: Format) -> Tensor:
-    """Return a row of `count` ones, of shape (1, count). A kernel makes one for each `count`."""
-    kept = running().ones
-    if count not in kept:
-        ones = kept[count] = new((1, count), dtype)
+    """Return a row of `count` ones, of shape (1, count). A kernel makes a row once per `count`."""
+    rows = running().ones
+    if count not in rows:
+        ones = rows[count] = new((1, count), dtype)
         ones.storage.scope = None
         carry(ones.storage)
         issue("memset", dst=ones, value=1.0)
-    row: Tensor = kept[count]
+    row: Tensor = rows[count]
     return row
 
 

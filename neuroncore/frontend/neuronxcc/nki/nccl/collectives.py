@@ -35,17 +35,17 @@ def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
     from _private.private_api)."""
     step, channel = divmod(numerator, denominator)
     register = VirtualRegister()
-    whose = issue.function("collective_permute_implicit_current_processing_rank_id")
-    whose(register, step, replica_groups, channel)
+    set_rank = issue.function("collective_permute_implicit_current_processing_rank_id")
+    set_rank(register, step, replica_groups, channel)
     return next(ranks for ranks in replica_groups if register.value in ranks).index(register.value)
 
 
-def issued(name: str, srcs: Sequence[Any], dsts: Sequence[Any], **given: Any) -> None:
+def issued(name: str, srcs: Sequence[Any], dsts: Sequence[Any], **others: Any) -> None:
     """Issue the collective `name` on tensors of the older API. The delayed instruction is issued
-    first, because it may compute an input of the collective."""
+    first, because it may compute an input of the collective. `others` are the other arguments."""
     flush()
     sources, results = [tile(src, "srcs") for src in srcs], [tile(dst, "dsts") for dst in dsts]
-    issue.function(name)(srcs=sources, dsts=results, **given)
+    issue.function(name)(srcs=sources, dsts=results, **others)
 
 
 def __dir__() -> list[str]:
