@@ -300,7 +300,7 @@ def _timed(run: Run, answers: bool) -> Iterator[str]:
         yield from _estimated(timelines, run.programs, answers)
         return
     cores = plural(world.cores, "core")
-    first, *others = collectives.told(timelines, run.collectives, OPERATIONS)
+    first, *others = collectives.as_text(timelines, run.collectives, OPERATIONS)
     yield f"{world.ranks} ranks of {cores}: {first}"
     yield from (f"  {line}" for line in others)
     rank, _ = collectives.slowest(timelines, run.collectives)

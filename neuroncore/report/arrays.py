@@ -82,8 +82,8 @@ def _instructions(core: int, timeline: Timeline) -> Array:
 
 
 def lines(timelines: Sequence[Timeline]) -> Array:
-    """Return a row for each source line with instructions, for all cores together, sorted by their
-    time on the critical path.
+    """Return a row for each source line with instructions, for all cores together, sorted by the
+    time of the lines on the critical paths of the cores.
 
     `instruction_ns` is the sum of the times from the begin of an instruction until its result is
     available. `busy_ns` is the sum of the times for which instructions occupy their queues.
@@ -96,9 +96,9 @@ def lines(timelines: Sequence[Timeline]) -> Array:
             if (known := rows.setdefault(row["place"], row)) is not row:
                 for name in LINE.names[2:]:  # type: ignore[index]
                     known[name] += row[name]
-    found = np.array([tuple(row) for row in rows.values()], LINE)
-    order = np.lexsort((-found["instruction_ns"], -found["critical_ns"]))
-    return found[order]
+    table = np.array([tuple(row) for row in rows.values()], LINE)
+    order = np.lexsort((-table["instruction_ns"], -table["critical_ns"]))
+    return table[order]
 
 
 def _lines(timeline: Timeline) -> Array:
@@ -141,13 +141,13 @@ def _tiles(core: int, timeline: Timeline) -> Array:
     rows["core"], rows["accesses"], rows["first"] = core, counts, len(user)
     np.minimum.at(rows["first"], which, user)
     np.maximum.at(rows["last"], which, user)
-    found = [program.area(number) for number in numbers.tolist()]
-    rows["name"] = _objects([area.name for area in found])
-    rows["memory"] = _objects([area.region.value for area in found])
-    rows["partitions"] = [area.partitions for area in found]
-    rows["row_bytes"] = [area.row_bytes for area in found]
+    areas = [program.area(number) for number in numbers.tolist()]
+    rows["name"] = _objects([area.name for area in areas])
+    rows["memory"] = _objects([area.region.value for area in areas])
+    rows["partitions"] = [area.partitions for area in areas]
+    rows["row_bytes"] = [area.row_bytes for area in areas]
     places = np.append(_places(timeline), "")  # the last entry is for -1
-    rows["place"] = places[[area.line for area in found]]
+    rows["place"] = places[[area.line for area in areas]]
     return rows[np.argsort(rows["first"], kind="stable")]
 
 
@@ -160,6 +160,6 @@ def _places(timeline: Timeline) -> Array:
 
 
 def _objects(values: Sequence[str]) -> Array:
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

@@ -13,16 +13,16 @@ from neuroncore.base.units import duration
 from neuroncore.time.queues import TENSOR
 from neuroncore.time.schedule import Timeline, over_phases
 
-PHASES = 8  # phases that are tried, at equal distances
-ROOM = 20_000  # most instructions of a launch that is scheduled again for each phase
+PHASES = 8  # how many phases are tried, at equal distances
+ROOM = 20_000  # a launch with more instructions is not scheduled again for each phase
 
 
 @dataclass(frozen=True)
 class ClockPhase:
-    """The phase that an estimate uses. `assumed` is true if it comes from the machine's file,
-    because no phase was given. `over_all` has the shortest and the longest time of the run among
-    phases at equal distances, in nanoseconds; it is None for a long program, in which they differ
-    little."""
+    """The phase that an estimate uses. `assumed` is true if the phase comes from the machine's
+    file, because the program names none. `over_all` has the shortest and the longest time of the
+    run among phases at equal distances, in nanoseconds. It is None for a long program, in which
+    these times differ little."""
 
     phase: float
     assumed: bool
@@ -39,27 +39,27 @@ class ClockPhase:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields of the phase for JSON: the phase as a fraction, times in seconds."""
-        found: dict[str, Any] = {"clock_phase": self.phase, "clock_phase_assumed": self.assumed}
+        fields: dict[str, Any] = {"clock_phase": self.phase, "clock_phase_assumed": self.assumed}
         if self.over_all is not None:
-            found["total_time_over_phases"] = [ns / 1e9 for ns in self.over_all]
-        return found
+            fields["total_time_over_phases"] = [ns / 1e9 for ns in self.over_all]
+        return fields
 
 
 def clock_phase(timeline: Timeline) -> ClockPhase | None:
     """Return the phase that the estimate of a core uses. Return None if the clock of the machine
     has no windows, or if the program gives the Tensor engine no work."""
-    fixed, given = timeline.machine.fixed, timeline.program.clock_phase
+    fixed, named_phase = timeline.machine.fixed, timeline.program.clock_phase
     if not fixed.clock_window_ns or not (timeline.queue == TENSOR).any():
         return None
-    phase = fixed.clock_phase if given is None else given
+    phase = fixed.clock_phase if named_phase is None else named_phase
     if sum(map(len, timeline.launch)) > ROOM:
-        return ClockPhase(phase, given is None, None)
-    each = over_phases(timeline, [(n + 0.5) / PHASES for n in range(PHASES)])
-    each.append(timeline.total_ns)
-    return ClockPhase(phase, given is None, (min(each), max(each)))
+        return ClockPhase(phase, named_phase is None, None)
+    times = over_phases(timeline, [(n + 0.5) / PHASES for n in range(PHASES)])
+    times.append(timeline.total_ns)
+    return ClockPhase(phase, named_phase is None, (min(times), max(times)))
 
 
 def fields(timeline: Timeline) -> dict[str, Any]:
     """Return the fields of a core's clock phase for JSON; an empty dict if the core has none."""
-    found = clock_phase(timeline)
-    return found.to_dict() if found is not None else {}
+    phase = clock_phase(timeline)
+    return phase.to_dict() if phase is not None else {}

@@ -1,5 +1,5 @@
-"""Text for a result that differs from its reference: the worst element, and how many elements have
-which error in units in the last place (ulps)."""
+"""Text about a result that differs from its reference: the worst element, and a histogram of the
+errors in units in the last place (ulps)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ Array = npt.NDArray[Any]
 BAR = 40  # characters of the longest bar
 
 
-def described(got: Any, want: Any, found: Comparison, allowed: float) -> str:
-    """Return lines about a result: the relative L2 error, the worst element, and a histogram of
-    errors by powers of 2. Errors are in units in the last place of the result's format."""
+def described(got: Any, want: Any, comparison: Comparison, allowed: float) -> str:
+    """Return lines about a result `got` and its reference `want`: the relative L2 error and the
+    largest one that is `allowed`, the worst element, and a histogram of errors by powers of 2.
+    Errors are in units in the last place of the result's format."""
     errors = np.abs(ulps(got, want))
     form = np.asarray(got).dtype
-    worst = errors[found.worst]
+    place, worst = list(comparison.worst), errors[comparison.worst]
     lines = [
-        f"the result differs from the reference: relative L2 error {found.rel_l2:.3g}, allowed "
-        f"{allowed:g}",
-        f"worst element {list(found.worst)}: {found.got:.9g}, expected {found.want:.9g}, off by "
-        f"{worst:.3g} ulps of {form}",
+        f"the result differs from the reference: relative L2 error {comparison.rel_l2:.3g}, "
+        f"allowed {allowed:g}",
+        f"worst element {place}: {comparison.got:.9g}, expected {comparison.want:.9g}, "
+        f"off by {worst:.3g} ulps of {form}",
         f"{'ulps':>12}  elements",
     ]
     return "\n".join([*lines, *_histogram(errors.ravel())])
@@ -39,8 +40,8 @@ def _histogram(errors: Array) -> Iterator[str]:
     level = np.where(finite >= 1, np.floor(np.log2(np.maximum(finite, 1))) + 1, 0).astype(np.int64)
     counts = np.bincount(level)
     rows = [(_range(n), int(counts[n])) for n in np.flatnonzero(counts).tolist()]
-    if strange := errors.size - finite.size:
-        rows.append(("not finite", strange))
+    if not_finite := errors.size - finite.size:
+        rows.append(("not finite", not_finite))
     most = max(count for _, count in rows)
     for name, count in rows:
         yield f"{name:>12}  {count:<9,} {'#' * -(-count * BAR // most)}"

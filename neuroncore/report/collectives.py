@@ -29,14 +29,14 @@ class CollectiveOperation:
 
     @property
     def last(self) -> int:
-        """Return the rank that all others waited for."""
+        """Return the rank that arrived last; all others waited for it."""
         return self.ranks[self.arrived_ns.index(max(self.arrived_ns))]
 
     @property
     def waited_ns(self) -> tuple[float, ...]:
         """Return how long each rank waited for the last rank to arrive, in nanoseconds."""
         latest = max(self.arrived_ns)
-        return tuple(latest - own for own in self.arrived_ns)
+        return tuple(latest - arrived for arrived in self.arrived_ns)
 
     def to_dict(self) -> dict[str, Any]:
         """Return fields for JSON: times in seconds, bandwidths in bytes per second, with the
@@ -44,8 +44,8 @@ class CollectiveOperation:
         fields = {
             "operation": self.name,
             "replica_group": list(self.ranks),
-            "arrived": [own / 1e9 for own in self.arrived_ns],
-            "waited": [own / 1e9 for own in self.waited_ns],
+            "arrived": [ns / 1e9 for ns in self.arrived_ns],
+            "waited": [ns / 1e9 for ns in self.waited_ns],
             "last_rank": self.last,
             "end": self.end_ns / 1e9,
         }
@@ -63,14 +63,14 @@ class CollectiveOperation:
 
 
 def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
-    """Return the collectives of the cores of all ranks, sorted by their ends. A collective in
+    """Return the collectives of all ranks, sorted by the times at which they end. A collective in
     SBUF, which both cores of a rank execute, appears once for each core."""
     world = timelines[0].world
     programs = [timeline.program for timeline in timelines]
-    own = [dict(collectives(timeline.compiled)) for timeline in timelines]
-    found = []
+    by_core = [dict(collectives(timeline.compiled)) for timeline in timelines]
+    results = []
     for meeting in together(programs, world):
-        if not all(i in own[number] for number, i in meeting.items()):
+        if not all(i in by_core[number] for number, i in meeting.items()):
             continue
         arrived: dict[int, float] = {}
         for number, i in meeting.items():
@@ -78,69 +78,70 @@ def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
             arrived[rank] = max(arrived.get(rank, 0.0), float(timelines[number].done[i]))
         number, i = next(iter(meeting.items()))
         timeline = timelines[number]
-        found.append(
+        results.append(
             CollectiveOperation(
                 name=timeline.program.calls[timeline.columns.call[i]].name,
                 ranks=tuple(arrived),
                 arrived_ns=tuple(arrived.values()),
                 end_ns=float(timeline.end[i]),
-                time=time_of(own[number][i], world, number, timeline.machine.name),
+                time=time_of(by_core[number][i], world, number, timeline.machine.name),
             )
         )
-    return sorted(found, key=lambda one: one.end_ns)
+    return sorted(results, key=lambda operation: operation.end_ns)
 
 
 def slowest(
-    timelines: Sequence[Timeline], found: Sequence[CollectiveOperation]
+    timelines: Sequence[Timeline], operations: Sequence[CollectiveOperation]
 ) -> tuple[int, float]:
-    """Return the rank that others waited for most in the collectives `found`, and the sum of these
-    waits in nanoseconds. If no rank waited, return the last rank to end, and 0."""
+    """Return the rank that others waited for most in the collectives `operations`, and the sum of
+    these waits in nanoseconds. If no rank waited, return the rank that ends last, and 0."""
     world = timelines[0].world
     waited = dict.fromkeys(range(world.ranks), 0.0)
-    for one in found:
-        waited[one.last] += sum(one.waited_ns)
+    for operation in operations:
+        waited[operation.last] += sum(operation.waited_ns)
     most = max(waited, key=lambda rank: waited[rank])
     if waited[most] > 0:
         return most, waited[most]
     return world.rank(max(range(world.size), key=lambda number: timelines[number].total_ns)), 0.0
 
 
-def slowest_core(timelines: Sequence[Timeline], found: Sequence[CollectiveOperation]) -> int:
-    """Return the number of the core that takes longest among the cores of the slowest rank."""
-    rank, _ = slowest(timelines, found)
-    own = timelines[0].world.cores_of(rank)
-    return max(own, key=lambda number: timelines[number].total_ns)
+def slowest_core(timelines: Sequence[Timeline], operations: Sequence[CollectiveOperation]) -> int:
+    """Return the number of the core that takes longest among the cores of the rank that `slowest`
+    returns."""
+    rank, _ = slowest(timelines, operations)
+    cores = timelines[0].world.cores_of(rank)
+    return max(cores, key=lambda number: timelines[number].total_ns)
 
 
-def told(
+def as_text(
     timelines: Sequence[Timeline],
-    found: Sequence[CollectiveOperation],
+    operations: Sequence[CollectiveOperation],
     most: int | None = None,
 ) -> Iterator[str]:
-    """Yield a line about the slowest rank, and a line for each collective in `found` with the rank
-    that others waited for. If there are more than `most`, yield only those with the longest waits.
-    """
-    rank, waited = slowest(timelines, found)
+    """Yield a line about the rank that `slowest` returns, and a line for each collective in
+    `operations` with the rank that others waited for. If there are more than `most`, yield only
+    those with the longest waits."""
+    rank, waited = slowest(timelines, operations)
     why = f": others waited {duration(waited)} in total for it" if waited > 0 else ""
-    taken = max(timeline.total_ns for timeline in timelines)
-    yield f"{duration(taken)}; rank {rank} is the slowest{why}"
-    longest = sorted(range(len(found)), key=lambda n: -max(found[n].waited_ns))[:most]
+    total_ns = max(timeline.total_ns for timeline in timelines)
+    yield f"{duration(total_ns)}; rank {rank} is the slowest{why}"
+    longest = sorted(range(len(operations)), key=lambda n: -max(operations[n].waited_ns))[:most]
     for n in sorted(longest):
-        yield _line(found[n])
-    if left := len(found) - len(longest):
-        yield f"{left} more with shorter waits"
+        yield _line(operations[n])
+    if others := len(operations) - len(longest):
+        yield f"{others} more with shorter waits"
 
 
-def _line(one: CollectiveOperation) -> str:
-    who = f"{one.name} of {len(one.ranks)} ranks ({listed(one.ranks)})"
-    ends = f"ends at {duration(one.end_ns)}, last was rank {one.last}"
-    waited = max(one.waited_ns)
+def _line(operation: CollectiveOperation) -> str:
+    head = f"{operation.name} of {len(operation.ranks)} ranks ({listed(operation.ranks)})"
+    ends = f"ends at {duration(operation.end_ns)}, last was rank {operation.last}"
+    waited = max(operation.waited_ns)
     if waited > 0:
         ends += f", for which others waited up to {duration(waited)}"
-    if one.time is None:
-        return f"{who}: {ends}; {UNKNOWN}"
-    time = one.time
+    if operation.time is None:
+        return f"{head}: {ends}; {UNKNOWN}"
+    time = operation.time
     return (
-        f"{who}: {size(time.size_bytes)} by {time.algorithm} in {duration(time.ns)}, "
+        f"{head}: {size(time.size_bytes)} by {time.algorithm} in {duration(time.ns)}, "
         f"{time.algorithm_bandwidth:.1f} GB/s (bus {time.bus_bandwidth:.1f}), {time.basis}; {ends}"
     )

@@ -15,12 +15,12 @@ from neuroncore.numerics.formats import FORMATS, float32, lookup
 from neuroncore.report import loops
 
 Array = npt.NDArray[Any]
-STRIP = 1 << 14  # elements that are compared at a time
-COMPILED = 1 << 20  # elements from which the compiled loop is worth loading
+STRIP = 1 << 14  # how many elements are compared at a time
+COMPILED = 1 << 20  # arrays with this many elements are worth loading the compiled loop
 SIDE = 64  # maximum rows and columns of an error map
 DECADES = 6  # powers of 10 between the largest difference of an error map and the lowest level
 TEXT_OR_OBJECTS = "OSU"  # kinds of numpy types whose elements may be no numbers
-SMALL = 1e-280  # squares below it lose digits
+SMALL = 1e-280  # smaller squares lose digits
 
 
 class Incomparable(UsageError):
@@ -29,9 +29,9 @@ class Incomparable(UsageError):
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparison of a launch's results with the expected ones. It is true if the relative L2
-    error of each result is within its tolerance. Results beyond their tolerance have a map of the
-    differences."""
+    """The comparison of a launch's results with the expected ones. bool(agreement) is True if the
+    relative L2 error of each result is within its tolerance. `maps` has a map of the differences
+    for each result that exceeds its tolerance, and None for the others."""
 
     comparisons: tuple[Comparison, ...]
     tolerances: tuple[float, ...]
@@ -39,15 +39,15 @@ class Agreement:
 
     def __bool__(self) -> bool:
         pairs = zip(self.comparisons, self.tolerances, strict=True)
-        return all(found.rel_l2 <= allowed for found, allowed in pairs)
+        return all(comparison.rel_l2 <= tolerance for comparison, tolerance in pairs)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The largest difference of a result from its reference. `rel_l2` is |got - want| / |want| in
-    the Euclidean norm, in float64. `worst` is the index of the largest difference, and `got` and
-    `want` are the elements there. Equal NaN or infinite elements count as equal; otherwise they
-    make all errors infinite."""
+    """The errors of a result in comparison with its reference. `max_abs` is the largest absolute
+    difference. `rel_l2` is |got - want| / |want| in the Euclidean norm, in float64. `worst` is the
+    index of the largest difference, and `got` and `want` are the elements there. NaN and infinite
+    elements count as equal if both arrays have the same; otherwise both errors are infinite."""
 
     max_abs: float
     rel_l2: float
@@ -66,19 +66,19 @@ class Comparison:
 
 
 def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None = None) -> Agreement:
-    """Compare results with references, pair by pair. If `tolerance` is None, each pair has its
-    `usual_tolerance`.
+    """Compare results with references, pair by pair. If `tolerance` is None, the tolerance of each
+    pair is its `usual_tolerance`.
 
     Raises Incomparable as `compare` does.
     """
     pairs = list(zip(got, want, strict=True))
     allowed = [usual_tolerance(a, b) if tolerance is None else tolerance for a, b in pairs]
-    found = tuple(compare(a, b) for a, b in pairs)
+    comparisons = tuple(compare(a, b) for a, b in pairs)
     maps = (
-        None if one.rel_l2 <= limit or not np.size(a) else error_map(a, b)
-        for one, limit, (a, b) in zip(found, allowed, pairs, strict=True)
+        None if comparison.rel_l2 <= tolerance or not np.size(a) else error_map(a, b)
+        for comparison, tolerance, (a, b) in zip(comparisons, allowed, pairs, strict=True)
     )
-    return Agreement(found, tuple(allowed), tuple(maps))
+    return Agreement(comparisons, tuple(allowed), tuple(maps))
 
 
 def usual_tolerance(result: Any, reference: Any) -> float:
@@ -108,16 +108,16 @@ def compare(got: Any, want: Any) -> Comparison:
         return _of_finite(a, b) or _of_any(a.astype(np.float64), b.astype(np.float64))
 
 
-def _numeric(given: Any) -> Array:
+def _numeric(values: Any) -> Array:
     """Return an array of numbers. Text and objects are converted to float64. Raise Incomparable if
     this is not possible."""
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
         if array.dtype.kind in TEXT_OR_OBJECTS:
             return array.astype(np.float64)
         array.reshape(-1)[:1].astype(np.float64)
-    except (TypeError, ValueError) as fault:
-        raise Incomparable(f"the result or the reference is not numeric: {fault}") from None
+    except (TypeError, ValueError) as error:
+        raise Incomparable(f"the result or the reference is not numeric: {error}") from None
     return array
 
 
@@ -138,8 +138,8 @@ def _of_finite(got: Array, want: Array) -> Comparison | None:
     differences = np.abs(a[strip].astype(np.float64) - b[strip].astype(np.float64))
     at = strip.start + int(differences.argmax())
     place = tuple(int(i) for i in np.unravel_index(at, got.shape))
-    ends = float(got[place]), float(want[place])
-    return Comparison(worst, math.sqrt(error / length), place, *ends)
+    elements = float(got[place]), float(want[place])
+    return Comparison(worst, math.sqrt(error / length), place, *elements)
 
 
 def _wide(strip: Array) -> Array:
@@ -149,8 +149,8 @@ def _wide(strip: Array) -> Array:
 
 
 def _distance(got: Array, want: Array) -> tuple[float, float, float]:
-    """Return the same three numbers as `loops.distance`. This function is slower, but needs no
-    compiled loop."""
+    """Return the three numbers of `loops.distance`: the sum of (got - want)^2, the sum of want^2,
+    and the largest |got - want|. This function is slower, but needs no compiled loop."""
     x, y = got.astype(np.float64), want.astype(np.float64)
     length = float(np.einsum("i,i->", y, y))
     np.subtract(x, y, out=x)
@@ -158,6 +158,8 @@ def _distance(got: Array, want: Array) -> tuple[float, float, float]:
 
 
 def _of_any(a: Array, b: Array) -> Comparison:
+    """Compare a result `a` with its reference `b`, which may have NaN, infinite or very small
+    elements."""
     difference = np.abs(a - b)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     difference = np.where(same, 0.0, np.where(np.isfinite(difference), difference, np.inf))
@@ -170,7 +172,7 @@ def _of_any(a: Array, b: Array) -> Comparison:
 
 
 def _length(values: Array) -> float:
-    """Return the Euclidean norm without overflow of the squares."""
+    """Return the Euclidean norm. The squares cannot overflow."""
     largest = float(np.abs(values).max())
     if largest == 0.0 or np.isinf(largest):
         return largest
@@ -182,8 +184,8 @@ class ErrorMap:
     """The differences of a result from its reference, as a picture of at most 64 by 64 blocks of
     the result's rows and columns. All axes but the last count as rows.
 
-    The level of a block is its largest difference: 0 for none, 1 to 254 on a logarithmic scale up
-    to `largest`, 255 if an element is NaN or infinite and should not be.
+    The level of a block shows its largest difference: 0 is no difference, 1 to 254 is a
+    logarithmic scale up to `largest`, and 255 is a difference that is not finite.
     """
 
     rows: int
@@ -195,7 +197,7 @@ class ErrorMap:
 def error_map(got: Any, want: Any) -> ErrorMap:
     """Return the map of the differences between two arrays of the same shape, with at least one
     element."""
-    a, b = (_numeric(each) for each in (got, want))
+    a, b = (_numeric(array) for array in (got, want))
     columns = a.shape[-1] if a.ndim else 1
     a, b = a.reshape(-1, columns), b.reshape(-1, columns)
     height, width = (-(-n // SIDE) for n in a.shape)

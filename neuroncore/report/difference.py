@@ -1,4 +1,5 @@
-"""Compare two runs: what became faster or slower, on which lines, and how certain that is."""
+"""The comparison of two runs: their times, the figures and source lines that changed, and the
+probability that the new run is faster."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Moved:
-    """A source line, and its share of the old and of the new run's critical path; None for a run
-    whose path does not have the line."""
+    """A source line, and its share of the critical path of the old run and of that of the new run;
+    the share is None for a run whose path does not have the line."""
 
     text: str
     place: str
@@ -52,7 +53,7 @@ class Moved:
 
 @dataclass(frozen=True, repr=False)
 class Difference:
-    """The comparison of an old run and a new one. `faster` is the probability that the new one is
+    """The comparison of an old run and a new run. `faster` is the probability that the new run is
     faster, or None if the machines differ. `unlike` is the fraction of the work that only one of
     the runs does (`pairs.unlike`). `results` says in words how the results differ. `figures` has
     the figures that differ, as pairs (old, new), and `lines` the shares of the critical paths."""
@@ -70,7 +71,7 @@ class Difference:
 
     def to_dict(self) -> dict[str, Any]:
         """Return fields for JSON: times in seconds, shares as fractions."""
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "schema": SCHEMA,
             "kernels": list(self.names),
             "targets": list(self.targets),
@@ -79,12 +80,12 @@ class Difference:
             "told_apart": self.told_apart,
             "work_that_differs": self.unlike,
             "results": self.results,
-            "figures": {name: list(both) for name, both in self.figures.items()},
+            "figures": {name: list(pair) for name, pair in self.figures.items()},
             "lines": [vars(line) for line in self.lines],
         }
         if self.answers:
-            found["bound_by"] = [self.old.bound.what, self.new.bound.what]
-        return found
+            fields["bound_by"] = [self.old.bound.what, self.new.bound.what]
+        return fields
 
     @property
     def told_apart(self) -> bool:
@@ -102,17 +103,17 @@ class Difference:
 
 
 def difference(old: Side, new: Side, answers: bool = True) -> Difference:
-    """Compare two runs. With `answers`, the comparison shows their bottlenecks."""
+    """Compare two runs. If `answers` is True, the comparison shows their bottlenecks."""
     before, after = estimate(old.timeline), estimate(new.timeline)
     machines = old.timeline.machine.name, new.timeline.machine.name
     works = pairs.work(old.timeline), pairs.work(new.timeline)
-    alike = machines[0] == machines[1]
+    same_machine = machines[0] == machines[1]
     return Difference(
         old=before,
         new=after,
         names=(old.kernel, new.kernel),
         targets=machines,
-        faster=pairs.faster_core(old.timeline, new.timeline) if alike else None,
+        faster=pairs.faster_core(old.timeline, new.timeline) if same_machine else None,
         unlike=pairs.unlike(*works),
         results=_results(old.results, new.results),
         figures=dict(_figures(old.figures, new.figures)),
@@ -126,15 +127,15 @@ def _results(old: Sequence[Array], new: Sequence[Array]) -> str:
         return "none to compare"
     if len(old) != len(new):
         return f"{len(old)} and {len(new)} arrays"
-    kinds = [[(array.dtype, array.shape) for array in each] for each in (old, new)]
-    both = list(zip(old, new, strict=True))
-    if kinds[0] == kinds[1] and all(a.tobytes() == b.tobytes() for a, b in both):
+    kinds = [[(array.dtype, array.shape) for array in results] for results in (old, new)]
+    result_pairs = list(zip(old, new, strict=True))
+    if kinds[0] == kinds[1] and all(a.tobytes() == b.tobytes() for a, b in result_pairs):
         return "equal, bit by bit"
     try:
-        apart = max(compare(b, a).rel_l2 for a, b in both)
+        largest = max(compare(b, a).rel_l2 for a, b in result_pairs)
     except Incomparable as reason:
         return f"not comparable: {reason}"
-    return f"differ: relative L2 {apart:.3g}"
+    return f"differ: relative L2 {largest:.3g}"
 
 
 def _figures(
@@ -143,19 +144,19 @@ def _figures(
     """Yield the names of the figures that differ noticeably, each with the pair (old, new). A
     figure that one run lacks is 0."""
     for name in dict.fromkeys((*old, *new)):
-        both = old.get(name, 0), new.get(name, 0)
-        numbers = all(type(value) in (int, float) for value in both)
-        if numbers and abs(both[1] - both[0]) > CHANGED * max(map(abs, both)):
-            yield name, both
+        pair = old.get(name, 0), new.get(name, 0)
+        numbers = all(type(value) in (int, float) for value in pair)
+        if numbers and abs(pair[1] - pair[0]) > CHANGED * max(map(abs, pair)):
+            yield name, pair
 
 
 def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
     """Yield the lines that are on at least one of the critical paths. Lines of the two runs are the
     same line if their texts are equal."""
-    found = [_shares(timeline) for timeline in (old, new)]
-    for text in dict.fromkeys((*found[0], *found[1])):
-        old_share, new_share = (shares.get(text, ("", None))[1] for shares in found)
-        place = (found[1].get(text) or found[0][text])[0]
+    sides = [_shares(timeline) for timeline in (old, new)]
+    for text in dict.fromkeys((*sides[0], *sides[1])):
+        old_share, new_share = (shares.get(text, ("", None))[1] for shares in sides)
+        place = (sides[1].get(text) or sides[0][text])[0]
         yield Moved(text, place, old_share, new_share)
 
 
@@ -177,17 +178,17 @@ def _how_much(line: Moved) -> float:
 # --- output ---------------------------------------------------------------------------------------
 
 
-def _text(found: Difference) -> Iterator[str]:
-    yield _head(found)
-    for name, said in _said(found):
-        yield f"{name:<11}{said}"
-    shown = _shown(found)
+def _text(comparison: Difference) -> Iterator[str]:
+    yield _head(comparison)
+    for name, text in _rows(comparison):
+        yield f"{name:<11}{text}"
+    shown = _shown(comparison)
     if shown:
         yield ""
         yield f"{'figures that differ':<34}{'old':>12}{'new':>12}"
-    for name, both in shown.items():
-        yield f"  {name:<32}" + "".join(f"{_figure(name, value):>12}" for value in both)
-    moved = _moved(found)
+    for name, pair in shown.items():
+        yield f"  {name:<32}" + "".join(f"{_figure(name, value):>12}" for value in pair)
+    moved = _moved(comparison)
     if moved:
         yield ""
         yield "share of the critical path, old and new"
@@ -195,46 +196,50 @@ def _text(found: Difference) -> Iterator[str]:
         yield f"  {_share(line.old)} {_share(line.new)}   {line.place:<24}{line.text:.60}"
 
 
-def _head(found: Difference) -> str:
-    (old, new), (before, after) = found.names, found.targets
+def _head(comparison: Difference) -> str:
+    (old, new), (before, after) = comparison.names, comparison.targets
     return f"{old} -> {new} on {before if before == after else f'{before} -> {after}'}"
 
 
-def _said(found: Difference) -> Iterator[tuple[str, str]]:
-    seconds = found.old.seconds, found.new.seconds
+def _rows(comparison: Difference) -> Iterator[tuple[str, str]]:
+    seconds = comparison.old.seconds, comparison.new.seconds
     change = f"{seconds[1] / seconds[0] - 1:+.1%}" if seconds[0] else ""
     yield "estimate", f"{' -> '.join(duration(s * 1e9) for s in seconds)}   {change}"
-    yield "verdict", _sureness(found)
-    if found.answers:
-        yield "bound by", f"{found.old.bound} -> {found.new.bound}"
-    yield "results", found.results
+    yield "verdict", _verdict(comparison)
+    if comparison.answers:
+        yield "bound by", f"{comparison.old.bound} -> {comparison.new.bound}"
+    yield "results", comparison.results
 
 
-def _shown(found: Difference) -> dict[str, tuple[float, float]]:
-    return {name: found.figures[name] for name in SHOWN if name in found.figures}
+def _shown(comparison: Difference) -> dict[str, tuple[float, float]]:
+    return {name: comparison.figures[name] for name in SHOWN if name in comparison.figures}
 
 
-def _moved(found: Difference) -> list[Moved]:
-    return [line for line in found.lines if _how_much(line) >= 0.01]
+def _moved(comparison: Difference) -> list[Moved]:
+    return [line for line in comparison.lines if _how_much(line) >= 0.01]
 
 
-def _html(found: Difference) -> Iterator[str]:
-    yield display.table(_said(found))
-    shown = _shown(found).items()
-    figures = [(name, *(_figure(name, value) for value in both)) for name, both in shown]
+def _html(comparison: Difference) -> Iterator[str]:
+    yield display.table(_rows(comparison))
+    shown = _shown(comparison).items()
+    figures = [(name, *(_figure(name, value) for value in pair)) for name, pair in shown]
     yield display.table(figures, ("figures that differ", "old", "new"))
-    lines = [(m.place, _share(m.old), _share(m.new), m.text[:60]) for m in _moved(found)]
+    lines = [(m.place, _share(m.old), _share(m.new), m.text[:60]) for m in _moved(comparison)]
     yield display.table(lines, ("share of the critical path", "old", "new", ""))
 
 
-def _sureness(found: Difference) -> str:
-    if found.faster is None:
+def _verdict(comparison: Difference) -> str:
+    if comparison.faster is None:
         return "none: the runs are on different machines"
-    if found.old.seconds == found.new.seconds:
+    if comparison.old.seconds == comparison.new.seconds:
         return "inside the noise: the estimates are equal"
-    verb, sure = ("faster", found.faster) if found.faster >= 0.5 else ("slower", 1 - found.faster)
-    result = f"{verb} with probability {sure:.0%}, {found.unlike:.0%} of the work differs"
-    return result if found.told_apart else f"inside the noise: {result}"
+    verb, probability = (
+        ("faster", comparison.faster)
+        if comparison.faster >= 0.5
+        else ("slower", 1 - comparison.faster)
+    )
+    text = f"{verb} with probability {probability:.0%}, {comparison.unlike:.0%} of the work differs"
+    return text if comparison.told_apart else f"inside the noise: {text}"
 
 
 def _figure(name: str, value: float) -> str:

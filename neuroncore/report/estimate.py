@@ -43,8 +43,9 @@ Array = npt.NDArray[Any]
 statistics: Any = Lazy("statistics")
 
 FILE = Path(__file__).with_name("ranges.toml")
-# The fraction of measurements below a range, and above it; and the weight of the next wider class,
-# as a number of sources with one kernel. With these, ranges cover 80 % in cross-validation.
+# TAIL is the fraction of measurements below a range, and also the fraction above it. BORROWED is
+# the weight of the next wider class, as a number of sources with one kernel. With these numbers,
+# ranges cover 80 % in cross-validation.
 TAIL = 0.095
 BORROWED = 30.0
 BUSY_ENOUGH = 0.75  # a resource that works for this fraction of the time is the limit
@@ -52,7 +53,7 @@ BUSY_ENOUGH = 0.75  # a resource that works for this fraction of the time is the
 # fraction of the instructions, or if there are more instructions than this.
 LEFT_OUT = 0.1
 MANY = 50_000
-NOT_KNOWN = 2.0  # a range whose ends differ by this factor says nothing about a kernel
+NOT_KNOWN = 2.0  # a range whose ends differ by this factor or more is reported as not known
 ALL, KNOWN, IN_DOUBT = "all", "certain", "uncertain"  # classes
 
 
@@ -114,13 +115,13 @@ def limit_of(timeline: Timeline) -> str:
     busiest, share = max(timeline.busy_share.items(), key=lambda item: item[1])
     if share >= BUSY_ENOUGH:
         return busiest
-    found = step_times(timeline)
-    queue = timeline.queue[found.instruction]
-    kept = np.bincount(queue, found.working + found.issuing, len(QUEUES))
-    spent: dict[str, float] = dict(zip(QUEUES[:LOADS], kept.tolist(), strict=False))
-    spent["DMA"] = float(kept[LOADS:].sum() + found.moving.sum())
-    spent["latency"] = float(found.waiting.sum())
-    return max(spent, key=lambda name: spent[name])
+    path_steps = step_times(timeline)
+    queue = timeline.queue[path_steps.instruction]
+    work_ns = np.bincount(queue, path_steps.working + path_steps.issuing, len(QUEUES))
+    path_ns: dict[str, float] = dict(zip(QUEUES[:LOADS], work_ns.tolist(), strict=False))
+    path_ns["DMA"] = float(work_ns[LOADS:].sum() + path_steps.moving.sum())
+    path_ns["latency"] = float(path_steps.waiting.sum())
+    return max(path_ns, key=lambda name: path_ns[name])
 
 
 def doubt_of(timeline: Timeline) -> str:
@@ -142,7 +143,7 @@ def doubt_of(timeline: Timeline) -> str:
 
 def range_of(kind: Kind) -> Range | None:
     """Return the range for a class, or None if no instruction was issued."""
-    return None if kind.limit == "nothing" else chosen(_stated(), kind)
+    return None if kind.limit == "nothing" else chosen(_file_ranges(), kind)
 
 
 def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
@@ -152,10 +153,9 @@ def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
 
 
 def classes(kind: Kind) -> Sequence[str]:
-    """Return the names of the nested classes of an estimate, widest first: all estimates; estimates
-    with the same order of the compiler; among them, those whose compiled form is equally certain or
-    uncertain; among them, those with the same writer of descriptors; among them, those with the
-    same limit."""
+    """Return the names of the five nested classes of an estimate, widest first. The first class has
+    all estimates. Each later class requires one more property to be the same: the order of the
+    compiler; whether the compiled form is certain; the writer of descriptors; the limit."""
     form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
     written = f"{form}, descriptors by {kind.descriptors}"
     return ALL, kind.order, form, written, f"{written}, {kind.limit}"
@@ -164,25 +164,27 @@ def classes(kind: Kind) -> Sequence[str]:
 def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
     """Return the range of each class that has measurements, rounded outward to thousandths.
 
-    A range is between two weighted quantiles of the ratios in its class. The next wider class takes
-    part with the weight of BORROWED kernels, so a small class has nearly the range of the wider
-    one. A kernel from a source with n kernels has the weight 1 / sqrt(n), because the errors of one
-    source are similar, but not identical.
+    The ends of a range are two weighted quantiles of the ratios in its class. All ratios of the
+    next wider class are added with a total weight of BORROWED, so that a small class has nearly the
+    range of the wider one. Each of the n measurements from one source has the weight 1 / sqrt(n),
+    because the errors of one source are similar, but not identical.
     """
     known = list(residuals)
-    each = Counter(r.source for r in known)
+    source_counts = Counter(r.source for r in known)
     ratios = np.array([r.ratio for r in known])
-    own = np.array([each[r.source] ** -0.5 for r in known])
-    of = [classes(r.kind) for r in known]
+    source_weights = np.array([source_counts[r.source] ** -0.5 for r in known])
+    classes_of = [classes(r.kind) for r in known]
     ranges: dict[str, Range] = {}
-    for path in dict.fromkeys(of):
+    for path in dict.fromkeys(classes_of):
         weights = np.zeros(len(known))
         for depth, name in enumerate(path):
-            inside = np.array([names[depth] == name for names in of])
+            inside = np.array([names[depth] == name for names in classes_of])
             borrowed = weights * (BORROWED / weights.sum()) if depth else weights
-            weights = borrowed + own * inside
+            weights = borrowed + source_weights * inside
             if name not in ranges:
-                sources = {r.source for r, there in zip(known, inside, strict=True) if there}
+                sources = {
+                    r.source for r, is_inside in zip(known, inside, strict=True) if is_inside
+                }
                 low, high = (_quantile(ratios, weights, part) for part in (TAIL, 1 - TAIL))
                 low, high = floor(low * 1000) / 1000, ceil(high * 1000) / 1000
                 ranges[name] = Range(low, high, int(inside.sum()), len(sources))
@@ -193,15 +195,16 @@ def left_out(residuals: Sequence[Residual]) -> Iterator[tuple[Residual, Range]]:
     """Yield each residual with the range that is fitted to the residuals of all other sources."""
     for name in sorted({r.source for r in residuals}):
         stated = fitted(r for r in residuals if r.source != name)
-        own = (r for r in residuals if r.source == name)
-        yield from ((r, chosen(stated, r.kind)) for r in own)
+        held_out = (r for r in residuals if r.source == name)
+        yield from ((r, chosen(stated, r.kind)) for r in held_out)
 
 
 def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
-    held, widths = zip(
+    """Return the coverage of pairs of a residual and its range; there must be at least one pair."""
+    covered, widths = zip(
         *((s.low <= r.ratio <= s.high, (s.high - s.low) / 2) for r, s in pairs), strict=True
     )
-    return Coverage(sum(held) / len(held), statistics.median(widths))
+    return Coverage(sum(covered) / len(covered), statistics.median(widths))
 
 
 def _quantile(values: Array, weights: Array, part: float) -> float:
@@ -209,13 +212,13 @@ def _quantile(values: Array, weights: Array, part: float) -> float:
     of equal weight, it is the value number (n + 1) * part, counted from 1 in ascending order."""
     order = np.argsort(values)
     order = order[weights[order] > 0]
-    each = weights[order]
-    places = (np.cumsum(each) - each / 2 + 0.5) / (each.sum() + 1)
+    sorted_weights = weights[order]
+    places = (np.cumsum(sorted_weights) - sorted_weights / 2 + 0.5) / (sorted_weights.sum() + 1)
     return float(np.interp(part, places, values[order]))
 
 
 @cache
-def _stated() -> dict[str, Range]:
+def _file_ranges() -> dict[str, Range]:
     tables = tomllib.loads(FILE.read_text("utf-8"))["range"]
     return {t.pop("of"): Range(**t) for t in tables}
 
@@ -248,12 +251,14 @@ class Estimate:
 
     @property
     def bound(self) -> Bound:
-        """Return the bottleneck; computed on demand, because it needs more schedules."""
+        """Return the bottleneck. It is computed on demand, because the program may be scheduled
+        again for each change that is tried, such as an engine that is twice as fast."""
         return bound(self.timeline)
 
     @property
     def is_known(self) -> bool:
-        """Return whether similar kernels agree with their estimates well enough for a range."""
+        """Return whether the range is narrow enough to say something about the kernel: its ends
+        differ by less than a factor of NOT_KNOWN."""
         if self.low is None or self.high is None:
             return False
         return self.high < NOT_KNOWN * self.low
@@ -261,13 +266,13 @@ class Estimate:
     @property
     def time(self) -> str:
         """Return the time and its range in words."""
-        said = duration(self.seconds * 1e9)
+        text = duration(self.seconds * 1e9)
         if self.low is None or self.high is None:
-            return said
+            return text
         ends = f"{duration(self.low * 1e9)} to {duration(self.high * 1e9)}"
         words = "80 % range " if self.is_known else "range not known, similar kernels took "
         doubt = f"; low confidence: {self.kind.doubt}" if self.kind.doubt else ""
-        return f"{said} ({words}{ends}{doubt})"
+        return f"{text} ({words}{ends}{doubt})"
 
     def __str__(self) -> str:
         return f"{self.time}   bound by {self.bound}"

@@ -24,8 +24,8 @@ UNWRITTEN, LOST = (160, 160, 160), (255, 0, 0)  # colors of levels 0 and 255 of 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TileContents:
-    """The contents of an operand: its elements, and flags that mark uninitialized elements; the
-    flags are None if all elements were written. `title` names the operand."""
+    """The contents of an operand: its `elements`, and flags that mark uninitialized elements
+    (`unwritten`, None if all elements were written). `title` names the operand."""
 
     title: str
     elements: Array
@@ -42,34 +42,36 @@ class TileContents:
         if self.unwritten is not None:
             shown = np.ma.array(shown, mask=self.unwritten)
         with np.printoptions(precision=4, threshold=16, edgeitems=2):
-            return f"{self._said}\n{shown}"
+            return f"{self._caption}\n{shown}"
 
     def _repr_html_(self) -> str:
         rows = self._rows
         lost = None if self.unwritten is None else self.unwritten.reshape(rows.shape)
-        shown = figures(rows, lost)
+        statistics = figures(rows, lost)
         pixels = _coloured(levels(rows, lost, SIDE))
         source = f"data:image/png;base64,{base64.b64encode(_png(pixels)).decode('ascii')}"
-        lacking = ("unwritten", "nan", "infinite")
-        captions = [f"{name} {shown[name]:,}" for name in lacking if shown[name]]
-        if shown["low"] is not None:
-            captions.insert(0, f"from {shown['low']:.6g} (dark) to {shown['high']:.6g} (bright)")
+        counted = ("unwritten", "nan", "infinite")
+        captions = [f"{name} {statistics[name]:,}" for name in counted if statistics[name]]
+        if statistics["low"] is not None:
+            captions.insert(
+                0, f"from {statistics['low']:.6g} (dark) to {statistics['high']:.6g} (bright)"
+            )
         scale = max(1, WIDTH // pixels.shape[1])
         size = f'width="{pixels.shape[1] * scale}" height="{pixels.shape[0] * scale}"'
-        head, said = html.escape(self._said), html.escape(", ".join(captions))
-        image = f'<img {size} style="image-rendering:pixelated" alt="{said}" src="{source}">'
-        return f"<div><b>{head}</b></div><div>{image}</div><div>{said}</div>"
+        head, caption = html.escape(self._caption), html.escape(", ".join(captions))
+        image = f'<img {size} style="image-rendering:pixelated" alt="{caption}" src="{source}">'
+        return f"<div><b>{head}</b></div><div>{image}</div><div>{caption}</div>"
 
     @property
-    def _said(self) -> str:
+    def _caption(self) -> str:
         shape = "x".join(map(str, self.elements.shape))
         return f"{self.title}: {shape} {self.elements.dtype.name}"
 
     @property
     def _rows(self) -> Array:
         """Return the elements as [partitions, elements of each]."""
-        found = self.elements
-        return found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1)
+        elements = self.elements
+        return elements.reshape(len(elements), -1) if elements.ndim else elements.reshape(1, 1)
 
 
 def _coloured(picture: Array) -> Array:
@@ -98,8 +100,8 @@ def _png(pixels: Array) -> bytes:
 
 
 def figures(elements: Array, lost: Array | None) -> dict[str, Any]:
-    """Return statistics of a tile [P, F]. `lost` marks uninitialized elements; None if there are
-    none.
+    """Return statistics of a tile [P, F]. `lost` flags its uninitialized elements; it is None if
+    all elements were written.
 
     `low` and `high` are the smallest and the largest finite element, or None if no element is
     finite; `bins` is a histogram between them.
@@ -134,9 +136,10 @@ def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Arra
 
 
 def levels(elements: Array, lost: Array | None, side: int) -> Array:
-    """Return the thumbnail of a tile [P, F], at most `side` pixels each way. The level of a pixel
-    is 0 if one of its elements is uninitialized (`lost`), else 255 if one is not finite. Otherwise
-    it is the mean of its elements, from 1 for the minimum of the tile to 254 for its maximum."""
+    """Return the thumbnail of a tile [P, F], at most `side` pixels each way, as a level for each
+    pixel. The level is 0 if one of the pixel's elements is uninitialized (`lost` flags these), and
+    255 if all are initialized but one is not finite. Otherwise it shows the mean of the elements,
+    from 1 for the minimum of the tile to 254 for its maximum."""
     numbers, unwritten, finite = _sorted_out(elements, lost)
     edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
     inside = numbers[finite]

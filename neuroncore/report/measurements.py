@@ -47,10 +47,11 @@ SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 
 @dataclass(frozen=True)
 class Harness:
-    """A tool that measures kernels. `offset_us` is the time that it adds to the span from the first
-    DMA of a kernel to the last one, and `grade` says how reliable this number is. `flags` are the
-    flags that the harness passes to the device's compiler, and `launch` is the way it launches
-    kernels. `descriptors` and `loads` are what rows have that leave these columns empty."""
+    """A tool that measures kernels. `offset_us` is the time in microseconds that the tool adds to
+    the span from the first DMA transfer of a kernel to the last, and `grade` says how reliable this
+    number is. `flags` are the flags that the tool passes to the device's compiler, and `launch` is
+    the way in which it launches kernels. `descriptors` and `loads` are the values of these columns
+    for rows that leave them empty."""
 
     generation: str
     measured_by: str  # the beginning of the column `measured_by`
@@ -64,10 +65,10 @@ class Harness:
 
 
 class LaunchFacts(NamedTuple):
-    """How the kernel of a row was compiled and launched. `dge` is true if descriptors were left to
-    hardware (older API); `software` is true if they were left to software (today's API). `path` is
-    the launch path. `clock_phase` is the phase of the Tensor engine's clock, or None if it is
-    unknown. `loads` says which loads wait (`Options.loads`)."""
+    """How the kernel of a row was compiled and launched. `dge` is true if the compiler of the older
+    API left DMA descriptors to the device; `software` is true if that of today's API left them to
+    software. `path` is the launch path. `clock_phase` is the phase of the Tensor engine's clock, or
+    None if it is unknown. `loads` says which loads wait (`Options.loads`)."""
 
     dge: bool = False
     path: LaunchPath = "framework"
@@ -81,8 +82,8 @@ PLAIN = LaunchFacts()
 
 @dataclass(frozen=True)
 class Span:
-    """The estimated microseconds from the first DMA of a kernel to the last one, and the class of
-    the estimate."""
+    """The estimated time of a kernel from its first DMA transfer to its last one, in microseconds,
+    and the class of the estimate."""
 
     us: float
     kind: Kind
@@ -124,8 +125,8 @@ def spilled(row: Row) -> bool:
 
 
 def harnesses(path: Path) -> list[Harness]:
-    """Return the [[harness]] tables of a TOML file. `as` names a harness of isa/harnesses.toml that
-    adds the same time. Raise UsageError for other files."""
+    """Return the [[harness]] tables of a TOML file. The key `as` of a table names a harness of
+    isa/harnesses.toml that adds the same time. Raise UsageError if the file has another form."""
     try:
         tables = tomllib.loads(path.read_text("utf-8"))["harness"]
         return [
@@ -177,20 +178,20 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
 
 
 def _loads_of(row: Row, harness: Harness) -> str:
-    """Return the value in the column `loads`, or that of the harness, or "ahead". Raise UsageError
-    if `Options.loads` does not allow the value."""
-    given = row.get("loads") or harness.loads or "ahead"
-    if given not in choices()["loads"]:
-        raise UsageError(f"row {row['id']}: loads is {given!r}")
-    return given
+    """Return the value in the column `loads`; if it is empty, the harness's value, or "ahead".
+    Raise UsageError if `Options.loads` does not allow the value."""
+    loads = row.get("loads") or harness.loads or "ahead"
+    if loads not in choices()["loads"]:
+        raise UsageError(f"row {row['id']}: loads is {loads!r}")
+    return loads
 
 
 def phase_of(row: Row, name: str) -> float | None:
     """Return the value in the column `clock_phase`, or None if it is empty or missing. Raise
     UsageError if it is not a fraction of a window; `name` names the row in the message."""
-    given = row.get("clock_phase")
+    text = row.get("clock_phase")
     try:
-        return phase(given) if given else None
+        return phase(text) if text else None
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
 
@@ -213,8 +214,8 @@ def harness_of(row: Row, known: Sequence[Harness]) -> Harness | None:
 
 
 def recorded(rows: Sequence[Row], folder: Path) -> Iterator[tuple[Row, Record | str]]:
-    """Yield each row with the record of its kernel, or with the reason why there is no record. The
-    rows of one kernel come one after another, so that its record is read only once."""
+    """Yield each row with the record of its kernel, or with the reason why there is no record. Rows
+    with the same record come one after another, so that it is read only once."""
     index = _index(folder)
     last: tuple[str, Record] | None = None
     for row in sorted(rows, key=lambda row: index.get(row["id"], {}).get("record", "")):
@@ -246,7 +247,7 @@ def programs(record: Record, facts: LaunchFacts) -> list[Program]:
 
 
 def estimate(record: Record, generation: str, facts: LaunchFacts = PLAIN) -> Span:
-    """Return the span of the core whose span from the first DMA to the last one is longest."""
+    """Return the span of the core whose span is the longest."""
     slowest = slowest_core(record, generation, facts)
     if slowest is None:
         return Span(0.0, Kind("nothing", "", ""))
@@ -261,8 +262,8 @@ def slowest_core(record: Record, generation: str, facts: LaunchFacts) -> Timelin
 
 
 def span_ns(timeline: Timeline) -> float:
-    """Return the nanoseconds from the begin of the first DMA to the end of the last one, plus the
-    time of spills. Without any DMA, return the time of the whole run."""
+    """Return the time in nanoseconds from the begin of the first DMA transfer to the end of the
+    last one, plus the time of spills. If there is no transfer, return the time of the whole run."""
     moving = timeline.moves
     if not moving.any():
         return timeline.total_ns

@@ -23,17 +23,17 @@ from neuroncore.time.schedule import Timeline
 FILE = Path(__file__).with_name("pairs.toml")
 DOMINATES = 0.99  # the probability of the order if one variant costs less in each instruction
 UNCERTAIN = 0.8  # a probability below which the order is not reported
-# The candidates for the three numbers that are fitted to pairs.
+# The values among which `fitted` chooses `noise`, `unlike` and `slope`.
 NOISES = (0.02, 0.03, 0.04, 0.05)
 UNLIKE = (0.5, 0.7, 1.0, 1.4)
 SLOPES = tuple(round(0.2 * 1.1**k, 3) for k in range(40))
-FAR = 2.0  # times the noise: pairs this far apart determine the highest certainty
+FAR = 2.0  # pairs that differ by this many times the noise determine the highest probability
 
 
 @dataclass(frozen=True)
 class PairWork:
-    """The estimate `ns` of one variant, and in `busy` the time for which each engine and DMA works;
-    all in nanoseconds."""
+    """The estimate of one variant (`ns`), and the time for which each engine, or DMA, works
+    (`busy`, by name). All times are in nanoseconds."""
 
     ns: float
     busy: Mapping[str, float]
@@ -81,20 +81,22 @@ def work(timeline: Timeline) -> PairWork:
     return PairWork(total, {name: part * total for name, part in timeline.busy_share.items()})
 
 
-def difference(one: PairWork, other: PairWork) -> float:
-    """Return the absolute difference of the logarithms of two estimates; infinity if one is 0."""
-    low, high = sorted((one.ns, other.ns))
+def difference(first: PairWork, second: PairWork) -> float:
+    """Return the absolute difference of the logarithms of two estimates; infinity if an estimate is
+    0."""
+    low, high = sorted((first.ns, second.ns))
     return log(high / low) if low > 0 else inf
 
 
-def unlike(one: PairWork, other: PairWork) -> float:
+def unlike(first: PairWork, second: PairWork) -> float:
     """Return the fraction of the work of two variants that only one of them does. Work is measured
     by the time for which each engine and DMA works."""
-    both = [
-        (one.busy.get(name, 0.0), other.busy.get(name, 0.0)) for name in {**one.busy, **other.busy}
+    times = [
+        (first.busy.get(name, 0.0), second.busy.get(name, 0.0))
+        for name in {**first.busy, **second.busy}
     ]
-    most = sum(map(max, both))
-    return sum(abs(a - b) for a, b in both) / most if most else 0.0
+    larger = sum(map(max, times))
+    return sum(abs(a - b) for a, b in times) / larger if larger else 0.0
 
 
 def faster_core(old: Timeline, new: Timeline) -> float:
@@ -115,64 +117,76 @@ def dominates(new: Timeline, old: Timeline) -> bool:
     """Return whether the new variant issues the same instructions on the same queues as the old
     one, no instruction costs more than before, and some cost less. Then errors of the estimates
     cannot change the order of the variants."""
-    names = [[c.name for c in one.program.calls] for one in (new, old)]
-    calls = [np.array(own)[one.columns.call] for own, one in zip(names, (new, old), strict=True)]
+    names = [[c.name for c in timeline.program.calls] for timeline in (new, old)]
+    calls = [
+        np.array(call_names)[timeline.columns.call]
+        for call_names, timeline in zip(names, (new, old), strict=True)
+    ]
     if len(new.queue) != len(old.queue) or (new.queue != old.queue).any():
         return False
     costs = [
-        np.stack([of.take(one.compiled.row) for of in (table.busy, table.latency, table.lane_ns)])
-        for one in (new, old)
-        for table in (one.compiled.table,)
+        np.stack(
+            [
+                column.take(timeline.compiled.row)
+                for column in (table.busy, table.latency, table.lane_ns)
+            ]
+        )
+        for timeline in (new, old)
+        for table in (timeline.compiled.table,)
     ]
-    fewer = (costs[0] <= costs[1]).all() and (costs[0] < costs[1]).any()
-    return bool(fewer and (calls[0] == calls[1]).all() and new.total_ns <= old.total_ns)
+    is_cheaper = (costs[0] <= costs[1]).all() and (costs[0] < costs[1]).any()
+    return bool(is_cheaper and (calls[0] == calls[1]).all() and new.total_ns <= old.total_ns)
 
 
 def margin(old: PairWork, new: PairWork) -> float:
-    """Return the difference of the logarithms of two estimates at which their order is just certain
-    enough to be reported."""
+    """Return the smallest difference of the logarithms of two estimates at which their order is
+    certain enough to be reported (UNCERTAIN)."""
     known = stated()
     times = sqrt(log(UNCERTAIN / (1 - UNCERTAIN)) / known.slope)
     return times * (known.noise + known.unlike * unlike(old, new))
 
 
-def in_order(one: Variant, other: Variant) -> float:
+def in_order(first: Variant, second: Variant) -> float:
     """Return 1 if the estimates of two variants have the same order as the measurements, 0 if they
     have the opposite order, and 0.5 if the estimates or the measurements are equal."""
-    both = (one.estimated.ns - other.estimated.ns) * (one.measured - other.measured)
-    return 0.5 if both == 0 else float(both > 0)
+    agreement = (first.estimated.ns - second.estimated.ns) * (first.measured - second.measured)
+    return 0.5 if agreement == 0 else float(agreement > 0)
 
 
 def fitted(variants: Iterable[Variant]) -> Sureness:
     """Return the numbers for which the measured order of all pairs within chains is most likely.
 
-    A chain of n variants has (n - 1) / 2 times as many pairs as variants, so each pair has the
-    weight 2 / n. The highest probability, `most`, comes from the pairs whose estimates differ by at
-    least FAR times the noise: it is the weighted fraction of them that is in the right order,
-    counting one more pair as half right.
+    A chain of n variants has n (n - 1) / 2 pairs, and each pair has the weight 2 / n. The highest
+    probability, `most`, comes from the pairs whose estimates differ by at least FAR times the
+    noise: it is the weighted fraction of these pairs that is in the right order, to which one pair
+    is added that counts as half right.
     """
-    known = list(variants)
-    chains = _chains(known)
-    each = [
+    known_variants = list(variants)
+    chains = _chains(known_variants)
+    rows = [
         (difference(a.estimated, b.estimated), unlike(a.estimated, b.estimated), in_order(a, b),
-         2 / len(own))
-        for own in chains.values()
-        for a, b in combinations(own, 2)
+         2 / len(members))
+        for members in chains.values()
+        for a, b in combinations(members, 2)
     ]  # fmt: skip
-    apart, other, right, weight = np.array(each).reshape(-1, 4).T
-    found = []
-    for noise, more in product(NOISES, UNLIKE):
-        times = apart / (noise + more * other)
+    apart, unlike_work, right, weight = np.array(rows).reshape(-1, 4).T
+    candidates = []
+    for noise, unlike_factor in product(NOISES, UNLIKE):
+        times = apart / (noise + unlike_factor * unlike_work)
         far = times >= FAR
         most = max(0.5, (weight[far] @ right[far] + 0.5) / (weight[far].sum() + 1))
         for slope in SLOPES:
-            result = np.clip(1 / (1 + np.exp(-slope * np.minimum(times, 10.0) ** 2)), 0.5, most)
-            likely = weight @ (right * np.log(result) + (1 - right) * np.log(1 - result))
-            found.append((float(likely), noise, more, slope, float(most)))
-    _, noise, more, slope, most = max(found)
-    sources = {v.source for own in chains.values() if len(own) > 1 for v in own}
-    count = sum(len(own) > 1 for own in chains.values())
-    return Sureness(noise, more, slope, most, len(each), count, len(sources))
+            probability = np.clip(
+                1 / (1 + np.exp(-slope * np.minimum(times, 10.0) ** 2)), 0.5, most
+            )
+            likelihood = weight @ (
+                right * np.log(probability) + (1 - right) * np.log(1 - probability)
+            )
+            candidates.append((float(likelihood), noise, unlike_factor, slope, float(most)))
+    _, noise, unlike_factor, slope, most = max(candidates)
+    sources = {v.source for members in chains.values() if len(members) > 1 for v in members}
+    count = sum(len(members) > 1 for members in chains.values())
+    return Sureness(noise, unlike_factor, slope, most, len(rows), count, len(sources))
 
 
 def left_out(variants: Sequence[Variant]) -> Iterator[tuple[Variant, Variant, float]]:
@@ -180,17 +194,17 @@ def left_out(variants: Sequence[Variant]) -> Iterator[tuple[Variant, Variant, fl
     probability uses numbers fitted without the source of the pair."""
     for source in sorted({v.source for v in variants}):
         others = fitted(v for v in variants if v.source != source)
-        for own in _chains(v for v in variants if v.source == source).values():
-            for a, b in combinations(own, 2):
+        for members in _chains(v for v in variants if v.source == source).values():
+            for a, b in combinations(members, 2):
                 apart = difference(a.estimated, b.estimated)
                 yield a, b, others.of(apart, unlike(a.estimated, b.estimated))
 
 
 def _chains(variants: Iterable[Variant]) -> dict[str, list[Variant]]:
-    found: dict[str, list[Variant]] = {}
+    chains: dict[str, list[Variant]] = {}
     for variant in variants:
-        found.setdefault(variant.chain, []).append(variant)
-    return found
+        chains.setdefault(variant.chain, []).append(variant)
+    return chains
 
 
 @cache

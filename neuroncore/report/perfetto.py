@@ -66,10 +66,10 @@ def throughput(timeline: Timeline) -> Track:
     program, columns = timeline.program, timeline.columns
     moved = [call.written_bytes for call in program.calls]
     size, done = np.array(moved, np.float64)[columns.call], timeline.done
-    some = timeline.moves & (timeline.transfer_ns > 0)
-    last = whole(done[some])
-    first = np.minimum(whole((done - timeline.transfer_ns)[some]), last - 1)
-    return _sum(first, last, size[some] / (last - first))
+    moving = timeline.moves & (timeline.transfer_ns > 0)
+    last = whole(done[moving])
+    first = np.minimum(whole((done - timeline.transfer_ns)[moving]), last - 1)
+    return _sum(first, last, size[moving] / (last - first))
 
 
 def _sum(first: Numbers, last: Numbers, size: Numbers) -> Track:
@@ -103,12 +103,14 @@ CHUNK = 4096  # events that are formatted together
 
 
 def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dict[str, Any]]:
-    """Yield the trace of timelines. Each timeline is a process. Every instruction is a slice on the
+    """Yield the events of a trace. Each timeline is a process. Every instruction is a slice on the
     row of its queue; a transfer that an engine issues is also a slice on the engine's row. Operands
     with the same view are listed together. Arguments with default values are omitted. The time at
-    which the result is available is omitted if it is the end of the slice. Arrows follow the
-    critical path; with `flows` "all" they lead to each instruction from the one that it waited for,
-    and with "none" there are none."""
+    which the result is available is omitted if it is the end of the slice.
+
+    If `flows` is "path", arrows follow the critical path. If it is "all", an arrow leads to each
+    instruction from the instruction that it waited for. If it is "none", there are no arrows.
+    """
     for texts in _texts(timelines, flows):
         yield from json.loads(f"[{texts}]")
 
@@ -174,12 +176,12 @@ def _names(
     world = timeline.world
     where = f"launch {pid}" if world.ranks == 1 else world.named(timeline.core)
     name = f"{where}: NeuronCore {timeline.machine.name} ({kind})"
-    of = {"ph": "M", "pid": pid}
-    yield {"name": "process_name", **of, "args": {"name": name}}
-    yield {"name": "process_labels", **of, "args": {"labels": f"sources in {folder or '.'}"}}
+    fields = {"ph": "M", "pid": pid}
+    yield {"name": "process_name", **fields, "args": {"name": name}}
+    yield {"name": "process_labels", **fields, "args": {"labels": f"sources in {folder or '.'}"}}
     for tid, row in enumerate(rows):
-        yield {"name": "thread_name", **of, "tid": tid, "args": {"name": row}}
-        yield {"name": "thread_sort_index", **of, "tid": tid, "args": {"sort_index": tid}}
+        yield {"name": "thread_name", **fields, "tid": tid, "args": {"name": row}}
+        yield {"name": "thread_sort_index", **fields, "tid": tid, "args": {"sort_index": tid}}
 
 
 def _json(value: Any) -> str:
@@ -202,13 +204,13 @@ def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iter
     of the transfer is followed by a slice on the engine's row. row[i] is the row of instruction i,
     and `places` has the source lines as JSON."""
     order = np.argsort(timeline.begin, kind="stable")
-    each = np.repeat(order, 1 + (timeline.moves & (timeline.queue < LOADS))[order])
-    is_issue = np.diff(each, prepend=-1) == 0
-    call, line = timeline.columns.call[each], timeline.columns.line[each]
-    tid = np.where(is_issue, timeline.queue[each], row[each])
-    begin, end = whole(timeline.begin)[each], whole(timeline.end)[each]
-    issued = whole(timeline.begin + timeline.busy)[each]
-    until = np.where(is_issue, issued, whole(_until(timeline))[each])
+    slices = np.repeat(order, 1 + (timeline.moves & (timeline.queue < LOADS))[order])
+    is_issue = np.diff(slices, prepend=-1) == 0
+    call, line = timeline.columns.call[slices], timeline.columns.line[slices]
+    tid = np.where(is_issue, timeline.queue[slices], row[slices])
+    begin, end = whole(timeline.begin)[slices], whole(timeline.end)[slices]
+    issued = whole(timeline.begin + timeline.busy)[slices]
+    until = np.where(is_issue, issued, whole(_until(timeline))[slices])
     like = np.column_stack((call, line, tid, end > until))
     first, kind = native.distinct(like)
     described = [_described(call) for call in timeline.program.calls]
@@ -218,7 +220,7 @@ def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iter
         numbers = f'"pid":{pid},"tid":{t},"ts":%.3f,"dur":%.3f,"args":{{"id":%d'
         ready = ',"result_ready_us":%.3f' if later else "%.0s"
         formats.append(f'{head},{numbers}{ready},"nki_source_location":{places[n]}{tail}')
-    yield from _formatted(formats, kind, begin / 1e3, (until - begin) / 1e3, each, end / 1e3)
+    yield from _formatted(formats, kind, begin / 1e3, (until - begin) / 1e3, slices, end / 1e3)
 
 
 def _until(timeline: Timeline) -> Array:
@@ -229,47 +231,47 @@ def _until(timeline: Timeline) -> Array:
 
 
 def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
-    """Return the row of every instruction in the trace, and the names of the rows. A ring of
-    transfers has several rows, and each transfer takes the first one that is free. Collectives have
-    a separate row, if there are any."""
+    """Return the row of every instruction in the trace, and the names of the rows. A queue that
+    issues transfers has several rows for them, and each transfer takes the first row that is free.
+    Collectives have a separate row, if there are any."""
     names, row = [*ROWS], timeline.queue.copy()
-    joined = [i for i, _ in collectives(timeline.compiled)]
-    if joined:
-        row[joined] = len(names)
+    meetings = [i for i, _ in collectives(timeline.compiled)]
+    if meetings:
+        row[meetings] = len(names)
         names.append(COLLECTIVES)
-    moved = np.setdiff1d(np.flatnonzero(timeline.moves), joined)
-    moved = moved[np.argsort(timeline.begin[moved], kind="stable")]
-    times = timeline.begin[moved].tolist(), _until(timeline)[moved].tolist()
+    transfers = np.setdiff1d(np.flatnonzero(timeline.moves), meetings)
+    transfers = transfers[np.argsort(timeline.begin[transfers], kind="stable")]
+    times = timeline.begin[transfers].tolist(), _until(timeline)[transfers].tolist()
     free: dict[int, list[int]] = {ring: [] for ring in RINGS}
-    taken: dict[int, list[tuple[float, int]]] = {ring: [] for ring in RINGS}
+    busy: dict[int, list[tuple[float, int]]] = {ring: [] for ring in RINGS}
     count = dict.fromkeys(RINGS, 0)
-    for i, begin, until in zip(moved.tolist(), *times, strict=True):
+    for i, begin, until in zip(transfers.tolist(), *times, strict=True):
         ring = int(timeline.queue[i])
-        while taken[ring] and taken[ring][0][0] <= begin:
-            heappush(free[ring], heappop(taken[ring])[1])
+        while busy[ring] and busy[ring][0][0] <= begin:
+            heappush(free[ring], heappop(busy[ring])[1])
         if not free[ring]:
             heappush(free[ring], len(names))
             names.append(f"{RINGS[ring]} {count[ring]}")
             count[ring] += 1
         row[i] = tid = heappop(free[ring])
-        heappush(taken[ring], (until, tid))
+        heappush(busy[ring], (until, tid))
     return row, names
 
 
 def _described(call: Call) -> tuple[str, str]:
     """Return the JSON of a call's event as two format strings. The source line is inserted between
     them."""
-    alike: dict[str, list[str]] = {}
-    usual = {p.name: p.default for p in call.instruction.parameters}
+    names_by_view: dict[str, list[str]] = {}
+    defaults = {p.name: p.default for p in call.instruction.parameters}
     others: dict[str, str] = {}
     for name, value in call.given.items():
         if isinstance(value, View):
-            alike.setdefault(str(value).replace(" x ", "x"), []).append(name)
-        elif value != usual.get(name):
+            names_by_view.setdefault(str(value).replace(" x ", "x"), []).append(name)
+        elif value != defaults.get(name):
             others[name] = str(value)
-    said = {", ".join(names): view for view, names in alike.items()} | others
+    arguments = {", ".join(names): view for view, names in names_by_view.items()} | others
     head = _json({"name": call.name, "cat": call.instruction.opcode, "ph": "X"})
-    tail = "".join(f",{_json(name)}:{_json(value)}" for name, value in said.items())
+    tail = "".join(f",{_json(name)}:{_json(value)}" for name, value in arguments.items())
     return _quoted(head)[:-1], _quoted(tail) + "}}"
 
 
@@ -291,5 +293,5 @@ def _folder(timeline: Timeline) -> str:
 
 def _places(timeline: Timeline, folder: str) -> list[str]:
     places = [str(timeline.program.place(i)) for i in range(len(timeline.program.lines))]
-    within = os.path.join(folder, "") if folder else ""
-    return [_quoted(json.dumps(place.removeprefix(within))) for place in places]
+    prefix = os.path.join(folder, "") if folder else ""
+    return [_quoted(json.dumps(place.removeprefix(prefix))) for place in places]

@@ -1,4 +1,5 @@
-"""The sources of the error, as text for a terminal and as JSON."""
+"""The report about rounding errors: which source lines introduce them, as text for a terminal and
+as JSON."""
 
 from __future__ import annotations
 
@@ -13,20 +14,21 @@ WIDTH = 100  # characters of a source line
 LEAST = 1e-3  # smallest ulps that count as an error
 
 
-def lines_of(found: Precision) -> list[LineError]:
+def lines_of(precision: Precision) -> list[LineError]:
     """Return the lines that introduce errors, sorted by their share, then by position."""
-    touched = [line for line in found.lines if line.max_ulps >= LEAST or line.share]
+    touched = [line for line in precision.lines if line.max_ulps >= LEAST or line.share]
     return sorted(touched, key=lambda line: -line.share)
 
 
-def text(found: Precision) -> Iterator[str]:
-    """Yield the errors of the results, a table of lines, and the first result beyond the bound."""
-    for number, result in enumerate(found.results):
+def text(precision: Precision) -> Iterator[str]:
+    """Yield the errors of the results, a table of lines, and the first instruction whose result is
+    beyond the bound."""
+    for number, result in enumerate(precision.results):
         error = f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
         if result.lost:
             error += f"; {result.lost} of {result.exact.size} are finite in float64 only"
         yield error
-    lines = lines_of(found)
+    lines = lines_of(precision)
     if not lines:
         yield "           no line introduces an error"
         return
@@ -36,8 +38,8 @@ def text(found: Precision) -> Iterator[str]:
         yield f"{figures}  {line.place.short:<22} {line.place.text.strip()}"[:WIDTH]
     if len(lines) > SHOWN:
         yield f"           and {len(lines) - SHOWN} more lines"
-    if found.beyond is not None:
-        first = found.beyond
+    if precision.beyond is not None:
+        first = precision.beyond
         yield (
             f"           first beyond {first.bound:.3g}: {first.line.place}, {first.instruction}, "
             f"relative L2 {first.rel_l2:.3g}"
@@ -48,14 +50,14 @@ def _ulps(value: float) -> str:
     return f"{value:.3g}" if value < 1e4 else f"{value:.1e}"
 
 
-def document(found: Precision) -> dict[str, Any]:
+def document(precision: Precision) -> dict[str, Any]:
     """Return all lines for JSON; infinite numbers are null."""
-    first = found.beyond
+    first = precision.beyond
     return {
         "results": [
-            {"name": r.name, "rel_l2": _number(r.rel_l2), "lost": r.lost} for r in found.results
+            {"name": r.name, "rel_l2": _number(r.rel_l2), "lost": r.lost} for r in precision.results
         ],
-        "lines": [_row(line) for line in lines_of(found)],
+        "lines": [_row(line) for line in lines_of(precision)],
         "first_beyond": first
         and {
             "place": str(first.line.place),
@@ -63,7 +65,7 @@ def document(found: Precision) -> dict[str, Any]:
             "rel_l2": _number(first.rel_l2),
             "bound": first.bound,
         },
-        "warnings": [{"code": w.code, "place": str(w.place)} for w in found.warnings],
+        "warnings": [{"code": w.code, "place": str(w.place)} for w in precision.warnings],
     }
 
 

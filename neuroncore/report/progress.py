@@ -1,4 +1,4 @@
-"""Progress of long operations on standard error: the work, and the time so far."""
+"""Progress of long operations on standard error: the operation in words, and the time so far."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from neuroncore.base import jit
 from neuroncore.base.units import plural
 from neuroncore.core.core import Core
 
-QUIET_SECONDS = 2.0  # before the first line; in logs, each later line comes at twice the time
+QUIET_SECONDS = 2.0  # until the first line; in a log, each later line comes after twice the time
 POLL_SECONDS = 0.5
 IDLE_POLLS = 4  # the thread ends after this time without work
 
-Said = Callable[[], str]
+Describe = Callable[[], str]
 
 
 class _Task:
@@ -25,14 +25,14 @@ class _Task:
     words, from the outermost to the innermost, which is the one that is reported."""
 
     def __init__(self) -> None:
-        self.parts: list[Said] = []
+        self.parts: list[Describe] = []
         self.begun, self.due = time.monotonic(), QUIET_SECONDS
         self.compiled_before = jit.seconds_compiling()
         self.stream = sys.stderr
         self.on_a_terminal = self.stream.isatty()
         self.has_reported = False
 
-    def tell(self) -> None:
+    def print_line(self) -> None:
         """Print a line about the innermost operation if a line is due. On a terminal it replaces
         the line before."""
         elapsed = time.monotonic() - self.begun
@@ -40,14 +40,14 @@ class _Task:
         if working < self.due or not self.parts:
             return
         self.has_reported = True
-        said = self.parts[-1]() + "; compiling loops (once per install)" * jit.compiling()
+        description = self.parts[-1]() + "; compiling loops (once per install)" * jit.compiling()
         if self.on_a_terminal:
-            print(f"\r{elapsed:.0f} s, {said}\033[K", end="", file=self.stream, flush=True)
+            print(f"\r{elapsed:.0f} s, {description}\033[K", end="", file=self.stream, flush=True)
         else:
-            print(f"neuroncore: {elapsed:.0f} s, {said}", file=self.stream, flush=True)
+            print(f"neuroncore: {elapsed:.0f} s, {description}", file=self.stream, flush=True)
             self.due = 2 * working
 
-    def over(self) -> None:
+    def erase(self) -> None:
         if self.has_reported and self.on_a_terminal:
             print("\r\033[K", end="", file=self.stream, flush=True)
 
@@ -67,14 +67,14 @@ class _Watcher:
             self._tasks.append(task)
             if self._thread is None:
                 self._leaving = threading.Event()
-                watch = threading.Thread(target=self._watch, args=(self._leaving,), daemon=True)
-                self._thread = watch
-                watch.start()
+                thread = threading.Thread(target=self._watch, args=(self._leaving,), daemon=True)
+                self._thread = thread
+                thread.start()
 
     def remove(self, task: _Task) -> None:
         with self._lock:
             self._tasks.remove(task)
-            task.over()
+            task.erase()
 
     def leave(self) -> None:
         """End the thread before the process is forked, because a fork does not copy threads."""
@@ -93,7 +93,7 @@ class _Watcher:
                     self._thread = None
                     return
                 for task in self._tasks:
-                    task.tell()
+                    task.print_line()
 
 
 _watcher = _Watcher()
@@ -101,43 +101,43 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_watcher.leave)
 
 
-class _Own(threading.local):
+class _CurrentTask(threading.local):
     """The task of this thread."""
 
     task: _Task | None = None
 
 
-_own = _Own()
+_current = _CurrentTask()
 
 
 @contextmanager
-def progress(said: Said) -> Iterator[None]:
-    """A context manager that reports an operation while it runs; `said` returns its description. On
-    a terminal the report is one line that is updated and then erased; in notebooks and logs it is a
-    few lines. If an operation contains another one, only the inner one is reported.
+def progress(describe: Describe) -> Iterator[None]:
+    """Report an operation while the context is active; `describe` returns its description. On a
+    terminal the report is one line that is updated and then erased; in notebooks and logs it is a
+    few lines. If an operation contains another operation, only the inner one is reported.
     NEURONCORE_PROGRESS=0 turns reports off."""
-    task = _own.task
+    task = _current.task
     if task is None and jit.tells():
-        task = _own.task = _Task()
+        task = _current.task = _Task()
         try:
-            with _part(task, said):
+            with _part(task, describe):
                 _watcher.add(task)
                 try:
                     yield
                 finally:
                     _watcher.remove(task)
         finally:
-            _own.task = None
+            _current.task = None
     elif task is not None:
-        with _part(task, said):
+        with _part(task, describe):
             yield
     else:
         yield
 
 
 @contextmanager
-def _part(task: _Task, said: Said) -> Iterator[None]:
-    task.parts.append(said)
+def _part(task: _Task, describe: Describe) -> Iterator[None]:
+    task.parts.append(describe)
     try:
         yield
     finally:
@@ -145,6 +145,6 @@ def _part(task: _Task, said: Said) -> Iterator[None]:
 
 
 def issued(core: Core | None) -> str:
-    """Return how many instructions the launch on this core has issued, in words."""
+    """Return the number of instructions that the launch on this core has issued, with its noun."""
     program = core.program if core is not None else None
     return plural(program.issued if program is not None else 0, "instruction")

@@ -52,9 +52,9 @@ UTILIZATION = tuple(f"{name}_estimated_percent" for name in ("mfu", "mfu_inst", 
 
 
 def profiled(figures: dict[str, Any], machine: str) -> dict[str, Any]:
-    """Return figures of `summary.figures`, changed to match the profiler's: `total_time` includes
-    the time that the profiler adds, and `kernel_time` does not. Shares and cycles are relative to
-    `total_time`, as in published profiles."""
+    """Return figures of `summary.figures`, changed to match those of the vendor's profiler:
+    `total_time` includes the time that the profiler adds, and `kernel_time` does not. Shares and
+    cycles are relative to `total_time`, as in published profiles."""
     kernel = figures["total_time"]
     time = harness_time(PROFILE, machine, 1e9 * kernel)
     added = time.total_ns / 1e9 - kernel
@@ -125,16 +125,17 @@ def timelines(neff: Path) -> list[Timeline]:
 
 
 def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
-    """Write the profile of a saved run to separate files, and return their names.
+    """Write the profile of a saved run to the files that `traces` names, one for each execution,
+    and return their names.
 
     All executions take the same time, so all files are equal. Raises UsageError like `read`, or if
     a file cannot be written.
     """
     profile = _profile_of(read(neff, "neff"))
-    made = traces(trace, executions, nth)
-    for path in made:
+    files = traces(trace, executions, nth)
+    for path in files:
         _write(path, profile)
-    return made
+    return files
 
 
 def report(trace: Path, folder: Path) -> None:
@@ -149,11 +150,12 @@ def report(trace: Path, folder: Path) -> None:
 
 def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
     """Return the names of the files in which the vendor's tools keep the profiles of the executions
-    nth, 2 * nth, ... up to `executions`. The name for execution 1 is the given one; for execution n
-    it is NAME_exec_n.ntff."""
-    kept = range(nth, executions + 1, nth) or [nth]
+    nth, 2 * nth, ... up to `executions`, or of execution `nth` if there is none. The name for
+    execution 1 is `trace`, such as NAME.ntff; for execution n it is NAME_exec_n.ntff."""
+    executions_kept = range(nth, executions + 1, nth) or [nth]
     return [
-        trace if n == 1 else trace.with_name(f"{trace.stem}_exec_{n}{trace.suffix}") for n in kept
+        trace if n == 1 else trace.with_name(f"{trace.stem}_exec_{n}{trace.suffix}")
+        for n in executions_kept
     ]
 
 
@@ -164,7 +166,7 @@ def read(path: Path, kind: Kind) -> Document:
             packed = file.read(len(GZIP)) == GZIP
         text = gzip.decompress(path.read_bytes()) if packed else b""
         document = json.loads(text)
-        found = document["format"]
+        format_name = document["format"]
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}") from None
     except (gzip.BadGzipFile, zlib.error, EOFError, ValueError, TypeError, KeyError):
@@ -174,24 +176,26 @@ def read(path: Path, kind: Kind) -> Document:
         ) from None
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
-    if found == FORMATS[kind]:
+    if format_name == FORMATS[kind]:
         fields = {**FIELDS, **MORE} if kind == "neff" else FIELDS
-        if not all(isinstance(document.get(name), what) for name, what in fields.items()):
+        if not all(
+            isinstance(document.get(name), field_type) for name, field_type in fields.items()
+        ):
             raise UsageError(f"{path} is damaged: run the kernel again")
         return dict(document)
-    if found in FORMATS.values():
-        other = next(k for k, name in FORMATS.items() if name == found)
+    if format_name in FORMATS.values():
+        other = next(k for k, name in FORMATS.items() if name == format_name)
         raise UsageError(f"{path} is not the {kind} of a run but its {other}")
     raise UsageError(
-        f"{path} has format {found!r}, but this version of neuroncore reads {FORMATS[kind]}; run "
-        "the kernel again"
+        f"{path} has format {format_name!r}, but this version of neuroncore reads {FORMATS[kind]}; "
+        "run the kernel again"
     )
 
 
 def summaries(document: Document) -> dict[str, Document]:
-    """Return the figures like the vendor's summary-json: fields by the name of the program, one for
-    each core. The first core, which scripts read, is the slowest. `total_time` includes what
-    neuron-profile adds to `kernel_time`."""
+    """Return the figures in the form of the vendor's summary-json: for each core, the name of its
+    program with its fields. The slowest core comes first, because scripts read the first one.
+    `total_time` is `kernel_time` and the time that neuron-profile adds (`profiled`)."""
     cores = document["profile"]["cores"]
     note = {
         "kernel": document["kernel"],
@@ -252,8 +256,8 @@ def _record(run: Finished) -> str | None:
 
 
 def _profile_of(document: Document) -> Document:
-    kept = ("neuroncore", "id", "kernel", "target", "profile")
-    return {"format": FORMATS["ntff"], **{name: document[name] for name in kept}}
+    names = ("neuroncore", "id", "kernel", "target", "profile")
+    return {"format": FORMATS["ntff"], **{name: document[name] for name in names}}
 
 
 def _timelines(run: Finished) -> list[Timeline]:
@@ -267,11 +271,11 @@ def _instructions(core: int, timeline: Timeline) -> Iterator[Document]:
     """Yield a row for each engine and instruction of a core: `instructions` in a saved file."""
     calls = timeline.program.calls
     counts = np.bincount(timeline.columns.call, minlength=len(calls))
-    taken = np.bincount(timeline.columns.call, timeline.end - timeline.begin, len(calls))
+    total_ns = np.bincount(timeline.columns.call, timeline.end - timeline.begin, len(calls))
     queues = np.zeros(len(calls), np.int64)
     queues[timeline.columns.call] = timeline.queue
     rows: dict[tuple[int, str], Document] = {}
-    for call, count, ns, queue in zip(calls, counts, taken, queues, strict=True):
+    for call, count, ns, queue in zip(calls, counts, total_ns, queues, strict=True):
         if count:
             row = rows.setdefault(
                 (int(queue), call.name),
@@ -295,7 +299,7 @@ def _lines(timelines: Sequence[Timeline]) -> list[Document]:
     for timeline in timelines:
         places = len(timeline.program.lines)
         counts = np.bincount(timeline.columns.line, minlength=places)
-        taken = np.bincount(timeline.columns.line, timeline.end - timeline.begin, places)
+        total_ns = np.bincount(timeline.columns.line, timeline.end - timeline.begin, places)
         for index in np.flatnonzero(counts).tolist():
             place = timeline.program.place(index)
             empty = {
@@ -306,7 +310,7 @@ def _lines(timelines: Sequence[Timeline]) -> list[Document]:
             }
             row = rows.setdefault(str(place), empty)
             row["count"] += int(counts[index])
-            row["instruction_time"] += float(taken[index]) / 1e9
+            row["instruction_time"] += float(total_ns[index]) / 1e9
     return list(rows.values())
 
 

@@ -25,17 +25,17 @@ class ScoredPoint:
     generation: str
     source: str
     family: str
-    bound: str  # from the table
-    limit: str  # the limit of the estimate
-    order: str  # of the compiler
-    doubt: str  # the reason for an uncertain compiled form
+    bound: str  # the bottleneck that the table of measurements names
+    limit: str  # the limit of the estimate (`estimate.limit_of`)
+    order: str  # the order in which the compiler issues instructions
+    doubt: str  # the reason why the compiled form is uncertain, or ""
     chain: str
     spilled: bool
     measured_us: float
     estimated_us: float
-    low: float  # the range relative to the estimate
+    low: float  # the ends of the range, relative to the estimate
     high: float
-    descriptors: str = ""  # their writer
+    descriptors: str = ""  # the writer of DMA descriptors
 
     @property
     def ratio(self) -> float:
@@ -57,9 +57,9 @@ class ScoredPoint:
 
 @dataclass(frozen=True)
 class Errors:
-    """For a number of points: the median error, the fraction of estimates with an error of at most
-    CLOSE, the fraction of measurements inside their ranges, and the median half-width of the
-    ranges."""
+    """The errors of `count` points: the median error, the fraction of estimates with an error of at
+    most CLOSE (`close`), the fraction of measurements inside their ranges (`covered`), and the
+    median half-width of the ranges relative to the estimates."""
 
     count: int
     median: float
@@ -71,9 +71,9 @@ class Errors:
 @dataclass(frozen=True)
 class Chain:
     """The order of the variants of one kernel. `spearman` is the rank correlation of estimates and
-    measurements; None if there are too few variants, or if either are all equal. `pairs` is the
-    number of pairs whose measurements differ by more than DIFFERENT, and `right` is how many of
-    them the estimates put in the right order."""
+    measurements. It is None if there are too few variants, or if all estimates or all measurements
+    are equal. `pairs` is the number of pairs whose measurements differ by more than DIFFERENT, and
+    `right` is the number of these pairs that the estimates put in the right order."""
 
     name: str
     count: int
@@ -98,14 +98,14 @@ class Order:
 
 
 def errors(points: Sequence[ScoredPoint]) -> Errors | None:
-    """Return the errors, or None without points."""
+    """Return the errors of points, or None if there are no points."""
     if not points:
         return None
-    each, count = [point.error for point in points], len(points)
+    point_errors, count = [point.error for point in points], len(points)
     return Errors(
         count,
-        median(each),
-        sum(e <= CLOSE for e in each) / count,
+        median(point_errors),
+        sum(e <= CLOSE for e in point_errors) / count,
         sum(p.covered for p in points) / count,
         median(p.half_width for p in points),
     )
@@ -114,7 +114,7 @@ def errors(points: Sequence[ScoredPoint]) -> Errors | None:
 def grouped(
     points: Iterable[ScoredPoint], key: Callable[[ScoredPoint], str]
 ) -> Iterator[tuple[str, list[ScoredPoint]]]:
-    """Yield the points with each value of a property, in the order of these values."""
+    """Yield each value of the property `key`, in ascending order, with the points that have it."""
     groups: dict[str, list[ScoredPoint]] = {}
     for point in points:
         groups.setdefault(key(point), []).append(point)
@@ -122,10 +122,12 @@ def grouped(
 
 
 def chains(points: Iterable[ScoredPoint]) -> list[Chain]:
-    """Return how well the estimates order the variants of each chain: variants of one kernel that
-    one harness measured, at least two. Points without a chain are left out."""
-    found = (chain(name, own) for name, own in grouped(points, lambda p: p.chain) if name)
-    return [c for c in found if c.count > 1]
+    """Return how well the estimates order the variants of each chain. A chain has at least two
+    variants of one kernel that one harness measured. Points without a chain are left out."""
+    by_chain = (
+        chain(name, members) for name, members in grouped(points, lambda p: p.chain) if name
+    )
+    return [c for c in by_chain if c.count > 1]
 
 
 def chain(name: str, points: Sequence[ScoredPoint]) -> Chain:
@@ -137,13 +139,13 @@ def chain(name: str, points: Sequence[ScoredPoint]) -> Chain:
     return Chain(name, len(points), ranked, len(apart), right)
 
 
-def order(found: Sequence[Chain]) -> Order:
-    ranked = [c.spearman for c in found if c.spearman is not None]
+def order(chains: Sequence[Chain]) -> Order:
+    ranked = [c.spearman for c in chains if c.spearman is not None]
     return Order(
-        len(found),
+        len(chains),
         median(ranked) if ranked else None,
-        sum(c.pairs for c in found),
-        sum(c.right for c in found),
+        sum(c.pairs for c in chains),
+        sum(c.right for c in chains),
     )
 
 
@@ -154,7 +156,7 @@ def _differ(a: ScoredPoint, b: ScoredPoint) -> bool:
 
 def _in_order(a: ScoredPoint, b: ScoredPoint) -> bool:
     """Return whether the estimates of two points have the same order as the measurements; False if
-    either are equal."""
+    the estimates or the measurements are equal."""
     return (a.measured_us - b.measured_us) * (a.estimated_us - b.estimated_us) > 0
 
 

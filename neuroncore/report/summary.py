@@ -59,9 +59,9 @@ class Product:
 
 @dataclass
 class Counters:
-    """Counts of a run. `bytes` (including spills) and `flops` have the profiler's names; `opcodes`
-    counts instructions by queue and opcode; `transfers` and `transfer_bytes` count the DMA
-    transfers of the program."""
+    """Counts of a run. `bytes` (including spills) and `flops` are counted by the profiler's names,
+    and `opcodes` counts instructions by queue and opcode. `transfers` is the number of DMA
+    transfers of the program, and `transfer_bytes` the bytes that they move."""
 
     bytes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(BYTES + SPILLS, 0)))
     flops: Counter[str] = field(
@@ -80,39 +80,39 @@ def counted(timeline: Timeline) -> Counters:
     """Return the counters of a record. For the older API they describe the compiled program:
     repeated loads are omitted, tiles that do not fit are spilled (`spills`), and identity matrices
     of transposes are loaded."""
-    found, machine = Counters(), timeline.machine
+    counters, machine = Counters(), timeline.machine
     program, call, queue = timeline.program, timeline.columns.call, timeline.queue
     form = timeline.compiled
     call, queue = call[form.fate == ISSUED], queue[form.fate == ISSUED]
-    _spill(found.bytes, form.moves)
-    _read_in_psum(found.bytes, form)
+    _spill(counters.bytes, form.moves)
+    _read_in_psum(counters.bytes, form)
     counts = np.bincount(call.astype(np.int64) * len(QUEUES) + queue)
     pairs = np.flatnonzero(counts)
     matrices: dict[str, int] = {}
     for pair, count in zip(pairs.tolist(), counts[pairs].tolist(), strict=True):
         index, q = divmod(pair, len(QUEUES))
-        used = program.calls[index]
-        _count(found, used, q, count, machine)
-        if used.instruction.traits.transposes and q == TENSOR:
-            data = used.view("data").dtype
+        issued_call = program.calls[index]
+        _count(counters, issued_call, q, count, machine)
+        if issued_call.instruction.traits.transposes and q == TENSOR:
+            data = issued_call.view("data").dtype
             matrices[data.name] = machine.limits.partitions**2 * data.itemsize
-    _merge(found, timeline)
+    _merge(counters, timeline)
     if form.policy.rewrites:
-        found.bytes["hbm_read_bytes"] += sum(matrices.values())
-        found.bytes["sbuf_write_bytes"] += sum(matrices.values())
-    return found
+        counters.bytes["hbm_read_bytes"] += sum(matrices.values())
+        counters.bytes["sbuf_write_bytes"] += sum(matrices.values())
+    return counters
 
 
-def _merge(found: Counters, timeline: Timeline) -> None:
-    """Correct the counts of opcodes and transfers: each merged group counts once."""
+def _merge(counters: Counters, timeline: Timeline) -> None:
+    """Correct the counts of opcodes and transfers: each group of merged instructions is one."""
     form = timeline.compiled
     merged = np.flatnonzero((form.heads >= 0) & (form.fate == ISSUED))
     pairs = zip(timeline.columns.call[merged].tolist(), form.queue[merged].tolist(), strict=True)
     for (index, queue), count in Counter(pairs).items():
         call = timeline.program.calls[index]
-        found.opcodes[queue, call.instruction.opcode] -= count
+        counters.opcodes[queue, call.instruction.opcode] -= count
         if is_transfer(call, queue):
-            found.transfers -= count
+            counters.transfers -= count
 
 
 def _spill(counts: Counter[str], moves: Moves) -> None:
@@ -129,8 +129,8 @@ def _spill(counts: Counter[str], moves: Moves) -> None:
 
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
-    """Count reads of SBUF as reads of PSUM where the compiler reads an operand in PSUM, although
-    the program reads a copy in SBUF."""
+    """Move bytes from the reads of SBUF to the reads of PSUM: those of operands that the compiled
+    program reads in PSUM, although the kernel reads a copy in SBUF."""
     columns, places = form.program.columns(), np.flatnonzero(form.read_in_psum)
     if not len(places):
         return
@@ -148,38 +148,38 @@ def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
             counts["psum_read_bytes"] += size
 
 
-def _count(found: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:
-    """Add to `found` the counts of a call that was made `times` times on a queue."""
-    done = product(call, machine)
+def _count(counters: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:
+    """Add to `counters` the counts of a call that was made `times` times on a queue."""
+    work = product(call, machine)
     for memory, nbytes in accesses(call, machine):
-        found.bytes[memory] += nbytes * times
-    if done is None:
-        turned = call.instruction.traits.transposes  # on an engine that does not multiply
-        found.opcodes[queue, "TRANSPOSE" if turned else call.instruction.opcode] += times
+        counters.bytes[memory] += nbytes * times
+    if work is None:
+        transposed = call.instruction.traits.transposes  # on an engine that does not multiply
+        counters.opcodes[queue, "TRANSPOSE" if transposed else call.instruction.opcode] += times
     else:
-        found.opcodes[queue, "LDWEIGHTS"] += done.count * times
-        found.opcodes[queue, "MATMUL"] += done.count * times
+        counters.opcodes[queue, "LDWEIGHTS"] += work.count * times
+        counters.opcodes[queue, "MATMUL"] += work.count * times
         wide = any(call.view(name).dtype is float32 for name in call.reads)
         passes = round(1 / machine.engines["tensor"].rate["float32"]) if wide else 1
-        for kind in ("hardware", "transpose")[: 1 + done.transposes]:
-            found.flops[f"{kind}_flops"] += done.flops * done.count * times
-            found.flops[f"adjusted_{kind}_flops"] += done.flops * passes * times
-        found.flops["model_flops"] += done.flops * times * (not done.transposes)
+        for kind in ("hardware", "transpose")[: 1 + work.transposes]:
+            counters.flops[f"{kind}_flops"] += work.flops * work.count * times
+            counters.flops[f"adjusted_{kind}_flops"] += work.flops * passes * times
+        counters.flops["model_flops"] += work.flops * times * (not work.transposes)
     if is_transfer(call, queue):
-        found.transfers += times
-        found.transfer_bytes += call.written_bytes * times
+        counters.transfers += times
+        counters.transfer_bytes += call.written_bytes * times
 
 
 def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
     """Yield the name of each byte counter that a call changes, with the number of bytes.
 
-    For a DMA, all bytes count; for an engine, only the bytes of one partition. Two kinds of
-    operands do not count: inputs of a tensor_tensor, and columns with one scalar per partition.
+    For a DMA transfer, all bytes count; for an engine, only the bytes of one partition. Two kinds
+    of operands do not count: inputs of a tensor_tensor, and columns with one scalar per partition.
     """
-    done = product(call, machine)
-    if done is not None:
-        yield "sbuf_read_bytes", (done.weights_bytes + done.moving_bytes) * done.count
-        yield "psum_write_bytes", _in_a_partition(call.view("dst")) * done.count
+    work = product(call, machine)
+    if work is not None:
+        yield "sbuf_read_bytes", (work.weights_bytes + work.moving_bytes) * work.count
+        yield "psum_write_bytes", _in_a_partition(call.view("dst")) * work.count
         return
     if not call.instruction.traits.bytes_counted:
         return
@@ -206,19 +206,19 @@ def product(call: Call, machine: Machine) -> Product | None:
     bits, unless the weights are zeros and ones. A transpose takes one pair if the engine has a mode
     for it.
     """
-    said = call.instruction.traits
-    if call.engine is not engine.tensor or not (said.multiplies or said.transposes):
+    traits = call.instruction.traits
+    if call.engine is not engine.tensor or not (traits.multiplies or traits.transposes):
         return None
-    weights = call.view(said.weights)
+    weights = call.view(traits.weights)
     transposes = call.transposes
-    if said.streams is None:
+    if traits.streams is None:
         moving = weights.partitions * weights.dtype.itemsize
     else:
-        moving = _in_a_partition(call.view(said.streams))
-    one = call.arguments.get(said.onezero) or (transposes and machine.has("native_transpose"))
+        moving = _in_a_partition(call.view(traits.streams))
+    once = call.arguments.get(traits.onezero) or (transposes and machine.has("native_transpose"))
     elements = weights.size * (PACK if weights.dtype.element else 1)
     return Product(
-        1 if one or weights.dtype is not float32 else machine.fixed.float32_passes,
+        1 if once or weights.dtype is not float32 else machine.fixed.float32_passes,
         2 * elements * call.view("dst").free_size,
         transposes,
         _in_a_partition(weights),
@@ -269,7 +269,7 @@ def summary(timeline: Timeline) -> dict[str, Any]:
 
 
 def bound_by(timeline: Timeline) -> dict[str, str]:
-    """Return the bottleneck, which takes longer to find than all other figures."""
+    """Return the bottleneck as a field. It takes longer to find than all other figures."""
     return {"bound_by": estimate(timeline).bound.what}
 
 
@@ -300,8 +300,8 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 
 def _launch(timeline: Timeline) -> dict[str, str]:
-    """Return the launch path that the estimate assumes, on which only estimates for today's API
-    depend, and what the compiler makes of loads, if they do not run ahead."""
+    """Return the field `launch`, the launch path that the estimate assumes, if the program is one
+    of today's API; and the field `loads` (`Options.loads`), if loads do not run ahead."""
     loads = timeline.program.loads
     paths = [("launch", path) for path, order in PATHS.items() if order == timeline.order]
     return dict([*paths, *[("loads", loads)] * (loads != "ahead")])
@@ -334,16 +334,16 @@ def union_ns(begin: Array, end: Array) -> float:
 def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     """Return the counts and active times of engines. An engine is active from the begin of an
     instruction until its result is available, as in published profiles of attention and of isolated
-    copies; these times overlap. Loads of activation tables are not included, because the
-    exponentials and copies of attention leave no time for them."""
+    copies; these intervals overlap. Loads of activation tables are not included, because the times
+    of exponentials and copies in profiles of attention have no room for them."""
     fields: dict[str, Any] = {}
-    taken = timeline.end - timeline.begin
+    durations = timeline.end - timeline.begin
     working = timeline.begin + _table_loads(timeline)
     for q, name in enumerate(ENGINE_FIELDS):
-        own = timeline.queue == q
+        on_queue = timeline.queue == q
         fields[f"{name}_engine_instruction_count"] = counters.of_queue(q)
-        fields[f"{name}_engine_instruction_time"] = float(taken[own].sum()) / 1e9
-        active = union_ns(working[own], timeline.end[own])
+        fields[f"{name}_engine_instruction_time"] = float(durations[on_queue].sum()) / 1e9
+        active = union_ns(working[on_queue], timeline.end[on_queue])
         fields[f"{name}_engine_active_time"] = active / 1e9
         fields[f"{name}_engine_active_time_percent"] = active / (timeline.total_ns or 1.0)
     fields["matmul_instruction_count"] = counters.opcodes[TENSOR, "MATMUL"]
@@ -363,14 +363,14 @@ def _table_loads(timeline: Timeline) -> Array:
 def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     """Return the DMA figures. A transfer is one DMA instruction, however many packets it has, as in
     the handout of Stanford's CS149 (76,800 for element-wise addition of 25,600 elements)."""
-    own = timeline.moves
+    moves = timeline.moves
     count, total = counters.transfers, counters.transfer_bytes
-    moving = union_ns((timeline.done - timeline.transfer_ns)[own], timeline.done[own])
+    moving = union_ns((timeline.done - timeline.transfer_ns)[moves], timeline.done[moves])
     return {
         "dma_transfer_count": count,
         "dma_transfer_total_bytes": total,
         "dma_transfer_average_bytes": total / count if count else 0.0,
-        "dma_transfer_time": float((timeline.end - timeline.begin)[own].sum()) / 1e9,
+        "dma_transfer_time": float((timeline.end - timeline.begin)[moves].sum()) / 1e9,
         "dma_active_time": moving / 1e9,
         "dma_active_time_percent": moving / (timeline.total_ns or 1.0),
         "dma_active_cycles": round(moving * _clock_ghz(timeline)),
@@ -380,11 +380,11 @@ def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 def _collectives(timeline: Timeline) -> dict[str, Any]:
     """Return the figures of collectives, from the arrival of the core to the end, including waits
     for other ranks."""
-    own = [i for i, _ in collectives(timeline.compiled)]
-    begin, end = timeline.done[own], timeline.end[own]
+    rows = [i for i, _ in collectives(timeline.compiled)]
+    begin, end = timeline.done[rows], timeline.end[rows]
     active = union_ns(begin, end)
     return {
-        "cc_op_count": len(own),
+        "cc_op_count": len(rows),
         "cc_op_time": float((end - begin).sum()) / 1e9,
         "cc_op_active_time": active / 1e9,
         "cc_op_active_time_percent": active / (timeline.total_ns or 1.0),
@@ -402,11 +402,11 @@ def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
 
 
 def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
-    """Return the utilization of the array's peak, and of the bandwidth of the core's HBM stack.
-    Transposes do not count as model flops.
+    """Return the utilization of the array's peak, and of the bandwidth of the core's HBM stack, as
+    fields. Transposes do not count as model flops.
 
     Published hfu figures of trn2 count both instructions of a float32 product, but relative to the
-    peak of both cores of a logical core. So this field may be less than mfu.
+    peak of both cores of a logical core. So `hfu_estimated_percent` may be less than mfu.
     """
     machine, moved = timeline.machine, counters.bytes
     bandwidth = machine.hbm.stack_gigabytes_per_s
@@ -429,8 +429,8 @@ def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
 
 
 def share_of_peak(timeline: Timeline, counters: Counters, flops: str) -> float:
-    """Return flops relative to the flops that the array of one core could do in the same time.
-    `flops` is the name of their counter."""
+    """Return the flops of a counter as a fraction of the flops that the array of one core could do
+    in the same time. `flops` is the name of the counter."""
     return counters.flops[flops] / (_peak(timeline.machine) * timeline.total_ns or 1.0)
 
 
@@ -441,7 +441,7 @@ def _peak(machine: Machine) -> float:
 
 
 def _left_out(timeline: Timeline) -> dict[str, int]:
-    """Return the number of issued instructions that the record does not hold, as a field."""
+    """Return how many issued instructions the record does not hold, as a field if there are any."""
     left_out = timeline.program.left_out
     return {"instructions_left_out": left_out} if left_out else {}
 
@@ -456,16 +456,16 @@ def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
 
 
 def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
-    """Yield lines of text: the estimate, the bottleneck (with `answers`), the order of
+    """Yield lines of text: the estimate, the bottleneck if `answers` is True, the order of
     instructions, the bytes moved and the memory used."""
-    machine, found = timeline.machine, estimate(timeline)
-    yield f"estimate   {found if answers else found.time}"
+    machine, estimated = timeline.machine, estimate(timeline)
+    yield f"estimate   {estimated if answers else estimated.time}"
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].description}"
     if (loads := timeline.program.loads) != "ahead":
-        said = "of the same bytes happen once" if loads == "once" else "wait for their turn"
-        yield f"loads      {said} (--loads {loads}), which only one source reports"
+        effect = "of the same bytes happen once" if loads == "once" else "wait for their turn"
+        yield f"loads      {effect} (--loads {loads}), which only one source reports"
     if (phase := clock_phase(timeline)) is not None:
         yield f"clock      {phase}"
     if timeline.program.flags:
@@ -492,9 +492,9 @@ def _counters(timeline: Timeline, counters: Counters) -> Iterator[str]:
     yield f"moved      {'   '.join(parts)}"
     bandwidth = utilization(timeline, counters)["mbu_estimated_percent"]
     # relative to one peak, and so not the vendor's hfu
-    model, all_of_it = (
+    model, all_flops = (
         share_of_peak(timeline, counters, flops) for flops in ("model_flops", "hardware_flops")
     )
-    more = f", {all_of_it:.1%} with transposes and second passes" if all_of_it > model else ""
-    flops = f"{model:.1%} of peak flops (MFU){more}"
+    extra = f", {all_flops:.1%} with transposes and second passes" if all_flops > model else ""
+    flops = f"{model:.1%} of peak flops (MFU){extra}"
     yield f"used       {flops}   {bandwidth:.1%} of HBM bandwidth (MBU)"

@@ -22,8 +22,8 @@ CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # most lines that are named, and the least s
 @dataclass(frozen=True)
 class BoundText:
     """How to report that a run is bound by a resource. `share` returns the nanoseconds that the
-    resource takes of a line's time on the critical path. `sentence` returns the sentence for a
-    timeline and the name of the line with the largest share."""
+    resource takes on the critical path, from the parts of a line. `sentence` returns the sentence
+    about a timeline; its second argument is the name of the line with the largest share."""
 
     share: Callable[[PathParts], float]
     sentence: Callable[[Timeline, str], str]
@@ -39,10 +39,10 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
         chain = f"each instruction waits for the one before, {_chain(timeline, lines)}"
         waits = f" that waits for space: {space}; " if space else ": "
         return f"bound by a serial chain{waits}{chain}"
-    result = TOLD[limit.what] if limit.what in TOLD else _of_engine(limit.what)
-    where = max(lines, key=lambda line: result.share(line.parts), default=None)
-    said = result.sentence(timeline, where.name if where is not None else "")
-    return f"bound by {said}"
+    bound_text = BOUND_TEXTS[limit.what] if limit.what in BOUND_TEXTS else _of_engine(limit.what)
+    where = max(lines, key=lambda line: bound_text.share(line.parts), default=None)
+    words = bound_text.sentence(timeline, where.name if where is not None else "")
+    return f"bound by {words}"
 
 
 def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
@@ -54,14 +54,16 @@ def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
 
 
 def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
+    """Return the text about a serial chain: its lines, how its time is spent, and the busiest
+    engine."""
     names = shortened([line.name for line in chain_of(timeline, lines)])
-    spent: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for line in lines:
         for name, ns in line.parts.named.items():
-            spent[name] = spent.get(name, 0.0) + ns / timeline.total_ns
-    most = sorted(spent.items(), key=lambda part: -part[1])[:3]
-    how = ", ".join(f"{name} {share:.0%}" for name, share in most)
-    busiest = max(timeline.busy_share.items(), key=lambda one: one[1])
+            shares[name] = shares.get(name, 0.0) + ns / timeline.total_ns
+    largest = sorted(shares.items(), key=lambda part: -part[1])[:3]
+    how = ", ".join(f"{name} {share:.0%}" for name, share in largest)
+    busiest = max(timeline.busy_share.items(), key=lambda item: item[1])
     return (
         f"{names}; the time on this chain: {how}; no engine is busy for {SATURATED:.0%} of the "
         f"time: the busiest, {busiest[0]}, works for {busiest[1]:.0%}"
@@ -71,12 +73,12 @@ def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
 def shortened(names: Sequence[str]) -> str:
     """Return the names of lines (FILE:LINE) joined by arrows. A name has no file if the line before
     it is in the same file."""
-    said, before = [], None
+    parts, before = [], None
     for name in names:
         file, colon, line = name.rpartition(":")
-        said.append(line if colon and file == before else name)
+        parts.append(line if colon and file == before else name)
         before = file if colon else None
-    return " -> ".join(said)
+    return " -> ".join(parts)
 
 
 def waiting_for_space(waits: Sequence[SpaceWait]) -> str:
@@ -101,7 +103,7 @@ def waiting_for_space(waits: Sequence[SpaceWait]) -> str:
 
 
 def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
-    """Return the sentence for a world that is bound by a rank, a line, or collectives."""
+    """Return the sentence for a world that is bound by a rank, by imbalance, or by collectives."""
     arrivals = Arrivals(timelines)
     waited = duration(sum(arrivals.late.values()))
     unequal = imbalance(timelines)
@@ -120,15 +122,17 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
     first = work[0]
     each = duration(first.ns / first.count)
     fixed = 1 - first.bytes_ns / first.ns if first.ns else 1.0
-    said = f"{plural(first.count, first.name)} of {size(first.size_bytes)} at {first.place.short}"
+    description = (
+        f"{plural(first.count, first.name)} of {size(first.size_bytes)} at {first.place.short}"
+    )
     if limit.what == "collective bandwidth":
         return (
-            f"bound by the links between ranks: {said}, {each} each; {limit.how} are collectives; "
-            "move fewer bytes, or overlap them with compute"
+            f"bound by the links between ranks: {description}, {each} each; {limit.how} are "
+            "collectives; move fewer bytes, or overlap them with compute"
         )
     return (
-        f"bound by the start of collectives: {said}, {each} each, of which {fixed:.0%} does not "
-        f"depend on bytes; {limit.how} are collectives; use fewer, larger ones"
+        f"bound by the start of collectives: {description}, {each} each, of which {fixed:.0%} does "
+        f"not depend on bytes; {limit.how} are collectives; use fewer, larger ones"
     )
 
 
@@ -144,7 +148,7 @@ def _always(text: str) -> Callable[[Timeline, str], str]:
 def _of_engine(name: str) -> BoundText:
     queue = QUEUES.index(name)
 
-    def said(timeline: Timeline, where: str) -> str:
+    def engine_sentence(timeline: Timeline, where: str) -> str:
         count = int((timeline.queue == queue).sum())
         busy = timeline.busy_share[name]
         return (
@@ -153,14 +157,14 @@ def _of_engine(name: str) -> BoundText:
             "engine"
         )
 
-    return BoundText(lambda parts: parts.work.get(name, 0.0), said)
+    return BoundText(lambda parts: parts.work.get(name, 0.0), engine_sentence)
 
 
 def _bandwidth(timeline: Timeline, where: str) -> str:
-    moved, spent = _moved(timeline), timeline.total_ns
+    moved, total_ns = _moved(timeline), timeline.total_ns
     return (
-        f"DMA bandwidth: {size(moved)} at {moved / spent:.0f} GB/s, mostly at {where}; move fewer "
-        "bytes: use narrower types, load reused data once"
+        f"DMA bandwidth: {size(moved)} at {moved / total_ns:.0f} GB/s, mostly at {where}; move "
+        "fewer bytes: use narrower types, load reused data once"
     )
 
 
@@ -173,11 +177,11 @@ def _rows(timeline: Timeline, where: str) -> str:
 
 
 def _issue(timeline: Timeline, where: str) -> str:
-    own = timeline.moves
-    each = duration(float(timeline.busy[own].mean()))
+    is_transfer = timeline.moves
+    each = duration(float(timeline.busy[is_transfer].mean()))
     return (
-        f"DMA issue: {plural(int(own.sum()), 'transfer')}, one per {each}, mostly at {where}; "
-        "use fewer, larger transfers"
+        f"DMA issue: {plural(int(is_transfer.sum()), 'transfer')}, one per {each}, mostly at "
+        f"{where}; use fewer, larger transfers"
     )
 
 
@@ -197,8 +201,8 @@ def _overhead(timeline: Timeline, where: str) -> str:
 
 def _moved(timeline: Timeline) -> int:
     calls, times = np.unique(timeline.columns.call[timeline.moves], return_counts=True)
-    each = (timeline.program.calls[call].written_bytes for call in calls.tolist())
-    return sum(one * many for one, many in zip(each, times.tolist(), strict=True))
+    sizes = (timeline.program.calls[call].written_bytes for call in calls.tolist())
+    return sum(nbytes * count for nbytes, count in zip(sizes, times.tolist(), strict=True))
 
 
 def _work(parts: PathParts) -> float:
@@ -218,7 +222,7 @@ SPACE = (
     "buffer reuse: tiles wait until the previous contents of their buffer are read, mostly at {}; "
     "double-buffer them"
 )
-TOLD = {
+BOUND_TEXTS = {
     "DMA bandwidth": BoundText(lambda parts: parts.moves, _bandwidth),
     "DMA rows": BoundText(lambda parts: parts.moves, _rows),
     "DMA issue": BoundText(lambda parts: parts.issue, _issue),

@@ -43,19 +43,22 @@ from neuroncore.time.verdict import (
 from neuroncore.time.worlds import changes_of_worlds, world_bound
 
 SCHEMA = "neuroncore.why/2"
-NOTHING = 0.01  # relative changes of the time below this count as none
-ROOM = 400_000  # instructions that are scheduled again, in total: about 0.3 s
-ROUNDS = 8  # least number of schedules, even for a long run
-MUCH, MOSTLY = 0.1, 0.3  # shares of the critical path at which waits for space are reported
-MOST = 48  # most schedules of edits
+NOTHING = 0.01  # smaller relative changes of the time count as none
+ROOM = 400_000  # how many instructions are scheduled again in total: about 0.3 s
+ROUNDS = 8  # the least number of schedules, even for a long run
+# The shares of the critical path from which waits for space are added to the sentence (MUCH), and
+# named as the reason for a serial chain (MOSTLY).
+MUCH, MOSTLY = 0.1, 0.3
+MOST = 48  # the largest number of edits that are scheduled
 PART = 0.6  # the share of all schedules that edits may use
 SOME = "long run: only the changes for the largest parts of the critical path were scheduled"
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change, the time with it in nanoseconds, the fraction of the time that it saves (negative
-    if it takes longer), and the new bottleneck (`bound`)."""
+    """A change of a launch: `what` changes, and `how`. `ns` is the time with the change in
+    nanoseconds, `gain` the fraction of the time that the change saves (negative if the launch takes
+    longer), and `bound` the name of the new bottleneck."""
 
     what: str
     how: str
@@ -82,9 +85,9 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Advice(WhatIf):
-    """An edit of the kernel: `what` is the line and `how` what to do there. The gain, a fraction of
-    the time, is expected between `low` and `high`. `sbuf` and `psum` are the additional bytes per
-    partition that the edit needs."""
+    """An edit of the kernel: `what` names the line, and `how` is the action there. The true gain, a
+    fraction of the time, is expected between `low` and `high`. `sbuf` and `psum` are the additional
+    bytes per partition that the edit needs."""
 
     low: float
     high: float
@@ -97,8 +100,8 @@ class Advice(WhatIf):
     @property
     def space(self) -> str:
         """Return the space that an edit takes, in words."""
-        both = (self.sbuf, "SBUF"), (self.psum, "PSUM")
-        return ", ".join(f"+{size(taken)} {name}" for taken, name in both if taken)
+        sizes = (self.sbuf, "SBUF"), (self.psum, "PSUM")
+        return ", ".join(f"+{size(nbytes)} {name}" for nbytes, name in sizes if nbytes)
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {
@@ -110,11 +113,11 @@ class Advice(WhatIf):
 
 @dataclass(frozen=True)
 class Answers:
-    """The bottleneck (`bound`) and a sentence about it; the names of the lines that take most of
-    the critical path, in order (`chain`); edits of the kernel that save time, the best first;
-    what-ifs with other collectives or ranks (`world`); and what-ifs that no edit reaches
-    (`limits`): more of each resource, and perfect overlap. If `all` is False, the run was too long
-    to schedule all changes."""
+    """The answers about a run. `bound` is the bottleneck, and `sentence` describes it. `chain` has
+    the names of the lines that take most of the critical path, in order. `edits` are edits of the
+    kernel that save time, the best first. `world` are what-ifs with other collectives or ranks, and
+    `limits` are what-ifs that no edit reaches: more of each resource, and perfect overlap. If `all`
+    is False, the run was too long to schedule all changes."""
 
     bound: Bound
     sentence: str
@@ -134,9 +137,9 @@ class Answers:
             "bound_by": self.bound.what,
             "sentence": self.sentence,
             "chain": list(self.chain),
-            "edits": [one.to_dict() for one in self.edits],
-            "ranks": [one.to_dict() for one in self.world],
-            "limits": [one.to_dict() for one in self.limits],
+            "edits": [edit.to_dict() for edit in self.edits],
+            "ranks": [change.to_dict() for change in self.world],
+            "limits": [limit.to_dict() for limit in self.limits],
             "all": self.all,
         }
 
@@ -144,8 +147,9 @@ class Answers:
 @dataclass(frozen=True, repr=False)
 class Why:
     """The time of the slowest core of a launch, the source lines on its critical path, the longest
-    first, and the answers. If there are several ranks, the path goes through all of them. `number`
-    is the number of the core in its world. `top` is how many rows of each kind are printed."""
+    first, and the answers (None if `without_answers` removed them or no instruction was issued). If
+    there are several ranks, the path goes through all of them. `number` is the number of the core
+    in its world. `top` is how many rows of each kind are printed."""
 
     kernel: str
     target: str
@@ -160,7 +164,7 @@ class Why:
     def to_dict(self) -> dict[str, Any]:
         """Return fields for JSON: times in seconds, shares and gains as fractions."""
         total = self.estimate.seconds * 1e9 or 1.0
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "schema": SCHEMA,
             "kernel": self.kernel,
             "target": self.target,
@@ -170,13 +174,13 @@ class Why:
             "lines": [self._line(line, total) for line in self.lines],
         }
         if self.clock is not None:
-            found |= self.clock.to_dict()
+            fields |= self.clock.to_dict()
         if self.answers is not None:
-            found |= self.answers.to_dict()
-        return found
+            fields |= self.answers.to_dict()
+        return fields
 
     def _line(self, line: Line, total: float) -> dict[str, Any]:
-        found = {
+        fields = {
             "place": str(line.place),
             "text": line.place.text.strip(),
             "instructions": sorted({call.name for call in line.calls}),
@@ -185,9 +189,9 @@ class Why:
             "share": line.ns / total,
         }
         if self.answers is not None:
-            found["parts"] = {name: ns / total for name, ns in line.parts.named.items()}
-            found["waited_for"] = {name: ns / total for name, ns in line.held.items() if ns > 0}
-        return found
+            fields["parts"] = {name: ns / total for name, ns in line.parts.named.items()}
+            fields["waited_for"] = {name: ns / total for name, ns in line.held.items() if ns > 0}
+        return fields
 
     def without_answers(self) -> Why:
         """Return only the critical path, for coursework in which students find the rest."""
@@ -214,31 +218,31 @@ def why(
     the number of instructions that are scheduled again."""
     world = world if len(world) > 1 else ()
     every = world or (timeline,)
-    said = estimate(max(every, key=lambda one: one.total_ns))
-    found = lines.on_the_path(timeline, world)
+    slowest = estimate(max(every, key=lambda each: each.total_ns))
+    path_lines = lines.on_the_path(timeline, world)
     rounds = max(ROUNDS, room // (sum(map(len, timeline.launch)) or 1))
     return Why(
         kernel=kernel,
         target=timeline.machine.name,
         world=timeline.world,
         number=timeline.core,
-        estimate=said,
-        lines=found,
-        answers=_Asking(timeline, world, found, rounds).answers() if found else None,
+        estimate=slowest,
+        lines=path_lines,
+        answers=_Search(timeline, world, path_lines, rounds).answers() if path_lines else None,
         top=top,
         clock=clock_phase(timeline),
     )
 
 
-class _Asking:
-    """Finds the answers about one launch by scheduling it again with changes, at most `rounds`
-    times."""
+class _Search:
+    """The search for the answers about one launch, which is scheduled again with changes, at most
+    `rounds` times. `path_lines` are the lines on its critical path."""
 
     def __init__(
-        self, timeline: Timeline, world: Sequence[Timeline], found: Sequence[Line], rounds: int
+        self, timeline: Timeline, world: Sequence[Timeline], path_lines: Sequence[Line], rounds: int
     ) -> None:
-        self.timeline, self.world, self.lines, self.rounds = timeline, world, found, rounds
-        self.total = max(one.total_ns for one in world or (timeline,))
+        self.timeline, self.world, self.lines, self.rounds = timeline, world, path_lines, rounds
+        self.total = max(each.total_ns for each in world or (timeline,))
         self.work = pairs.work(timeline)
         self.search: BoundSearch = bound_search(timeline)
         self.all = True
@@ -250,16 +254,16 @@ class _Asking:
         limits = self._limits()
         space = self._space(waits, MUCH)
         if limit is not None:
-            said = world_sentence(self.world, limit)
+            text = world_sentence(self.world, limit)
         else:
-            said = sentence(
+            text = sentence(
                 self.timeline, self.search.bound, self.lines, self._space(waits, MOSTLY)
             )
-        space = "" if space in said else space
+        space = "" if space in text else space
         notes = (space, _contrast(self.search.bound, limits), _first(edits))
         return Answers(
             bound=limit or self.search.bound,
-            sentence="; ".join((said, *filter(None, notes))),
+            sentence="; ".join((text, *filter(None, notes))),
             chain=[line.name for line in chain_of(self.timeline, self.lines)],
             edits=edits,
             world=self._ranks(),
@@ -268,93 +272,95 @@ class _Asking:
         )
 
     def _space(self, waits: Sequence[SpaceWait], least: float) -> str:
-        """Return which line waits for which buffer (`waiting_for_space`). Return an empty string if
-        waits for buffers take less than the fraction `least` of the total time."""
-        held = sum(line.held[ON_PATH[SPACE]] for line in self.lines)
-        return waiting_for_space(waits) if held >= least * self.total else ""
+        """Return the text about the first of the waits for a buffer (`waiting_for_space`). Return
+        an empty string if waits for buffers take less than the fraction `least` of the total time.
+        """
+        waiting_ns = sum(line.held[ON_PATH[SPACE]] for line in self.lines)
+        return waiting_for_space(waits) if waiting_ns >= least * self.total else ""
 
     def _edits(self, waits: Sequence[SpaceWait]) -> list[Advice]:
-        """Return the edits that save time, the best first. If two save the same, the one that needs
-        less space comes first."""
-        found = candidates(self.search.base, self.timeline, self.lines, waits)
+        """Return the edits that save time, the best first. If two edits save the same, the edit
+        that needs less space comes first."""
+        edits = candidates(self.search.base, self.timeline, self.lines, waits)
         rounds = min(MOST, int(PART * self.rounds))
-        made = [self._advice(one) for one in islice(found, rounds)]
-        self.all &= next(found, None) is None
-        ranked = sorted(made, key=lambda one: (-round(one.gain, 3), one.sbuf + one.psum))
-        return [one for one in ranked if one.gain >= NOTHING]
+        advice = [self._advice(edit) for edit in islice(edits, rounds)]
+        self.all &= next(edits, None) is None
+        ranked = sorted(advice, key=lambda each: (-round(each.gain, 3), each.sbuf + each.psum))
+        return [each for each in ranked if each.gain >= NOTHING]
 
-    def _advice(self, one: Edit) -> Advice:
-        timelines = one.change.timelines()
-        made = timelines[self.timeline.core]
+    def _advice(self, edit: Edit) -> Advice:
+        timelines = edit.change.timelines()
+        changed = timelines[self.timeline.core]
         ns = self._ns(timelines)
-        ratio, margin = ns / self.total, exp(pairs.margin(self.work, pairs.work(made)))
+        ratio, margin = ns / self.total, exp(pairs.margin(self.work, pairs.work(changed)))
         return Advice(
-            what=one.place.short,
-            how=one.action,
+            what=edit.place.short,
+            how=edit.action,
             ns=ns,
             gain=1 - ratio,
-            bound=then_bound_by(made),
+            bound=then_bound_by(changed),
             low=1 - ratio * margin,
             high=1 - ratio / margin,
-            sbuf=one.sbuf,
-            psum=one.psum,
+            sbuf=edit.sbuf,
+            psum=edit.psum,
         )
 
     def _ns(self, timelines: Sequence[Timeline]) -> float:
-        """Return the time with a change, in nanoseconds: of the slowest core if there is a world,
-        otherwise of this core."""
+        """Return the time with a change, in nanoseconds: the time of the slowest core if the
+        answers are about a world, otherwise that of the one core."""
         if self.world:
-            return max(one.total_ns for one in timelines)
+            return max(timeline.total_ns for timeline in timelines)
         return timelines[self.timeline.core].total_ns
 
     def _ranks(self) -> list[WhatIf]:
         if self.timeline.world.ranks == 1 or not self.world:
             return []
         changes = changes_of_worlds(self.search.base, self.world)
-        return sorted(map(self._what_if, changes), key=lambda one: -one.gain)
+        return sorted(map(self._what_if, changes), key=lambda what_if: -what_if.gain)
 
     def _what_if(self, change: Change) -> WhatIf:
         timelines = change.timelines()
-        ns, made = self._ns(timelines), timelines[self.timeline.core]
-        return WhatIf(change.what, change.how, ns, 1 - ns / self.total, then_bound_by(made))
+        ns, changed = self._ns(timelines), timelines[self.timeline.core]
+        return WhatIf(change.what, change.how, ns, 1 - ns / self.total, then_bound_by(changed))
 
     def _limits(self) -> list[WhatIf]:
         """Return the what-ifs that no edit reaches: more of each resource that may save time, and
         perfect overlap."""
-        found, base = parts(self.timeline, steps(self.timeline)), self.search.base
-        known = {one.change.what for one in self.search.effects}
-        made = [self._effect(one) for one in self.search.effects]
-        likely = [r for r in RESOURCES if r.name not in known and self._may_save(r, found)]
-        likely.sort(key=lambda resource: -resource.saves(found))
+        path_parts, base = parts(self.timeline, steps(self.timeline)), self.search.base
+        known = {effect.change.what for effect in self.search.effects}
+        what_ifs = [self._effect(effect) for effect in self.search.effects]
+        likely = [r for r in RESOURCES if r.name not in known and self._may_save(r, path_parts)]
+        likely.sort(key=lambda resource: -resource.saves(path_parts))
         rounds = max(0, self.rounds - int(PART * self.rounds) - 1)
         self.all &= len(likely) <= rounds
         changes = [resource.change(base) for resource in likely[:rounds]]
-        made += map(self._what_if, [*changes, _overlap(base)])
-        return sorted(made, key=lambda one: -one.gain)
+        what_ifs += map(self._what_if, [*changes, _overlap(base)])
+        return sorted(what_ifs, key=lambda what_if: -what_if.gain)
 
-    def _may_save(self, resource: Any, found: PathParts) -> bool:
-        return matters(resource, found, self.timeline.total_ns, NOTHING)
+    def _may_save(self, resource: Any, path_parts: PathParts) -> bool:
+        return matters(resource, path_parts, self.timeline.total_ns, NOTHING)
 
-    def _effect(self, one: Effect) -> WhatIf:
-        change = one.change
-        return WhatIf(change.what, change.how, one.ns, one.gain, one.then)
+    def _effect(self, effect: Effect) -> WhatIf:
+        change = effect.change
+        return WhatIf(change.what, change.how, effect.ns, effect.gain, effect.then)
 
 
 def _overlap(base: Change) -> Change:
-    free = [Variation(loose=np.ones(len(program), np.bool_)) for program in base.programs]
-    return replace(base, what="perfect overlap", how="without waits", variations=free)
+    """Return the change in which no instruction waits for data, space or other cores."""
+    variations = [Variation(loose=np.ones(len(program), np.bool_)) for program in base.programs]
+    return replace(base, what="perfect overlap", how="without waits", variations=variations)
 
 
 def _contrast(limit: Bound, limits: Sequence[WhatIf]) -> str:
     """Return a remark if the bottleneck is the number or latency of transfers and more bandwidth
     would not help."""
-    helps = any(one.what == "DMA bandwidth" and one.matters for one in limits)
+    helps = any(limit.what == "DMA bandwidth" and limit.matters for limit in limits)
     in_vain = limit.what in ("DMA issue", "DMA latency", "DMA rows") and not helps
     return "more bandwidth would not help" if in_vain else ""
 
 
 def _first(edits: Sequence[Advice]) -> str:
-    """Return the first edit as part of a sentence."""
+    """Return the first edit in words, or a remark that there is none, as a part of a sentence."""
     if not edits:
         return "none of the edits that were tried saves 1% or more"
     return f"best edit, at {edits[0].what}: {edits[0].how} ({-edits[0].gain:+.0%})"
@@ -367,101 +373,104 @@ WIDTH = 64  # characters for the description of a change
 WAITS = "waits between instructions"  # a serial chain in a table
 
 
-def _text(result: Why) -> Iterator[str]:
-    yield _head(result)
-    if not result.lines:
+def _text(report: Why) -> Iterator[str]:
+    yield _head(report)
+    if not report.lines:
         yield "no instruction was issued"
         return
-    if result.answers is not None:
-        yield result.answers.statements
-    yield from ("", *_path(result))
-    if result.answers is not None:
-        yield from ("", *_edits(result.answers, result.top))
-        yield from ("", *_limits(result.answers, result.top))
-    if result.clock is not None:
-        yield f"clock: {result.clock}"
+    if report.answers is not None:
+        yield report.answers.statements
+    yield from ("", *_path(report))
+    if report.answers is not None:
+        yield from ("", *_edits(report.answers, report.top))
+        yield from ("", *_limits(report.answers, report.top))
+    if report.clock is not None:
+        yield f"clock: {report.clock}"
 
 
-def _head(result: Why) -> str:
-    return f"{result.kernel} on {result.target}{_whose(result)}   {result.estimate.time}"
+def _head(report: Why) -> str:
+    return f"{report.kernel} on {report.target}{_whose(report)}   {report.estimate.time}"
 
 
-def _html(result: Why) -> Iterator[str]:
-    total, found = result.estimate.seconds * 1e9, result.answers
-    if found is not None:
-        yield display.line(found.sentence)
+def _html(report: Why) -> Iterator[str]:
+    total, answers = report.estimate.seconds * 1e9, report.answers
+    if answers is not None:
+        yield display.line(answers.sentence)
         edits = [
-            (str(one), duration(one.ns), f"{-one.gain:+.0%}", _range(one), one.space)
-            for one in found.edits[: result.top]
+            (str(edit), duration(edit.ns), f"{-edit.gain:+.0%}", _range(edit), edit.space)
+            for edit in answers.edits[: report.top]
         ]
         yield display.table(edits, ("edit", "estimate", "change", "range", "takes"))
-        others = [one for one in (*found.world, *found.limits) if one.matters][: result.top]
-        limits = [(str(one), duration(one.ns), f"{-one.gain:+.0%}") for one in others]
+        others = [what_if for what_if in (*answers.world, *answers.limits) if what_if.matters][
+            : report.top
+        ]
+        limits = [(str(limit), duration(limit.ns), f"{-limit.gain:+.0%}") for limit in others]
         yield display.table(limits, ("limit", "estimate", "change"))
-    shares = ((line, line.ns / total) for line in result.lines[: result.top])
+    shares = ((line, line.ns / total) for line in report.lines[: report.top])
     rows = ((line.name, display.bar(share), f"{share:.0%}") for line, share in shares)
     yield display.table(rows, ("line", "on the critical path", ""))
 
 
-def _whose(result: Why) -> str:
+def _whose(report: Why) -> str:
     """Return a text that names the core if there are several ranks; otherwise an empty string."""
-    if result.world.ranks == 1:
+    if report.world.ranks == 1:
         return ""
-    return f", {result.world.named(result.number)}, the slowest of {result.world.ranks} ranks"
+    return f", {report.world.named(report.number)}, the slowest of {report.world.ranks} ranks"
 
 
-def _edits(result: Answers, top: int) -> Iterator[str]:
-    if not result.edits:
+def _edits(answers: Answers, top: int) -> Iterator[str]:
+    if not answers.edits:
         yield "edits: none that was tried saves 1% or more"
     else:
         head = f"{'edit':<{WIDTH}}{'estimate':>12}{'change':>8}  {'range':<16}{'takes':<16}"
         yield f"{head}then bound by"
-    for one in result.edits[:top]:
-        yield f"  {one!s:<{WIDTH}}{_change(one)}  {_range(one):<16}{one.space:<16}{_bound(one)}"
-    if left := len(result.edits) - top:
-        yield from [f"and {left} more"] * (left > 0)
-    if result.world:
+    for edit in answers.edits[:top]:
+        figures = f"{_change(edit)}  {_range(edit):<16}{edit.space:<16}{_bound(edit)}"
+        yield f"  {edit!s:<{WIDTH}}{figures}"
+    if more := len(answers.edits) - top:
+        yield from [f"and {more} more"] * (more > 0)
+    if answers.world:
         yield ""
         yield "with other ranks or collectives"
-    for row in result.world:
-        yield f"  {row!s:<{WIDTH}}{_change(row)}  then {_bound(row)}"
+    for what_if in answers.world:
+        yield f"  {what_if!s:<{WIDTH}}{_change(what_if)}  then {_bound(what_if)}"
 
 
-def _limits(result: Answers, top: int) -> Iterator[str]:
+def _limits(answers: Answers, top: int) -> Iterator[str]:
     yield "limits: what ideal hardware would save"
-    shown = [one for one in result.limits if one.matters]
-    for one in shown[:top]:
-        yield f"  {one!s:<{WIDTH}}{_change(one)}"
-    if smaller := [f"{one} {-one.gain:+.0%}" for one in shown[top:]]:
+    shown = [limit for limit in answers.limits if limit.matters]
+    for limit in shown[:top]:
+        yield f"  {limit!s:<{WIDTH}}{_change(limit)}"
+    if smaller := [f"{limit} {-limit.gain:+.0%}" for limit in shown[top:]]:
         yield f"smaller limits: {', '.join(smaller)}"
-    if not result.all:
+    if not answers.all:
         yield f"({SOME})"
 
 
-def _bound(one: WhatIf) -> str:
-    return WAITS if one.bound == CHAIN else one.bound
+def _bound(what_if: WhatIf) -> str:
+    return WAITS if what_if.bound == CHAIN else what_if.bound
 
 
-def _change(one: WhatIf) -> str:
-    return f"{duration(one.ns):>10}{-one.gain:>+8.0%}"
+def _change(what_if: WhatIf) -> str:
+    return f"{duration(what_if.ns):>10}{-what_if.gain:>+8.0%}"
 
 
-def _range(one: Advice) -> str:
-    return f"{-one.high:+.0%} to {-one.low:+.0%}"
+def _range(edit: Advice) -> str:
+    return f"{-edit.high:+.0%} to {-edit.low:+.0%}"
 
 
-def _path(result: Why) -> Iterator[str]:
+def _path(report: Why) -> Iterator[str]:
     yield "critical path by source line"
-    total = result.estimate.seconds * 1e9
-    for line in result.lines[: result.top]:
+    total = report.estimate.seconds * 1e9
+    for line in report.lines[: report.top]:
         names = "/".join(sorted({call.name for call in line.calls}))
-        parts = line.parts.named if result.answers is not None else {}
-        seen = ((name, ns / total) for name, ns in parts.items() if ns > total / 200)
-        said = ", ".join(f"{name} {share:.0%}" for name, share in seen)
+        parts = line.parts.named if report.answers is not None else {}
+        shares = ((name, ns / total) for name, ns in parts.items() if ns > total / 200)
+        text = ", ".join(f"{name} {share:.0%}" for name, share in shares)
         held = line.held[ON_PATH[SPACE]] / total
-        if result.answers is not None and held >= 0.01:
-            said += f"; begins when space is free {held:.0%}"
-        yield f"  {line.ns / total:5.0%}  {line.name:<23} {names:<21} {said}".rstrip()
-    if (rest := len(result.lines) - result.top) > 0:
-        part = sum(line.ns for line in result.lines[result.top :]) / total
+        if report.answers is not None and held >= 0.01:
+            text += f"; begins when space is free {held:.0%}"
+        yield f"  {line.ns / total:5.0%}  {line.name:<23} {names:<21} {text}".rstrip()
+    if (rest := len(report.lines) - report.top) > 0:
+        part = sum(line.ns for line in report.lines[report.top :]) / total
         yield f"  {part:5.0%}  {plural(rest, 'other line')}"

@@ -60,7 +60,7 @@ def test_who_wants_no_lines_has_none(monkeypatch, capsys):
     monkeypatch.setenv("NEURONCORE_PROGRESS", "0")
     before = threading.active_count()
     with progress(lambda: "1 instruction"), progress(lambda: "a part"):
-        assert threading.active_count() == before and module._own.task is None
+        assert threading.active_count() == before and module._current.task is None
     jit.say_that_it_compiles.__wrapped__()
     assert capsys.readouterr().err == ""
 
@@ -69,7 +69,7 @@ def test_a_part_is_told_of_in_place_of_the_whole(told, capsys):
     with progress(lambda: "the whole"):
         told(2)
     said = capsys.readouterr().err
-    assert "2 instructions" in said and module._own.task is None
+    assert "2 instructions" in said and module._current.task is None
 
 
 def test_compiling_is_told_of(told, capsys, monkeypatch):
@@ -97,7 +97,7 @@ def test_time_that_loops_take_to_compile_does_not_count(told, capsys, monkeypatc
 def test_an_error_of_the_work_ends_the_lines(told):
     with pytest.raises(ZeroDivisionError), progress(lambda: ""):
         raise ZeroDivisionError
-    assert module._own.task is None and not module._watcher._tasks
+    assert module._current.task is None and not module._watcher._tasks
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

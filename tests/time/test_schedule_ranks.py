@@ -12,7 +12,7 @@ import neuroncore
 from neuroncore.machine import instance as instances
 from neuroncore.machine.collective_time import collective_time
 from neuroncore.machine.world import World
-from neuroncore.report.collectives import operations, told
+from neuroncore.report.collectives import as_text, operations
 from neuroncore.report.perfetto import events
 from neuroncore.time.schedule import schedule, schedule_cores
 
@@ -127,7 +127,7 @@ def test_who_waited_for_whom_is_told():
     (operation,) = operations(run.timelines)
     assert operation.ranks == (0, 1, 2, 3) and operation.last == 1
     assert operation.waited_ns[1] == 0 < operation.waited_ns[0] == operation.waited_ns[2]
-    first, line = told(run.timelines, run.collectives)
+    first, line = as_text(run.timelines, run.collectives)
     assert "rank 1 is the slowest: others waited" in first
     assert "all_reduce of 4 ranks (0 to 3): 32 KiB by mesh in" in line
     assert "scaled, not measured" in line and "last was rank 1, for which others" in line
@@ -135,7 +135,7 @@ def test_who_waited_for_whom_is_told():
 
 def test_ranks_that_are_alike_wait_for_nobody():
     run = ran([5, 5])
-    first, line = told(run.timelines, run.collectives)
+    first, line = as_text(run.timelines, run.collectives)
     assert first.endswith("rank 0 is the slowest") and "waited" not in line
 
 
@@ -185,4 +185,4 @@ def test_of_more_ranks_than_an_instance_has_nothing_is_estimated():
     run = neuroncore.run(summed, per_rank=given, target="trn1")
     (one,) = run.collectives
     assert one.time is None and "EFA" in one.to_dict()["basis"]
-    assert "its time is unknown" in [*told(run.timelines, run.collectives)][1]
+    assert "its time is unknown" in [*as_text(run.timelines, run.collectives)][1]
