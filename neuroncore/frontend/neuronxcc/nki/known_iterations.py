@@ -66,21 +66,23 @@ class _Words:
         self._of: list[int] = []
 
     def add(self, word: int, element: int = -1) -> None:
+        """Append a word. The element with this index of the vector is added to it, unless -1."""
         if element >= 0:
             self._at.append(len(self.words))
             self._of.append(element)
         self.words.append(word)
 
     def end(self) -> None:
+        """Prepare `filled`; no word is added later."""
         self._base = np.array(self.words, np.int64)
         self._places = np.array(self._at, np.intp), np.array(self._of, np.intp)
 
     def filled(self, elements: Numbers, count: int) -> bytes:
         """Return the first `count` words as bytes, after the elements of the vector have been
         added."""
-        found, (at, of) = self._base.copy(), self._places
-        found[at] += elements[of]
-        return found[:count].tobytes()
+        words, (at, of) = self._base.copy(), self._places
+        words[at] += elements[of]
+        return words[:count].tobytes()
 
 
 class _Known:
@@ -94,9 +96,12 @@ class _Known:
 
     def __init__(self, step: IssuedStep, again: Again) -> None:
         self.step, self.again, self.is_noted = step, again, False
-        self.dst = 0  # the number of the tile that it writes
-        self.words, self.marks = 0, 0  # words of rows up to its end, and of marks before it
-        # for each: its number, kind and place of its storage, geometry, and position of its offset
+        self.dst = 0  # the number of the tile that the instruction writes
+        self.words, self.marks = (
+            0,
+            0,
+        )  # words of rows up to the end of its row, words of marks before it
+        # for each tile: its number, kind and place of its storage, geometry, position of its offset
         self.new: list[tuple[int, int, Any, Any, int]] = []
         self.slots: list[tuple[int, int]] = []
         self.drops: list[int] = []  # tiles that no later instruction uses
@@ -105,10 +110,10 @@ class _Known:
 
 class KnownIterations:
     """Makes iterations of a template. `numbers` are the numbers of the template, and row k of
-    `changes` is added to them when the variable of loop k increases by 1. `outside` are the blocks
-    that exist before the iteration, without repetitions. For each operand in such a block, `places`
-    has the position of the block in `outside`. `ends` maps the index of an event to the new
-    storages that no later event uses. `fits` is False if iterations can't be made in this way."""
+    `changes` is added to the numbers when the variable of loop k increases by 1. `outside` are the
+    blocks that exist before the iteration, without repetitions. For each operand in such a block,
+    `places` has the position of the block in `outside`. `ends` maps the index of an event to the
+    new storages that no later event uses. `fits` is False if iterations can't be made this way."""
 
     def __init__(
         self, program: Program, events: Sequence[Any], ends: Mapping[int, list[int]],
@@ -134,6 +139,7 @@ class KnownIterations:
         self._marks.end()
 
     def _add(self, number: int, event: Any) -> bool:
+        """Add the event with index `number`, and return whether iterations can repeat it."""
         if type(event) is IssuedStep:
             again = event.again(self._program)
             return again is not None and self._step(event, again, self._ends.get(number, ()))
@@ -163,6 +169,8 @@ class KnownIterations:
         return len(self._numbers) + which
 
     def _step(self, step: IssuedStep, again: Again, ends: Sequence[int]) -> bool:
+        """Add an instruction, and return whether iterations can repeat it. `ends` are the new
+        storages that no later event uses."""
         known = _Known(step, again)
         for slot, operand in zip(again.slots, step.operands, strict=True):
             known.slots.append((slot, self._tile(known, *self._placed(operand))))
@@ -200,6 +208,7 @@ class KnownIterations:
         return tile
 
     def _row(self, known: _Known) -> None:
+        """Add the words of an instruction's row."""
         again, operands, rows = known.again, known.step.operands, self._rows
         # words that differ between iterations, and the elements that are added to them
         changed: dict[int, int] = {}
@@ -272,16 +281,16 @@ class KnownIterations:
         storages: list[Storage],
     ) -> None:  # fmt: skip
         """Add the events of an iteration to the notes. The rows of the iteration begin at byte
-        `begun` of the record. `numbers` are its values of the template's numbers. `numbered` are
-        the numbers that identify its storages: first those of `storages`, then the new ones."""
+        `begun` of the record. `numbers` are the values of the template's numbers. `numbered` are
+        the ids of the storages: first those of `storages`, then those of new storages."""
         rows, made, steps = notes.rows_from(begun), iter(numbered[len(storages) :]), self._steps()
         for event in self._source:
             if type(event) is NewStorage:
                 notes.note(event.noted(numbers, next(made)))
             elif type(event) is IssuedStep:
                 begin, end = next(steps)
-                operands = ((one[0], *self._placed(one)) for one in event.operands)
-                used = [_operand(one, numbers, numbered, storages) for one in operands]
+                operands = ((tile[0], *self._placed(tile)) for tile in event.operands)
+                used = [_operand(tile, numbers, numbered, storages) for tile in operands]
                 row = rows[WORD * begin : WORD * end]
                 notes.note(NotedStep(event.name, tuple(used), *event.more, row))
             elif event[0] is IterationStart:
@@ -290,8 +299,8 @@ class KnownIterations:
                 notes.note(Begin(*event[1:]) if event[0] is Begin else event[0])
 
     def _steps(self) -> Iterator[tuple[int, int]]:
-        """Yield (begin, end) for each instruction: the words of its row are those from begin up to
-        end (exclusive)."""
+        """Yield (begin, end) for each instruction: its row has the words from begin up to end
+        (exclusive)."""
         begin = 0
         for event in self._events:
             if type(event) is _Known:
@@ -330,6 +339,7 @@ def _none() -> None:
 
 
 def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> None:
+    """Execute an instruction of the template with the tiles of an iteration, by their numbers."""
     step, again = known.step, known.again
     core.site = step.site
     if known.is_noted:
@@ -337,10 +347,10 @@ def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> Non
         if first := first_writes(state, dst):
             used = [tiles[tile] for _, tile in known.slots]
             note_writes(first, dst, step.arguments(used))
-    given = again.given.copy()
+    arguments = again.arguments.copy()
     for slot, tile in known.slots:
-        given[slot] = tiles[tile]
+        arguments[slot] = tiles[tile]
     try:
-        again.execute(core, again.call, *given)
+        again.execute(core, again.call, *arguments)
     except Exception as error:
         raise fault(core, again.call, error)  # noqa: B904

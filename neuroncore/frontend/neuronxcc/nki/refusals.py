@@ -32,17 +32,19 @@ def truth_value(tile: Tile) -> DynamicControlError:
 
 
 def assigned_index(index: object) -> SignatureError:
+    """Return the error for an assignment to an index expression."""
     return SignatureError(
         f"an index expression can't be assigned to: {index!r}",
-        because="it describes addresses, and is not in any memory",
+        because="an index expression describes addresses, and is not in any memory",
         hint="nisa.iota(expression, dtype=nl.int32) makes a tile of its values",
         also="err_cannot_assign_to_index",
     )
 
 
 def index_along_free_axis(tile: Tile) -> ViewError:
+    """Return the error for a tile that indexes the last axis of a tensor."""
     return ViewError(
-        f"the last axis of {tile} is indexed by a tile, and another by the partition",
+        f"the last axis of {tile} is indexed by a tile, and another axis by the partition",
         because="a DMA has one run-time address per partition, for a whole row",
         hint="index the first axis with the tile, and the last with nl.arange(n)[None, :]",
         also="err_indirect_indices_free_dim",
@@ -50,6 +52,7 @@ def index_along_free_axis(tile: Tile) -> ViewError:
 
 
 def copied_by_assignment(tile: Tile) -> ViewError:
+    """Return the error for an assignment that copies from an address in memory."""
     return ViewError(
         f"{tile}, whose address is known only at run time, can't be copied by assignment",
         because="the engine needs an instruction that reads the address from memory",
@@ -59,6 +62,7 @@ def copied_by_assignment(tile: Tile) -> ViewError:
 
 
 def transposed_indirectly(tile: Tile) -> ViewError:
+    """Return the error for a transpose by DMA of rows that a tile selects."""
     return ViewError(
         f"{tile}, whose rows are selected by a tile, can't be transposed by the DMA",
         argument="src",

@@ -32,10 +32,10 @@ SUMS = (ast.Add, ast.Sub)
 
 
 class Body(NamedTuple):
-    """Conditions for a loop that its source alone does not decide. They are checked when it
+    """Conditions for a loop that its source alone does not decide. They are checked when the loop
     begins."""
 
-    depth: int  # the number of loops around it in its function; all are loops of the API
+    depth: int  # the number of loops around the loop in its function; all are loops of the API
     called: frozenset[tuple[str, ...]]  # names with attributes that are called
     indexed: frozenset[str]  # names of tensors that loop variables index
     read: frozenset[str]  # all names that the loop reads and does not bind
@@ -71,39 +71,41 @@ def _lasts(value: Any) -> bool:
 
 
 def _named(frame: FrameType, name: Sequence[str]) -> Any:
-    """Return the present value of a name with attributes, such as `a.b.c`; None if it isn't
+    """Return the present value of a name with attributes, such as `a.b.c`, or None if it is not
     bound."""
     root, *attributes = name
     for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
         if root in scope:
-            found = scope[root]
+            value = scope[root]
             break
     else:
         return None
     for attribute in attributes:
-        found = getattr(found, attribute, None)
-    return found
+        value = getattr(value, attribute, None)
+    return value
 
 
 def _is_pure(function: Any) -> bool:
     """Return whether calls of a function have no side effects and print nothing. This is so for
     functions of the API, classes of numpy, and a few functions of Python."""
-    if any(function is one for one in HARMLESS):
+    if any(function is harmless for harmless in HARMLESS):
         return True
     module = str(getattr(function, "__module__", None) or "")
-    shows = getattr(function, "__name__", "") == "device_print"
-    return (module.startswith(API) and not shows) or (
+    prints = getattr(function, "__name__", "") == "device_print"
+    return (module.startswith(API) and not prints) or (
         module == "numpy" and isinstance(function, type)
     )
 
 
 @syntax.by_site
 def _body(frame: FrameType) -> Body | None:
+    """Return the conditions for the loop that begins in a frame, or None if its iterations can't be
+    computed from others."""
     file = frame.f_code.co_filename
-    found = _loops(file).get(syntax.span(frame))
-    if found is None or not has_source(frame.f_code):
+    names_and_nest = _loops(file).get(syntax.span(frame))
+    if names_and_nest is None or not has_source(frame.f_code):
         return None
-    return _Reader(*found).body
+    return _Reader(*names_and_nest).body
 
 
 @syntax.by_text
@@ -115,16 +117,14 @@ def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
     Each loop has two keys: the span of the loop, and the span of its iterable. Later releases of
     Python report the span of the iterable.
     """
-    found = {}
+    loops = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):
             names = _Names(function)
             for nest in _nests(function.body, []):
-                found[syntax.node_span(nest[-1])] = found[syntax.node_span(nest[-1].iter)] = (
-                    names,
-                    nest,
-                )
-    return found
+                loop = nest[-1]
+                loops[syntax.node_span(loop)] = loops[syntax.node_span(loop.iter)] = names, nest
+    return loops
 
 
 def _nests(body: Sequence[ast.stmt], around: list[ast.For]) -> Iterator[list[ast.For]]:
@@ -159,8 +159,8 @@ class _Names:
         bind them again. This is checked for `outermost` and for all loops inside it."""
         within, bound = self._within, self._bound
         for loop in (node for node in ast.walk(outermost) if isinstance(node, ast.For)):
-            inside, own = within[id(loop)], bound[id(loop)]
-            after = [n for n in self._read if n.id in own and id(n) not in inside]
+            inside, names = within[id(loop)], bound[id(loop)]
+            after = [n for n in self._read if n.id in names and id(n) not in inside]
             others = [id(o) for o in self._loops if id(o) not in inside]
             again = [o for o in others if id(loop) not in within[o]] if after else []
             for n in after:
@@ -171,9 +171,9 @@ class _Names:
 
 class _Reader:
     """Decides from the source of nested loops whether iterations of the innermost loop can be
-    computed from others. `body` then has the conditions that are left; otherwise it is None. The
-    loops around the innermost one may contain anything else. But apart from their variables, they
-    must not bind names that the innermost loop reads."""
+    computed from others. If so, `body` has the conditions that the source does not decide;
+    otherwise it is None. The loops around the innermost one may contain anything else. But apart
+    from their variables, they must not bind names that the innermost loop reads."""
 
     def __init__(self, names: _Names, nest: list[ast.For]) -> None:
         self.varying: set[str] = set()  # names of loop variables, and of sums of them
@@ -182,7 +182,7 @@ class _Reader:
         self.called: set[tuple[str, ...]] = set()
         self.indexed: set[str] = set()
         loop = nest[-1]
-        around = {one.id for one in map(_target, nest) if one is not None}
+        around = {target.id for target in map(_target, nest) if target is not None}
         self.loops = {*around}  # variables of loops
         self.varying |= around
         fits = self._is_range(nest[:-1]) and self._statement(loop)
@@ -194,7 +194,7 @@ class _Reader:
 
     def _is_range(self, loops: Sequence[ast.For]) -> bool:
         """Return whether all of these loops are over affine_range or sequential_range."""
-        called = [_dotted(one.iter.func) for one in loops if isinstance(one.iter, ast.Call)]
+        called = [_dotted(loop.iter.func) for loop in loops if isinstance(loop.iter, ast.Call)]
         self.called.update(name for name in called if name)
         return len(called) == len(loops) and all({*name[-1:]} & RANGES for name in called)
 
@@ -207,6 +207,8 @@ class _Reader:
         return bool(names & _read(nest[-1]))
 
     def _statement(self, node: ast.stmt) -> bool:
+        """Return whether a statement is one that repeated iterations may have, and note its
+        names."""
         match node:
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 return True
@@ -233,9 +235,9 @@ class _Reader:
         if isinstance(target, ast.Subscript):
             return self._is_value(target) and self._is_value(value)
         names = target.elts if isinstance(target, ast.Tuple) else [target]
-        if not all(isinstance(one, ast.Name) for one in names):
+        if not all(isinstance(name, ast.Name) for name in names):
             return False
-        bound = {one.id for one in names if isinstance(one, ast.Name)}
+        bound = {name.id for name in names if isinstance(name, ast.Name)}
         if bound & (self.varying | self.masks):
             return False
         if self._is_value(value):
@@ -250,8 +252,9 @@ class _Reader:
         return False
 
     def _varies(self, node: ast.AST) -> bool:
+        """Return whether an expression contains a loop variable, a sum of them, or a mask."""
         names = self.varying | self.masks
-        return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node))
+        return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(node))
 
     def _is_value(self, node: ast.expr | None) -> bool:
         """Return whether an expression is the same in all iterations, or is a tile: a new one, or a
@@ -293,13 +296,13 @@ class _Reader:
         known["mask"] = self._is_mask
         if name[-1:] == ("loop_reduce",):
             known["loop_indices"] = self._are_loops
-        named = all(known.get(one.arg, self._is_value)(one.value) for one in node.keywords)
+        named = all(known.get(word.arg, self._is_value)(word.value) for word in node.keywords)
         return fits and named and all(map(self._is_value, node.args))
 
     def _are_loops(self, node: ast.expr) -> bool:
         """Return whether an expression is the variable of a loop, or a list of such variables."""
         parts = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
-        return all(isinstance(one, ast.Name) and one.id in self.loops for one in parts)
+        return all(isinstance(part, ast.Name) and part.id in self.loops for part in parts)
 
     def _is_index(self, node: ast.expr | None) -> bool:
         """Return whether an expression is affine in the loop variables, or is a slice, a tuple or
@@ -330,6 +333,8 @@ class _Reader:
         return False
 
     def _is_mask(self, node: ast.expr) -> bool:
+        """Return whether an expression is a mask: comparisons of affine expressions, joined by
+        `&`."""
         match node:
             case ast.Name(id=name) if name in self.masks:
                 return True
@@ -341,6 +346,7 @@ class _Reader:
 
 
 def _target(loop: ast.For) -> ast.Name | None:
+    """Return the variable of a loop, or None if the loop binds anything but one name."""
     return loop.target if isinstance(loop.target, ast.Name) else None
 
 

@@ -46,27 +46,28 @@ class IssuedStep:
     def __init__(self, name: str, operands: Sequence[Any], more: More, row: bytes) -> None:
         self.name, self.operands, self.more, self._row = name, operands, more, row
         self._others, self.accumulates, _, self.site = more
-        self.dst = next((i for i, one in enumerate(operands) if one[0] == "dst"), -1)
+        self.dst = next((i for i, operand in enumerate(operands) if operand[0] == "dst"), -1)
 
     def again(self, program: Program) -> Again | None:
-        """Return how to repeat the instruction; None if it can't be repeated."""
-        names = [one[0] for one in self.operands]
+        """Return how to repeat the instruction, or None if it can't be repeated."""
+        names = [operand[0] for operand in self.operands]
         return _again(program, self._row, names) if self._row and self.dst >= 0 else None
 
     def arguments(self, tiles: Sequence[Tile]) -> dict[str, Any]:
-        names = (one[0] for one in self.operands)
+        """Return all arguments by name, with these tiles as the operands."""
+        names = (operand[0] for operand in self.operands)
         return {**dict(self._others), **dict(zip(names, tiles, strict=True))}
 
 
 class Again(NamedTuple):
-    """How to execute an instruction again with other tiles, and how to record it. `given` are all
-    arguments, by parameter, and `slots` has the position of each tile in `given`. `row` has the
-    numbers of the instruction's row. For each tile in the row, `windows` has the pair (first
-    position in `row`, position of the tile among the instruction's operands)."""
+    """How to execute an instruction again with other tiles, and how to record the instruction.
+    `arguments` has one for each parameter, and `slots` the position of each tile in `arguments`.
+    `row` has the numbers of the instruction's row. For each tile in the row, `windows` has the pair
+    (first position in `row`, position of the tile among the instruction's operands)."""
 
     call: Call
     execute: Callable[..., Any]
-    given: list[Any]
+    arguments: list[Any]
     slots: list[int]
     row: list[int]
     windows: list[tuple[int, int]]
@@ -78,24 +79,24 @@ def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
     at run time."""
     line, index = unpack_from("<ii", written)
     call = program.calls[~index]
-    made, windows = plan(call), [*call.reads, *call.writes]
-    if call.dynamic or made.loads >= 0 or {*names} != {*windows} or call.pack is None:
+    execution, windows = plan(call), [*call.reads, *call.writes]
+    if call.dynamic or execution.loads >= 0 or {*names} != {*windows} or call.pack is None:
         return None
     if len(written) != WORD * (
         1 + 3 * len(windows) + call.has_values
     ):  # rows of several instructions
         return None
     row = [line, index, *unpack_from(f"<{len(written) // WORD - 1}q", written, WORD)]
-    given = made.constants.copy()
-    if made.values:
+    arguments = execution.constants.copy()
+    if execution.values:
         values = values_of([*program.data.values][row[-1]])
         if any(type(value) is RegisterId for value in values):
             return None
-        for slot, number in made.values:
-            given[slot] = values[number]
-    slots = {call.instruction.parameters[slot].name: slot for slot, _ in made.tiles}
+        for slot, number in execution.values:
+            arguments[slot] = values[number]
+    slots = {call.instruction.parameters[slot].name: slot for slot, _ in execution.tiles}
     places = [(2 + 3 * at, names.index(name)) for at, name in enumerate(windows)]
-    return Again(call, made.run, given, [slots[n] for n in names], row, places)
+    return Again(call, execution.run, arguments, [slots[n] for n in names], row, places)
 
 
 def fault(core: Core, call: Call, error: Exception) -> Exception:
@@ -118,16 +119,16 @@ class NewStorage:
     def __init__(self, program: Program, event: Sequence[Any], kind: StorageKind) -> None:
         self._is_block = event[0] is NewBlock
         if self._is_block:
-            *self._given, self._site, self._at = event[1:]
+            *self._fields, self._site, self._at = event[1:]
         else:
-            *self._given, self._site = event[1:]
+            *self._fields, self._site = event[1:]
         self._kind = kind
         self._line = -1 if self._site is None else program.line(*self._site)
 
     def ends_at(self, depth: int) -> bool:
         """Return whether no line can name the tile after an iteration of the loop at `depth`. The
         outermost running loop has depth 0."""
-        return not self._is_block or (self._given[1] is not None and self._given[1] >= depth)
+        return not self._is_block or (self._fields[1] is not None and self._fields[1] >= depth)
 
     def make(self, core: Core, state: Running, numbers: Sequence[int], depth: int) -> Storage:
         """Make the tile in an iteration of the loop at `depth` (0 is the outermost running loop),
@@ -145,16 +146,16 @@ class NewStorage:
         return storage
 
     def noted(self, numbers: Sequence[int], number: int) -> NewTile | NewBlock:
-        """Return the note of this tile in an iteration: `numbers` are the iteration's numbers, and
-        `number` identifies the storage."""
+        """Return the note of this tile in an iteration. `numbers` are the iteration's numbers, and
+        `number` is the id of the storage."""
         if not self._is_block:
-            region, shape, dtype, name, filled = self._given
+            region, shape, dtype, name, filled = self._fields
             return NewTile(region, shape, dtype, name, filled, self._site, self._kind, number)
-        tensor, depth = self._given
+        tensor, depth = self._fields
         return NewBlock(tensor, self._block_of(numbers), depth, self._site, self._kind, number)
 
     def _block_of(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        return tuple(numbers[self._at : self._at + self._given[0].axes])
+        return tuple(numbers[self._at : self._at + self._fields[0].axes])
 
     def made(self, core: Core, state: Running, numbers: Sequence[int]) -> Storage:
         """Make the tile with all of the work that is done when the kernel makes it, and return its
@@ -163,14 +164,14 @@ class NewStorage:
         return self._block(state, numbers) if self._is_block else self._tile(state)
 
     def _tile(self, state: Running) -> Storage:
-        region, shape, dtype, name, filled = self._given
+        region, shape, dtype, name, filled = self._fields
         storage = new(shape, dtype, region, name).storage
         if filled is not None:
             state.fills[storage.id] = filled
         return storage
 
     def _block(self, state: Running, numbers: Sequence[int]) -> Storage:
-        tensor, depth = self._given
+        tensor, depth = self._fields
         ending = None if depth is None else state.loops[depth]
         storage: Storage = tensor.new_tile(self._block_of(numbers), ending).storage
         return storage

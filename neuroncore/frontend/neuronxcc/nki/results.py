@@ -86,7 +86,7 @@ class Pending:
 
     def suits(self, slot: Tensor) -> bool:
         """Return whether the instruction can write its result to the slot directly, with the same
-        rounding as if it wrote to a new tile and a copy followed."""
+        rounding as if it wrote to a new tile that is then copied to the slot."""
         format, wanted = self.tile.dtype, slot.dtype
         if wanted is not format and (format is not float32 or wanted.is_integer):
             return False
@@ -105,8 +105,8 @@ def flush() -> Running:
 
 
 def _flush(state: Running) -> None:
-    held, state.pending = state.pending, None
-    held.issue(held.tile)
+    pending, state.pending = state.pending, None
+    pending.issue(pending.tile)
 
 
 # --- tiles ----------------------------------------------------------------------------------------
@@ -119,8 +119,8 @@ def new(shape: Sequence[int], dtype: Format, region: MemoryRegion = SBUF, name: 
     return _new(core, running(core), (region, sizes, dtype, name))
 
 
-def _new(core: Core, state: Running, given: tuple[Any, ...]) -> Tensor:
-    storage = core.allocate(*given)
+def _new(core: Core, state: Running, place: tuple[Any, ...]) -> Tensor:
+    storage = core.allocate(*place)  # of (region, shape, format, name)
     storage.scope = state.scope
     if state.notes is not None:
         state.notes.tile(storage)
@@ -206,10 +206,10 @@ def _set_below(whole: Tensor, box: Box, value: Any) -> None:
     end, starts = first + count, current().machine.starts
     top = max(row for row in range(first) if row in starts(end - row))
     above, all_rows = (whole.within(((top, size), *free)) for size in (first - top, end - top))
-    kept = new(above.shape, above.dtype)
-    issue("tensor_copy", dst=kept, src=above)
+    saved = new(above.shape, above.dtype)
+    issue("tensor_copy", dst=saved, src=above)
     issue("memset", dst=all_rows, value=value)
-    issue("tensor_copy", dst=above, src=kept)
+    issue("tensor_copy", dst=above, src=saved)
 
 
 def issue(name: str, **arguments: Any) -> None:
@@ -355,24 +355,24 @@ def _usual_regions(name: str) -> tuple[MemoryRegion, ...]:
 
 
 def hold(
-    made: Tensor,
+    result: Tensor,
     run: Run,
     boxes: list[Box],
     regions: tuple[MemoryRegion, ...] = ON_CHIP,
     sums: bool = False,
 ) -> Tensor:
-    """Issue the call `run`, which writes the `boxes` of the tile `made`, and return the tile. If
+    """Issue the call `run`, which writes the `boxes` of the tile `result`, and return it. If
     the kernel's source assigns the result next, delay the call. `regions` are the memories that the
     assigned tensor may be in. `sums` is True for a matrix product, which PSUM can accumulate."""
 
     core, frame = current(), source.user_frame()
     flush()
     if frame is None or not syntax.is_assigned(frame):
-        run(made, {})
-        return made
-    held = Pending(core, made, run, boxes, regions, sums, frame, frame.f_lasti)
-    running(core).pending = held
-    return made
+        run(result, {})
+        return result
+    pending = Pending(core, result, run, boxes, regions, sums, frame, frame.f_lasti)
+    running(core).pending = pending
+    return result
 
 
 # --- assignment -----------------------------------------------------------------------------------
@@ -387,8 +387,8 @@ def assign(slot: Tensor, value: Any) -> None:
         _set(slot, _number(value))
         return
     state = running()
-    held = state.pending
-    if held is None or held.tile is not value:
+    pending = state.pending
+    if pending is None or pending.tile is not value:
         flush()
         if value.dynamic:
             raise refusals.copied_by_assignment(value)
@@ -398,14 +398,14 @@ def assign(slot: Tensor, value: Any) -> None:
             _copy(slot, value, [()])
         return
     state.pending = None
-    if held.suits(slot):
-        _before_writing(slot, held.boxes)
-        held.issue(slot.shaped(value.shape))
+    if pending.suits(slot):
+        _before_writing(slot, pending.boxes)
+        pending.issue(slot.shaped(value.shape))
     else:
-        held.issue(value)
-        # if loop_reduce accumulates
+        pending.issue(value)
+        # a tile of another iteration is the sum of a loop_reduce
         with state.accumulating(value.storage.scope is not state.scope):
-            _copy(slot, value, held.boxes)
+            _copy(slot, value, pending.boxes)
 
 
 def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
@@ -424,12 +424,12 @@ def _spread(value: Tensor, shape: Dims) -> Tensor:
     """Return the tile with free axes of size 1 repeated to `shape`, or unchanged if it doesn't fit.
     A tile with fewer axes first gets axes of size 1 after the partition axis, as operands of an
     operator do."""
-    spread = value
+    wide = value
     for _ in range(len(shape) - len(value.shape)):
-        spread = spread.expand_dims(1)
-    same = len(spread.shape) == len(shape) and spread.shape[0] == shape[0]
-    fits = same and all(n in (1, m) for n, m in zip(spread.shape, shape, strict=True))
-    return spread.stretched(shape) if fits else value
+        wide = wide.expand_dims(1)
+    same = len(wide.shape) == len(shape) and wide.shape[0] == shape[0]
+    fits = same and all(n in (1, m) for n, m in zip(wide.shape, shape, strict=True))
+    return wide.stretched(shape) if fits else value
 
 
 def _set(slot: Tensor, value: Any) -> None:

@@ -34,10 +34,10 @@ COMPARED = (bool, int, float, str, Enum, Format)  # arguments that can be compar
 
 
 class LoopIndex(int):
-    """The variable of a loop: an integer that knows its loop."""
+    """The variable of a loop in one iteration: an integer with a reference to the loop."""
 
     loop: Loop
-    over = False  # whether its iteration has ended
+    over = False  # whether the iteration has ended
     # in a parallel loop, by storage: the last iteration that wrote to it, and the place and the
     # sources of its first write
     writes: dict[int, Write] | None
@@ -101,6 +101,7 @@ class Turns:
             self._state.notes.end_iteration()
 
     def end_loop(self) -> None:
+        """End the run of the loop."""
         if self._state.notes is not None:
             self._state.notes.end_loop()
 
@@ -119,7 +120,7 @@ class Marks:
     def end(self) -> None:
         self._mark(~self._number, 0)
         if self._state.pending is not None:
-            # its rows come later, and would count as rows of the next iteration
+            # the rows of the delayed call come later, and would count as rows of the next iteration
             self._program = None
 
     def _mark(self, loop: int, value: int) -> None:
@@ -132,17 +133,19 @@ class Running:
     """The state of a running kernel of this API."""
 
     pending: Any = None  # the delayed call
-    fills: dict[int, float] = field(default_factory=dict)  # by storage: the initial number
+    fills: dict[int, float] = field(default_factory=dict)  # initial numbers, by id of the storage
     loops: list[LoopIndex] = field(default_factory=list)  # running loops, outermost first
-    # storages of parameters that may not be written
+    # ids of the storages of parameters that may not be written
     parameters: set[int] = field(default_factory=set)
     # by place in the source: the number of tensors that got addresses there; the compiler traces
     # the body of a loop once
     met: dict[Any, int] = field(default_factory=dict)
-    addresses: dict[Any, Any] = field(default_factory=dict)  # by place and number: the addresses
-    broadcasts: set[int] = field(default_factory=set)  # storages in PSUM that broadcasts made
+    addresses: dict[Any, Any] = field(default_factory=dict)  # by (place, number of the tensor)
+    broadcasts: set[int] = field(
+        default_factory=set
+    )  # ids of storages in PSUM that broadcasts made
     ones: dict[int, Any] = field(default_factory=dict)  # rows of ones, by length
-    # by storage: the tiles of its tensor with block dimensions, and its position among them
+    # by id of a storage: the tiles of its tensor with block dimensions, and the block of its tile
     blocks: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     notes: Notes | None = None  # notes of the current iteration
     plans: dict[Any, Any] = field(default_factory=dict)  # by loop: how to repeat its iterations
@@ -158,6 +161,8 @@ class Running:
         return self.loops[-1] if self.loops else None
 
     def accumulating(self, really: bool = True) -> _Accumulating:
+        """Return a context manager in which writes add to the contents, unless `really` is
+        False."""
         return _Accumulating(self, really)
 
 
@@ -179,6 +184,7 @@ class _Accumulating:
 
 
 def running(core: Core | None = None) -> Running:
+    """Return the state of the kernel that runs on a core, by default the current core."""
     core = core or core_of_kernel() or current()
     state: Running | None = core.dialect
     if state is None:
@@ -266,6 +272,8 @@ def carry(storage: Storage) -> None:
 
 
 def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> None:
+    """Report LOOP_CARRIED: the iteration `index` writes the elements that the write `before` of the
+    previous iteration wrote. It is a note if both wrote equal values."""
     equal = sources is not None and before[2] == sources
     current().report(
         "LOOP_CARRIED",
@@ -294,16 +302,14 @@ def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
     return sources
 
 
-def _same(one: Place, other: Place) -> bool:
+def _same(a: Place, b: Place) -> bool:
     """Return whether two places, (offset, geometry), in a storage have the same elements."""
-    if one[0] != other[0]:
+    if a[0] != b[0]:
         return False
-    if one[1] is other[1]:
+    if a[1] is b[1]:
         return True
-    first, second = (
-        access.long_axes(geometry.shape, geometry.strides) for _, geometry in (one, other)
-    )
-    return first == second
+    axes_a, axes_b = (access.long_axes(place[1].shape, place[1].strides) for place in (a, b))
+    return axes_a == axes_b
 
 
 def _immutable(dst: Tile) -> ImmutableError:
@@ -328,8 +334,8 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
         "a tensor in shared hbm is made " + ("in a loop" if state.loops else "by a helper"),
         argument="buffer",
         expected="shared_hbm at the top level of the kernel",
-        because="it outlives the kernel, and is allocated before the kernel begins",
-        hint="allocate it at the top of the kernel and pass it on, or use buffer=nl.private_hbm",
+        because="a tensor in shared_hbm outlives the kernel, and is allocated before it begins",
+        hint="allocate the tensor at the top of the kernel, or use buffer=nl.private_hbm",
         also="err_shared_hbm_must_in_kernel_level",
     )
 
@@ -344,9 +350,9 @@ def _in_helper() -> bool:
 
 
 def around(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """Return the iteration of `loops` that contains the outermost of the `folded` loops; None if
+    """Return the iteration of `loops` that contains the outermost of the `folded` loops, or None if
     that loop is the outermost running one. If no folded loop is running, return the innermost
-    iteration, or None without loops."""
+    iteration, or None if no loop is running."""
     for place, index in enumerate(loops):
         if index.loop in folded:
             return loops[place - 1] if place else None

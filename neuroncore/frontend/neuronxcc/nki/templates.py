@@ -112,8 +112,7 @@ def _plan(frame: Any, state: Running, loop: Loop) -> Plan | None:
 
 
 def _is_debugged() -> bool:
-    """Return whether a debugger or a tracer follows Python, by sys.settrace or by
-    sys.monitoring."""
+    """Return whether a debugger or a tracer follows Python, by sys.settrace or sys.monitoring."""
     monitoring: Any = getattr(sys, "monitoring", None)
     tool = monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID)
     return sys.gettrace() is not None or tool is not None
@@ -151,24 +150,24 @@ class Plan:
             return False
         if state.notes is None or state.notes.is_full:
             state.notes, self._owner = Notes(self._core), True
-        kept = self._kept = state.notes
+        notes = self._notes = state.notes
         values = (*map(int, state.loops), value)
-        self._begun = values, len(kept.events) + 1, len(kept.guards), self._stand()
+        self._begun = values, len(notes.events) + 1, len(notes.guards), self._stand()
         return True
 
     def end(self) -> None:
         """Make a template of the noted iteration, or show an earlier template with it how numbers
         change."""
-        state, kept = self._state, self._kept
+        state, notes = self._state, self._notes
         values, first, guard, stand = self._begun
         template = None
-        if kept.is_full:
+        if notes.is_full:
             if self._owner:  # else it is the iteration of a loop around that is too long
                 self._failures = FAILURES
         elif state.pending is None:
-            events = kept.events[first:-1]
+            events = notes.events[first:-1]
             if self._is_all(events, stand):
-                template = made_of(state, values, events, kept.guards[guard:])
+                template = made_of(state, values, events, notes.guards[guard:])
         self.stop()
         if template is None:
             self._failures += 1
@@ -218,11 +217,11 @@ class _Layout:
         # positions of offsets on the chip, and the number of successive offsets that are equivalent
         self.chip: list[tuple[int, int]] = []
         self.still: list[int] = []  # positions of offsets that must not change
-        self.made: dict[int, int] = {}  # by number of a new storage: its place among them
+        self.made: dict[int, int] = {}  # by id of a new storage: its place among the new storages
         self.more: dict[int, Any] = {}  # by event: its row, or the kind of its storage
         self._last: dict[int, int] = {}  # by new tile: the last event that uses it
         self.fits = all(map(self._add, events))
-        self.ends: dict[int, list[int]] = {}  # by event: the new tiles that no later one uses
+        self.ends: dict[int, list[int]] = {}  # by event: the new tiles that no later event uses
         for place, last in self._last.items():
             self.ends.setdefault(last, []).append(place)
 
@@ -233,6 +232,7 @@ class _Layout:
         return at
 
     def _add(self, event: Any) -> bool:
+        """Add an event, and return whether it can be repeated."""
         match event:
             case NotedStep():
                 return self._step(event)
@@ -307,15 +307,15 @@ class _Blocks:
         def moves(begin: int, end: int) -> bytes:
             return changes[:, begin:end].tobytes()
 
-        found: dict[Any, int] = {}
+        known: dict[Any, int] = {}
         self.outside: list[tuple[Any, int, int, bool]] = []
         self.places: list[int] = []
         for tiles, begin, end, whole in layout.outside:
             key = id(tiles), numbers[begin:end].tobytes(), moves(begin, end), whole
-            if key not in found:
-                found[key] = len(self.outside)
+            if key not in known:
+                known[key] = len(self.outside)
                 self.outside.append((tiles, begin, end, whole))
-            self.places.append(found[key])
+            self.places.append(known[key])
         self._new = layout.blocks
         self._at = np.array([n for _, a, b in self._new for n in range(a, b)], np.intp)
         self._sizes = np.array([n for tensor, _, _ in self._new for n in tensor.sizes], np.int64)
@@ -365,8 +365,8 @@ class Template:
         program, more = current().program, self._layout.more.get(number)
         assert program is not None
         if event[0] is NotedStep:
-            name, operands, *given = event[1:]
-            return IssuedStep(name, operands, tuple(given), more or b"")
+            name, operands, *others = event[1:]
+            return IssuedStep(name, operands, tuple(others), more or b"")
         return event if more is None else NewStorage(program, event, more)
 
     def _known(self, values: Values, but: int = -1) -> Numbers | None:
@@ -397,10 +397,11 @@ class Template:
         if rest.any() or change[self._layout.still].any():
             return False
         self._changes[axis], self._is_known[axis] = change, True
-        self._iterations = None  # they were made with the changes known before
+        self._iterations = None  # made with the changes known before
         return True
 
     def _is_like(self, other: Template) -> bool:
+        """Return whether another template has the same events with other numbers."""
         mine, theirs = self._layout, other._layout
         if len(self._numbers) != len(other._numbers) or len(mine.events) != len(theirs.events):
             return False
@@ -426,7 +427,7 @@ class Template:
             if tile is None or not self._is_ready(tile.storage, whole):
                 return None
             storages.append(tile.storage)
-        if not all(self._is_ready(*one) for one in self._fixed):
+        if not all(self._is_ready(*entry) for entry in self._fixed):
             return None
         return (listed, storages) if blocks.are_new(numbers, listed) else None
 
@@ -446,11 +447,12 @@ class Template:
         if self._iterations is None:
             numbers = self._numbers, self._changes
             self._blocks = _Blocks(self._layout, *numbers)
-            given = self._blocks.outside, self._blocks.places, *numbers
-            self._iterations = KnownIterations(program, self._events, self._layout.ends, *given)
-        found = self._iterations
-        has_room = program.count + found.count <= program.limit
-        return found if found.fits and has_room else None
+            blocks = self._blocks.outside, self._blocks.places
+            ends = self._layout.ends
+            self._iterations = KnownIterations(program, self._events, ends, *blocks, *numbers)
+        iterations = self._iterations
+        has_room = program.count + iterations.count <= program.limit
+        return iterations if iterations.fits and has_room else None
 
     def repeat(self, turns: Turns, value: int, values: Values) -> bool:
         """Execute the iteration with loop variable `value` without Python, if its numbers are known
@@ -461,26 +463,26 @@ class Template:
         iterations = None if numbers is None else self._iterations_for(core.program)
         if numbers is None or iterations is None:
             return False
-        found = self._resolved(self._blocks, numbers)
-        if found is None:
+        resolved = self._resolved(self._blocks, numbers)
+        if resolved is None:
             return False
         before, site = state.accumulates, core.site
         index = turns.begin(value)
         if state.notes is not None:
-            bounds = zip(found[0], *self._bounds.tolist(), strict=False)
+            bounds = zip(resolved[0], *self._bounds.tolist(), strict=False)
             state.notes.guards.extend(bounds)
         try:
-            iterations.run(core, state, numbers, *found)
+            iterations.run(core, state, numbers, *resolved)
         finally:
             state.accumulates, core.site = before, site
             turns.end(index)
         return True
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(a: Any, b: Any) -> bool:
     """Return whether two parts of events are equal. Equal numbers must also have the same type."""
-    if one is other:
+    if a is b:
         return True
-    if type(one) is tuple and type(other) is tuple:
-        return len(one) == len(other) and all(map(_same, one, other))
-    return type(one) is type(other) and isinstance(one, (*PLAIN, range)) and bool(one == other)
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(_same, a, b))
+    return type(a) is type(b) and isinstance(a, (*PLAIN, range)) and bool(a == b)

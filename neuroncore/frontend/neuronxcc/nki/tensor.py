@@ -44,8 +44,8 @@ Move = tuple[int, Dims]
 class Tensor(Seen, Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of one.
 
-    `spans` describe the indices that reach outside of the tensor. While a tile has any,
-    instructions refuse it; a mask may cut the tile so that none remain.
+    `spans` describe the indices that reach outside of the tensor. Instructions refuse a tile with
+    spans; a mask may cut the tile so that no span remains.
     """
 
     __slots__ = ("_allocate", "_spans")
@@ -217,31 +217,31 @@ class Tensor(Seen, Unread, Parted):
                 also="err_copy_dynamic_indirect_indices_not_natively_supported",
             )
         rows = keys[chosen[0]] if chosen else None
-        one = rows is not None and rows.size == 1
-        if rows is not None and not one:
+        single = rows is not None and rows.size == 1
+        if rows is not None and not single:
             rank = max([2, *(e.ndim for e in expressions)])
             expressions.append(Index((rows.shape[0], *(1,) * (rank - 1)), (0,) * rank, 0))
         shape, steps = together(expressions) if expressions else ((), [])
         self._check_rank(shape, expressions)
-        if chosen and chosen[0] == len(keys) - 1 and not one and any(s[0] for s in steps):
+        if chosen and chosen[0] == len(keys) - 1 and not single and any(s[0] for s in steps):
             raise refusals.index_along_free_axis(self)
         strides, offset = [0] * len(shape), self.offset
         moves: list[Move] = []
         ranges: list[tuple[int, int, int]] = []
-        dynamic, listed = self.dynamic, iter(steps)
+        dynamic, step_lists = self.dynamic, iter(steps)
         for axis, k in enumerate(keys):
             stride, size = self.strides[axis], self.shape[axis]
             if isinstance(k, Index):
-                along = next(listed)
+                along = next(step_lists)
                 offset += k.start * stride
                 strides = [s + stride * a for s, a in zip(strides, along, strict=True)]
                 moves.append((k.start, along))
                 if axis == 0 and self.storage.on_chip:
                     self._check_partition(along)
             elif isinstance(k, Tile):
-                dynamic = (*dynamic, Dynamic(k, stride, size - 1, vector=not one))
+                dynamic = (*dynamic, Dynamic(k, stride, size - 1, vector=not single))
                 moves.append((0, ()))
-                if not one:
+                if not single:
                     strides[0] += stride
             else:
                 first, count, step = self._range(k, axis)
@@ -262,7 +262,7 @@ class Tensor(Seen, Unread, Parted):
     def _check_rank(self, shape: Dims, expressions: Sequence[Index]) -> None:
         if len(shape) == 1 and self.ndim > 0 and expressions:
             raise ShapeError(
-                "an index expression with one axis does not define which axis of the tile it is",
+                "an index expression with one axis does not define an axis of the tile",
                 expected="at least two axes, the partition first",
                 got=repr(expressions[0]),
                 hint="nl.arange(n)[:, None] along the partitions, nl.arange(n)[None, :] along "
@@ -281,9 +281,9 @@ class Tensor(Seen, Unread, Parted):
             )
 
     def _note_spans(self, of: Tensor, moves: Sequence[Move]) -> None:
-        """Note which indices of this part of the tensor `of` reach outside. `moves` say where the
-        part is along each axis of `of`. A slice of `of` may reach outside if this part of it does
-        not."""
+        """Note which indices of this part of the tensor `of` reach outside. `moves` has the place
+        of the part along each axis of `of`. If `of` is a slice that reaches outside, the part may
+        still be inside."""
         if of.fault is not None and not of.spans:  # a view whose indices can't be tracked
             return
         rank = len(self.shape)
@@ -294,8 +294,8 @@ class Tensor(Seen, Unread, Parted):
         self._check_spans()
 
     def _check_spans(self) -> None:
-        """Store an error if indices are out of bounds. An instruction that uses the tile raises
-        it."""
+        """Store an error if indices are out of bounds. An instruction that uses the tile raises the
+        error."""
         self.fault = None
         for first, along, of, axis in self.spans:
             low, high = Index(self.shape, along, first).extent()
@@ -450,8 +450,8 @@ class Tensor(Seen, Unread, Parted):
         return self.window(shape, strides, self.offset)
 
     def __bool__(self) -> bool:
-        """Return True: kernels test in this way whether an argument is a tensor or None. A tile on
-        the chip gives a warning. Raises DynamicControlError if the test can only be about the
+        """Return True: kernels test in this way whether an argument is a tensor or None. For a tile
+        on the chip, report a warning. Raises DynamicControlError if the test can only be about the
         contents."""
         if self.storage.on_chip and not is_there(self):
             raise refusals.truth_value(self)
@@ -475,12 +475,13 @@ class Awaited(Tensor):
 
 
 def _moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
-    """Return a span of a tensor as a span of its part with `rank` axes. `moves` say where the part
-    is."""
+    """Return a span of a tensor as a span of a part with `rank` axes. `moves` has the position of
+    the part along each axis of the tensor."""
     first, steps, of, axis = span
     first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
-    both = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]
-    return first, tuple(sum(along[a] * step for along, step in both) for a in range(rank)), of, axis
+    pairs = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]
+    new_steps = tuple(sum(along[a] * step for along, step in pairs) for a in range(rank))
+    return first, new_steps, of, axis
 
 
 def _inside(span: Span, shape: Dims) -> bool:

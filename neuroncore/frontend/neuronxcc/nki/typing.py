@@ -17,10 +17,10 @@ class _Scalar(Annotation):
         if not args or not isinstance(args[0], Tensor):
             return super().__call__(*args, **kwargs)
         flush()
-        one = tile(args[0], "scalar")
-        if one.size != 1:
-            raise ShapeError("scalar takes one number", expected="one element", got=repr(one))
-        return int(one.numpy().item())
+        number = tile(args[0], "scalar")
+        if number.size != 1:
+            raise ShapeError("scalar takes one number", expected="one element", got=repr(number))
+        return int(number.numpy().item())
 
 
 scalar = _Scalar("scalar")

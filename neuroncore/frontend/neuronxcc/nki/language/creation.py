@@ -53,8 +53,8 @@ def ndarray(
         check_keywords(kwargs)
     on_chip = type(dtype) is Format and (buffer is None or buffer in ON_CHIP)
     if not (on_chip and type(shape) is tuple and len(shape) > 1 and _are_plain(shape)):
-        return _made(shape, dtype, buffer, name, None)
-    # like `_made`, but in a frame whose line `Core.allocate` knows
+        return _new_tensor(shape, dtype, buffer, name, None)
+    # like `_new_tensor`, but in a frame whose line `Core.allocate` knows
     state = flush()
     storage = current().allocate(buffer or SBUF, shape, dtype, name)
     storage.scope = state.scope
@@ -87,8 +87,8 @@ def full(
             got=f"{type(value).__name__} {value!r:.60}",
         )
     if buffer not in HBM:
-        return _made(shape, dtype, buffer, name, value)
-    tensor = _made(shape, dtype, buffer, name, None)
+        return _new_tensor(shape, dtype, buffer, name, value)
+    tensor = _new_tensor(shape, dtype, buffer, name, None)
     current().report("HBM_FILL", f"{tensor} is in HBM and has the initial value {value}")
     tensor[...] = value
     return tensor
@@ -128,37 +128,40 @@ def empty_like(
     return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
 
-def _made(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -> Any:
+def _new_tensor(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -> Any:
+    """Return a new tensor, whose elements have the initial number `value` unless that is None. Its
+    tiles are allocated later if it has block axes."""
     flush()
     plain = type(shape) is tuple and _are_plain(shape)
     sizes, axis = (shape, 0) if plain else _sizes(shape)
     form = dtype if type(dtype) is Format else _format(dtype)
-    where = buffer if isinstance(buffer, Allocation) else ANYWHERE[_region(buffer)]
-    region = where.region
+    allocation = buffer if isinstance(buffer, Allocation) else ANYWHERE[_region(buffer)]
+    region = allocation.region
     state = running()
     check_shared(region, state)
     scope = state.scope
     if region not in ON_CHIP:
-        return Tensor.of(_born(scope, region, sizes, form, name, None, None))
+        return Tensor.of(_allocated(scope, region, sizes, form, name, None, None))
     tile_shape = sizes[axis:] if len(sizes) - axis > 1 else (*sizes[axis:], 1)
-    place = where.placer(tile_shape, form)
+    place = allocation.placer(tile_shape, form)
     if axis == 0:
-        storage = _born(scope, region, tile_shape, form, name, place and place(()), value)
+        storage = _allocated(scope, region, tile_shape, form, name, place and place(()), value)
         if state.notes is not None:
             state.notes.tile(storage, value)
         return Tensor.of(storage)
 
     def make(block: tuple[int, ...]) -> Storage:
-        return _born(scope, region, tile_shape, form, name, place and place(block), value)
+        return _allocated(scope, region, tile_shape, form, name, place and place(block), value)
 
     numbered = numbering(source.user_frame())
     return Blocks((*sizes[:axis], *tile_shape), axis, form, region, make, name, numbered)
 
 
-def _born(
+def _allocated(
     scope: LoopIndex | None, region: MemoryRegion, shape: tuple[int, ...], form: Format, name: str,
     address: tuple[int, int] | None, value: float | None,
 ) -> Storage:  # fmt: skip
+    """Return a new storage, made in the iteration `scope`, with the initial number `value`."""
     core = current()
     storage = core.allocate(region, shape, form, name, address)
     storage.scope = scope
@@ -177,15 +180,15 @@ def _are_plain(sizes: tuple[Any, ...]) -> bool:
 def _sizes(shape: Any) -> tuple[tuple[int, ...], int]:
     """Return the shape as plain integers, and the index of the partition axis: the axis that
     par_dim marks, or 0."""
-    listed = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    marked = [axis for axis, size in enumerate(listed) if isinstance(size, limits.PartitionSize)]
+    axes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    marked = [axis for axis, size in enumerate(axes) if isinstance(size, limits.PartitionSize)]
     try:
-        sizes = tuple(map(limits.size, listed))
+        sizes = tuple(map(limits.size, axes))
     except TypeError:
         sizes = ()
     if not sizes or min(sizes) < 1 or len(marked) > 1:
         raise SignatureError(
-            f"{listed!r} is not a shape",
+            f"{axes!r} is not a shape",
             argument="shape",
             position=0,
             expected="positive ints, at most one of them nl.par_dim(size)",
@@ -227,7 +230,7 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 
 def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
     """Return a DMA's mode for accesses out of bounds: the value of the first of the keywords
-    `names` that was passed; without any, oob_mode.error."""
+    `names` that was passed, or oob_mode.error if none was."""
     modes = [kwargs[name] for name in names if name in kwargs]
     return isa.constants.member(isa.oob_mode, modes[0]) if modes else isa.oob_mode.error
 
@@ -240,7 +243,7 @@ def _in_hbm(value: Any, name: str) -> Tensor:
             argument=name,
             expected="hbm",
             got=str(x),
-            hint="it is already on the chip: use it, or nl.copy it",
+            hint="the tile is already on the chip: use it, or copy it by nl.copy",
             also="err_unsupported_memory",
         )
     return x

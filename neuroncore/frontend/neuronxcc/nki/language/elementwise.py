@@ -58,9 +58,9 @@ def composed(
     the first tile. A mask is over that shape. `cut`(tile, box, shape) cuts each other tile for a
     box that the mask chooses in the first tile.
 
-    With `axis` the function works along these free axes. It is called once for each position along
-    the other free axes, with tiles that have size 1 along them. With `folds` the result lacks the
-    axes of `axis`; if `keepdims` too, they have size 1.
+    If `axis` is given, the function works along these free axes. It is called once for each
+    position along the other free axes, with tiles that have size 1 along the others. If `folds`,
+    the result lacks the axes of `axis`, or has them with size 1 if `keepdims`.
     """
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
@@ -72,16 +72,16 @@ def composed(
         more["axis"] = tuple(range(1, len(space)))
         others = [a for a in range(1, len(space)) if a not in axes]
         boxes = [row for box in boxes for row in _rows(box, others)]
-    gone = axes if folds else ()
-    kept = [a for a in range(len(space)) if keepdims or a not in gone]
-    sizes = [1 if a in gone else space[a] for a in kept] + [1] * (2 - len(kept))
+    folded = axes if folds else ()
+    kept = [a for a in range(len(space)) if keepdims or a not in folded]
+    sizes = [1 if a in folded else space[a] for a in kept] + [1] * (2 - len(kept))
     pieces = [[tiles[0].within(box), *(cut(x, box, space) for x in tiles[1:])] for box in boxes]
     parts = [as_older(function(*map(_newer, piece), **more)) for piece in pieces]
     if boxes == [whole]:
         return parts[0].shaped(tuple(sizes))
     form = parts[0].dtype if parts else format_of(more.get("dtype") or tiles[0].dtype, position=0)
     places = [
-        tuple((0, 1) if a in gone else box[a] for a in kept) + ((0, 1),) * (2 - len(kept))
+        tuple((0, 1) if a in folded else box[a] for a in kept) + ((0, 1),) * (2 - len(kept))
         for box in boxes
     ]
 
@@ -134,6 +134,7 @@ COMPARISONS = frozenset(
 
 
 def is_tile(value: Any) -> bool:
+    """Return whether a value is a tile, or a tensor with block axes."""
     return isinstance(value, TILES)
 
 
@@ -189,6 +190,7 @@ def on_host(name: str, *numbers: Any) -> Any:
 
 
 def _of_tiles(operator: Operation, x: Tensor, y: Tensor, form: Format, mask: Any) -> Tensor:
+    """Return x <op> y for two tiles, in format `form`. Axes of size 1 are repeated."""
     if x.shape != y.shape:
         x, y = _same_rank(x, y)
         if x.free_size > 1 and _is_column(y, x):
@@ -236,6 +238,7 @@ def _check_free_axes(x: Tensor, y: Tensor) -> None:
 
 
 def _same_partitions(x: Tensor, other: Tensor) -> Tensor:
+    """Return x, repeated in the partitions of `other` if it has a single partition."""
     if x.shape[0] == other.shape[0] or x.shape[0] != 1:
         return x
     return broadcast_to(x, shape=(other.shape[0], *x.shape[1:]))
@@ -341,6 +344,7 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 
 
 def _composed(name: str) -> Callable[..., Any]:
+    """Return the function `name` of this API, which applies that of the current API."""
     function = getattr(newer, name)
 
     def lowered(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
@@ -376,15 +380,15 @@ def where(
     form = dtype or (common(x, y) if tiles else float32)
     shapes = [v.shape for v in (tile(condition, "condition"), *tiles)]
     rank = max(map(len, shapes))
-    spread = [(s[0], *(1,) * (rank - len(s)), *s[1:]) for s in shapes]
-    shape = tuple(map(max, zip(*spread, strict=True)))
+    aligned = [(s[0], *(1,) * (rank - len(s)), *s[1:]) for s in shapes]
+    shape = tuple(map(max, zip(*aligned, strict=True)))
 
     def whole_tile(value: Any) -> Tensor:
         if is_tile(value):
             return broadcast_to(value, shape=shape)
-        filled = isa.memset(shape, value, form)
+        constant = isa.memset(shape, value, form)
         flush()
-        return filled
+        return constant
 
     return composed(newer.where, mask, *map(whole_tile, (condition, x, y)), dtype=form)
 

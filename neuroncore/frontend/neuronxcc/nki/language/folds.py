@@ -41,6 +41,8 @@ __all__ = [
 
 
 def _fold(name: str, operator: Any) -> Callable[..., Any]:
+    """Return the function `name`, which reduces a tile by an operator along free axes."""
+
     def fold(
         x: Any, axis: Axis, *, dtype: Any = None, mask: Any = None, keepdims: bool = False,
         **kwargs: Any,
@@ -76,8 +78,8 @@ def mean(
     data = tile(x, "x")
     form = dtype or (float32 if data.dtype.is_integer else data.dtype)
     if chosen(mask, data.shape) != [()]:
-        of_part = partial(newer.mean, keepdims=True, dtype=form)
-        return composed(of_part, mask, data, axis=axis, folds=True, keepdims=keepdims)
+        mean_of_part = partial(newer.mean, keepdims=True, dtype=form)
+        return composed(mean_of_part, mask, data, axis=axis, folds=True, keepdims=keepdims)
     total = sum(data, axis, dtype=float32, keepdims=keepdims)
     flush()
     count = product(data.shape[a] for a in limits.axes(axis))
@@ -191,16 +193,17 @@ def rand(shape: Sequence[int], dtype: Any = np.float32, **kwargs: Any) -> Tensor
     return as_older(newer.rand(tuple(shape), format_of(dtype, position=1)))
 
 
-def _seed(given: Any) -> int:
+def _seed(value: Any) -> int:
+    """Return a seed as an int. Raises SignatureError for a value that is not a number."""
     try:
-        return int(given)
+        return int(value)
     except (TypeError, ValueError):
         raise SignatureError(
-            f"{given!r} is not a seed",
+            f"{value!r} is not a seed",
             argument="seed",
             position=0,
             expected="an int, or a [1, 1] tile",
-            got=f"{given!r:.60} ({type(given).__name__})",
+            got=f"{value!r:.60} ({type(value).__name__})",
             because="random numbers repeat only from a known seed",
             hint="omit the call to continue from the current state",
         ) from None

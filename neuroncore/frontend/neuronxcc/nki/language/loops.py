@@ -55,20 +55,20 @@ def loop_reduce(
     iteration copies x to the result, and each later one computes result = result <op> x."""
     begin(kwargs)
     data, combine = tile(x, "x"), token(op)
-    listed = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
-    loops = [index for index in listed if isinstance(index, LoopIndex)]
-    first = all(index.is_first if isinstance(index, LoopIndex) else index == 0 for index in listed)
-    _note(loops, first)
+    indices = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
+    loops = [index for index in indices if isinstance(index, LoopIndex)]
+    first = all(i.is_first if isinstance(i, LoopIndex) else i == 0 for i in indices)
+    _note_iteration(loops, first)
     form: Format = format_of(dtype or data.dtype, position=2)
     boxes = chosen(mask, data.shape)
 
     def run(dst: Tensor, _: dict[str, Any]) -> None:
         if dst is total and loops and (noting := running().notes) is not None:
-            noting.fault()  # the tile belongs to the loops; another run of them has another tile
+            noting.fault()  # each run of the loops has a separate tile
         with running().accumulating():
-            each(dst)
+            reduce_into(dst)
 
-    def each(dst: Tensor) -> None:
+    def reduce_into(dst: Tensor) -> None:
         for box in boxes:
             piece = follow(data, box, data.shape)
             out = dst.within(box) if box else dst
@@ -82,20 +82,20 @@ def loop_reduce(
     return hold(total, run, boxes, (MemoryRegion.sbuf, PSUM))
 
 
-def _note(loops: list[LoopIndex], first: bool) -> None:
+def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
     """Add to the notes which other iterations issue the same instructions. If this iteration is the
-    `first` of all loops, only the first ones do; else any later iteration of the innermost loop
-    that is not in its first iteration."""
+    `first` of all loops, only the first iterations of all loops do. Otherwise all later iterations
+    do of the innermost of those loops that are not in their first iteration."""
     if (noting := running().notes) is not None:
-        gone_on = [index for index in loops if not index.is_first]
-        for index in loops if first else gone_on[-1:]:
+        not_first = [index for index in loops if not index.is_first]
+        for index in loops if first else not_first[-1:]:
             noting.iteration(index, index.loop.values)
 
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     """Return the tile of format `form` in which a loop_reduce over `loops` accumulates if its
-    result isn't assigned. Each call in the source has one tile for each iteration of the loops
-    around it that are not among `loops`."""
+    result isn't assigned. Each call in the source has one tile for each iteration of those loops
+    around the call that are not among `loops`."""
     core = current()
     site = core.birthplace()
     reduced = {id(index.loop) for index in loops}
@@ -159,11 +159,12 @@ class spmd_dim:
         return self.cores * self.programs
 
     def core_of(self, index: int) -> int:
+        """Return the core that runs the program at an index of the axis."""
         return index // self.programs if self.cores_first else index % self.cores
 
 
 def program_id(axis: int) -> int:
-    """Return the number of this program along one axis of the launch grid; 0 for an axis that the
+    """Return the index of this program along one axis of the launch grid; 0 for an axis that the
     grid lacks."""
     core = current()
     (at,), grid = limits.axes(axis, position=0), core.grid or (1,)
@@ -173,13 +174,13 @@ def program_id(axis: int) -> int:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
-    """Return the number of programs in the launch grid along the given axes (their product); for
-    None along all axes."""
+    """Return the number of programs in the launch grid along `axes`, or along all axes if that is
+    None."""
     grid = current().grid or (1,)
     if axes is None:
         return prod(grid)
-    wanted = limits.axes(axes, "axes", position=0)
-    return prod(grid[a] for a in wanted if a < len(grid))
+    numbers = limits.axes(axes, "axes", position=0)
+    return prod(grid[a] for a in numbers if a < len(grid))
 
 
 def program_ndim() -> int:
@@ -190,12 +191,12 @@ def program_ndim() -> int:
 def arange(*args: int) -> Index:
     """Return an index expression with one axis whose values are those of np.arange: from `start`
     (0) to `stop` in steps of `step` (1)."""
-    counted = len(args) == 1 and type(args[0]) is int
-    if counted and (known := _counted.get(args[0])) is not None:
+    only_stop = len(args) == 1 and type(args[0]) is int
+    if only_stop and (known := _counted.get(args[0])) is not None:
         return known
     values = range(*args)
     index = Index((len(values),), (values.step,), values.start)
-    if counted:
+    if only_stop:
         make_room(_counted)
         _counted[args[0]] = index
     return index
@@ -236,6 +237,7 @@ class _MeshGrid:
 
 
 def _span(key: Any) -> range:
+    """Return the range of a slice in nl.mgrid. Raises SignatureError for another key."""
     if not isinstance(key, slice) or key.stop is None:
         raise SignatureError(
             f"nl.mgrid takes slices, not {key!r}", expected="nl.mgrid[0:128, 0:512]"
