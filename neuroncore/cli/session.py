@@ -27,6 +27,7 @@ from neuroncore.cli import arguments as values
 from neuroncore.cli import terminal
 from neuroncore.cli.arguments import NotPython
 from neuroncore.core.core import Core, running
+from neuroncore.frontend.alias import OURS
 from neuroncore.frontend.arguments import Arguments, copied, with_rank
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.kernel import Kernel, jit
@@ -211,6 +212,7 @@ class Session:
         self.arguments, self.compares, self.keeps = arguments, compares, keeps
         self.document = document
         self.core: Core | None = None  # the first core of the current launch
+        self.launched = False
         self.stop: Stop | None = None
         self.reference: Callable[..., Any] | None = None
         # the kernel's arguments, and a copy of them before the launch
@@ -220,7 +222,7 @@ class Session:
     # --- launches, as an observer of the settings ----------------------------------------------
 
     def begun(self, core: Core) -> None:
-        self.core = core
+        self.core, self.launched = core, True
 
     def done(self, *ranks: Launch) -> None:
         run, agreement = of(*ranks, arguments=self.called), None
@@ -303,8 +305,11 @@ class Session:
 
     def run_script(self, file: Path) -> None:
         """Run a file as Python would, and report its launches as they finish."""
-        if not _has_main(values.parsed(file)):
-            raise UsageError(f"{file} does nothing as a script; name a kernel: {file}::KERNEL")
+        tree = values.parsed(file)
+        idle = UsageError(f"{file} does nothing as a script; name a kernel: {file}::KERNEL")
+        has_main = _has_main(tree)
+        if not has_main and not _has_foreign_decorator(tree):
+            raise idle
         self.document.header()
         before = sys.argv, list(sys.path)
         sys.argv = [str(file), *self.arguments.others, *self.arguments.behind]
@@ -314,6 +319,8 @@ class Session:
                 runpy.run_path(str(file), run_name="__main__")
         finally:
             sys.argv, sys.path[:] = before
+        if not has_main and not self.launched and self.stop is None:
+            raise idle
 
     # --- both ------------------------------------------------------------------------------------
 
@@ -402,3 +409,24 @@ def _has_main(tree: ast.Module) -> bool:
     return any(not isinstance(node, passive) for node in tree.body[docstring:]) or any(
         isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) for node in tree.body
     )
+
+
+def _has_foreign_decorator(tree: ast.Module) -> bool:
+    """Return whether a function or class of a file has a decorator that is not imported from the
+    API. Such a decorator may launch kernels."""
+    names = {
+        alias.asname or alias.name.split(".")[0]
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if (getattr(node, "module", None) or alias.name).split(".")[0] in OURS
+    }
+    decorators = (one for node in tree.body for one in getattr(node, "decorator_list", ()))
+    return any(_root(one) not in names for one in decorators)
+
+
+def _root(expression: ast.expr) -> str | None:
+    """Return `a` for the expressions a, a.b, a.b(...) and a(...)(...); None for others."""
+    while isinstance(expression, ast.Attribute | ast.Call):
+        expression = expression.value if isinstance(expression, ast.Attribute) else expression.func
+    return expression.id if isinstance(expression, ast.Name) else None

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 from neuroncore.base.errors import SignatureError
+from neuroncore.base.units import plural
 from neuroncore.clause.instruction import require
 from neuroncore.core.core import Core
 from neuroncore.machine.instance import Instance, of_machine
@@ -52,7 +53,7 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
             argument="replica_group",
             expected=f"ranks 0 to {last}, each in one list",
             got=str([list(ranks) for ranks in groups]),
-            because=f"the kernel runs on {core.world.ranks} ranks",
+            because=f"the kernel runs on {plural(core.world.ranks, 'rank')}",
             hint="neuroncore run --ranks N, or per_rank= with the arguments of each rank",
         )
     sizes = [len(ranks) for ranks in groups]

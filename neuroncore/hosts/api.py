@@ -16,6 +16,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy, modules
 from neuroncore.base.options import Options
+from neuroncore.base.units import plural
 from neuroncore.checks.recorded import recorded
 from neuroncore.frontend import outcome as outcomes
 from neuroncore.frontend.arguments import (
@@ -388,7 +389,7 @@ class Run:
         return cards.card(self.kernel, self.timelines, self.findings)
 
     def __repr__(self) -> str:
-        count = f"{len(self.findings)} findings" if self.findings else "no findings"
+        count = plural(len(self.findings), "finding") if self.findings else "no findings"
         return f"<Run of {self.kernel} on {self.machine.name}, {count}>"
 
 

@@ -287,6 +287,32 @@ def test_unknown_options_exit_with_2(file, option):
     assert leaving.value.code == 2
 
 
+REGISTERED = """
+import numpy as np
+from mine import double
+
+def at_once(function):
+    function()
+    return function
+
+@{decorator}
+def launches():
+    double(np.ones((4, 8), np.float32))
+"""
+
+
+def test_a_decorator_of_the_file_may_launch_kernels(file, capsys):
+    Path("registered.py").write_text(REGISTERED.format(decorator="at_once"))
+    code, found = document(capsys, "registered.py")
+    assert code == 0 and len(found["launches"]) == 1
+
+
+def test_a_script_whose_decorators_launch_nothing_does_nothing(file, capsys):
+    Path("registered.py").write_text(REGISTERED.format(decorator="np.vectorize"))
+    code, _, err = ran(capsys, "registered.py")
+    assert code == 2 and "does nothing as a script" in err
+
+
 # --- as a program ---------------------------------------------------------------------------------
 
 

@@ -259,5 +259,5 @@ def test_on_one_rank_a_collective_is_a_copy():
     x = np.ones((4, 2), np.float32)
     result = through_hbm(x, (4, 2), ncc.all_reduce, ReplicaGroup([[0]]), {"op": nl.add})
     assert same(result, x)
-    with pytest.raises(SignatureError, match="the kernel runs on 1 ranks"):
+    with pytest.raises(SignatureError, match="the kernel runs on 1 rank"):
         through_hbm(x, (4, 2), ncc.all_reduce, ReplicaGroup([[0, 1]]), {"op": nl.add})

@@ -42,6 +42,24 @@ def test_folds_go_along_any_free_axes(axes, fold, want):
     np.testing.assert_allclose(got, want(x, axis=tuple(axes)), rtol=1e-6, atol=1e-6)
 
 
+def test_every_instruction_accepts_a_name():
+    segments, x = np.repeat(np.arange(1, 3, dtype=np.float32), 8)[None], numbers(16, 8)
+
+    def copied(t):
+        copy = nl.ndarray(t.shape, t.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=copy, src=t, name="copy")
+        return nisa.tensor_copy(copy, name="result")
+
+    def gathered(t):
+        index = nisa.memset((16, 1), 0, np.uint16, name="index")
+        return nisa.local_gather(t, index, 1, 16, name="gathered")
+
+    bounds = stored(lambda t: nisa.sequence_bounds(segment_ids=t, name="bounds"), segments)
+    assert (stored(copied, x) == x).all()
+    assert (stored(gathered, x).reshape(16, 16) == x[:, :1]).all()
+    assert (bounds[0, 0] == np.repeat([0, 8], 8)).all()
+
+
 @pytest.mark.parametrize("axes", [(1,), (3,), (1, 3)])
 def test_folded_axes_stay_if_asked(axes):
     x = numbers(5, 4, 3, 8)

@@ -127,6 +127,7 @@ def never(x):
 def test_an_output_that_nothing_writes_is_refused():
     with pytest.raises(errors.OutputError, match="nothing was written") as caught:
         nki.jit(never)(X)
+    assert caught.value.statement.endswith("float32 in shared_hbm)")
     assert caught.value.also == "err_tensor_output_not_written_to"
     assert caught.value.place.text.strip() == "return out"
 

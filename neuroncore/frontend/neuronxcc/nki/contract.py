@@ -124,7 +124,7 @@ def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> N
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:
         return
-    what = repr(never[0]) if never else "an argument of a kernel that returns nothing"
+    what = str(never[0]) if never else "an argument of a kernel that returns nothing"
     raise at_return(
         function,
         OutputError(

@@ -243,7 +243,7 @@ def select_reduce(
     return written("select_reduce", locals())
 
 
-def sequence_bounds(*, segment_ids: Any, dtype: Any = None) -> Tensor:
+def sequence_bounds(*, segment_ids: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """For each element, the start and the end (exclusive) of its segment, a run of equal ids: (1,
     2, F). Padding, which has id 0, gets F and -1."""
     arguments = converted("sequence_bounds", locals())

@@ -18,8 +18,8 @@ from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin, cast, in_sbuf, write
 from neuroncore.frontend.neuronxcc.nki.isa.constants import dge_mode, engine, oob_mode
-from neuroncore.frontend.neuronxcc.nki.keywords import token
-from neuroncore.frontend.neuronxcc.nki.results import flush, issue, new, produce, tile
+from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
+from neuroncore.frontend.neuronxcc.nki.results import issue, new, produce, tile
 from neuroncore.frontend.neuronxcc.nki.scopes import carry, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
@@ -192,10 +192,11 @@ def _ones(count: int, dtype: Format) -> Tensor:
 
 def dma_copy(
     *, dst: Any, src: Any, mask: Any = None, dst_rmw_op: Any = None, oob_mode: Any = oob_mode.error,
-    dge_mode: Any = dge_mode.unknown,
+    dge_mode: Any = dge_mode.unknown, **kwargs: Any,
 ) -> None:  # fmt: skip
     """dst = src by DMA; or dst = dst + src, if dst_rmw_op is np.add or nl.add. Raises OperatorError
     for another dst_rmw_op."""
+    check_keywords(kwargs)
     modes = {
         "oob_mode": constants.member(constants.oob_mode, oob_mode),
         "dge_mode": constants.descriptors(dge_mode),
@@ -268,12 +269,12 @@ def dma_transpose(
 
 def local_gather(
     src_buffer: Any, index: Any, num_elem_per_idx: int = 1, num_valid_indices: int | None = None, *,
-    mask: Any = None,
+    mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
     """Runs of num_elem_per_idx adjacent elements, at indices that 16 partitions share. The shape is
     (P, indices / 16, 16, num_elem_per_idx), or (P, indices, num_elem_per_idx) if the number of
     indices is not a multiple of 16."""
-    flush()
+    begin(kwargs)
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
     each = current().machine.limits.gpsimd_core_partitions
     count = places.free_size * each if num_valid_indices is None else num_valid_indices
