@@ -85,6 +85,11 @@ class Leftovers(Generic[T]):
         self._registers = dict(registers)
         self._reads.clear()
 
+    def forget(self, storage: Storage) -> None:
+        """Forget the leftovers of a storage whose tensor has ended."""
+        self._tainted.pop(storage, None)
+        self._reads.pop(storage, None)
+
     def knows_reads_of(self, tile: Tile) -> bool:
         """Return whether reads of the tile's storage in its current state may have been
         remembered."""

@@ -255,9 +255,25 @@ class Memory:
         """Allocate storage with a layout that is known to fit. Raises NotEmulated if the computer
         has too little memory."""
         shared = layout.region is MemoryRegion.shared_hbm
-        storage = Storage(next(self.hbm.ids if shared else self._ids), layout, held, name)
-        storage.launch = self.hbm
+        storage = self.unnumbered(layout, held, name)
+        storage.id = next(self.hbm.ids if shared else self._ids)
         storage.gaps = layout.untouched
+        return storage
+
+    def renew(self, storage: Storage, name: str) -> None:
+        """Allocate storage on the chip in the memory of a tensor that nothing refers to any more,
+        or of `unnumbered` storage. Its version increases, so nothing that was cached for its
+        contents is found."""
+        if storage.pending is not None:
+            storage.pending.finish()
+        storage.id, storage.name, storage.version = next(self._ids), name, storage.version + 1
+        storage.gaps = storage.layout.untouched
+        storage.other_engine = storage.double = storage.greatest = None
+
+    def unnumbered(self, layout: Layout, held: Format, name: str = "") -> Storage:
+        """Return storage that is not allocated on the device before it has a number."""
+        storage = Storage(-1, layout, held, name)
+        storage.launch = self.hbm
         try:
             storage.data = buffers.take(layout.nbytes * layout.spread)
         except MemoryError:

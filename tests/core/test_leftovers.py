@@ -5,6 +5,7 @@ import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
+from device import Device
 from every import for_all
 from hypothesis import given
 from hypothesis import strategies as st
@@ -506,3 +507,13 @@ def test_leftovers_that_a_transfer_overwrites_do_not_matter():
 
     run = launch(kernel, [np.ones((16, 3), np.float32)], tensor=NkiTensor)
     assert "UNINIT_READ" not in [one.code for one in run.findings]
+
+
+def test_renewed_storage_has_no_leftovers_of_the_old_tensor():
+    device = Device()
+    device.core.defers_leftovers = True
+    tile, copy = device.empty((4, 8)), device.empty((4, 8))
+    device.issue("tensor_copy", copy, tile)
+    assert device.core.leftovers_in(copy) is not None
+    device.core.leftovers.forget(copy.storage)
+    assert device.core.leftovers_in(copy) is None

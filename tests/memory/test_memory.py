@@ -271,3 +271,13 @@ def test_an_address_inside_a_bank_counts_for_matmul():
     crosses = device.empty((4, 513), buffer="psum", address=(0, 2 * KIB))[:, 1:]
     with pytest.raises(ValueError, match="crosses a PSUM bank"):
         device.issue("nc_matmul", crosses, ones, wide)
+
+
+def test_renewed_storage_is_a_new_tensor_in_the_same_memory():
+    device = Device()
+    tile, other = device.tile(np.ones((4, 8), np.float32)), device.empty((4, 8))
+    storage, data, version = tile.storage, tile.storage.data, tile.storage.version
+    device.core.memory.renew(storage, "again")
+    assert storage.id == other.storage.id + 1 and storage.name == "again"
+    assert storage.data is data and storage.version > version
+    assert tile.unwritten().all() and device.empty((4, 8)).storage.id == storage.id + 1

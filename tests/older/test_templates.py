@@ -11,7 +11,9 @@ from neuronxcc.nki import language as nl
 import neuroncore
 from neuroncore.base import source
 from neuroncore.base.errors import KernelError
+from neuroncore.core import later
 from neuroncore.frontend.neuronxcc.nki import notes, templates
+from neuroncore.memory.storage import Memory
 
 X = np.random.default_rng(0).random((6, 8, 16)).astype(np.float32)
 BIRTHS = Struct("<qq")  # a storage, and the line of its allocation
@@ -42,6 +44,51 @@ def sums_of_products(x):
             tile = nl.load(x[i])
             total[i] += nisa.nc_matmul(weights, tile)
         nl.store(out[nl.arange(16)[:, None], 16 * i + F], nl.copy(total[i]))
+    return out
+
+
+def sums_of_kept_tiles(x):
+    out = nl.ndarray((6, 16, 16), x.dtype, buffer=nl.shared_hbm)
+    kept = nl.ndarray((6, nl.par_dim(8), 16), x.dtype)
+    total = nl.zeros((6, nl.par_dim(16), 16), np.float32, buffer=nl.psum, lazy_initialization=True)
+    for k in nl.affine_range(6):
+        kept[k] = nl.load(x[k])
+    for i in nl.affine_range(6):
+        mine = nl.multiply(kept[i], 2.0)
+        for k in nl.affine_range(6):
+            total[i] += nisa.nc_matmul(kept[k], mine)
+        for k in nl.affine_range(6):
+            total[i] += nisa.nc_matmul(mine, kept[k])
+        nl.store(out[i], nl.copy(total[i]))
+    return out
+
+
+def tiles_in_shared_storages(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(6):
+        one = nl.load(x[i])
+        total = nl.zeros((16, 16), np.float32, buffer=nl.psum)
+        total += nisa.nc_matmul(one, one)
+        nl.zeros((16, 16), np.float32, buffer=nl.psum)[...] += nisa.nc_matmul(one, one)
+        half = nl.ndarray((8, 16), x.dtype)
+        half[:, 0:8] = nl.add(one[:, 0:8], 1.0)
+        other = nl.multiply(one, nl.copy(total[0:8]))
+        last = nl.ndarray((8, 16), x.dtype)
+        last[:, 0:8] = nl.copy(half[:, 0:8])
+        last[:, 8:16] = nl.copy(other[:, 8:16])
+        nl.store(out[i], last)
+    return out
+
+
+def half_filled_tiles(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(6):
+        tile = nl.ndarray((8, 16), x.dtype)
+        tile[:, 0:8] = nl.load(x[i, :, 0:8])
+        nl.store(out[i, :, 0:8], nl.add(tile, tile)[:, 0:8])
+        other = nl.ndarray((8, 16), x.dtype)
+        other[:, 8:16] = nl.load(x[i, :, 8:16])
+        nl.store(out[i, :, 8:16], nl.add(other, other)[:, 8:16])
     return out
 
 
@@ -213,10 +260,10 @@ def a_name_changed_after_its_loop(x):
 REPEATED = [
     *(blocks_in_a_nest, sums_of_products, pieces_of_a_tile, written_by_every_iteration),
     *(unrolled_in_it, past_the_end, reduced_over_loops),
-    *(sums_in_a_name, one_block_in_several_steps),
+    *(sums_in_a_name, one_block_in_several_steps, sums_of_kept_tiles, tiles_in_shared_storages),
 ]
 RUN_BY_PYTHON = [
-    read_before_it_is_written,
+    *(read_before_it_is_written, half_filled_tiles),
     *(chosen_by_python, listed, products_of_variables, a_number_as_data, a_mask_of_numbers),
     *(a_list_that_changes, reduced_into_a_new_tile, a_name_changed_after_its_loop),
 ]
@@ -264,6 +311,27 @@ def test_repeated_iterations_do_what_python_would(kernel, monkeypatch):
 def test_python_runs_iterations_that_it_has_to_run(kernel, monkeypatch):
     repeated, plain, _ = both(kernel, monkeypatch)
     assert repeated == plain
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kernel", [sums_of_kept_tiles, tiles_in_shared_storages])
+def test_deferred_sums_end_before_their_storage_is_used_again(kernel, threads, monkeypatch):
+    monkeypatch.setattr(later, "MOST", 4)
+    monkeypatch.setattr(later, "WORTH", 1)
+    monkeypatch.setenv(later.THREADS, str(threads))
+    repeated, plain, _ = both(kernel, monkeypatch)
+    assert repeated == plain
+
+
+def test_repeated_iterations_share_storages(monkeypatch):
+    made = []
+    unnumbered = Memory.unnumbered
+    monkeypatch.setattr(Memory, "unnumbered", lambda *given: made.append(1) or unnumbered(*given))
+    outcome(tiles_in_shared_storages)
+    shared = len(made)
+    monkeypatch.setattr(templates, "_plan", lambda *_: None)
+    outcome(tiles_in_shared_storages)
+    assert shared < (len(made) - shared) * 3 / 4
 
 
 def too_long_to_note(x):

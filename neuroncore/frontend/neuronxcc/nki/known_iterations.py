@@ -16,6 +16,10 @@ the template if all writes to the tensor move by the same steps.
 
 Blocks that end with the iteration are not entered into the tables of their tensors, because only
 the instructions of the iteration can name them.
+
+Tiles on chip that end with the iteration share storages, which all iterations and all templates
+use: a new tile takes the storage of a tile that no later instruction uses. The storage then becomes
+that of a new tensor (`Memory.renew`). So the tiles in such storages are the same in all iterations.
 """
 
 from __future__ import annotations
@@ -48,7 +52,8 @@ from neuroncore.frontend.neuronxcc.nki.repetition import (
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import Running, first_writes, note_writes
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-from neuroncore.memory.storage import Storage
+from neuroncore.memory.geometry import Layout
+from neuroncore.memory.storage import Memory, Storage
 from neuroncore.record.program import Program
 
 Numbers = npt.NDArray[np.int64]
@@ -88,24 +93,20 @@ class _Words:
 class _Known:
     """An instruction of the template. The tiles of the template are numbered. `slots` has a pair
     for each tile that the instruction uses: the position among the arguments, and the tile's
-    number. `new` describes the tiles that no earlier instruction uses."""
+    number. `moving` has those of the pairs whose tiles differ between iterations; `again.arguments`
+    has the other tiles. `new` describes the tiles that no earlier instruction uses."""
 
-    __slots__ = (
-        *("again", "drops", "dst", "ends", "is_noted", "marks", "new", "slots", "step", "words"),
-    )  # fmt: skip
+    __slots__ = "again", "dst", "is_noted", "marks", "moving", "new", "slots", "step", "words"
 
     def __init__(self, step: IssuedStep, again: Again) -> None:
         self.step, self.again, self.is_noted = step, again, False
         self.dst = 0  # the number of the tile that the instruction writes
-        self.words, self.marks = (
-            0,
-            0,
-        )  # words of rows up to the end of its row, words of marks before it
+        self.words = 0  # words of rows, up to the end of its row
+        self.marks = 0  # words of marks before it
         # for each tile: its number, kind and place of its storage, geometry, position of its offset
         self.new: list[tuple[int, int, Any, Any, int]] = []
         self.slots: list[tuple[int, int]] = []
-        self.drops: list[int] = []  # tiles that no later instruction uses
-        self.ends: Sequence[int] = ()  # storages that no later instruction uses
+        self.moving: list[tuple[int, int]] = []
 
 
 class KnownIterations:
@@ -113,28 +114,30 @@ class KnownIterations:
     `changes` is added to the numbers when the variable of loop k increases by 1. `outside` are the
     blocks that exist before the iteration, without repetitions. For each operand in such a block,
     `places` has the position of the block in `outside`. `ends` maps the index of an event to the
-    new storages that no later event uses. `fits` is False if iterations can't be made this way."""
+    new storages that no later event uses. `shared` are the storages, by layout, that the iterations
+    of all templates share, in `memory`. `fits` is False if iterations can't be made this way."""
 
     def __init__(
         self, program: Program, events: Sequence[Any], ends: Mapping[int, list[int]],
         outside: Sequence[Any], places: Sequence[int], numbers: Numbers, changes: Numbers,
+        shared: dict[Layout, list[Storage]], memory: Memory,
     ) -> None:  # fmt: skip
         self._program, self._source = program, events
         self._depth, self._numbers, self._changes = len(changes) - 1, numbers, changes
         self._outside, self._places, self._ends = outside, places, ends
-        self._events: list[_Known | NewStorage] = []
+        self._events: list[_Known | tuple[NewStorage, Storage | None]] = []
         self._rows, self._marks = _Words(), _Words()
         self._tiles: list[Tensor | None] = []  # by number: those that all iterations share
         self._numbered: dict[Any, int] = {}
-        self._last: dict[int, _Known] = {}  # by tile: the last instruction that uses it
-        self._made: list[NewStorage] = []
+        self._made: list[tuple[NewStorage, Storage | None]] = []
+        self._shared, self._memory = shared, memory
+        # by layout: the shared storages that no tile uses at this event
+        self._free = {layout: [*storages] for layout, storages in shared.items()}
         self._moves: dict[Any, bytes] = {}  # by tensor: the steps by which writes move
         # running loops: the first word of the marks of each; -1 for a loop that is not parallel
         self._loops: list[int] = []
         self.count = 0  # the number of instructions
         self.fits = all(self._add(number, event) for number, event in enumerate(events))
-        for tile, last in self._last.items():
-            last.drops.append(tile)
         self._rows.end()
         self._marks.end()
 
@@ -142,10 +145,14 @@ class KnownIterations:
         """Add the event with index `number`, and return whether iterations can repeat it."""
         if type(event) is IssuedStep:
             again = event.again(self._program)
-            return again is not None and self._step(event, again, self._ends.get(number, ()))
+            fits = again is not None and self._step(event, again)
+            for place in self._ends.get(number, ()):
+                if (storage := self._made[place][1]) is not None:
+                    self._free[storage.layout].append(storage)
+            return fits
         if type(event) is NewStorage:
-            self._made.append(event)
-            self._events.append(event)
+            self._made.append((event, self._free_storage(event)))
+            self._events.append(self._made[-1])
             return True
         marks, loops, rows = self._marks, self._loops, self.count
         if event[0] is Begin:
@@ -162,25 +169,41 @@ class KnownIterations:
                 marks.add(0)
         return True
 
+    def _free_storage(self, new: NewStorage) -> Storage | None:
+        """Return a shared storage for a new tile. Return None if the tile does not end with the
+        iteration, or is not on the chip."""
+        layout, held, *_ = new.kind
+        if not new.ends_at(self._depth) or not layout.on_chip:
+            return None
+        free = self._free.setdefault(layout, [])
+        if free:
+            return free.pop()
+        storage = self._memory.unnumbered(layout, held)
+        self._shared.setdefault(layout, []).append(storage)
+        return storage
+
     def _counter(self, which: int) -> int:
         """Return the position of a counter (COUNT, LENGTH, LESS) in the vector of an iteration. The
         vector consists of the numbers of the template, the counters, and the numbers of the
         storages."""
         return len(self._numbers) + which
 
-    def _step(self, step: IssuedStep, again: Again, ends: Sequence[int]) -> bool:
-        """Add an instruction, and return whether iterations can repeat it. `ends` are the new
-        storages that no later event uses."""
+    def _step(self, step: IssuedStep, again: Again) -> bool:
+        """Add an instruction, and return whether iterations can repeat it."""
         known = _Known(step, again)
         for slot, operand in zip(again.slots, step.operands, strict=True):
-            known.slots.append((slot, self._tile(known, *self._placed(operand))))
+            tile = self._tile(known, *self._placed(operand))
+            known.slots.append((slot, tile))
+            again.arguments[slot] = self._tiles[tile]
+            if again.arguments[slot] is None:
+                known.moving.append(known.slots[-1])
         self._row(known)
         self._events.append(known)
         self.count += 1
-        known.ends, known.words, known.marks = ends, len(self._rows.words), len(self._marks.words)
+        known.words, known.marks = len(self._rows.words), len(self._marks.words)
         known.dst = known.slots[step.dst][1]
         kind, place, _, at = self._placed(step.operands[step.dst])
-        ending = kind == MADE and self._made[place].ends_at(self._depth)
+        ending = kind == MADE and self._made[place][1] is not None
         known.is_noted = step.accumulates or not ending
         return ending or step.accumulates or self._moves_alike(kind, place, at)
 
@@ -194,6 +217,8 @@ class KnownIterations:
     def _tile(self, known: _Known, kind: int, place: Any, geometry: Any, at: int) -> int:
         """Return the number of the tile with these values of `_placed`. If the instruction is the
         first to use the tile, add it to `known.new`, unless all iterations share the tile."""
+        if kind == MADE and self._made[place][1] is not None:
+            kind, place = FIXED, self._made[place][1]
         where = id(place) if kind == FIXED else place
         moves = self._changes[:, at]
         key = kind, where, id(geometry), int(self._numbers[at]), moves.tobytes()
@@ -203,8 +228,6 @@ class KnownIterations:
             self._tiles.append(Tensor(place, geometry, key[3]) if stays else None)
             if not stays:
                 known.new.append((tile, kind, place, geometry, at))
-        if not stays:
-            self._last[tile] = known
         return tile
 
     def _row(self, known: _Known) -> None:
@@ -245,29 +268,28 @@ class KnownIterations:
         values that the template's numbers have in this iteration, and `listed` has the same values
         as a list. `storages` are the storages of the blocks in `outside`."""
         numbered = [storage.id for storage in storages]
-        made: list[Storage | None] = []
+        made: list[Storage] = []
         tables, tiles = (made, storages), self._tiles.copy()
         notes, state.notes = state.notes, None
         begun = 0 if notes is None else notes.written
         issued = words = marks = 0
         try:
             for event in self._events:
-                if type(event) is NewStorage:
-                    storage = event.make(core, state, listed, self._depth)
+                if type(event) is not _Known:
+                    new, storage = event
+                    if storage is None:
+                        storage = new.made(core, state, listed)
+                    else:
+                        new.renew(core, self._program, storage)
                     made.append(storage)
                     numbered.append(storage.id)
                     continue
-                assert type(event) is _Known
                 marks = event.marks
                 for tile, kind, place, geometry, at in event.new:
                     storage = place if kind == FIXED else tables[kind][place]
                     tiles[tile] = Tensor(storage, geometry, listed[at])
                 _execute(core, state, event, tiles)
                 issued, words = issued + 1, event.words
-                for tile in event.drops:
-                    tiles[tile] = None
-                for place in event.ends:
-                    made[place] = None
             marks = len(self._marks.words)
         finally:
             numbered += [0] * (len(storages) + len(self._made) - len(numbered))
@@ -347,9 +369,11 @@ def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> Non
         if first := first_writes(state, dst):
             used = [tiles[tile] for _, tile in known.slots]
             note_writes(first, dst, step.arguments(used))
-    arguments = again.arguments.copy()
-    for slot, tile in known.slots:
-        arguments[slot] = tiles[tile]
+    arguments = again.arguments
+    if known.moving:
+        arguments = arguments.copy()
+        for slot, tile in known.moving:
+            arguments[slot] = tiles[tile]
     try:
         again.execute(core, again.call, *arguments)
     except Exception as error:

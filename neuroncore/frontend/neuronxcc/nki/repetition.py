@@ -122,7 +122,7 @@ class NewStorage:
             *self._fields, self._site, self._at = event[1:]
         else:
             *self._fields, self._site = event[1:]
-        self._kind = kind
+        self.kind = kind
         self._line = -1 if self._site is None else program.line(*self._site)
 
     def ends_at(self, depth: int) -> bool:
@@ -130,29 +130,26 @@ class NewStorage:
         outermost running loop has depth 0."""
         return not self._is_block or (self._fields[1] is not None and self._fields[1] >= depth)
 
-    def make(self, core: Core, state: Running, numbers: Sequence[int], depth: int) -> Storage:
-        """Make the tile in an iteration of the loop at `depth` (0 is the outermost running loop),
-        and return its storage. If only the iteration can name the tile, most of the usual work is
-        omitted."""
-        program = core.program
-        if not self.ends_at(depth) or program is None:
-            return self.made(core, state, numbers)
-        layout, held, name, born = self._kind
-        storage = core.memory.new(layout, held, name)
+    def renew(self, core: Core, program: Program, storage: Storage) -> None:
+        """Make the tile, which only the iteration can name, in a storage that no earlier tile uses
+        any more. Most of the usual work is omitted."""
+        _, _, name, born = self.kind
+        if core.leftovers is not None:
+            core.leftovers.forget(storage)
+        core.memory.renew(storage, name)
         storage.born = born
         program.births.extend(birth(storage.id, self._line))
         if name:
             program.names[storage.id] = name
-        return storage
 
     def noted(self, numbers: Sequence[int], number: int) -> NewTile | NewBlock:
         """Return the note of this tile in an iteration. `numbers` are the iteration's numbers, and
         `number` is the id of the storage."""
         if not self._is_block:
             region, shape, dtype, name, filled = self._fields
-            return NewTile(region, shape, dtype, name, filled, self._site, self._kind, number)
+            return NewTile(region, shape, dtype, name, filled, self._site, self.kind, number)
         tensor, depth = self._fields
-        return NewBlock(tensor, self._block_of(numbers), depth, self._site, self._kind, number)
+        return NewBlock(tensor, self._block_of(numbers), depth, self._site, self.kind, number)
 
     def _block_of(self, numbers: Sequence[int]) -> tuple[int, ...]:
         return tuple(numbers[self._at : self._at + self._fields[0].axes])

@@ -20,7 +20,7 @@ from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
 from neuroncore.frontend.neuronxcc.nki.notes import Notes
 from neuroncore.memory import access
-from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.geometry import Geometry, Layout
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
@@ -149,6 +149,8 @@ class Running:
     blocks: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     notes: Notes | None = None  # notes of the current iteration
     plans: dict[Any, Any] = field(default_factory=dict)  # by loop: how to repeat its iterations
+    # by layout: storages on chip that the repeated iterations share
+    shared: dict[Layout, list[Storage]] = field(default_factory=dict)
     accumulates: bool = False  # whether writes add to the contents
     # whether shared HBM may be allocated in loops and in called functions
     shares_anywhere: bool = False

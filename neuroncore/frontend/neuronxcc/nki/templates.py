@@ -48,7 +48,6 @@ from neuroncore.frontend.neuronxcc.nki.repetition import (
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, Running, Turns, running
 from neuroncore.memory.storage import Storage
 from neuroncore.record.columns import birth
-from neuroncore.record.program import Program
 
 Numbers = npt.NDArray[np.int64]
 Values = tuple[int, ...]  # the variables of the running loops, outermost first
@@ -89,6 +88,7 @@ class TracedLoop(Loop):
                 plan.stop()
             if not state.loops:
                 state.plans.clear()
+                state.shared.clear()
         turns.end_loop()
 
 
@@ -439,17 +439,20 @@ class Template:
         missing = storage.gaps is not None and (whole or storage.id in self._state.fills)
         return not over and not missing
 
-    def _iterations_for(self, program: Program | None) -> KnownIterations | None:
+    def _iterations_for(self, core: Core) -> KnownIterations | None:
         """Return how to make iterations of this template. Return None if an instruction can't be
         repeated, or if the record has no room."""
+        program = core.program
         if program is None:
             return None
         if self._iterations is None:
             numbers = self._numbers, self._changes
             self._blocks = _Blocks(self._layout, *numbers)
             blocks = self._blocks.outside, self._blocks.places
+            shared = self._state.shared, core.memory
+            given = *blocks, *numbers, *shared
             ends = self._layout.ends
-            self._iterations = KnownIterations(program, self._events, ends, *blocks, *numbers)
+            self._iterations = KnownIterations(program, self._events, ends, *given)
         iterations = self._iterations
         has_room = program.count + iterations.count <= program.limit
         return iterations if iterations.fits and has_room else None
@@ -460,7 +463,7 @@ class Template:
         Return whether it was executed."""
         state, core = self._state, core_of_kernel() or current()
         numbers = self._known(values)
-        iterations = None if numbers is None else self._iterations_for(core.program)
+        iterations = None if numbers is None else self._iterations_for(core)
         if numbers is None or iterations is None:
             return False
         resolved = self._resolved(self._blocks, numbers)
