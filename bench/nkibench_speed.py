@@ -1,10 +1,13 @@
 """How long NKIBench's kernels take, beside another version of neuroncore, and what on.
 
     python bench/nkibench_speed.py CHECKOUT [-k SUBSTR] [--beside PYTHON] [--rounds N] [--shares]
+        [--threads N]
 
 CHECKOUT is one of AccelOpt; PYTHON is the interpreter of an environment with the other version.
 Times are seconds of CPU of the kernel's launch alone, on trn2 and on one thread: the least of
 `--rounds` processes of each version, which take turns, each with two launches if those are quick.
+With more `--threads` for products they are seconds of the clock, which other work on the machine
+increases.
 `bits` says whether the results of both are the same. `--shares` times the meaning of each
 instruction in a further launch, and prints the share of all meanings (reading operands, arithmetic,
 writing results), what the rest of a launch takes per instruction (the kernel's Python, index
@@ -32,7 +35,7 @@ sys.path[:0] = [str(HERE), str(HERE / "conformance")]
 from measure import FORCED, ONE_THREAD
 from nkibench import Problem, problems
 
-TARGET = "trn2"
+TARGET, THREADS = "trn2", "OMP_NUM_THREADS"
 TURNS, QUICK = 2, 15.0  # launches of a kernel whose first takes less seconds; of others, one
 SHOWN = 4  # instructions that take the most time
 Measured = dict[str, Any]
@@ -65,9 +68,12 @@ def case(kernel: Path, reference: Path, shares: bool) -> Measured:
 
 
 def timed(function: Callable[..., Any], given: Sequence[Any]) -> tuple[float, Any]:
-    begun = time.thread_time()
+    """Return the seconds of CPU of a launch, and its results. If the environment asks for several
+    threads, the seconds are those of the clock."""
+    clock = time.thread_time if os.environ.get(THREADS, "1") == "1" else time.perf_counter
+    begun = clock()
     results = function(*given)
-    return time.thread_time() - begun, results
+    return clock() - begun, results
 
 
 def digest(results: tuple[Any, ...]) -> str:
@@ -117,7 +123,7 @@ def timed_meanings() -> Iterator[Spent]:
         binding.stage = stage
 
 
-def in_process(python: str, problem: Problem, shares: bool) -> Measured:
+def in_process(python: str, problem: Problem, shares: bool, threads: int) -> Measured:
     environment = {k: v for k, v in os.environ.items() if k != FORCED} | ONE_THREAD
     files = str(problem.kernel.resolve()), str(problem.reference.resolve())
     command = [python, __file__, "--case", *files, *["--shares"] * shares]
@@ -126,7 +132,7 @@ def in_process(python: str, problem: Problem, shares: bool) -> Measured:
         check=True,
         capture_output=True,
         text=True,
-        env={**environment, "NEURON_PLATFORM_TARGET_OVERRIDE": TARGET},
+        env={**environment, "NEURON_PLATFORM_TARGET_OVERRIDE": TARGET, THREADS: str(threads)},
     )
     found: Measured = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -139,7 +145,7 @@ def line(problem: Problem, given: argparse.Namespace) -> tuple[str, float, float
     for turn in range(given.rounds):
         for python, found in zip(pythons, runs):
             first = turn == 0 and python == sys.executable
-            found.append(in_process(python, problem, first and given.shares))
+            found.append(in_process(python, problem, first and given.shares, given.threads))
     ours, *other = ([min(one["seconds"] for one in found), found[0]] for found in runs)
     text = f"{problem.name:24s} {ours[0]:7.2f}"
     theirs = other[0][0] if other else 0.0
@@ -169,6 +175,7 @@ def main() -> None:
     parser.add_argument("--beside", metavar="PYTHON")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--shares", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("-k", default="")
     given = parser.parse_args()
     if given.case:

@@ -173,16 +173,16 @@ def test_two_versions_are_compared(checkout, monkeypatch, bits, word):
     """The least of the rounds of each, which take turns; shares are of the first of ours."""
     times, asked = iter((3.0, 5.0, 2.0, 4.0)), []
 
-    def measured(python, problem, shares):
-        asked.append((python == sys.executable, shares))
+    def measured(python, problem, shares, threads):
+        asked.append((python == sys.executable, shares, threads))
         found = {"seconds": next(times), "bits": "0" if python == sys.executable else bits}
         return found | {"whole": 3.0, "meanings": {"exp": [4, 0.5], "load": [6, 1.0]}}
 
     monkeypatch.setattr(nkibench_speed, "in_process", measured)
     problem, *_ = nkibench_speed.problems(checkout)
-    given = argparse.Namespace(beside="python-of-another", rounds=2, shares=True)
+    given = argparse.Namespace(beside="python-of-another", rounds=2, shares=True, threads=2)
     text, ours, theirs = nkibench_speed.line(problem, given)
     assert (ours, theirs) == (2.0, 4.0)
-    assert asked == [(True, True), (False, False), (True, False), (False, False)]
+    assert asked == [(True, True, 2), (False, False, 2), (True, False, 2), (False, False, 2)]
     assert f"bits {word}" in text and "0.50  " in text
     assert "meaning  1.50 (50%), rest 150000 us x 10; load 33%, exp 17%" in text
