@@ -15,7 +15,7 @@ class Zygote:
 
     def played(self, request):
         with neuroncore.activated():
-            content = bytes(answers.HELD.size) + self._work.answer(request)
+            content = bytes(answers.ISOLATION.size) + self._work.answer(request)
         return content, End("", 0, 0, 0.0, 0.0, 0)
 
     def close(self):

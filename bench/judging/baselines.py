@@ -60,7 +60,7 @@ def case(name: str, checkout: Path) -> dict[str, Any]:
     play, compare = Timed(judge.Replay.results), Timed(comparison.errors)
     make, answer = Timed(judge.Replay.__init__), Timed(child.answer)
     with neuroncore.activated():
-        content = bytes(answers.HELD.size) + answer(source, task, ())
+        content = bytes(answers.ISOLATION.size) + answer(source, task, ())
         parts = answers.records(content)
         begun = seconds()
         with (

@@ -167,7 +167,7 @@ def judged(one: Honest) -> str:
     spec, those = one.spec, one.cases()
     task = child.Task.of(spec, [case.public for case in those])
     with neuroncore.activated():
-        content = bytes(answers.HELD.size) + child.answer(one.source, task, ())
+        content = bytes(answers.ISOLATION.size) + child.answer(one.source, task, ())
     try:
         found = judge.judged(answers.records(content), spec, those)
     except Refused as refusal:

@@ -57,7 +57,7 @@ def subject(name: str) -> Subject:
     those = judge.cases(spec)[:1]
     task = child.Task.of(spec, [those[0].public])
     with neuroncore.activated():
-        content = bytes(answers.HELD.size) + child.answer(PROBLEMS[name].honest, task, ())
+        content = bytes(answers.ISOLATION.size) + child.answer(PROBLEMS[name].honest, task, ())
     (record,) = answers.records(content)
 
     def judging(_: Any, parts: list[bytes]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def subject(name: str) -> Subject:
 
     court = Court(judging, LIMITS)
     content = zlib.decompress(record.partition(b"\n")[2])
-    return Subject(court, content, court.judged(None, [record]).found)
+    return Subject(court, content, court.judged(None, [record]).entries)
 
 
 def packed(content: bytes) -> bytes:
@@ -151,7 +151,7 @@ def main() -> int:
             f"{name}: {len(record):,} bytes, {cpu:.0f} ms, {error['code']} {error['message']:.90}"
         )
     for one in subjects:
-        assert one.judged(packed(one.content)).found == one.honest, "another verdict"
+        assert one.judged(packed(one.content)).entries == one.honest, "another verdict"
     return int(codes["WRONG"] > 0)
 
 

@@ -18,13 +18,13 @@ from neuroncore.eval.refusals import Refused
 
 RECORDS, ERROR = b"R", b"E"
 MOST_PARTS = 256
-HELD = struct.Struct("<BBB")  # namespaces, version of Landlock, seccomp
+ISOLATION = struct.Struct("<BBB")  # namespaces, version of Landlock, seccomp
 COUNT = struct.Struct("<I")
 SIZE = struct.Struct("<Q")
 MOST_LINE = 1 << 31
 
 
-class Held(NamedTuple):
+class Isolation(NamedTuple):
     """The isolation that the operating system granted: `namespaces` and `seccomp` are 1 or 0, and
     `landlock` is the version of Landlock, 0 for none."""
 
@@ -47,17 +47,17 @@ def encoded(kind: bytes, parts: Sequence[bytes]) -> bytes:
     return kind + COUNT.pack(len(parts)) + sizes + b"".join(parts)
 
 
-def held(content: bytes) -> Held:
+def isolation(content: bytes) -> Isolation:
     """Return the level of isolation at the beginning of an answer."""
-    if len(content) < HELD.size:
-        return Held()
-    return Held(*HELD.unpack_from(content))
+    if len(content) < ISOLATION.size:
+        return Isolation()
+    return Isolation(*ISOLATION.unpack_from(content))
 
 
 def records(content: bytes) -> list[bytes]:
     """Return the packed records of an answer. Raise Refused for an error of the candidate, and for
     bytes that are not an answer."""
-    body = content[HELD.size :]
+    body = content[ISOLATION.size :]
     if not body:
         raise Refused("NO_RECORD", "the candidate ended before its kernel returned")
     kind, parts = body[:1], _parts(body[1:])
@@ -86,8 +86,8 @@ def _parts(content: bytes) -> list[bytes]:
 
 
 def _error(part: bytes) -> Refused:
-    """Return the error that a candidate's process reports. It comes from the candidate, so it is
-    only used as text."""
+    """Return the refusal for an error that a candidate's process reports. The bytes come from the
+    candidate, so they are only used as text."""
     try:
         document = json.loads(part)
         code, message = str(document["code"])[:40], str(document["message"])

@@ -28,8 +28,8 @@ TINY = 1e-30  # smaller results are too small for a meaningful comparison
 
 @dataclass(frozen=True)
 class Unseen:
-    """An instruction of a baseline that the results do not need: the kernel still passes if this
-    instruction writes zeros. It has its name and its line."""
+    """The name and the line of an instruction of a baseline that the results do not need: the
+    kernel still passes if this instruction writes zeros."""
 
     instruction: str
     place: Place
@@ -37,10 +37,10 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Blindness:
-    """The blind spots of a specification: the baseline's number of instructions, and those that
-    could write zeros (`unseen`); the positions of inputs without effect on the reference
-    (`idle_inputs`); and the positions of results of the reference that are constant or tiny
-    (`weak_results`)."""
+    """The blind spots of a specification: the number of instructions of the baseline, and its
+    instructions that could write zeros (`unseen`); the positions of inputs without effect on the
+    reference (`idle_inputs`); and the positions of results of the reference that are constant or
+    tiny (`weak_results`)."""
 
     instructions: int
     unseen: Sequence[Unseen]
@@ -49,10 +49,10 @@ class Blindness:
 
     def lines(self) -> Iterator[str]:
         """Yield the report."""
-        for one in self.unseen:
+        for blind_spot in self.unseen:
             yield (
-                f"line {one.place.line}: {one.instruction} may leave zeros, and the results still "
-                "pass: add a family of inputs that needs it"
+                f"line {blind_spot.place.line}: {blind_spot.instruction} may leave zeros, and the "
+                "results still pass: add a family of inputs that needs it"
             )
         for number in self.idle_inputs:
             yield f"input {number} has no effect on the reference"
@@ -65,9 +65,9 @@ class Blindness:
 
 
 def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
-    """Examine a specification with a baseline that passes, on the first shape. Each instruction in
-    turn is made to leave zeros, which costs a replay on each hidden seed. Raise UsageError if the
-    baseline does not pass."""
+    """Examine a specification with a baseline that passes, on the first shape. One instruction
+    after the other is made to write zeros, which costs a replay on each hidden seed. Raise
+    UsageError if the baseline does not pass."""
     worker = Worker(spec, pool.level or "process", pool.limits)
     try:
         verdict = worker.verdict(baseline)
@@ -76,20 +76,20 @@ def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
             raise UsageError(f"the baseline does not pass: {error['code']}: {error['message']}")
         case = worker.cases[0]
         record = unpacked(worker.records(baseline)[0], spec, len(case.hidden[0].arrays))
-        drawn = worker.spec
+        spec_with_secret = worker.spec
     finally:
         worker.close()
     check_program(record, spec)
     unseen = [*_unseen(record, spec, case)]
     instructions = sum(map(len, record.programs))
-    return Blindness(instructions, unseen, [*_idle(drawn, case)], [*_weak(case)])
+    return Blindness(instructions, unseen, [*_idle(spec_with_secret, case)], [*_weak(case)])
 
 
 def _unseen(record: Record, spec: Spec, case: Case) -> Iterator[Unseen]:
     for core, program in enumerate(record.programs):
         lines = program.columns().line
         for row in range(len(program)):
-            replays = (_passes_without(record, spec, one, core, row) for one in case.hidden)
+            replays = (_passes_without(record, spec, hidden, core, row) for hidden in case.hidden)
             if all(replays):
                 name = program.calls[int(program.columns().call[row])].name
                 yield Unseen(name, program.place(int(lines[row])))
@@ -120,25 +120,25 @@ def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: 
 def _idle(spec: Spec, case: Case) -> Iterator[int]:
     """Yield the positions of arrays whose values don't change the results of the reference."""
     seed, family = spec.hidden_seeds(case.shape)[0]
-    given = spec.arguments(seed, case.shape, family)
-    other = spec.arguments(seed + 1, case.shape, family)
-    for number, one in enumerate(given):
-        if not isinstance(one, np.ndarray):
+    arguments = spec.arguments(seed, case.shape, family)
+    others = spec.arguments(seed + 1, case.shape, family)
+    for number, argument in enumerate(arguments):
+        if not isinstance(argument, np.ndarray):
             continue
-        changed = [*_copies(given[:number]), other[number], *_copies(given[number + 1 :])]
-        made = spec.expected(changed)
-        results = made if isinstance(made, tuple | list) else (made,)
+        changed = [*_copies(arguments[:number]), others[number], *_copies(arguments[number + 1 :])]
+        expected = spec.expected(changed)
+        results = expected if isinstance(expected, tuple | list) else (expected,)
         pairs = zip(results, case.hidden[0].expected, strict=True)
         if all(np.array_equal(a, b) for a, b in pairs):
             yield number
 
 
 def _copies(values: Sequence[Any]) -> list[Any]:
-    return [one.copy() if isinstance(one, np.ndarray) else one for one in values]
+    return [value.copy() if isinstance(value, np.ndarray) else value for value in values]
 
 
 def _weak(case: Case) -> Iterator[int]:
-    for number, one in enumerate(case.hidden[0].expected):
-        values = one.astype(np.float64)
+    for number, result in enumerate(case.hidden[0].expected):
+        values = result.astype(np.float64)
         if values.size > 1 and (np.ptp(values) == 0 or np.abs(values).max() < TINY):
             yield number

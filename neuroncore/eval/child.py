@@ -1,4 +1,4 @@
-"""The work of a candidate's process: it runs the kernel on public inputs, and answers with the
+"""The work of a candidate's process: it runs the kernel on public inputs, and its answer has the
 records of the runs, without arrays."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ FILE = "candidate.py"
 
 class Request(NamedTuple):
     """A request to run a candidate: its source; the index of the case that it runs on (None for
-    all); and `decisions`, the values that its loops and conditions get from the device, in their
-    order."""
+    all); and `decisions`, the values of the device that its loops and conditions use, in the order
+    of their use."""
 
     source: str
     case: int | None = None
@@ -55,14 +55,13 @@ class Task(NamedTuple):
 
 
 def answer(source: str, task: Task, decisions: Sequence[int]) -> bytes:
-    """Return the answer for a candidate's source. All exceptions of the candidate become an
-    answer."""
+    """Return the answer for a candidate's source: its records, or any exception that it raises."""
     try:
         return answers.encoded(answers.RECORDS, _records(source, task, decisions))
     except MemoryError:
         return answers.error({"code": "MEMORY", "message": "the candidate uses too much memory"})
     except BaseException as error:
-        return answers.error(_told(error))
+        return answers.error(_error_fields(error))
 
 
 def _records(source: str, task: Task, decisions: Sequence[int]) -> list[bytes]:
@@ -75,16 +74,16 @@ def _records(source: str, task: Task, decisions: Sequence[int]) -> list[bytes]:
     kernel = next((vars(module)[name] for name in task.entry if name in vars(module)), None)
     if kernel is None:
         raise LookupError(f"the file defines no {' or '.join(task.entry)}")
-    found = []
+    records = []
     for arguments in task.cases:
-        given, named = split(arguments, task.keywords)
+        positional, named = split(arguments, task.keywords)
         with deciding(decisions):
-            run = api.run(kernel, *given, target=task.target, options=task.options, **named)
-        found.append(saved.packed(run.record, arrays=False))
-    return found
+            run = api.run(kernel, *positional, target=task.target, options=task.options, **named)
+        records.append(saved.packed(run.record, arrays=False))
+    return records
 
 
-def _told(error: BaseException) -> dict[str, Any]:
+def _error_fields(error: BaseException) -> dict[str, Any]:
     """Return the code, the sentence, the hint and the line of an error."""
     code = error.code if isinstance(error, KernelError) else type(error).__name__
     message = getattr(error, "statement", None) or str(error)

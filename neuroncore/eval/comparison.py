@@ -18,8 +18,9 @@ WIDEST = 4  # most bytes of an element on the device; numpy's references may hav
 
 
 class ResultError(NamedTuple):
-    """The errors of one result: the relative error in the L2 norm; the error of the worst element,
-    relative to the largest element of the reference and absolute; and the index of that element."""
+    """The errors of one result: the relative error in the L2 norm (`relative_l2`); the largest
+    error of an element, relative to the largest element of the reference (`largest_error`) and as
+    an absolute number (`largest_absolute`); and the index of that element."""
 
     relative_l2: float
     largest_error: float
@@ -37,10 +38,16 @@ def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any
         got = _several(spec.finish(_alone(got), _alone(expected)))
     if len(got) != len(expected):
         raise Refused("WRONG_RESULT", f"{len(got)} results; the reference has {len(expected)}")
-    found = [_error(one, want, spec) for one, want in zip(got, expected, strict=True)]
-    worst = max(found, key=lambda one: one.largest_error, default=ResultError(0.0, 0.0, 0.0, []))
-    relative = max((one.relative_l2 for one in found), default=0.0)
-    absolute = max((one.largest_absolute for one in found), default=0.0)
+    errors_of_results = [
+        _error(result, want, spec) for result, want in zip(got, expected, strict=True)
+    ]
+    worst = max(
+        errors_of_results,
+        key=lambda error: error.largest_error,
+        default=ResultError(0.0, 0.0, 0.0, []),
+    )
+    relative = max((error.relative_l2 for error in errors_of_results), default=0.0)
+    absolute = max((error.largest_absolute for error in errors_of_results), default=0.0)
     return worst._replace(relative_l2=relative, largest_absolute=absolute)._asdict()
 
 
@@ -55,30 +62,31 @@ def _alone(values: Sequence[Any]) -> Any:
 def _error(got: Any, want: Array, spec: Spec) -> ResultError:
     if not isinstance(got, np.ndarray):
         raise Refused("WRONG_RESULT", f"a result is {type(got).__name__}, not a tensor")
-    least = min(want.dtype.itemsize, WIDEST)
-    if got.dtype.itemsize < least and got.dtype.name not in spec.narrow:
+    least_bytes = min(want.dtype.itemsize, WIDEST)
+    if got.dtype.itemsize < least_bytes and got.dtype.name not in spec.narrow:
         raise Refused("WRONG_DTYPE", f"a result is {got.dtype}; the reference has {want.dtype}")
     try:
-        found = compare(got, want)
+        differences = compare(got, want)
     except Incomparable as error:
         raise Refused("WRONG_RESULT", str(error)) from None
     top = max(abs(float(want.max(initial=0))), abs(float(want.min(initial=0))))
-    relative = found.max_abs / top if top else (math.inf if found.max_abs else 0.0)
-    made = ResultError(found.rel_l2, relative, found.max_abs, list(found.worst))
-    where = f"element {list(found.worst)} is {found.got:g}, the reference {found.want:g}"
-    if not made.relative_l2 <= spec.tol:
-        limit = f"relative L2 error {made.relative_l2:.3g}, allowed {spec.tol:g}"
-        raise Refused("WRONG_RESULT", f"{limit}; {where}", errors=_plain(made))
+    relative = differences.max_abs / top if top else (math.inf if differences.max_abs else 0.0)
+    place = list(differences.worst)
+    result_error = ResultError(differences.rel_l2, relative, differences.max_abs, place)
+    where = f"element {place} is {differences.got:g}, the reference {differences.want:g}"
+    if not result_error.relative_l2 <= spec.tol:
+        limit = f"relative L2 error {result_error.relative_l2:.3g}, allowed {spec.tol:g}"
+        raise Refused("WRONG_RESULT", f"{limit}; {where}", errors=_plain(result_error))
     if spec.allclose is not None:
         rtol, atol = spec.allclose
         if not _close(got, want, rtol, atol):
             limit = f"elements differ by more than {atol:g} + {rtol:g} * |reference|"
-            raise Refused("WRONG_RESULT", f"{limit}; {where}", errors=_plain(made))
+            raise Refused("WRONG_RESULT", f"{limit}; {where}", errors=_plain(result_error))
     elif not relative <= spec.largest_error:
         limit = f"an error of {relative:.3g} of the largest element"
         message = f"{limit}, allowed {spec.largest_error:g}; {where}"
-        raise Refused("WRONG_RESULT", message, errors=_plain(made))
-    return made
+        raise Refused("WRONG_RESULT", message, errors=_plain(result_error))
+    return result_error
 
 
 def _close(got: Array, want: Array, rtol: float, atol: float) -> bool:
@@ -86,7 +94,7 @@ def _close(got: Array, want: Array, rtol: float, atol: float) -> bool:
     return bool(np.allclose(got.astype(np.float64), want.astype(np.float64), rtol, atol))
 
 
-def _plain(made: ResultError) -> dict[str, Any]:
+def _plain(result_error: ResultError) -> dict[str, Any]:
     """Return the errors for JSON, which has no infinite numbers."""
-    fields = made._asdict().items()
+    fields = result_error._asdict().items()
     return {name: None if value == math.inf else value for name, value in fields}

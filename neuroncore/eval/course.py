@@ -34,13 +34,13 @@ class Part:
     target: str = "trn2"
 
     def share(self, verdict: Mapping[str, Any]) -> float:
-        """Return the share of the points that a verdict gives, without regard to `needs`."""
+        """Return the share of the points that a verdict gives (0 to 1); `needs` is ignored."""
         if not verdict["passed"]:
             return 0.0
         if not self.limits:
             return 1.0
         time = self.microseconds(verdict)
-        return next((one.share for one in self.limits if time <= one.microseconds), 0.0)
+        return next((limit.share for limit in self.limits if time <= limit.microseconds), 0.0)
 
     def microseconds(self, verdict: Mapping[str, Any]) -> float:
         """Return the time that `nki.benchmark` would report for a candidate that passed."""

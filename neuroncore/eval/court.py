@@ -23,7 +23,8 @@ from neuroncore.eval.isolation import ProcessLimits, dies_with_parent
 from neuroncore.eval.refusals import Refused, failed
 
 MOST = 200  # most requests that one process judges
-READ_WELL = ("WRONG_RESULT", "WRONG_DTYPE", "DYNAMIC")  # codes of records that are legal programs
+# the codes of verdicts on records that are legal programs
+LEGAL_RECORDS = ("WRONG_RESULT", "WRONG_DTYPE", "DYNAMIC")
 Judge = Callable[[Any, list[bytes]], dict[str, Any]]
 
 
@@ -31,13 +32,13 @@ class Judged(NamedTuple):
     """The entries of a verdict for one request, and the milliseconds of CPU time that judging
     took."""
 
-    found: dict[str, Any]
+    entries: dict[str, Any]
     cpu_ms: float
 
 
 class JudgeProcess(NamedTuple):
-    """A process that judges: its id, the file descriptor to which requests are written, and the one
-    from which replies are read."""
+    """A process that judges: its id, the file descriptor to which requests are written, and the
+    file descriptor from which replies are read."""
 
     process: int
     requests: int
@@ -55,8 +56,8 @@ class Court:
 
     def judged(self, request: Any, parts: list[bytes]) -> Judged:
         """Judge the packed records `parts` for a request, within the limits. If the records exceed
-        the limits, the verdict has the code RECORD_LIMITS; for a fault of this package it has
-        JUDGE_FAULT."""
+        the limits, the verdict has the code RECORD_LIMITS. For a fault of this package, it has the
+        code JUDGE_FAULT."""
         if self._running is None:
             self._running = _started(self._judge, self._limits)
             self._count, self._spent = 0, 0.0
@@ -66,12 +67,12 @@ class Court:
         except (EOFError, OSError):
             return self._ended()
         self._count, self._spent = self._count + 1, self._spent + reply.cpu_ms
-        if self._count >= MOST or not _in_order(reply.found):
+        if self._count >= MOST or not _is_well_formed(reply.entries):
             self.close()
         return reply
 
     def _ended(self) -> Judged:
-        """Return the verdict on a record at which the judging process ended."""
+        """Return the verdict on the records at which the process that judges has ended."""
         status, used = self.close()
         message = f"judging ended with status {status}: more than its time or memory"
         return Judged(failed(Refused("RECORD_LIMITS", message)), max(0.0, used - self._spent))
@@ -88,9 +89,9 @@ class Court:
         return status, 1e3 * (used.ru_utime + used.ru_stime)
 
 
-def _in_order(found: dict[str, Any]) -> bool:
-    error = found.get("error")
-    return error is None or error["code"] in READ_WELL
+def _is_well_formed(entries: dict[str, Any]) -> bool:
+    error = entries.get("error")
+    return error is None or error["code"] in LEGAL_RECORDS
 
 
 def _started(judge: Judge, limits: ProcessLimits) -> JudgeProcess:
@@ -121,17 +122,17 @@ def _serve(judge: Judge, limits: ProcessLimits, reads: int, writes: int) -> None
             return
         begun = _seconds()
         _limit(resource.RLIMIT_CPU, int(begun) + 1 + limits.judge_seconds)
-        found = _found(judge, request, parts)
-        frames.send(writes, json.dumps([found, 1e3 * (_seconds() - begun)]).encode())
+        entries = _entries(judge, request, parts)
+        frames.send(writes, json.dumps([entries, 1e3 * (_seconds() - begun)]).encode())
 
 
 def _limit(kind: int, value: int) -> None:
-    """Set a limit of this process, as far as the system allows. It can be raised again."""
+    """Set a limit of this process, as far as the system allows. The process can raise it again."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
-def _found(judge: Judge, request: Any, parts: list[bytes]) -> dict[str, Any]:
+def _entries(judge: Judge, request: Any, parts: list[bytes]) -> dict[str, Any]:
     try:
         return judge(request, parts)
     except MemoryError:
@@ -141,8 +142,8 @@ def _found(judge: Judge, request: Any, parts: list[bytes]) -> dict[str, Any]:
 
 
 def _close_pipes(kept: tuple[int, ...]) -> None:
-    """Close the pipes and sockets of the parent, because their other ends wait until all copies are
-    closed."""
+    """Close the pipes and sockets that this process has from its parent, except `kept`: a reader of
+    a pipe waits until all copies of its other end are closed."""
     for name in os.listdir("/dev/fd"):
         number = int(name)
         try:

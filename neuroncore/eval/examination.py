@@ -31,9 +31,10 @@ LARGEST = 256 << 20  # most bytes of a record after decompression
 
 
 def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
-    """Read a packed record, and give it the machine, the options and the world of the
-    specification. `arrays` is the number of array arguments. Raise Refused if the record is
-    damaged, has illegal calls, or is of another launch than the specification requires."""
+    """Return a packed record, read with the machine, the options and the world of the
+    specification. `arrays` is the number of array arguments of the kernel. Raise Refused if the
+    record is damaged, has illegal calls, or has another machine, other cores or other inputs than
+    the specification."""
     try:
         record = saved.unpacked(content, Path("the record"), LARGEST)
     except UsageError as error:
@@ -46,9 +47,12 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
         raise Refused("WRONG_TARGET", message)
     world = setting.world
     if (world.ranks, world.cores, len(record.programs)) != (1, spec.cores, spec.cores):
-        message = f"{world.ranks} ranks of {world.cores} cores; the specification has {spec.cores}"
+        message = (
+            f"the record has {world.ranks} ranks of {world.cores} cores, the specification 1 of "
+            f"{spec.cores}"
+        )
         raise Refused("WRONG_CORES", message)
-    storages = {one.storage for one in setting.inputs}
+    storages = {array.storage for array in setting.inputs}
     if len(setting.inputs) != arrays or len(storages) != arrays:
         message = f"the record has {len(setting.inputs)} inputs, the specification {arrays}"
         raise Refused("WRONG_INPUTS", message)
@@ -81,12 +85,13 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
         yield Refused("WRONG_ORDER", message)
     if program.order == "scheduled" and (program.flags or program.dge):
         yield Refused("WRONG_ORDER", "a kernel of today's API has compiler flags of the older API")
-    if program.software != (spec.options.descriptors == "software"):
-        yield Refused("WRONG_ORDER", "the specification names another writer of DMA descriptors")
-    if program.loads != spec.options.loads:
-        yield Refused("WRONG_ORDER", "the specification has another value of `loads`")
-    if program.clock_phase != spec.options.clock_phase:
-        yield Refused("WRONG_ORDER", "the specification names another phase of the clock")
+    descriptors = "software" if program.software else "hardware"
+    options = {"descriptors": descriptors, "loads": program.loads}
+    for name, value in {**options, "clock_phase": program.clock_phase}.items():
+        required = getattr(spec.options, name)
+        if value != required:
+            message = f"{name} is {value!r} in the program, {required!r} in the specification"
+            yield Refused("WRONG_ORDER", message)
     if len(program.data.branches) and not spec.dynamic:
         line = program.data.branches[3]
         place = program.place(line).line if line >= 0 else None
@@ -120,33 +125,33 @@ def waits_for_registers(program: Program) -> bool:
 def _last_loads(data: Data) -> Array:
     """Return, for each register, the last row with a load that its value depends on; -1 if it
     depends only on constants."""
-    made = np.array(data.registers, np.int64).reshape(-1, 3)
-    found = np.full(len(made), -1, np.int64)
-    for number, (operation, left, right) in enumerate(made.tolist()):
+    registers = np.array(data.registers, np.int64).reshape(-1, 3)
+    last_loads = np.full(len(registers), -1, np.int64)
+    for number, (operation, left, right) in enumerate(registers.tolist()):
         name = OPERATIONS[operation]
         if name == "load":
-            found[number] = left
+            last_loads[number] = left
         elif name != "constant":
-            found[number] = max(found[left], found[right])
-    return found
+            last_loads[number] = max(last_loads[left], last_loads[right])
+    return last_loads
 
 
 def _formats(record: Record, spec: Spec) -> frozenset[str]:
     """Return the formats that operands of matrix products may have: those of the specification and
     those of the inputs."""
     assert record.setting is not None  # `unpacked` has seen it
-    return frozenset(spec.narrow).union(one.dtype.name for one in record.setting.inputs)
+    return frozenset(spec.narrow).union(array.dtype.name for array in record.setting.inputs)
 
 
 def _of_call(call: Call, spec: Spec, formats: frozenset[str]) -> Iterator[Refused]:
-    for given in call.arguments.values():
-        simulated = isinstance(given, Operator) and SIMULATED.get(given.name) is given
+    for value in call.arguments.values():
+        simulated = isinstance(value, Operator) and SIMULATED.get(value.name) is value
         if simulated and not spec.options.simulator_operators:
-            message = f"{call.name} with {given.name}, which no engine has"
+            message = f"{call.name} with {value.name}, which no engine has"
             yield Refused("NO_SUCH_OPERATOR", message)
     if call.instruction.traits.multiplies:
-        forms = {call.view(name).dtype.name for name in call.reads}
-        if narrow := sorted(forms - formats):
+        used = {call.view(name).dtype.name for name in call.reads}
+        if narrow := sorted(used - formats):
             allowed = ", ".join(sorted(formats))
             message = f"{call.name} multiplies {', '.join(narrow)}; allowed are {allowed}"
             yield Refused("NARROW", message)
@@ -157,12 +162,12 @@ def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
     writes."""
     setting = record.setting
     assert setting is not None  # `unpacked` has seen it
-    inputs = {one.storage for one in setting.inputs}
+    inputs = {array.storage for array in setting.inputs}
     for program in record.programs:
         yield from _of_places(program, inputs)
     allowed = {setting.inputs[n].storage for n in spec.in_place}
     written = {int(n) for program in record.programs for n in written_storages(program)}
-    names = {one.storage: one.name for one in setting.inputs}
+    names = {array.storage: array.name for array in setting.inputs}
     for storage in sorted((written & inputs) - allowed):
         yield Refused("INPUT_WRITTEN", f"the kernel writes to its input {names[storage]}")
     for program in record.programs:
@@ -182,8 +187,8 @@ def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
 
 
 def _of_places(program: Program, inputs: set[int]) -> Iterator[Refused]:
-    """Check that inputs, constants and results are in HBM, as in every launch: data on the chip has
-    to be loaded and stored."""
+    """Yield refusals for inputs, constants and results that are not in HBM. In every launch they
+    are there, because data on the chip has to be loaded and stored."""
     constants, results = set(program.data.constants), leaves(program.data.results)
     if inputs & constants:
         yield Refused("RECORD_REFUSED", "an input is a constant of the host")
@@ -200,11 +205,12 @@ def _in_order(geometry: Geometry) -> bool:
     """Return whether a tensor has each element once, in the order of memory. There may be gaps
     between rows."""
     axes = [(n, s) for n, s in zip(geometry.shape, geometry.strides, strict=True) if n > 1]
-    following = [*(n * s for n, s in axes[1:]), 1]
-    return all(s >= least for (_, s), least in zip(axes, following, strict=False))
+    least_strides = [*(n * s for n, s in axes[1:]), 1]
+    return all(s >= least for (_, s), least in zip(axes, least_strides, strict=False))
 
 
 def _constants(record: Record) -> int:
-    """Return the bytes that enter as constants of the host; equal contents count once."""
+    """Return the bytes of the constants that the host adds to the programs of a record; equal
+    contents count once."""
     contents = {c for program in record.programs for c in program.data.constants.values()}
     return sum(map(len, contents))

@@ -43,7 +43,8 @@ def _ends(array: Array, random: np.random.Generator) -> Array:
     return ends[random.integers(0, 2, array.shape)]
 
 
-# The variation of floats, and that of integers; None leaves them unchanged.
+# For each family, the variation of arrays of floats, and the variation of arrays of integers; None
+# leaves them unchanged.
 FAMILIES: dict[str, tuple[Variation | None, Variation | None]] = {
     "usual": (None, None),
     "large": (_scaled(LARGE), None),
@@ -62,5 +63,5 @@ def varied(family: str, seed: int, value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     of_floats, of_integers = FAMILIES[family]
-    chosen = of_integers if lookup(value.dtype).is_integer else of_floats
-    return value if chosen is None else chosen(value, np.random.default_rng(seed))
+    change = of_integers if lookup(value.dtype).is_integer else of_floats
+    return value if change is None else change(value, np.random.default_rng(seed))

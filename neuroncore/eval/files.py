@@ -15,24 +15,24 @@ def module(file: Path, **names: object) -> ModuleType:
     """Execute a Python file as a module in which `names` are defined already. Raises UsageError if
     the file can't be read or fails."""
     name = f"neuroncore_spec_{file.stem}"
-    made = importlib.util.spec_from_file_location(name, file)
-    if made is None or made.loader is None or not file.is_file():
+    module_spec = importlib.util.spec_from_file_location(name, file)
+    if module_spec is None or module_spec.loader is None or not file.is_file():
         raise UsageError(f"{file} is not a Python file")
-    found = importlib.util.module_from_spec(made)
-    sys.modules[name] = found
-    vars(found).update(names)
+    loaded = importlib.util.module_from_spec(module_spec)
+    sys.modules[name] = loaded
+    vars(loaded).update(names)
     try:
-        made.loader.exec_module(found)
+        module_spec.loader.exec_module(loaded)
     except Exception as error:
         raise failure(file, error) from error
-    return found
+    return loaded
 
 
 def failure(file: Path, error: Exception) -> UsageError:
     """Return the error to raise for a trusted file that fails."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return UsageError(f"{file} fails at {last.filename}:{last.lineno}: {_said(error)}")
+    return UsageError(f"{file} fails at {last.filename}:{last.lineno}: {_with_type(error)}")
 
 
-def _said(error: Exception) -> str:
+def _with_type(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

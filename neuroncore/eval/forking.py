@@ -64,7 +64,7 @@ class Zygote:
 
     def played(self, request: Any) -> tuple[bytes, End]:
         """Return the answer for a request, and how the candidate's process ended. If the process
-        that forks has ended, it is started again."""
+        that forks has ended, start it again."""
         for _ in range(TRIES):
             try:
                 return self._asked(request)
@@ -96,12 +96,12 @@ def meaning(end: End, limits: ProcessLimits) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment variables of candidates. Only those that locate the folder of compiled
-    loops come from the user."""
-    kept = {
+    """Return the environment variables of candidates. Only the variables that locate the folder of
+    compiled loops come from the user's environment."""
+    from_user = {
         name: os.environ[name]
         for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "HOME")
         if name in os.environ
     }
     fixed = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "NEURONCORE_PROGRESS": "0"}
-    return {**fixed, **dict.fromkeys(ONE_THREAD, "1"), **kept}
+    return {**fixed, **dict.fromkeys(ONE_THREAD, "1"), **from_user}

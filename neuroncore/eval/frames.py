@@ -1,5 +1,5 @@
-"""Frames between the judge's process and the process that forks candidates: a length, then bytes.
-Pickles are sent only by the judge."""
+"""The frames that processes of `eval` send to each other: a length of 8 bytes, then as many bytes.
+Only processes that never run a candidate send pickles."""
 
 from __future__ import annotations
 

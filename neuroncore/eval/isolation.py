@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from neuroncore.base.lazy import Lazy
-from neuroncore.eval.answers import Held
+from neuroncore.eval.answers import Isolation
 
 if TYPE_CHECKING:
     import resource
@@ -39,9 +39,10 @@ OPEN_FILES, STACK = 256, 1 << 26
 
 
 class ProcessLimits(NamedTuple):
-    """Limits of a candidate's process: seconds of CPU time and on the clock, bytes of address
-    space, processes and threads, and bytes of its answer. `judge_seconds` (CPU time) and
-    `judge_memory` (bytes of address space) limit the judging of its records."""
+    """Limits of a candidate's process: seconds of CPU time (`cpu_seconds`) and of wall time
+    (`seconds`), bytes of address space (`memory`), processes and threads, and bytes of its answer.
+    `judge_seconds` (CPU time) and `judge_memory` (bytes of address space) limit the judging of the
+    candidate's records."""
 
     cpu_seconds: int = 20
     seconds: float = 60.0
@@ -74,7 +75,7 @@ def hidden_from_others() -> None:
 
 
 def limit(limits: ProcessLimits) -> None:
-    """Set the limits of this process, which can't be raised again."""
+    """Set the limits of this process. It can't raise them again."""
     pairs = (
         (resource.RLIMIT_CPU, limits.cpu_seconds),
         (resource.RLIMIT_FSIZE, 0),
@@ -109,10 +110,10 @@ def _unshare(flags: int) -> None:
         raise OSError(ctypes.get_errno(), "unshare")
 
 
-def restrict(readable: Sequence[str]) -> Held:
-    """Allow this process to read files below some folders, and nothing else. Return the isolation
-    that holds; namespaces are not included."""
-    return Held(0, _landlock(readable), int(_filter_calls()))
+def restrict(readable: Sequence[str]) -> Isolation:
+    """Allow this process to read files below the folders `readable`, and nothing else. Return the
+    isolation that the operating system grants, without namespaces."""
+    return Isolation(0, _landlock(readable), int(_filter_calls()))
 
 
 def _landlock(readable: Sequence[str]) -> int:
@@ -124,9 +125,9 @@ def _landlock(readable: Sequence[str]) -> int:
         return 0
     rights = (1 << FILE_RIGHTS.get(version, FILE_RIGHTS_SINCE_5)) - 1
     fields = [rights, 3 if version >= NETWORK_SINCE else 0, 3 if version >= SCOPES_SINCE else 0]
-    used = 3 if version >= SCOPES_SINCE else 2 if version >= NETWORK_SINCE else 1
+    count = 3 if version >= SCOPES_SINCE else 2 if version >= NETWORK_SINCE else 1
     attributes = (ctypes.c_uint64 * 3)(*fields)
-    rules = int(libc.syscall(CREATE_RULESET, attributes, 8 * used, 0))
+    rules = int(libc.syscall(CREATE_RULESET, attributes, 8 * count, 0))
     for path in readable:
         _allow(libc, rules, path)
     libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -150,7 +151,8 @@ def _allow(libc: Any, rules: int, path: str) -> None:
 
 
 class Calls(NamedTuple):
-    """Numbers of system calls on a processor architecture. The first one in `denied` is clone3."""
+    """Numbers of system calls on a processor architecture. The first number in `denied` is that of
+    clone3."""
 
     architecture: int
     denied: tuple[int, ...]
@@ -205,9 +207,9 @@ def _step(code: int, if_true: int, if_false: int, operand: int) -> bytes:
 
 
 def _program(calls: Calls) -> bytes:
-    """Return the filter. Denied calls fail. clone can only make threads, and prctl can't change the
-    signal that ends the process with its parent. clone3 appears to be missing, so that libc uses
-    clone, whose flags a filter can read."""
+    """Return the filter as bytes, eight for each step. Denied calls fail. clone can only make
+    threads, and prctl can't change the signal that ends the process with its parent. clone3 fails
+    as if the kernel lacked it, so that libc uses clone, whose flags a filter can read."""
     steps = [
         _step(LOAD, 0, 0, ARCHITECTURE_AT),
         _step(EQUAL, 1, 0, calls.architecture),
@@ -238,9 +240,9 @@ def _filter_calls() -> bool:
     if calls is None:
         return False
     steps = _program(calls)
-    kept = ctypes.create_string_buffer(steps, len(steps))
+    buffer = ctypes.create_string_buffer(steps, len(steps))
     head = (len(steps) // 8).to_bytes(2, "little") + bytes(6)
-    at = ctypes.addressof(kept).to_bytes(8, "little")
+    at = ctypes.addressof(buffer).to_bytes(8, "little")
     libc = _libc()
     libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     return bool(

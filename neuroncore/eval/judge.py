@@ -41,7 +41,7 @@ class Hidden:
 
     @property
     def arrays(self) -> list[Array]:
-        return [one for one in self.arguments if isinstance(one, np.ndarray)]
+        return [value for value in self.arguments if isinstance(value, np.ndarray)]
 
 
 @dataclass(frozen=True)
@@ -61,45 +61,50 @@ def cases(spec: Spec) -> list[Case]:
 
 
 def _case(spec: Spec, shape: Shape) -> Case:
-    hidden = tuple(_hidden(spec, shape, *one) for one in spec.hidden_seeds(shape))
+    hidden = tuple(
+        _hidden(spec, shape, *seed_and_family) for seed_and_family in spec.hidden_seeds(shape)
+    )
     return Case(shape, spec.kernel_arguments(spec.arguments(0, shape)), hidden)
 
 
 def _hidden(spec: Spec, shape: Shape, seed: int, family: str) -> Hidden:
-    given = spec.arguments(seed, shape, family)
-    kept = [one.copy() if isinstance(one, np.ndarray) else one for one in given]
+    arguments = spec.arguments(seed, shape, family)
+    copies = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
     where = f"the reference of {spec.name or 'the Spec'} for shape {shape!r}, family {family}"
     try:
-        made = spec.expected(kept)
+        results = spec.expected(copies)
     except Exception as error:
         raise UsageError(f"{where}, fails: {type(error).__name__}: {error}") from error
-    expected = tuple(made) if isinstance(made, tuple | list) else (made,)
-    for one in expected:
-        if not isinstance(one, np.ndarray):
-            raise UsageError(f"{where}, returns {type(one).__name__}, not an array")
-        if not np.isfinite(one.astype(np.float64)).all():
+    expected = tuple(results) if isinstance(results, tuple | list) else (results,)
+    for result in expected:
+        if not isinstance(result, np.ndarray):
+            raise UsageError(f"{where}, returns {type(result).__name__}, not an array")
+        if not np.isfinite(result.astype(np.float64)).all():
             raise UsageError(f"{where}, gives NaN or infinity")
-    return Hidden(family, spec.kernel_arguments(given), expected)
+    return Hidden(family, spec.kernel_arguments(arguments), expected)
 
 
 def judged(
-    contents: Sequence[bytes], spec: Spec, those: Sequence[Case], *, why: bool = False
+    contents: Sequence[bytes], spec: Spec, cases_of_records: Sequence[Case], *, why: bool = False
 ) -> dict[str, Any]:
-    """Return the entries of a verdict for the packed records `contents`, one for each of the cases
-    `those`: whether the candidate passed (`passed`), the error if it did not (`error`), and the
-    figures of each shape (`shapes`). With `why`, the first shape also has the what-ifs."""
-    found: list[dict[str, Any]] = []
+    """Return the entries of a verdict for packed records: `contents` has one for each of
+    `cases_of_records`. The entries are whether the candidate passed (`passed`), the error if it did
+    not (`error`), and the figures of each shape (`shapes`). If `why` is True, the first shape also
+    has the bottleneck and the what-ifs."""
+    shapes: list[dict[str, Any]] = []
     try:
-        if len(contents) != len(those):
-            raise Refused("BAD_ANSWER", f"{len(contents)} records for {len(those)} shapes")
-        for content, case in zip(contents, those, strict=True):
-            found.append(_of_shape(content, spec, case, why=why and case is those[0]))
+        if len(contents) != len(cases_of_records):
+            raise Refused(
+                "BAD_ANSWER", f"{len(contents)} records for {len(cases_of_records)} shapes"
+            )
+        for content, case in zip(contents, cases_of_records, strict=True):
+            shapes.append(_of_shape(content, spec, case, why=why and case is cases_of_records[0]))
     except Refused as refusal:
-        return {"passed": False, "error": refusal.to_dict(), "shapes": found}
+        return {"passed": False, "error": refusal.to_dict(), "shapes": shapes}
     except RecursionError:
-        deep = Refused("RECORD_REFUSED", "the record is nested too deep")
-        return {"passed": False, "error": deep.to_dict(), "shapes": found}
-    return {"passed": True, "error": None, "shapes": found}
+        nested = Refused("RECORD_REFUSED", "the record is nested too deep")
+        return {"passed": False, "error": nested.to_dict(), "shapes": shapes}
+    return {"passed": True, "error": None, "shapes": shapes}
 
 
 def one_seed(
@@ -109,12 +114,12 @@ def one_seed(
     does. If the candidate passed, there is also the entry `path`. If the program takes another path
     with this seed, there is instead the entry `decisions`: the values that decide the path up to
     the point where it differs."""
-    only = Case(case.shape, case.public, (case.hidden[number],))
+    case_of_seed = Case(case.shape, case.public, (case.hidden[number],))
     try:
-        found = judged(contents, spec, [only], why=why)
+        entries = judged(contents, spec, [case_of_seed], why=why)
     except OtherPath as other:
         return {"passed": False, "decisions": list(other.decisions)}
-    return found | path(contents, spec, case) if found["passed"] else found
+    return entries | path(contents, spec, case) if entries["passed"] else entries
 
 
 def path(contents: Sequence[bytes], spec: Spec, case: Case) -> dict[str, Any]:
@@ -130,9 +135,9 @@ def path(contents: Sequence[bytes], spec: Spec, case: Case) -> dict[str, Any]:
 def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str, Any]:
     record = unpacked(content, spec, len(case.hidden[0].arrays))
     constants = examined(record, spec)
-    seeds = [_of_seed(record, spec, one) for one in case.hidden]
-    chosen = machine.load(spec.target)
-    timelines = schedule_cores(record.programs, chosen, world=record.world)
+    seeds = [_of_seed(record, spec, hidden_data) for hidden_data in case.hidden]
+    target = machine.load(spec.target)
+    timelines = schedule_cores(record.programs, target, world=record.world)
     slowest = max(timelines, key=lambda timeline: timeline.total_ns)
     findings = allowed(record, timelines)
     times = estimate(slowest)
@@ -141,7 +146,7 @@ def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str,
     if slowest.total_ns < floor:
         message = f"{slowest.total_ns:.0f} ns; writing the results alone takes {floor:.0f} ns"
         raise Refused("BELOW_ROOFLINE", message)
-    found = {
+    shape_figures = {
         "shape": repr(case.shape),
         "latency_us": times.seconds * 1e6,
         "low_us": None if times.low is None else times.low * 1e6,
@@ -149,12 +154,12 @@ def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str,
         "roofline_us": hbm_ns(slowest, (*hidden.arrays, *hidden.expected)) / 1e3,
         "instructions": sum(map(len, record.programs)),
         "constant_bytes": constants,
-        "findings": sorted({one.code for one in findings}),
+        "findings": sorted({finding.code for finding in findings}),
         "busy_ns": dict(work(slowest).busy),
         "seeds": seeds,
         "summary": metrics.summary(slowest),
     }
-    return found | metrics.why(slowest) if why else found
+    return shape_figures | metrics.why(slowest) if why else shape_figures
 
 
 def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
@@ -169,26 +174,29 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
         raise  # `one_seed` handles it
     except NeuronError as error:
         raise Refused("RECORD_REFUSED", str(error)) from None
-    refuse([one for core in replay.cores for one in core.findings])
+    refuse([finding for core in replay.cores for finding in core.findings])
     return {"family": hidden.family, **comparison.errors(results, spec, hidden.expected)}
 
 
 def allowed(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
-    """Return the findings of a record. Raise Refused if a finding refuses the candidate. Tiles that
-    do not fit are no reason if the compiler spills them."""
+    """Return the findings of a record. Raise Refused for a finding because of which a candidate is
+    refused (REFUSED). Tiles that do not fit are no reason if the compiler spills them."""
     findings = recorded(record, timelines)
     spills = all(map(spilled, timelines))
-    refuse([one for one in findings if not (spills and one.code == "CAPACITY")])
+    refuse([finding for finding in findings if not (spills and finding.code == "CAPACITY")])
     return findings
 
 
 def refuse(findings: Sequence[Finding]) -> None:
-    for one in findings:
-        if one.code in REFUSED:
-            raise Refused(one.code, one.message, one.place.line if one.place else None)
+    """Raise Refused for the first finding whose code is in REFUSED."""
+    for finding in findings:
+        if finding.code in REFUSED:
+            raise Refused(
+                finding.code, finding.message, finding.place.line if finding.place else None
+            )
 
 
 def hbm_ns(timeline: Timeline, arrays: Sequence[Array]) -> float:
     """Return the nanoseconds in which arrays pass through HBM once, at the bandwidth of one HBM
     stack."""
-    return sum(one.nbytes for one in arrays) / timeline.machine.hbm.stack_gigabytes_per_s
+    return sum(array.nbytes for array in arrays) / timeline.machine.hbm.stack_gigabytes_per_s

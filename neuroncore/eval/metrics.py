@@ -10,7 +10,7 @@ from neuroncore.report.summary import figures
 from neuroncore.report.why import why as reasons
 from neuroncore.time.schedule import Timeline
 
-# kda-for-trainium's names, in percent and in MB; those of AccelOpt are the vendor's.
+# kda-for-trainium's names, in percent and in MB. AccelOpt uses the vendor's names.
 PERCENT = {
     "MFU_pct": "mfu_estimated_percent",
     "PE_pct": "tensor_engine_active_time_percent",
@@ -19,16 +19,16 @@ PERCENT = {
     "DMA_pct": "dma_active_time_percent",
 }
 MEGABYTES = {"HBMrd_MB": "hbm_read_bytes", "HBMwr_MB": "hbm_write_bytes"}
-BEST = 3  # what-ifs that are returned
+BEST = 3  # how many what-ifs are returned
 
 
 def summary(timeline: Timeline) -> dict[str, Any]:
-    """Return the figures with the names of the vendor's profiler, which AccelOpt reads, and some of
-    them again with the names and units of kda-for-trainium."""
-    found = {name: _plain(value) for name, value in figures(timeline).items()}
-    of_kda = {name: 100 * found[field] for name, field in PERCENT.items()}
-    moved = {name: found[field] / 1e6 for name, field in MEGABYTES.items()}
-    return {**found, **of_kda, **moved}
+    """Return the figures with the names of the vendor's profiler, which AccelOpt reads, and some
+    figures again with the names and units of kda-for-trainium."""
+    fields = {name: _plain(value) for name, value in figures(timeline).items()}
+    of_kda = {name: 100 * fields[field] for name, field in PERCENT.items()}
+    megabytes = {name: fields[field] / 1e6 for name, field in MEGABYTES.items()}
+    return {**fields, **of_kda, **megabytes}
 
 
 def _plain(value: Any) -> Any:
@@ -42,8 +42,9 @@ def why(timeline: Timeline) -> dict[str, Any]:
     answers = reasons("", timeline, BEST).answers
     if answers is None:
         return {"bound_by": "nothing", "what_ifs": []}
-    ranked = [one for one in (*answers.edits, *answers.limits) if one.matters]
+    ranked = [what_if for what_if in (*answers.edits, *answers.limits) if what_if.matters]
     best = [
-        {"what": str(one), "latency_us": one.ns / 1e3, "saves": one.gain} for one in ranked[:BEST]
+        {"what": str(what_if), "latency_us": what_if.ns / 1e3, "saves": what_if.gain}
+        for what_if in ranked[:BEST]
     ]
     return {"bound_by": answers.bound.what, "what_ifs": best}

@@ -20,9 +20,9 @@ from neuroncore.record.program import Program, Record
 
 
 def taken(record: Record) -> dict[str, Any]:
-    """Return the path of a record: `decisions`, the values that decide it; and `chosen`, the hashes
-    of its distinct instructions (with their arguments and numbers) and of its constants of the
-    host."""
+    """Return the path of a record of one core, as a dict. `decisions` are the values that decide
+    it, in order. `chosen` are the hashes of its distinct instructions, with their arguments and
+    numbers, and of the constants that the host adds."""
     (program,) = record.programs
     values = np.array(program.data.branches, np.int64).reshape(-1, 4)[:, 2]
     return {"decisions": values.tolist(), "chosen": sorted(_chosen(program))}
@@ -52,13 +52,13 @@ def _hash(content: bytes) -> str:
 
 
 def every_loop(paths: Sequence[dict[str, Any]]) -> tuple[int, ...]:
-    """Return decisions with which every loop has an iteration: those of the path with most distinct
-    instructions, with 1 in place of 0."""
-    longest = max(paths, key=lambda one: (len(one["chosen"]), len(one["decisions"])))
+    """Return decisions with which every loop has an iteration: the decisions of the path with most
+    distinct instructions, with 1 in place of 0."""
+    longest = max(paths, key=lambda path: (len(path["chosen"]), len(path["decisions"])))
     return tuple(value or 1 for value in longest["decisions"])
 
 
-def strange(paths: Sequence[dict[str, Any]], whole: dict[str, Any]) -> bool:
+def differs(paths: Sequence[dict[str, Any]], whole: dict[str, Any]) -> bool:
     """Return whether one of the paths has an instruction or a constant that is not in `whole`, the
     path in which every loop has an iteration."""
-    return bool(set().union(*(one["chosen"] for one in paths)) - set(whole["chosen"]))
+    return bool(set().union(*(path["chosen"] for path in paths)) - set(whole["chosen"]))

@@ -28,8 +28,8 @@ Batch = tuple[Candidate, ...]
 
 
 class Executor(Protocol):
-    """Runs `judged_batch` for batches in other processes. It yields the verdicts of each batch, in
-    the order in which batches are finished."""
+    """A class whose `run` calls `judged_batch` for each batch in another process. It yields the
+    verdicts of each batch, in the order in which batches are finished."""
 
     def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]: ...
 
@@ -37,7 +37,8 @@ class Executor(Protocol):
 @dataclass(frozen=True)
 class JudgingSetting:
     """The settings of a process that judges: the source of the specification and its secret, the
-    level of isolation, the limits, and whether verdicts have what-ifs (`why`)."""
+    level of isolation, the limits, and whether verdicts have the bottleneck and what-ifs (`why`).
+    """
 
     spec: str
     secret: int
@@ -58,7 +59,7 @@ def judged_batch(setting: JudgingSetting, batch: Batch) -> list[Verdict]:
         spec = replace(load_spec(setting.spec), secret=setting.secret)
         worker = Worker(spec, setting.level, setting.limits, why=setting.why)
         _workers[setting] = worker
-    return [worker.verdict(one) for one in batch]
+    return [worker.verdict(candidate) for candidate in batch]
 
 
 @dataclass(frozen=True)
@@ -68,25 +69,27 @@ class Processes:
     jobs: int
 
     def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
-        left = dict(enumerate(batches))
+        remaining = dict(enumerate(batches))
         for _ in range(ATTEMPTS):
             try:
-                for number, found in self._once(setting, left):
-                    del left[number]
-                    yield found
+                for number, verdicts in self._once(setting, remaining):
+                    del remaining[number]
+                    yield verdicts
             except BrokenProcessPool:
                 continue  # a process was killed: its batches are in `left`
             return
         raise UsageError("processes of the pool were killed repeatedly")
 
     def _once(
-        self, setting: JudgingSetting, left: dict[int, Batch]
+        self, setting: JudgingSetting, remaining: dict[int, Batch]
     ) -> Iterator[tuple[int, list[Verdict]]]:
         context = get_context("spawn")
         with futures.ProcessPoolExecutor(self.jobs, context, jit.no_progress) as pool:
-            asked = {pool.submit(judged_batch, setting, one): n for n, one in left.items()}
-            for done in futures.as_completed(asked):
-                yield asked.pop(done), done.result()  # verdicts are not kept
+            submitted = {
+                pool.submit(judged_batch, setting, batch): n for n, batch in remaining.items()
+            }
+            for future in futures.as_completed(submitted):
+                yield submitted.pop(future), future.result()  # verdicts are not kept
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,11 @@ class Dask:
     def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
         distributed: Any = import_module("distributed")  # has no types of its functions
         with distributed.Client(self.address) as client:
-            asked = distributed.as_completed(
-                client.submit(judged_batch, setting, one, pure=False) for one in batches
+            results = distributed.as_completed(
+                client.submit(judged_batch, setting, batch, pure=False) for batch in batches
             )
-            for done in asked:
-                yield done.result()
+            for future in results:
+                yield future.result()
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,8 @@ class Pool:
     """The settings for judging candidates. `jobs` is the number of processes, and `level` the
     isolation, by default the strongest of this system. If `cache` is a folder, verdicts are stored
     there, and used again for the same candidate, specification and version. An `executor` replaces
-    `jobs`. With `why`, verdicts of candidates that pass have the bottleneck and the three best
-    what-ifs."""
+    the processes. If `why` is True, verdicts of candidates that pass have the bottleneck and the
+    three best what-ifs."""
 
     jobs: int = 1
     level: Level | None = None
@@ -126,31 +129,32 @@ def evaluate(
 ) -> Iterator[Verdict]:
     """Judge candidates, which are files or Candidates, and yield verdicts in the order in which
     they are finished. Raise UsageError for a candidate that can't be read, for a specification with
-    an invalid reference, and for several processes if the specification is not from a file."""
+    an invalid reference, and if several processes are to judge and the specification is not from a
+    file."""
     pool = pool or Pool()
     fingerprint = spec.fingerprint()
-    left: list[Candidate] = []
-    for one in map(_candidate, candidates):
-        known = _kept(one, spec, pool)
+    remaining: list[Candidate] = []
+    for candidate in map(_candidate, candidates):
+        known = _kept(candidate, spec, pool)
         if known is None:
-            left.append(one)
+            remaining.append(candidate)
         else:
             yield known
-    for made in _verdicts(spec.with_secret(), left, pool):
-        verdict = {**made, "key": key(made["sha256"], fingerprint)}
+    for entries in _verdicts(spec.with_secret(), remaining, pool):
+        verdict = {**entries, "key": key(entries["sha256"], fingerprint)}
         if pool.cache is not None:
             pool.cache.mkdir(parents=True, exist_ok=True)
             (pool.cache / f"{verdict['key']}.json").write_text(json.dumps(verdict), "utf-8")
         yield verdict
 
 
-def _candidate(given: Candidate | str | Path) -> Candidate:
-    if isinstance(given, Candidate):
-        return given
+def _candidate(candidate: Candidate | str | Path) -> Candidate:
+    if isinstance(candidate, Candidate):
+        return candidate
     try:
-        return Candidate(str(given), Path(given).read_text("utf-8", errors="replace"))
+        return Candidate(str(candidate), Path(candidate).read_text("utf-8", errors="replace"))
     except OSError as error:
-        raise UsageError(f"{given} can't be read: {error}") from None
+        raise UsageError(f"{candidate} can't be read: {error}") from None
 
 
 def _kept(candidate: Candidate, spec: Spec, pool: Pool) -> Verdict | None:
@@ -158,10 +162,10 @@ def _kept(candidate: Candidate, spec: Spec, pool: Pool) -> Verdict | None:
         return None
     file = pool.cache / f"{candidate.key(spec)}.json"
     try:
-        found: Verdict = json.loads(file.read_text("utf-8"))
+        verdict: Verdict = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return {**found, "candidate": candidate.name}
+    return {**verdict, "candidate": candidate.name}
 
 
 def _verdicts(spec: Spec, candidates: Sequence[Candidate], pool: Pool) -> Iterator[Verdict]:
@@ -182,5 +186,5 @@ def _verdicts(spec: Spec, candidates: Sequence[Candidate], pool: Pool) -> Iterat
     batches = [tuple(candidates[n : n + size]) for n in range(0, len(candidates), size)]
     assert spec.secret is not None  # `evaluate` draws one
     setting = JudgingSetting(spec.source, spec.secret, level, pool.limits, pool.why)
-    for found in executor.run(setting, batches):
-        yield from found
+    for verdicts in executor.run(setting, batches):
+        yield from verdicts

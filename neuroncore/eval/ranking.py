@@ -9,28 +9,29 @@ from neuroncore.report.pairs import UNCERTAIN, PairWork, faster
 
 
 def rank(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the candidates that passed, the fastest first. `faster` is the probability that a
-    candidate is faster than the next one. Candidates with the same `place` have no certain order:
-    each is faster than the next with a probability below 80 %."""
+    """Return a row for each candidate that passed, the fastest first. `faster` is the probability
+    that the candidate is faster than the next one, or None for the last. Candidates with the same
+    `place` have no certain order: each is faster than the next with a probability below 80 %."""
     passed = sorted(
-        (one for one in verdicts if one["passed"]), key=lambda one: float(one["latency_us"])
+        (verdict for verdict in verdicts if verdict["passed"]),
+        key=lambda verdict: float(verdict["latency_us"]),
     )
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     place = 1
-    for n, one in enumerate(passed):
-        if found and found[-1]["faster"] >= UNCERTAIN:
+    for n, verdict in enumerate(passed):
+        if rows and rows[-1]["faster"] >= UNCERTAIN:
             place = n + 1
         following = passed[n + 1] if n + 1 < len(passed) else None
-        sure = None if following is None else faster(_work(following), _work(one))
-        found.append(
+        probability = None if following is None else faster(_work(following), _work(verdict))
+        rows.append(
             {
                 "place": place,
-                "candidate": one["candidate"],
-                "latency_us": one["latency_us"],
-                "faster": sure,
+                "candidate": verdict["candidate"],
+                "latency_us": verdict["latency_us"],
+                "faster": probability,
             }
         )
-    return found
+    return rows
 
 
 def _work(verdict: Mapping[str, Any]) -> PairWork:

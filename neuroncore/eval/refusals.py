@@ -1,4 +1,4 @@
-"""The refusal of a candidate by the judge."""
+"""The refusal of a candidate, with its reason as a code and a sentence."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ TEXT = 400  # most characters of a message: a record may have names of any lengt
 
 
 class Refused(Exception):
-    """A candidate is refused: a code, a sentence, and the line of the candidate if there is one.
-    `by_candidate` is True if the kernel raised the error in the candidate's process. `errors` has
-    the figures of a wrong result."""
+    """The refusal of a candidate: a code, a sentence, the line of the candidate's file or None, and
+    a hint. `by_candidate` is True if the candidate's process reported the error. `errors` has the
+    figures of a wrong result."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class Refused(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry `error` of a verdict."""
-        found = {"code": self.code, "message": self.message, "line": self.line, "hint": self.hint}
-        return found if self.errors is None else {**found, "errors": self.errors}
+        fields = {"code": self.code, "message": self.message, "line": self.line, "hint": self.hint}
+        return fields if self.errors is None else {**fields, "errors": self.errors}
 
 
 def failed(refusal: Refused) -> dict[str, Any]:

@@ -40,8 +40,8 @@ class Spec:
     families: Sequence[str] = ("usual",)
     seeds: int = 3
     secret: int | None = None
-    """Determines the hidden seeds, together with the name and the shape. None: `evaluate` draws a
-    new one, and each verdict contains it."""
+    """The number that determines the hidden seeds, together with the name and the shape. If it is
+    None, `evaluate` draws a secret, and each verdict contains the secret."""
     tol: float = 2e-5
     """The allowed relative L2 error of each result."""
     largest_error: float = 1e-2
@@ -66,13 +66,14 @@ class Spec:
     """Bytes that the host may add to the program as constants."""
     dynamic: bool = False
     """True if loops and conditions of the device may depend on the inputs. The candidate is then
-    recorded again for each hidden seed, and is given the values that decide, at most 64."""
+    recorded again for each hidden seed, and receives the values on which its loops and conditions
+    depend, at most 64."""
     options: Options = field(default_factory=Options)
     adapt: Callable[[Sequence[Any]], Sequence[Any]] | None = None
-    """Turns the arguments of the reference into the arguments of the kernel."""
+    """A function that turns the arguments of the reference into the arguments of the kernel."""
     finish: Callable[[Any, Any], Any] | None = None
-    """Turns the results of the kernel into those of the reference, which are its second
-    argument."""
+    """A function of the kernel's results and the expected results that returns the kernel's results
+    in the form of the expected ones."""
     prelude: str = ""
     """Python source that is executed in a candidate's module before the candidate: imports that a
     benchmark supplies."""
@@ -97,22 +98,22 @@ class Spec:
 
     @property
     def all_shapes(self) -> Sequence[Shape]:
-        """Return the public shapes, then the hidden ones."""
+        """Return the public shapes and then the hidden shapes."""
         return (*self.shapes, *self.hidden_shapes)
 
     def arguments(self, seed: int, shape: Shape, family: str = "usual") -> tuple[Any, ...]:
         """Return arguments of the reference for a seed."""
-        given = tuple(self.inputs(seed, shape))
-        return tuple(varied(family, seed, one) for one in given)
+        arguments_of_seed = tuple(self.inputs(seed, shape))
+        return tuple(varied(family, seed, value) for value in arguments_of_seed)
 
     def expected(self, arguments: Sequence[Any]) -> Any:
         """Return the results of the reference for its arguments."""
-        given, named = split(arguments, self.keywords)
-        return self.reference(*given, **named)
+        positional, named = split(arguments, self.keywords)
+        return self.reference(*positional, **named)
 
-    def kernel_arguments(self, given: Sequence[Any]) -> tuple[Any, ...]:
+    def kernel_arguments(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the arguments of the kernel for the arguments `given` of the reference."""
-        return tuple(given if self.adapt is None else self.adapt(given))
+        return tuple(arguments if self.adapt is None else self.adapt(arguments))
 
     def with_secret(self) -> Spec:
         """Return this specification if it has a secret, else a copy with a random secret."""
@@ -134,15 +135,16 @@ class Spec:
             name: value for name, value in vars(self).items()
             if name not in ("source", "files") and not callable(value)
         }  # fmt: skip
-        found = hashlib.sha256(repr(sorted(plain.items())).encode())
+        digest = hashlib.sha256(repr(sorted(plain.items())).encode())
         for file in self.files:
-            found.update(file.read_bytes())
-        return found.hexdigest()[:16]
+            digest.update(file.read_bytes())
+        return digest.hexdigest()[:16]
 
 
 def split(
     arguments: Sequence[Any], keywords: Sequence[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional arguments, and the last arguments by their names."""
+    """Return the positional arguments, and the last arguments by name. `keywords` are the names of
+    the last arguments."""
     positional = len(arguments) - len(keywords)
     return tuple(arguments[:positional]), dict(zip(keywords, arguments[positional:], strict=True))

@@ -34,20 +34,20 @@ STATUS = {
 
 
 def status(verdict: Mapping[str, Any], *, hacks: bool = False) -> str:
-    """Return the status of a verdict. SOL-ExecBench has a status for a candidate that cheats, which
-    is returned with `hacks`. flashinfer-bench has none; there it is an error at run time."""
+    """Return the status of a verdict. If `hacks` is True, a candidate that cheats has the status
+    that only SOL-ExecBench has for it; otherwise its status is an error at run time."""
     if verdict["passed"]:
         return PASSED
     error = verdict["error"]
     if error["code"] == "WRONG_RESULT":
         return NUMERICAL if "errors" in error else SHAPE
-    found = STATUS.get(error["code"], RUNTIME)
-    return RUNTIME if found == CHEATED and not hacks else found
+    name = STATUS.get(error["code"], RUNTIME)
+    return RUNTIME if name == CHEATED and not hacks else name
 
 
 def trace(verdict: Mapping[str, Any], spec: Spec, *, hacks: bool = False) -> dict[str, Any]:
     """Return the trace of a verdict."""
-    found = status(verdict, hacks=hacks)
+    status_name = status(verdict, hacks=hacks)
     shapes = verdict["shapes"]
     error = verdict["error"]
     return {
@@ -55,15 +55,15 @@ def trace(verdict: Mapping[str, Any], spec: Spec, *, hacks: bool = False) -> dic
         "solution": verdict["candidate"],
         "workload": {"uuid": verdict["key"], "axes": _axes(spec), "inputs": {}},
         "evaluation": {
-            "status": found,
+            "status": status_name,
             "log": "" if error is None else _log(error),
             "environment": {
                 "hardware": f"{spec.target} (estimated by neuroncore {version('neuroncore')})",
                 "libs": {"neuroncore": version("neuroncore"), "python": platform.python_version()},
             },
             "timestamp": datetime.now(UTC).isoformat(),
-            "correctness": _correctness(verdict) if found in (PASSED, NUMERICAL) else None,
-            "performance": _performance(shapes) if found == PASSED else None,
+            "correctness": _correctness(verdict) if status_name in (PASSED, NUMERICAL) else None,
+            "performance": _performance(shapes) if status_name == PASSED else None,
         },
     }
 
@@ -77,8 +77,8 @@ def _axes(spec: Spec) -> dict[str, int]:
     """Return the axes of the first shape by name; {} if the specification does not come from a
     definition."""
     shape = spec.shapes[0]
-    named = shape if isinstance(shape, Mapping) else {}
-    return {name: value for name, value in named.items() if type(value) is int}
+    axes = shape if isinstance(shape, Mapping) else {}
+    return {name: value for name, value in axes.items() if type(value) is int}
 
 
 def _correctness(verdict: Mapping[str, Any]) -> dict[str, float | str]:
@@ -86,15 +86,19 @@ def _correctness(verdict: Mapping[str, Any]) -> dict[str, float | str]:
     string."""
     wrong = (verdict["error"] or {}).get("errors")
     seeds = [seed for shape in verdict["shapes"] for seed in shape["seeds"]]
-    found = [*seeds, wrong] if wrong else seeds
+    seeds_and_error = [*seeds, wrong] if wrong else seeds
     return {
-        "max_relative_error": _largest([one["largest_error"] for one in found]),
-        "max_absolute_error": _largest([one["largest_absolute"] for one in found]),
+        "max_relative_error": _largest([error["largest_error"] for error in seeds_and_error]),
+        "max_absolute_error": _largest([error["largest_absolute"] for error in seeds_and_error]),
     }
 
 
 def _largest(errors: Sequence[float | None]) -> float | str:
-    return "NaN" if None in errors else max((one for one in errors if one is not None), default=0.0)
+    return (
+        "NaN"
+        if None in errors
+        else max((error for error in errors if error is not None), default=0.0)
+    )
 
 
 def _performance(shapes: list[dict[str, Any]]) -> dict[str, float]:

@@ -1,4 +1,5 @@
-"""One judge, and one process that forks candidates, for one specification.
+"""The judging of candidates for one specification, with two processes: one forks the processes of
+candidates, and the other judges their records.
 
 A case is one shape of the specification with its inputs. A path is the sequence of instructions
 that a program takes for the values of one hidden seed (`eval.paths`).
@@ -14,13 +15,13 @@ from typing import Any, NamedTuple
 
 from neuroncore.base.lazy import version
 from neuroncore.eval import answers
-from neuroncore.eval.answers import Held
+from neuroncore.eval.answers import Isolation
 from neuroncore.eval.child import Request, Task
 from neuroncore.eval.court import Court
 from neuroncore.eval.forking import Zygote, meaning
 from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.eval.judge import Case, cases, judged, one_seed, path
-from neuroncore.eval.paths import every_loop, strange
+from neuroncore.eval.paths import differs, every_loop
 from neuroncore.eval.refusals import Refused, failed
 from neuroncore.eval.spec import Spec
 from neuroncore.hosts.warm import warm
@@ -46,16 +47,16 @@ class Candidate:
 
 
 def key(sha256: str, fingerprint: str) -> str:
-    """Return the key of a verdict, from the hashes of a candidate and of a specification. If the
-    judge has drawn the secret, it is not part of the key, because the specification does not
-    contain it."""
+    """Return the key of a verdict, from the hashes of a candidate and of a specification, and this
+    version. A secret that was drawn for the verdict is not a part of the key, because the
+    specification does not contain it."""
     text = f"{sha256} {fingerprint} {version('neuroncore')}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class VerdictCost(NamedTuple):
-    """The cost of a verdict: CPU and wall time in milliseconds and peak memory in MiB of the
-    candidate's processes, CPU time of the judge's process, and bytes of records."""
+    """The cost of a verdict: CPU time, wall time (both in milliseconds) and peak memory in MiB of
+    the candidate's processes; CPU time of the process that judges; and bytes of records."""
 
     child_cpu_ms: float = 0.0
     wall_ms: float = 0.0
@@ -74,18 +75,19 @@ class VerdictCost(NamedTuple):
         )
 
 
-class Ran(NamedTuple):
-    """The result of one run of a candidate: the entries of a verdict that the judge found, the
-    isolation that held, and the cost."""
+class RunOutcome(NamedTuple):
+    """The outcome of one run of a candidate: the entries of a verdict that the judge returned, the
+    isolation that the operating system granted, and the cost."""
 
-    found: dict[str, Any]
-    held: Held
+    entries: dict[str, Any]
+    isolation: Isolation
     cost: VerdictCost
 
 
-class Asked(NamedTuple):
-    """A question to the judge about records: about all cases (`case` is None), about one case with
-    one hidden seed, or, if only `seed` is None, about the path of a case."""
+class JudgeRequest(NamedTuple):
+    """A request to the process that judges. If both fields are None, it is to judge the records of
+    all cases. If both are given, it is to judge the record of one case on one hidden seed; both are
+    indices. If only `case` is given, it is to return the path of the record of that case."""
 
     case: int | None = None
     seed: int | None = None
@@ -115,94 +117,102 @@ class Worker:
 
     def verdict(self, candidate: Candidate) -> dict[str, Any]:
         """Return the verdict on a candidate, which can be written as JSON."""
-        ran = self._seed_by_seed(candidate) if self.spec.dynamic else self._at_once(candidate)
-        found, shapes = ran.found, ran.found["shapes"]
+        judge = self._seed_by_seed if self.spec.dynamic else self._at_once
+        outcome = judge(candidate)
+        entries, shapes = outcome.entries, outcome.entries["shapes"]
         return {
             "schema": SCHEMA,
             "candidate": candidate.name,
             "sha256": candidate.sha256,
             "spec": self.spec.name,
             "version": version("neuroncore"),
-            "passed": found["passed"],
-            "status": status(found),
-            "latency_us": shapes[0]["latency_us"] if found["passed"] else None,
-            "error": found["error"],
+            "passed": entries["passed"],
+            "status": status(entries),
+            "latency_us": shapes[0]["latency_us"] if entries["passed"] else None,
+            "error": entries["error"],
             "shapes": shapes,
-            "isolation": {"level": self.level, **ran.held._asdict()},
-            "cost": ran.cost._asdict(),
+            "isolation": {"level": self.level, **outcome.isolation._asdict()},
+            "cost": outcome.cost._asdict(),
             "repeat": {"spec": self.spec.source, "secret": self.spec.secret},
         }
 
-    def _at_once(self, candidate: Candidate) -> Ran:
+    def _at_once(self, candidate: Candidate) -> RunOutcome:
         """Judge the records of all cases, which come in one answer."""
-        return self._ran(Request(candidate.source), Asked())
+        return self._run(Request(candidate.source), JudgeRequest())
 
-    def _judge(self, asked: Asked, parts: list[bytes]) -> dict[str, Any]:
-        """Return the judge's answer to a question about packed records. This runs in the process
-        that judges."""
-        if asked.case is None:
+    def _judge(self, request: JudgeRequest, parts: list[bytes]) -> dict[str, Any]:
+        """Return the entries of a verdict for packed records, as `request` asks. This runs in the
+        process that judges."""
+        if request.case is None:
             return judged(parts, self.spec, self.cases, why=self.why)
-        case = self.cases[asked.case]
-        if asked.seed is None:
+        case = self.cases[request.case]
+        if request.seed is None:
             return path(parts, self.spec, case)
-        return one_seed(parts, self.spec, case, asked.seed, why=self.why)
+        return one_seed(parts, self.spec, case, request.seed, why=self.why)
 
-    def _seed_by_seed(self, candidate: Candidate) -> Ran:
+    def _seed_by_seed(self, candidate: Candidate) -> RunOutcome:
         """Run the candidate again for each hidden seed, because the values of a seed may lead to
         another path. The candidate receives the values that decide the path, and no other hidden
         data."""
         shapes: list[dict[str, Any]] = []
-        held, cost = Held(), VerdictCost()
+        isolation, cost = Isolation(), VerdictCost()
         for number in range(len(self.cases)):
-            for ran in self._paths(candidate, number):
-                held, cost = ran.held, cost.plus(ran.cost)
-                if not ran.found["passed"]:
-                    return Ran({**ran.found, "shapes": shapes}, held, cost)
-                shapes += ran.found["shapes"]
-        return Ran({"passed": True, "error": None, "shapes": shapes}, held, cost)
+            for outcome in self._paths(candidate, number):
+                isolation, cost = outcome.isolation, cost.plus(outcome.cost)
+                if not outcome.entries["passed"]:
+                    return RunOutcome({**outcome.entries, "shapes": shapes}, isolation, cost)
+                shapes += outcome.entries["shapes"]
+        return RunOutcome({"passed": True, "error": None, "shapes": shapes}, isolation, cost)
 
-    def _paths(self, candidate: Candidate, number: int) -> Iterator[Ran]:
-        """Judge the paths of all hidden seeds of the case `number`, and yield the result for each.
-        Then yield the result of a check that all paths belong to one program, and a last result
+    def _paths(self, candidate: Candidate, number: int) -> Iterator[RunOutcome]:
+        """Judge the paths of all hidden seeds of the case `number`, and yield the outcome of each.
+        Then yield the outcome of a check that all paths belong to one program, and last an outcome
         with the figures of the shape."""
-        found: list[dict[str, Any]] = []
+        entries_of_seeds: list[dict[str, Any]] = []
         for seed in range(len(self.cases[number].hidden)):
-            ran = self._along_its_path(candidate, number, seed)
-            found.append(ran.found)
-            yield ran._replace(found={**ran.found, "shapes": []})
-        whole = self._one_program(candidate, number, [one["path"] for one in found])
+            outcome = self._along_its_path(candidate, number, seed)
+            entries_of_seeds.append(outcome.entries)
+            yield outcome._replace(entries={**outcome.entries, "shapes": []})
+        paths = [entries["path"] for entries in entries_of_seeds]
+        whole = self._one_program(candidate, number, paths)
         yield whole
-        parts = [one["shapes"][0] for one in found]
-        slowest = max(parts, key=lambda one: float(one["latency_us"]))
-        shape = {**slowest, "seeds": [one["seeds"][0] for one in parts]}
-        yield Ran({"passed": True, "error": None, "shapes": [shape]}, whole.held, VerdictCost())
+        shapes = [entries["shapes"][0] for entries in entries_of_seeds]
+        slowest = max(shapes, key=lambda shape: float(shape["latency_us"]))
+        shape = {**slowest, "seeds": [shape["seeds"][0] for shape in shapes]}
+        passed = {"passed": True, "error": None, "shapes": [shape]}
+        yield RunOutcome(passed, whole.isolation, VerdictCost())
 
-    def _one_program(self, candidate: Candidate, number: int, found: list[dict[str, Any]]) -> Ran:
-        """Record a path in which every loop has an iteration, and check that the other paths,
-        `found`, have no instruction that this one lacks. Otherwise Python computed something from
-        hidden values."""
-        ran = self._ran(Request(candidate.source, number, every_loop(found)), Asked(number))
-        made = ran.found.get("path")  # none if it can't be recorded, such as an index out of bounds
-        if made is not None and strange(found, made):
+    def _one_program(
+        self, candidate: Candidate, number: int, paths: list[dict[str, Any]]
+    ) -> RunOutcome:
+        """Record a path of the case `number` in which every loop has an iteration, and refuse the
+        candidate if one of the other `paths` has an instruction that this path lacks: Python has
+        then computed something from hidden values."""
+        request = Request(candidate.source, number, every_loop(paths))
+        outcome = self._run(request, JudgeRequest(number))
+        # there is no path if it can't be recorded, for example if an index is out of bounds
+        whole = outcome.entries.get("path")
+        if whole is not None and differs(paths, whole):
             message = "Python computed an argument from the iterations of a loop on the device"
-            return Ran(failed(Refused("DYNAMIC", message)), ran.held, ran.cost)
-        return ran._replace(found={"passed": True, "error": None, "shapes": []})
+            return RunOutcome(failed(Refused("DYNAMIC", message)), outcome.isolation, outcome.cost)
+        return outcome._replace(entries={"passed": True, "error": None, "shapes": []})
 
-    def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> Ran:
+    def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> RunOutcome:
         """Record and replay repeatedly, each time with more decisions, until the record has the
         path of a hidden seed of a case. Refuse a candidate with more than MOST_DECISIONS
         decisions."""
         decisions: tuple[int, ...] = ()
         cost = VerdictCost()
         while True:
-            ran = self._ran(Request(candidate.source, case, decisions), Asked(case, seed))
-            cost = cost.plus(ran.cost)
-            if "decisions" not in ran.found:
-                return ran._replace(cost=cost)
-            following = tuple(ran.found["decisions"])
+            request = Request(candidate.source, case, decisions)
+            outcome = self._run(request, JudgeRequest(case, seed))
+            cost = cost.plus(outcome.cost)
+            if "decisions" not in outcome.entries:
+                return outcome._replace(cost=cost)
+            following = tuple(outcome.entries["decisions"])
             if not len(decisions) < len(following) <= MOST_DECISIONS:
                 message = f"more than {MOST_DECISIONS} decisions depend on the values of inputs"
-                return Ran(failed(Refused("DYNAMIC", message)), ran.held, cost)
+                return RunOutcome(failed(Refused("DYNAMIC", message)), outcome.isolation, cost)
             decisions = following
 
     def records(self, candidate: Candidate) -> list[bytes]:
@@ -210,24 +220,24 @@ class Worker:
         content, _ = self._zygote.played(Request(candidate.source))
         return answers.records(content)
 
-    def _ran(self, request: Request, asked: Asked) -> Ran:
-        """Run a candidate, and judge its records."""
+    def _run(self, request: Request, judge_request: JudgeRequest) -> RunOutcome:
+        """Run a candidate as `request` asks, and judge its records as `judge_request` asks."""
         content, end = self._zygote.played(request)
         cost = VerdictCost(end.cpu_ms, end.wall_ms, end.peak_mib, 0.0, len(content))
-        held = answers.held(content)
+        isolation = answers.isolation(content)
         try:
             if end.refusal:
                 raise Refused(end.refusal, meaning(end, self._limits))
             parts = answers.records(content)
         except Refused as refusal:
-            return Ran(failed(refusal), held, cost)
-        found, used = self._court.judged(asked, parts)
-        return Ran(found, held, cost._replace(judge_cpu_ms=used))
+            return RunOutcome(failed(refusal), isolation, cost)
+        entries, cpu_ms = self._court.judged(judge_request, parts)
+        return RunOutcome(entries, isolation, cost._replace(judge_cpu_ms=cpu_ms))
 
 
-def status(found: dict[str, Any]) -> str:
-    """Return one word for a verdict: passed, wrong or refused."""
-    if found["passed"]:
+def status(entries: dict[str, Any]) -> str:
+    """Return one word for a verdict with these entries: passed, wrong or refused."""
+    if entries["passed"]:
         return "passed"
-    wrong = found["error"]["code"] in ("WRONG_RESULT", "WRONG_DTYPE")
+    wrong = entries["error"]["code"] in ("WRONG_RESULT", "WRONG_DTYPE")
     return "wrong" if wrong else "refused"

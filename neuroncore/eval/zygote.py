@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from neuroncore.eval import answers, frames, isolation
-from neuroncore.eval.answers import Held
+from neuroncore.eval.answers import Isolation
 from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.frontend import alias
 from neuroncore.hosts.warm import warm
@@ -29,16 +29,17 @@ from neuroncore.hosts.warm import warm
 READY = b"ready"
 ENDING = 2.0  # least seconds in which a process may end after it has answered
 # Linux counts ticks for the limit of CPU time, but measures the time that a process has used. If
-# processes share a core, one that is killed for its limit may have used only this part of it.
+# processes share a core, a process that is killed for its limit may have used only this part of the
+# limit.
 TICKS = 0.5
 FAULT = 97  # the exit code of a process that could not be set up
-BY_SIGNAL = 128  # exit codes above it are signals
+BY_SIGNAL = 128  # exit code BY_SIGNAL + n means that the inner process was ended by signal n
 PIPE = 3  # the file to which a candidate's process writes its answer
 
 
 class CandidateWork(Protocol):
     """The work of a candidate's process: `answer` returns the bytes of the answer to a request. The
-    process that forks loads what kernels of `target` need."""
+    process that forks loads the modules that kernels for the machine `target` need."""
 
     @property
     def target(self) -> str: ...
@@ -58,8 +59,8 @@ class Assignment(NamedTuple):
 
 class End(NamedTuple):
     """The end of a candidate's process: the code of a refusal, or ""; the signal that ended the
-    process, and its exit code; and its cost (CPU and wall time in milliseconds, peak memory in
-    MiB)."""
+    process, or 0; its exit code; and its CPU time, wall time (both in milliseconds) and peak memory
+    in MiB."""
 
     refusal: str
     signal: int
@@ -103,15 +104,15 @@ def played(request: Any, assigned: Assignment) -> tuple[bytes, End]:
     os.close(writes)
     content, refusal = _answer(reads, assigned.limits)
     os.close(reads)
-    left = max(ENDING, assigned.limits.seconds - (time.perf_counter() - begun))
-    status, used, late = _ended(process, 0.0 if refusal else left)
+    remaining = max(ENDING, assigned.limits.seconds - (time.perf_counter() - begun))
+    status, usage, late = _ended(process, 0.0 if refusal else remaining)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
     by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else max(0, code - BY_SIGNAL)
-    cpu = used.ru_utime + used.ru_stime
+    cpu = usage.ru_utime + usage.ru_stime
     if not refusal:
         refusal = _refusal(by_signal, late, cpu, assigned.limits)
     wall = time.perf_counter() - begun
-    return content, End(refusal, by_signal, code, 1e3 * cpu, 1e3 * wall, used.ru_maxrss >> 10)
+    return content, End(refusal, by_signal, code, 1e3 * cpu, 1e3 * wall, usage.ru_maxrss >> 10)
 
 
 def _refusal(by_signal: int, late: bool, cpu: float, limits: ProcessLimits) -> str:
@@ -130,8 +131,8 @@ def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
     parts: list[bytes] = []
     size, last = 0, time.monotonic() + limits.seconds
     while True:
-        left = last - time.monotonic()
-        if left <= 0 or not select.select([file], [], [], left)[0]:
+        remaining = last - time.monotonic()
+        if remaining <= 0 or not select.select([file], [], [], remaining)[0]:
             return b"".join(parts), "TIME"
         part = os.read(file, 1 << 20)
         if not part:
@@ -143,14 +144,14 @@ def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
 
 
 def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
-    """Wait for a process. If it takes longer than `seconds`, end it with its whole process group.
+    """Wait for a process. If it takes longer than `seconds`, end it and its whole process group.
     Return its status, the resources that it used (`resource.getrusage`), and whether it was ended
-    for its time."""
+    because it took longer. If `seconds` is 0, the last is False."""
     last = time.monotonic() + seconds
     while True:
-        done, status, used = os.wait4(process, os.WNOHANG)
+        done, status, usage = os.wait4(process, os.WNOHANG)
         if done:
-            return status, used, False
+            return status, usage, False
         if time.monotonic() >= last:
             break
         time.sleep(0.0005)
@@ -158,8 +159,8 @@ def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
         os.killpg(process, signal.SIGKILL)
     except ProcessLookupError:
         os.kill(process, signal.SIGKILL)
-    _, status, used = os.wait4(process, 0)
-    return status, used, seconds > 0
+    _, status, usage = os.wait4(process, 0)
+    return status, usage, seconds > 0
 
 
 def _child(reads: int, writes: int, request: Any, assigned: Assignment) -> None:
@@ -171,10 +172,10 @@ def _child(reads: int, writes: int, request: Any, assigned: Assignment) -> None:
         _close_files(writes)
         os.environ.clear()
         os.environ.update(assigned.environment)
-        held = _isolated(assigned)
+        granted = _isolated(assigned)
         isolation.hidden_from_others()
         isolation.limit(assigned.limits)
-        answers.write(PIPE, answers.HELD.pack(*held))
+        answers.write(PIPE, answers.ISOLATION.pack(*granted))
         answers.write(PIPE, assigned.work.answer(request))
         os._exit(0)
     except BaseException:
@@ -189,12 +190,12 @@ def _close_files(writes: int) -> None:
     os.closerange(kept + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def _isolated(assigned: Assignment) -> Held:
-    """Isolate this process, and return the isolation that holds. With namespaces, this function
-    returns in a child of this process, which is the first process of its namespace; this process
-    waits for the child, and ends with it."""
+def _isolated(assigned: Assignment) -> Isolation:
+    """Isolate this process, and return the isolation that the operating system grants. If it grants
+    namespaces, this function returns in a child of this process, which is the first process of the
+    new namespaces; this process waits for the child, and ends with it."""
     if assigned.level != "linux":
-        return Held()
+        return Isolation()
     namespaces = isolation.unshare()
     if namespaces:
         inner = os.fork()

@@ -184,8 +184,8 @@ class ErrorMap:
     """The differences of a result from its reference, as a picture of at most 64 by 64 blocks of
     the result's rows and columns. All axes but the last count as rows.
 
-    The level of a block shows its largest difference: 0 is no difference, 1 to 254 is a
-    logarithmic scale up to `largest`, and 255 is a difference that is not finite.
+    The level of a block shows its largest difference: 0 if the block has none, 1 to 254 on a
+    logarithmic scale up to `largest`, 255 if a difference is not finite.
     """
 
     rows: int

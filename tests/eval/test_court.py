@@ -40,14 +40,14 @@ def court():
     ],
 )
 def test_the_next_record_is_judged_by_another_process(court, asked, code):
-    first = court.judged(None, []).found["process"]
-    assert court.judged(asked, []).found["error"]["code"] == code
-    assert court.judged(None, []).found["process"] != first
+    first = court.judged(None, []).entries["process"]
+    assert court.judged(asked, []).entries["error"]["code"] == code
+    assert court.judged(None, []).entries["process"] != first
 
 
 def test_a_process_stays_until_a_record_is_damaged_or_it_had_many(court):
-    first = court.judged("WRONG_RESULT", []).found["process"]
-    assert court.judged(None, []).found["process"] == first
-    assert court.judged("RECORD_REFUSED", []).found["process"] == first
-    each = [court.judged(None, []).found["process"] for _ in range(MOST + 1)]
+    first = court.judged("WRONG_RESULT", []).entries["process"]
+    assert court.judged(None, []).entries["process"] == first
+    assert court.judged("RECORD_REFUSED", []).entries["process"] == first
+    each = [court.judged(None, []).entries["process"] for _ in range(MOST + 1)]
     assert len({first, *each[:MOST]}) == 2 and each[MOST] not in each[:MOST]

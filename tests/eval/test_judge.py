@@ -22,7 +22,7 @@ def answered(source, wanted, options=None):
     asked = wanted if options is None else replace(wanted, options=options)
     task = child.Task.of(asked, [case.public for case in those])
     with neuroncore.activated():
-        content = bytes(answers.HELD.size) + child.answer(source, task, ())
+        content = bytes(answers.ISOLATION.size) + child.answer(source, task, ())
     return judge.judged(answers.records(content), wanted, those)
 
 

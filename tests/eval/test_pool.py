@@ -17,7 +17,7 @@ from neuroncore.eval import ProcessLimits
 from neuroncore.eval.court import Court
 
 court = Court(lambda asked, parts: {"error": None, "process": os.getpid()}, ProcessLimits())
-print(court.judged(None, []).found["process"], flush=True)
+print(court.judged(None, []).entries["process"], flush=True)
 signal.pause()
 """
 

@@ -33,8 +33,8 @@ ADAPTERS = {
 
 
 def adapted(source: str) -> Spec | None:
-    """Return the specification of ADAPTER:NAME or ADAPTER:NAME@FOLDER; None for the name of a file.
-    Raise UsageError if the benchmark has no such problem."""
+    """Return the specification of ADAPTER:NAME or ADAPTER:NAME@FOLDER; None if `source` has no name
+    of an adapter. Raise UsageError if the benchmark has no such problem."""
     kind, colon, rest = source.partition(":")
     if not colon or kind not in ADAPTERS:
         return None

@@ -41,7 +41,7 @@ SMALL = [Images(4, i, o, 32, 16) for i in (128, 256) for o in (128, 256)]
 # The images of each test of the harness; "" is for a specification that names no test.
 IMAGES = {
     "": [TIMED, *SMALL],
-    "small": [one._replace(bias=False) for one in SMALL],
+    "small": [images._replace(bias=False) for images in SMALL],
     "large": [LARGE._replace(bias=False)],
     "bias": [LARGE],
     "time": [TIMED],
@@ -117,7 +117,7 @@ def _needs(year: str, name: str) -> tuple[str, ...]:
     """Return the tests that must pass before a test of time gives points."""
     if year == "2024":
         return ()
-    return tuple(one for one in POINTS[year] if "pool" in name or "pool" not in one)
+    return tuple(test for test in POINTS[year] if "pool" in name or "pool" not in test)
 
 
 def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
@@ -134,26 +134,26 @@ def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
 
 
 def pooled(image: Array, filters: Array, bias: Array, pool: int) -> Array:
-    """Return the largest of each pool x pool elements of the convolution plus bias, computed in
-    float32."""
-    made = convolved(image.astype(np.float32), filters.astype(np.float32))
-    made += bias.astype(np.float32)[:, None, None]
-    n, c, h, w = made.shape
-    whole = made[:, :, : h // pool * pool, : w // pool * pool]
+    """Return the convolution plus bias after max pooling: the largest element of each block of
+    pool x pool elements, computed in float32."""
+    sums = convolved(image.astype(np.float32), filters.astype(np.float32))
+    sums += bias.astype(np.float32)[:, None, None]
+    n, c, h, w = sums.shape
+    whole = sums[:, :, : h // pool * pool, : w // pool * pool]
     parts = whole.reshape(n, c, h // pool, pool, w // pool, pool)
     greatest: Array = parts.max((3, 5)).astype(image.dtype)
     return greatest
 
 
 def convolved(image: Array, filters: Array) -> Array:
-    """Return the convolution without padding: the sum of one matrix product per position of the
-    filters."""
+    """Return the convolution without padding [images, outputs, height, width]: the sum of one
+    matrix product per position of the filters."""
     n, _, height, width = image.shape
     outputs, inputs, rows, columns = filters.shape
     h, w = height - rows + 1, width - columns + 1
-    made = np.zeros((n, outputs, h * w), np.float32)
+    sums = np.zeros((n, outputs, h * w), np.float32)
     for i in range(rows):
         for j in range(columns):
             part = image[:, :, i : i + h, j : j + w].reshape(n, inputs, h * w)
-            made += filters[:, :, i, j] @ part
-    return made.reshape(n, outputs, h, w)
+            sums += filters[:, :, i, j] @ part
+    return sums.reshape(n, outputs, h, w)

@@ -18,40 +18,41 @@ from neuroncore.eval.adapters import tensors
 from neuroncore.eval.spec import Spec
 from neuroncore.numerics.formats import lookup
 
-TOLERANCE = 1e-2  # of flashinfer-bench's BenchmarkConfig
-MOST_SHAPES = 3  # workloads that are used: traces have dozens
+TOLERANCE = 1e-2  # the tolerance of flashinfer-bench's BenchmarkConfig
+MOST_SHAPES = 3  # how many workloads are used: traces have dozens
 NARROWER = 2.0  # formats of at most 8 bits have numbers from -2 to 2, as in the benchmark
 INTEGERS = 1024  # random integers of 16 bits or more are from -1024 to 1023
 Shape = Mapping[str, Any]  # the values of variable axes and of scalar inputs
 
 
 def spec(name: str, folder: Path) -> Spec:
-    """Return the specification of definitions/**/NAME.json. `name` is NAME, for the shapes in
-    workloads/**/NAME.jsonl, or NAME/AXIS=VALUE,... Raise UsageError if it can't be read, or if a
-    workload has inputs from a file."""
+    """Return the specification of definitions/**/NAME.json in a folder. `name` is NAME, or
+    NAME/AXIS=VALUE,... with the values of all variable axes; NAME alone takes the values from
+    workloads/**/NAME.jsonl. Raise UsageError if a file can't be read, or if a workload has inputs
+    from a file."""
     name, _, axes = name.partition("/")
     file = _file(folder, "definitions", f"{name}.json")
-    defined = _read(file)[0]
-    torch = tensors.torch(file.name) if re.search(r"\btorch\b", defined["reference"]) else None
-    shapes = [_axes(axes)] if axes else _workloads(folder, name, defined)
+    definition = _read(file)[0]
+    torch = tensors.torch(file.name) if re.search(r"\btorch\b", definition["reference"]) else None
+    shapes = [_axes(axes)] if axes else _workloads(folder, name, definition)
     return Spec(
-        reference=tensors.through_torch(_reference(defined, file), torch),
-        inputs=lambda seed, shape: [*_inputs(defined, shape, seed)],
+        reference=tensors.through_torch(_reference(definition, file), torch),
+        inputs=lambda seed, shape: [*_inputs(definition, shape, seed)],
         shapes=shapes[:1],
         hidden_shapes=shapes[1:],
-        name=defined["name"],
+        name=definition["name"],
         tol=TOLERANCE,
         entry=("kernel", "run"),
-        narrow=("float32", *{one["dtype"] for one in defined["outputs"].values()}),
+        narrow=("float32", *{output["dtype"] for output in definition["outputs"].values()}),
         files=(file,),
     )
 
 
 def _file(folder: Path, kind: str, name: str) -> Path:
-    found = sorted((folder / kind).rglob(name))
-    if len(found) != 1:
-        raise UsageError(f"{folder / kind} has {len(found)} files {name}")
-    return found[0]
+    matches = sorted((folder / kind).rglob(name))
+    if len(matches) != 1:
+        raise UsageError(f"{folder / kind} has {len(matches)} files {name}")
+    return matches[0]
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
@@ -64,18 +65,18 @@ def _read(file: Path) -> list[dict[str, Any]]:
 
 def _axes(text: str) -> Shape:
     try:
-        return {name: int(value) for name, value in (one.split("=") for one in text.split(","))}
+        return {name: int(value) for name, value in (pair.split("=") for pair in text.split(","))}
     except ValueError:
         raise UsageError(f"axes are AXIS=VALUE,..., not {text!r}") from None
 
 
-def _workloads(folder: Path, name: str, defined: Mapping[str, Any]) -> list[Shape]:
-    """Return the first workloads with different shapes."""
-    if all(axis["type"] == "const" for axis in defined["axes"].values()):
+def _workloads(folder: Path, name: str, definition: Mapping[str, Any]) -> list[Shape]:
+    """Return the shapes of the first MOST_SHAPES workloads that differ."""
+    if all(axis["type"] == "const" for axis in definition["axes"].values()):
         return [{}]
     shapes: list[Shape] = []
-    for one in _read(_file(folder, "workloads", f"{name}.jsonl")):
-        shape = {**one["workload"]["axes"], **_scalars(one["workload"]["inputs"])}
+    for workload in _read(_file(folder, "workloads", f"{name}.jsonl")):
+        shape = {**workload["workload"]["axes"], **_scalars(workload["workload"]["inputs"])}
         if shape not in shapes and len(shapes) < MOST_SHAPES:
             shapes.append(shape)
     if not shapes:
@@ -84,40 +85,40 @@ def _workloads(folder: Path, name: str, defined: Mapping[str, Any]) -> list[Shap
 
 
 def _scalars(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    if stored := [name for name, one in inputs.items() if one["type"] == "safetensors"]:
+    if stored := [name for name, value in inputs.items() if value["type"] == "safetensors"]:
         raise UsageError(f"input {stored[0]} of a workload is in a file of safetensors")
-    return {name: one["value"] for name, one in inputs.items() if one["type"] == "scalar"}
+    return {name: value["value"] for name, value in inputs.items() if value["type"] == "scalar"}
 
 
-def _reference(defined: Mapping[str, Any], file: Path) -> Callable[..., Any]:
+def _reference(definition: Mapping[str, Any], file: Path) -> Callable[..., Any]:
     module = ModuleType("reference")
     try:
-        exec(compile(defined["reference"], f"{file}:reference", "exec"), vars(module))
+        exec(compile(definition["reference"], f"{file}:reference", "exec"), vars(module))
     except Exception as error:
         raise files.failure(file, error) from error
     run: Callable[..., Any] = module.run
-    names = list(defined["outputs"])
+    names = list(definition["outputs"])
 
     def reference(*arguments: Any) -> Any:
-        made = run(*arguments)
-        return tuple(made[name] for name in names) if isinstance(made, dict) else made
+        results = run(*arguments)
+        return tuple(results[name] for name in names) if isinstance(results, dict) else results
 
     return reference
 
 
-def _inputs(defined: Mapping[str, Any], shape: Shape, seed: int) -> Iterator[Any]:
+def _inputs(definition: Mapping[str, Any], shape: Shape, seed: int) -> Iterator[Any]:
     """Yield the inputs of the reference, as flashinfer-bench draws them."""
     random = np.random.default_rng(seed)
-    sizes = {name: axis.get("value", shape.get(name)) for name, axis in defined["axes"].items()}
-    for name, tensor in defined["inputs"].items():
+    sizes = {name: axis.get("value", shape.get(name)) for name, axis in definition["axes"].items()}
+    for name, tensor in definition["inputs"].items():
         if tensor["shape"] is None:
             if name not in shape:
-                raise UsageError(f"{defined['name']} needs a value of the scalar {name}")
+                raise UsageError(f"{definition['name']} needs a value of the scalar {name}")
             yield shape[name]
             continue
         lengths: Sequence[Any] = [sizes.get(axis) for axis in tensor["shape"]]
         if None in lengths:
-            raise UsageError(f"{defined['name']} needs values of {', '.join(tensor['shape'])}")
+            raise UsageError(f"{definition['name']} needs values of {', '.join(tensor['shape'])}")
         yield _random(random, lengths, tensor["dtype"])
 
 

@@ -1,5 +1,5 @@
-"""Problems of autocomp: a harness with a reference kernel, a mark where a candidate goes, and a
-test that calls both with random inputs.
+"""Problems of autocomp. A problem is a harness: a Python file with a reference kernel, a mark where
+a candidate is inserted, and a test that calls both with random inputs.
 
 The inputs for a seed are the arguments of the test's first call. The reference is the harness's
 kernel, which this process runs. A candidate may use all names of the harness.
@@ -25,7 +25,7 @@ from neuroncore.eval.spec import Spec
 from neuroncore.frontend import alias
 
 TOLERANCE = 1e-2  # for a harness that does not compare by numpy.allclose
-LOOSEST = 0.1  # relative L2 error that a harness's absolute tolerance may hide
+LOOSEST = 0.1  # the relative L2 error that is allowed if a harness compares by numpy.allclose
 RTOL, ATOL = 1e-5, 1e-8  # defaults of numpy.allclose
 TEST = "test_nki"
 OLDER = "neuronxcc"  # the package of the older API
@@ -47,8 +47,8 @@ def spec(name: str, folder: Path) -> Spec:
     UsageError if there is no such harness."""
     suite, _, number = name.partition("/")
     root = folder / "harnesses" if (folder / "harnesses").is_dir() else folder
-    found = [root / suite / f"{number}.py", *sorted((root / suite).glob(f"{number}_*.py"))]
-    file = next((one for one in found if one.is_file()), None)
+    candidates = [root / suite / f"{number}.py", *sorted((root / suite).glob(f"{number}_*.py"))]
+    file = next((file_name for file_name in candidates if file_name.is_file()), None)
     if file is None:
         raise UsageError(f"{root} has no harness {name!r}")
     return of_file(file)
@@ -90,30 +90,34 @@ def of_file(file: Path) -> Spec:
 def allclose(source: str) -> tuple[float, float] | None:
     """Return rtol and atol of a harness's calls of numpy.allclose. Return None if there are no
     calls, or if their arguments differ or are no numbers."""
-    calls = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     try:
-        found = {_tolerances(one) for one in calls if ast.unparse(one.func) == "np.allclose"}
+        tolerances = {
+            _tolerances(call) for call in calls if ast.unparse(call.func) == "np.allclose"
+        }
     except ValueError:
         return None
-    return found.pop() if len(found) == 1 else None
+    return tolerances.pop() if len(tolerances) == 1 else None
 
 
 def _tolerances(call: ast.Call) -> tuple[float, float]:
-    given = {one.arg: float(ast.literal_eval(one.value)) for one in call.keywords}
-    return given.get("rtol", RTOL), given.get("atol", ATOL)
+    arguments = {keyword.arg: float(ast.literal_eval(keyword.value)) for keyword in call.keywords}
+    return arguments.get("rtol", RTOL), arguments.get("atol", ATOL)
 
 
 def _target(source: str) -> str:
     """Return the machine that a harness sets. Kernels of the older API were measured on trn1."""
-    found = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", source)
-    return found[1] if found else "trn1" if OLDER in source else "trn2"
+    match = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", source)
+    return match[1] if match else "trn1" if OLDER in source else "trn2"
 
 
 def _trusted(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a kernel of a harness in this process."""
+
     def called(*arguments: Any, **named: Any) -> Any:
         with alias.activated():
-            made = kernel(*arguments, **named)
-        return tuple(made) if isinstance(made, tuple | list) else made
+            results = kernel(*arguments, **named)
+        return tuple(results) if isinstance(results, tuple | list) else results
 
     return called
 
@@ -121,7 +125,10 @@ def _trusted(kernel: Callable[..., Any]) -> Callable[..., Any]:
 def _keywords(module: ModuleType, kernel: Any) -> tuple[str, ...]:
     """Return the names of arguments that the reference takes by keyword only."""
     parameters = inspect.signature(kernel).parameters.values()
-    if not any(one.kind in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in parameters):
+    if not any(
+        parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD)
+        for parameter in parameters
+    ):
         return ()
     return tuple(_bound(module, kernel, 0).kwargs)
 
@@ -130,7 +137,7 @@ def _inputs(module: ModuleType, kernel: Any, seed: int) -> Sequence[Any]:
     """Return the arguments of the first call for a seed, in the order of the reference's
     parameters. Arguments that only its `**` parameter takes are the last."""
     bound = _bound(module, kernel, seed)
-    return tuple(map(tensors.taken, (*bound.args, *bound.kwargs.values())))
+    return tuple(map(tensors.as_array, (*bound.args, *bound.kwargs.values())))
 
 
 def _bound(module: ModuleType, kernel: Any, seed: int) -> inspect.BoundArguments:
@@ -170,7 +177,7 @@ def _is_left_out(node: ast.stmt) -> bool:
     if isinstance(node, ast.If) or getattr(node, "name", None) in LEFT_OUT:
         return True
     if isinstance(node, ast.Import | ast.ImportFrom):
-        modules = [one.name for one in node.names]
+        modules = [module_alias.name for module_alias in node.names]
         roots = [node.module or ""] if isinstance(node, ast.ImportFrom) else modules
-        return any(one.partition(".")[0] in ELSEWHERE for one in roots)
-    return any(isinstance(one, ast.Name) and one.id in ELSEWHERE for one in ast.walk(node))
+        return any(root.partition(".")[0] in ELSEWHERE for root in roots)
+    return any(isinstance(part, ast.Name) and part.id in ELSEWHERE for part in ast.walk(node))

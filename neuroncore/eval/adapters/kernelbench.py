@@ -29,10 +29,10 @@ def spec(name: str, folder: Path) -> Spec:
     uses_torch = "torch" in file.read_text("utf-8")
     torch = tensors.torch(f"{file.name}") if uses_torch else None
     problem = files.module(file)
-    made: Callable[..., Any] = getattr(problem, "forward", None) or _Model(problem, torch)
-    inputs = made.inputs if isinstance(made, _Model) else _inputs(problem, torch)
+    reference: Callable[..., Any] = getattr(problem, "forward", None) or _Model(problem, torch)
+    inputs = reference.inputs if isinstance(reference, _Model) else _inputs(problem, torch)
     return Spec(
-        reference=tensors.through_torch(made, torch),
+        reference=tensors.through_torch(reference, torch),
         inputs=lambda seed, _: inputs(seed),
         shapes=[name],
         name=file.stem,
@@ -45,16 +45,16 @@ def _file(name: str, folder: Path) -> Path:
     stem = name.removesuffix(".py")
     for root in (folder, folder / "KernelBench"):
         exact = root / f"{stem}.py"
-        found = [exact] if exact.is_file() else sorted(root.glob(f"{stem}_*.py"))
-        if len(found) == 1:
-            return found[0]
+        matches = [exact] if exact.is_file() else sorted(root.glob(f"{stem}_*.py"))
+        if len(matches) == 1:
+            return matches[0]
     raise UsageError(f"{folder} does not have exactly one problem {name!r}")
 
 
 def _inputs(problem: ModuleType, torch: Any | None) -> Callable[[int], Sequence[Any]]:
     def inputs(seed: int) -> Sequence[Any]:
         _seeded(seed, torch)
-        return tuple(map(tensors.taken, problem.get_inputs()))
+        return tuple(map(tensors.as_array, problem.get_inputs()))
 
     return inputs
 
@@ -76,14 +76,14 @@ class _Model:
         self.names = list(self.model.state_dict())
 
     def _made(self) -> Any:
-        given: Sequence[Any] = getattr(self.problem, "get_init_inputs", list)()
-        return self.problem.Model(*given).eval()
+        arguments: Sequence[Any] = getattr(self.problem, "get_init_inputs", list)()
+        return self.problem.Model(*arguments).eval()
 
     def inputs(self, seed: int) -> Sequence[Any]:
-        """Return inputs and a new state for a seed."""
+        """Return the inputs for a seed, and then the parameters and buffers of a new model."""
         _seeded(seed, self.torch)
         state = self._made().state_dict().values()
-        return tuple(map(tensors.taken, (*self.problem.get_inputs(), *state)))
+        return tuple(map(tensors.as_array, (*self.problem.get_inputs(), *state)))
 
     def __call__(self, *arguments: Any) -> Any:
         count = len(arguments) - len(self.names)

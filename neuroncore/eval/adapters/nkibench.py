@@ -33,8 +33,8 @@ from neuronxcc.nki.language import par_dim
 
 
 class Problem(NamedTuple):
-    """A problem: its operator and its case in the summary, and the files of its reference and
-    baseline."""
+    """A problem: the names of its operator and its case in the summary, and the files of its
+    reference and baseline."""
 
     operator: str
     case: str
@@ -47,16 +47,16 @@ def problems(folder: Path) -> dict[str, list[Problem]]:
     UsageError if it has no summary."""
     root = folder / "NKIBench" if (folder / "NKIBench").is_dir() else folder
     try:
-        listed = json.loads((root / SUMMARY).read_text("utf-8"))
+        summary = json.loads((root / SUMMARY).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{root / SUMMARY} can't be read: {error}") from None
-    return {operator: [*_cases(root, operator, one)] for operator, one in listed.items()}
+    return {operator: [*_cases(root, operator, entry)] for operator, entry in summary.items()}
 
 
-def _cases(root: Path, operator: str, listed: dict[str, Any]) -> Sequence[Problem]:
+def _cases(root: Path, operator: str, entry: dict[str, Any]) -> Sequence[Problem]:
     return [
-        Problem(operator, case, root / made["task"], root / made["kernel"])
-        for case, each in listed["cases"].items() for made in each["impls"][:1]
+        Problem(operator, case, root / implementation["task"], root / implementation["kernel"])
+        for case, case_entry in entry["cases"].items() for implementation in case_entry["impls"][:1]
     ]  # fmt: skip
 
 
@@ -64,30 +64,30 @@ def problem(name: str, folder: Path) -> Problem:
     """Return the problem OPERATOR or OPERATOR/CASE. Raises UsageError if there is none."""
     known = problems(folder)
     operator, _, case = name.partition("/")
-    for one in known.get(operator, ()):
-        if case in ("", one.case):
-            return one
+    for candidate in known.get(operator, ()):
+        if case in ("", candidate.case):
+            return candidate
     raise UsageError(f"NKIBench has no {name!r}; it has {', '.join(known)}")
 
 
 def spec(name: str, folder: Path) -> Spec:
     """Return the specification of OPERATOR or OPERATOR/CASE: the benchmark's inputs, reference and
     tolerance. Raises UsageError if it can't be read."""
-    found = problem(name, folder)
-    task = files.module(found.reference)
+    named_problem = problem(name, folder)
+    task = files.module(named_problem.reference)
     return Spec(
         reference=task.forward,
         inputs=lambda seed, _: _inputs(task, seed),
         shapes=[name],
         name=name,
-        tol=TOLERANCES.get(found.operator, TOLERANCE),
+        tol=TOLERANCES.get(named_problem.operator, TOLERANCE),
         order="compiled",
         entry=("kernel", "optimized_kernel"),
         constants=CONSTANTS,
         adapt=task.transform_to_nki_inputs,
         finish=task.transform_nki_outputs,
         prelude=PRELUDE,
-        files=(found.reference,),
+        files=(named_problem.reference,),
     )
 
 

@@ -12,19 +12,19 @@ from neuroncore.numerics.libraries import LIBRARIES, as_numpy
 
 
 def torch(asked: str) -> Any:
-    """Import torch and return it. Raise UsageError if it is not installed; `asked` names what needs
-    torch."""
+    """Import torch and return it. Raise UsageError if it is not installed; `asked` names the file
+    that needs torch, for the message."""
     return framework("torch", asked)
 
 
-def given(value: Any) -> Any:
+def as_tensor(value: Any) -> Any:
     """Return an array as a tensor of torch, and any other value unchanged. Torch must be imported
     already."""
-    made = next(one.given for one in LIBRARIES if one.name == "torch")
-    return made(value) if is_host_array(value) else value
+    convert = next(library.given for library in LIBRARIES if library.name == "torch")
+    return convert(value) if is_host_array(value) else value
 
 
-def taken(value: Any) -> Any:
+def as_array(value: Any) -> Any:
     """Return a tensor or an array as a numpy array, and any other value unchanged."""
     return as_numpy(value) if is_host_array(value) else value
 
@@ -35,8 +35,8 @@ def through_torch(function: Callable[..., Any], torch: Any | None) -> Callable[.
 
     def called(*arguments: Any) -> Any:
         with torch.no_grad() if torch is not None else nullcontext():
-            made = function(*(arguments if torch is None else map(given, arguments)))
-        several = isinstance(made, Sequence)
-        return tuple(map(taken, made)) if several else taken(made)
+            results = function(*(arguments if torch is None else map(as_tensor, arguments)))
+        several = isinstance(results, Sequence)
+        return tuple(map(as_array, results)) if several else as_array(results)
 
     return called

@@ -1,1 +1,2 @@
-"""The judge behind the interfaces of published search programs."""
+"""Evaluation of candidates for published search programs: modules with the interface of the
+program's own evaluator, which call `neuroncore.eval`."""

@@ -29,26 +29,27 @@ class EvalBackend:
         pool: Pool | None = None,
         target: str | None = None,
     ) -> None:
-        named = folder or os.environ.get("AUTOCOMP_ROOT")
-        self.folder = Path(named) if named else None
+        path = folder or os.environ.get("AUTOCOMP_ROOT")
+        self.folder = Path(path) if path else None
         self.pool, self.target = pool or Pool(), target
 
     def evaluate_code(
         self, prob: Any, code_strs: list[str], simulator: str
     ) -> list[dict[str, Any]]:
-        """Return for each candidate: correct, latency in milliseconds or None, stdout and stderr.
-        `simulator` has no effect. Raise UsageError if the harness can't be read."""
+        """Return a dict for each candidate with the fields `correct`, `latency` (in milliseconds,
+        or None), `stdout` and `stderr`. `simulator` has no effect. Raise UsageError if the harness
+        can't be read."""
         spec = self._spec(prob)
-        made = evaluate(spec, _candidates(spec, code_strs), self.pool)
-        found = {verdict["candidate"]: _result(verdict) for verdict in made}
-        return [found[str(number)] for number in range(len(code_strs))]
+        verdicts = evaluate(spec, _candidates(spec, code_strs), self.pool)
+        results = {verdict["candidate"]: _result(verdict) for verdict in verdicts}
+        return [results[str(number)] for number in range(len(code_strs))]
 
     def get_hw_feedback(self, prob: Any, code_strs: list[str]) -> list[list[str]]:
         """Return the bottleneck and the best what-ifs of each candidate that passes."""
         spec, pool = self._spec(prob), replace(self.pool, why=True)
-        made = evaluate(spec, _candidates(spec, code_strs), pool)
-        found = {verdict["candidate"]: _feedback(verdict) for verdict in made}
-        return [found[str(number)] for number in range(len(code_strs))]
+        verdicts = evaluate(spec, _candidates(spec, code_strs), pool)
+        feedback = {verdict["candidate"]: _feedback(verdict) for verdict in verdicts}
+        return [feedback[str(number)] for number in range(len(code_strs))]
 
     def get_backend_specific_rules(self) -> list[str]:
         """Return rules for prompts."""
@@ -60,24 +61,24 @@ class EvalBackend:
     def _spec(self, prob: Any) -> Spec:
         file = getattr(prob, "test_file", None)
         if file:
-            found = harness.of_file(Path(file))
+            spec = harness.of_file(Path(file))
         elif self.folder and self.folder.is_dir():
-            found = harness.spec(f"{prob.prob_type}/{prob.prob_id}", self.folder)
+            spec = harness.spec(f"{prob.prob_type}/{prob.prob_id}", self.folder)
         else:
             wrong = f", and {self.folder} is no folder" if self.folder else ""
             raise UsageError(
                 f"a clone of autocomp is needed{wrong}: pass its folder as "
                 "EvalBackend(folder=...), or set the environment variable AUTOCOMP_ROOT"
             )
-        return replace(found, target=self.target or found.target)
+        return replace(spec, target=self.target or spec.target)
 
 
 def _candidates(spec: Spec, sources: Sequence[str]) -> list[Candidate]:
     """Return candidates, named by their numbers. As autocomp does, imports of the older API are
     removed from candidates for today's API."""
     if spec.order == "scheduled":
-        sources = [OLDER.sub("", one) for one in sources]
-    return [Candidate(str(number), one) for number, one in enumerate(sources)]
+        sources = [OLDER.sub("", source) for source in sources]
+    return [Candidate(str(number), source) for number, source in enumerate(sources)]
 
 
 def _result(verdict: dict[str, Any]) -> dict[str, Any]:
@@ -86,11 +87,11 @@ def _result(verdict: dict[str, Any]) -> dict[str, Any]:
         "correct": verdict["passed"],
         "latency": None if latency is None else latency / 1e3,
         "stdout": "" if latency is None else f"Latency: {latency / 1e3:.3f} ms\n",
-        "stderr": "" if error is None else _told(error),
+        "stderr": "" if error is None else _error_text(error),
     }
 
 
-def _told(error: dict[str, Any]) -> str:
+def _error_text(error: dict[str, Any]) -> str:
     line = f" (line {error['line']})" if error["line"] else ""
     hint = f"; {error['hint']}" if error["hint"] else ""
     return f"{error['code']}: {error['message']}{line}{hint}\n"
@@ -100,5 +101,5 @@ def _feedback(verdict: dict[str, Any]) -> list[str]:
     if not verdict["passed"]:
         return []
     first = verdict["shapes"][0]
-    best = (f"{one['what']}: {one['saves']:.0%} faster" for one in first["what_ifs"])
+    best = (f"{what_if['what']}: {what_if['saves']:.0%} faster" for what_if in first["what_ifs"])
     return [f"bound by {first['bound_by']}", *best]

@@ -1,5 +1,5 @@
-"""The contract of verify.py in kda-for-trainium: NKIBench's problems, with speedups over their
-baselines.
+"""A program with the interface of verify.py in kda-for-trainium: it judges candidates for
+NKIBench's problems, and prints their speedups over the baselines.
 
     python -m neuroncore.eval.drivers.kda --op silu --candidate candidate.py
 
@@ -30,8 +30,8 @@ SEEDS, FAST = 5, 1
 
 
 def verified(operator: str, candidate: Path, folder: Path, seeds: int, timeout: int) -> Any:
-    """Return the fields that the contract requires for a problem: passed, latency_ms, error,
-    summary_metrics."""
+    """Return the fields that verify.py has for a problem: passed, latency_ms, error,
+    summary_metrics. `timeout` is the limit of CPU time in seconds."""
     spec = replace(nkibench.spec(operator, folder), seeds=seeds)
     limits = ProcessLimits(cpu_seconds=timeout, seconds=2.0 * timeout)
     (verdict,) = evaluate(spec, [candidate], Pool(limits=limits))
@@ -46,9 +46,9 @@ def verified(operator: str, candidate: Path, folder: Path, seeds: int, timeout: 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Verify candidates or measure baselines, as the options say; return the exit code."""
-    given = _parser().parse_args(words)
+    arguments = _parser().parse_args(words)
     try:
-        return _main(given)
+        return _main(arguments)
     except UsageError as error:
         print(f"verify: {error}", file=sys.stderr)
         return 2
@@ -56,9 +56,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="verify", description=(__doc__ or "").split("\n\n")[0])
-    chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--op", help="one problem (default: all)")
-    chosen.add_argument("--pilot", action="store_true", help="the pilot problems")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--op", help="one problem (default: all)")
+    group.add_argument("--pilot", action="store_true", help="the pilot problems")
     parser.add_argument("--candidate", type=Path, help="a kernel for --op (default: the baseline)")
     parser.add_argument("--build-baselines", action="store_true", help=f"write {BASELINES}")
     parser.add_argument("--fast", action="store_true", help="use one hidden seed, not five")
@@ -67,56 +67,61 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _main(given: argparse.Namespace) -> int:
-    if given.candidate and (not given.op or given.build_baselines):
+def _main(arguments: argparse.Namespace) -> int:
+    if arguments.candidate and (not arguments.op or arguments.build_baselines):
         raise UsageError("--candidate needs --op, and excludes --build-baselines")
-    if given.num_cores != 1:
+    if arguments.num_cores != 1:
         raise UsageError("problems of NKIBench run on one core: --num-cores 1")
     folder = Path(os.environ.get("NKIBENCH_ROOT", "../AccelOpt/NKIBench"))
-    operators = [given.op] if given.op else [*(PILOT if given.pilot else nkibench.problems(folder))]
+    operators = (
+        [arguments.op]
+        if arguments.op
+        else [*(PILOT if arguments.pilot else nkibench.problems(folder))]
+    )
     baselines: dict[str, Any] = json.loads(BASELINES.read_text()) if BASELINES.exists() else {}
     speedups: list[float] = []
     passed = 0
     for operator in operators:
         problem = nkibench.problem(operator, folder)
-        file, seeds = given.candidate or problem.baseline, FAST if given.fast else SEEDS
-        found = verified(operator, file, folder, seeds, given.timeout)
-        passed += found["passed"]
-        if given.build_baselines and found["passed"]:
-            baselines[operator] = baseline(problem, found)
-        speedup = _speedup(baselines.get(operator), found)
+        file, seeds = arguments.candidate or problem.baseline, FAST if arguments.fast else SEEDS
+        fields = verified(operator, file, folder, seeds, arguments.timeout)
+        passed += fields["passed"]
+        if arguments.build_baselines and fields["passed"]:
+            baselines[operator] = baseline(problem, fields)
+        speedup = _speedup(baselines.get(operator), fields)
         speedups += [] if speedup is None else [speedup]
-        print(line(operator, found, speedup), flush=True)
-    if given.build_baselines:
+        print(line(operator, fields, speedup), flush=True)
+    if arguments.build_baselines:
         BASELINES.write_text(json.dumps(baselines, indent=1) + "\n")
     if speedups:
         print(f"geomean {statistics.geometric_mean(speedups):.3f}x of {len(speedups)} problems")
     return int(passed < len(operators))
 
 
-def baseline(problem: nkibench.Problem, found: dict[str, Any]) -> dict[str, Any]:
+def baseline(problem: nkibench.Problem, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the entry of a problem in the file of baselines."""
     return {
-        "baseline_latency_ms": found["latency_ms"],
+        "baseline_latency_ms": fields["latency_ms"],
         "case_id": problem.case,
         "kernel": str(problem.baseline),
     }
 
 
-def _speedup(before: dict[str, Any] | None, found: dict[str, Any]) -> float | None:
-    if before is None or not found["passed"]:
+def _speedup(before: dict[str, Any] | None, fields: dict[str, Any]) -> float | None:
+    if before is None or not fields["passed"]:
         return None
-    return float(before["baseline_latency_ms"] / found["latency_ms"])
+    return float(before["baseline_latency_ms"] / fields["latency_ms"])
 
 
-def line(operator: str, found: dict[str, Any], speedup: float | None) -> str:
-    """Return the line of a problem: PASS or FAIL, latency, speedup, and the shares of engines."""
-    if not found["passed"]:
-        return f"FAIL {operator:24s} {found['error']}"
-    metrics = found["summary_metrics"]
+def line(operator: str, fields: dict[str, Any], speedup: float | None) -> str:
+    """Return the printed line about a problem: PASS or FAIL, the latency, the speedup, and the
+    shares of time for which engines are active."""
+    if not fields["passed"]:
+        return f"FAIL {operator:24s} {fields['error']}"
+    metrics = fields["summary_metrics"]
     shares = "  ".join(f"{name} {metrics[name]:.0f}" for name in metrics if name.endswith("_pct"))
     over = "" if speedup is None else f"  {speedup:.3f}x"
-    return f"PASS {operator:24s} {found['latency_ms']:.4f} ms (estimated){over}  {shares}"
+    return f"PASS {operator:24s} {fields['latency_ms']:.4f} ms (estimated){over}  {shares}"
 
 
 if __name__ == "__main__":
