@@ -25,11 +25,12 @@ SCHEMA = "neuroncore.check/1"
 class Checked:
     """The findings of a check, and its extent.
 
-    `files` are the sources that were read, `runs` the saved runs, and `launches` the number of
-    launches that ran, None if nothing was executed. `unfinished` is a sentence that says why the
-    run ended early. `orders` has, for each launch, the outcome of running it in other orders that
-    the device may choose. `verified` has a sentence for each launch whose record was compared with
-    the plain reading. `ours` is True if a fault of neuroncore ended the run.
+    `files` are the sources that were read, `runs` the saved runs that were read, and `api` is the
+    release whose rules apply. `launches` is the number of launches that ran, None if nothing was
+    executed. `unfinished` is a sentence that says why the run ended early. `orders` has a sentence
+    for each launch about running it in other orders that the device may choose. `verified` has a
+    sentence for each launch whose record was compared with the plain reading. `ours` is True if a
+    fault of neuroncore ended the run.
     """
 
     findings: Sequence[Finding]
@@ -44,21 +45,23 @@ class Checked:
 
     def count(self, severity: str) -> int:
         """Return how many findings have a severity."""
-        return sum(one.severity == severity for one in self.findings)
+        return sum(finding.severity == severity for finding in self.findings)
 
     @property
     def extent(self) -> str:
         """A line that describes the extent of the check."""
-        read = [f"{_counted(len(self.files), 'file')} read, API {self.api}"] if self.files else []
-        kept = [f"{_counted(len(self.runs), 'saved run')} read"] if self.runs else []
-        done = "nothing was run"
+        extent_of_sources = (
+            [f"{_counted(len(self.files), 'file')} read, API {self.api}"] if self.files else []
+        )
+        extent_of_runs = [f"{_counted(len(self.runs), 'saved run')} read"] if self.runs else []
+        launched = "nothing was run"
         if self.launches is not None:
-            done = f"{_counted(self.launches, 'launch')} run"
-        more = [
+            launched = f"{_counted(self.launches, 'launch')} run"
+        rest = [
             *dict.fromkeys((*self.orders, *self.verified)),
             *([self.unfinished] if self.unfinished else []),
         ]
-        return "; ".join([*read, *kept, done, *more])
+        return "; ".join([*extent_of_sources, *extent_of_runs, launched, *rest])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the findings and the extent as fields, for JSON."""
@@ -70,7 +73,7 @@ class Checked:
             "unfinished": self.unfinished,
             "orders": list(self.orders),
             "verified": list(self.verified),
-            "findings": [one.to_dict() for one in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
         }
 
     @property
@@ -102,34 +105,44 @@ def check(
     verify: bool = False,
     limits: execution.ExecutionLimits | None = None,
 ) -> Checked:
-    """Check a file and all that it calls, and run it if it can be run. If the file is a saved run,
-    check its record.
+    """Check a file and all functions that it calls, and run it if it can be run. If the file is a
+    saved run, check its record.
 
     The file runs if it launches kernels, or if `kernel` has arguments: `words`, as
     `neuroncore run` takes them, or a function `inputs` in the file. It runs in a separate process
-    with `limits` of time and memory, and its record is checked as well; with `static` nothing is
-    executed. The record of each launch is replayed in up to `orders` other orders that the device
-    may take. `api` is a release, "0.1" to "0.6", by default the release that fits the file's
-    imports and forms; `target` is a machine.
+    with `limits` of time and memory, and its record is checked as well. If `static` is True,
+    nothing is executed. The record of each launch is replayed in up to `orders` other orders that
+    the device may take; if `verify` is True, it is compared with the plain reading. `api` is a
+    release, "0.1" to "0.6", by default the release that fits the file's imports and forms; `target`
+    is a machine.
 
     Raises UsageError for a file that can't be read and for an unknown kernel, release or
     machine.
     """
-    more = [*(["--orders", str(orders)] if orders else []), *(["--verify"] if verify else [])]
+    options = [*(["--orders", str(orders)] if orders else []), *(["--verify"] if verify else [])]
     if is_record(Path(file)):
         if static:
             raise UsageError(f"{file} is a saved run: --static reads sources")
-        return _of_a_run(Path(file), target, more, limits or execution.ExecutionLimits())
-    seen = read(Path(file), kernel, api)
-    if static or not (words or seen.runs):
-        return Checked(_ordered(seen.findings), seen.files, seen.api)
-    more = [*(words or ()), *more]
-    ran = execution.run(Path(file), kernel, target, more, limits or execution.ExecutionLimits())
-    findings = _ordered([*seen.findings, *ran.findings])
+        return _of_a_run(Path(file), target, options, limits or execution.ExecutionLimits())
+    sources = read(Path(file), kernel, api)
+    if static or not (words or sources.runs):
+        return Checked(_ordered(sources.findings), sources.files, sources.api)
+    options = [*(words or ()), *options]
+    file_run = execution.run(
+        Path(file), kernel, target, options, limits or execution.ExecutionLimits()
+    )
+    findings = _ordered([*sources.findings, *file_run.findings])
     return Checked(
-        *(findings, seen.files, seen.api, ran.launches, ran.unfinished, ran.orders),
-        verified=ran.verified,
-        ours=ran.ours,
+        *(
+            findings,
+            sources.files,
+            sources.api,
+            file_run.launches,
+            file_run.unfinished,
+            file_run.orders,
+        ),
+        verified=file_run.verified,
+        ours=file_run.ours,
     )
 
 
@@ -137,48 +150,48 @@ def _of_a_run(
     file: Path, target: str | None, words: Sequence[str], limits: execution.ExecutionLimits
 ) -> Checked:
     """Return the check of a saved run's record."""
-    ran = execution.run(file, None, target, words, limits)
+    file_run = execution.run(file, None, target, words, limits)
     return Checked(
-        findings=_ordered(ran.findings),
+        findings=_ordered(file_run.findings),
         files=(),
         api="",
-        unfinished=ran.unfinished,
-        orders=ran.orders,
-        verified=ran.verified,
+        unfinished=file_run.unfinished,
+        orders=file_run.orders,
+        verified=file_run.verified,
         runs=(str(file),),
-        ours=ran.ours,
+        ours=file_run.ours,
     )
 
 
 def together(checks: Sequence[Checked]) -> Checked:
-    """Combine several checks."""
-    launches = [one.launches for one in checks if one.launches is not None]
-    unfinished = [one.unfinished for one in checks if one.unfinished]
+    """Return the check with the findings and the extent of several checks."""
+    launches = [check.launches for check in checks if check.launches is not None]
+    unfinished = [check.unfinished for check in checks if check.unfinished]
     return Checked(
-        _ordered([finding for one in checks for finding in one.findings]),
-        [*dict.fromkeys(file for one in checks for file in one.files)],
-        ", ".join(dict.fromkeys(one.api for one in checks if one.api)),
+        _ordered([finding for check in checks for finding in check.findings]),
+        [*dict.fromkeys(file for check in checks for file in check.files)],
+        ", ".join(dict.fromkeys(check.api for check in checks if check.api)),
         sum(launches) if launches else None,
         "; ".join(unfinished) or None,
-        [order for one in checks for order in one.orders],
-        runs=[*dict.fromkeys(run for one in checks for run in one.runs)],
-        verified=[text for one in checks for text in one.verified],
-        ours=any(one.ours for one in checks),
+        [order for check in checks for order in check.orders],
+        runs=[*dict.fromkeys(run for check in checks for run in check.runs)],
+        verified=[text for check in checks for text in check.verified],
+        ours=any(check.ours for check in checks),
     )
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings sorted by file and line. A code is listed once per line. Findings without
-    a line are last."""
+    """Return the findings sorted by file and line, those without a line last. If several findings
+    have the same code and line, only the first is kept."""
     first: dict[Any, Finding] = {}
-    for one in findings:
-        spot = (one.place.file, one.place.line) if one.place else (one.message, 0)
-        first.setdefault((one.code, *spot), one)
-    return sorted(first.values(), key=lambda one: (one.place is None, *_spot(one)))
+    for finding in findings:
+        spot = (finding.place.file, finding.place.line) if finding.place else (finding.message, 0)
+        first.setdefault((finding.code, *spot), finding)
+    return sorted(first.values(), key=lambda finding: (finding.place is None, *_spot(finding)))
 
 
-def _spot(one: Finding) -> tuple[Any, ...]:
-    place = one.place
+def _spot(finding: Finding) -> tuple[Any, ...]:
+    place = finding.place
     return (place.file, place.line, place.column) if place else ("", 0, 0)
 
 
@@ -187,10 +200,11 @@ LEVELS = {"error": "error", "warning": "warning", "note": "note", "advice": "not
 
 
 def sarif_log(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return a log of one run (section 3.13): each code once, each finding with its place."""
-    codes = sorted({one.code for one in findings})
+    """Return a SARIF log with one run (section 3.13 of the standard), which lists each code once,
+    and each finding with its place."""
+    codes = sorted({finding.code for finding in findings})
     driver = {"name": "neuroncore", "rules": [_descriptor(code) for code in codes]}
-    results = [_result(one, codes.index(one.code)) for one in findings]
+    results = [_result(finding, codes.index(finding.code)) for finding in findings]
     return {
         "$schema": SARIF_SCHEMA,
         "version": "2.1.0",
@@ -201,8 +215,8 @@ def sarif_log(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _descriptor(code: str) -> dict[str, Any]:
-    """Return SARIF's descriptor of a code (section 3.49). A finding's code has a row in `rules()`;
-    an error's code has none, so its descriptor refers to `neuroncore explain`."""
+    """Return SARIF's descriptor of a code (section 3.49). The code of a finding has a row in
+    `rules()`; the code of an error has none, so its descriptor refers to `neuroncore explain`."""
     rule = rules().get(code)
     if rule is None:
         return {"id": code, "help": {"text": f"neuroncore explain {code}"}}
@@ -215,17 +229,18 @@ def _descriptor(code: str) -> dict[str, Any]:
     }
 
 
-def _result(one: Finding, index: int) -> dict[str, Any]:
-    """Return the result of a finding (3.27); a severity that SARIF lacks is a property."""
-    sentences = [one.message, *([f"Hint: {one.hint}"] if one.hint else [])]
+def _result(finding: Finding, index: int) -> dict[str, Any]:
+    """Return SARIF's result for a finding (section 3.27). `index` is the index of its code in the
+    list of descriptors. The severity is also a property, because SARIF has no level "advice"."""
+    sentences = [finding.message, *([f"Hint: {finding.hint}"] if finding.hint else [])]
     result: dict[str, Any] = {
-        "ruleId": one.code,
+        "ruleId": finding.code,
         "ruleIndex": index,
-        "level": LEVELS[one.severity or "warning"],
+        "level": LEVELS[finding.severity or "warning"],
         "message": {"text": ". ".join(sentences)},
-        "properties": {"severity": one.severity},
+        "properties": {"severity": finding.severity},
     }
-    place = one.place
+    place = finding.place
     if place is not None:
         region = {
             "startLine": place.line,
@@ -239,8 +254,8 @@ def _result(one: Finding, index: int) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """Return a URI relative to the working folder if the file is in it, for code scanning
-    (3.4.3)."""
+    """Return the URI of a file (section 3.4.3), relative to the working folder if the file is in
+    that folder, as code scanning expects."""
     path = Path(file).resolve()
-    inside = path.is_relative_to(Path.cwd())
-    return path.relative_to(Path.cwd()).as_posix() if inside else path.as_uri()
+    is_inside = path.is_relative_to(Path.cwd())
+    return path.relative_to(Path.cwd()).as_posix() if is_inside else path.as_uri()

@@ -23,16 +23,13 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.source import Place
 
 PROGRAM = "neuroncore.checks.execution"
-WRONG_USAGE, OURS = (
-    2,
-    "neuroncore: ",
-)  # the exit code, and the prefix of messages
+WRONG_USAGE, PREFIX = 2, "neuroncore: "  # the exit code and the message of wrong usage
 
 
 @dataclass(frozen=True)
 class ExecutionLimits:
-    """The limits of a process: seconds on the clock, and bytes of address space. With `here`, the
-    file runs in this process, which has limits already and starts no other."""
+    """The limits of a process: seconds of wall time, and bytes of address space. If `here` is True,
+    the file runs in this process instead, which must have limits already."""
 
     seconds: float = 300.0
     memory: int = 16 << 30
@@ -41,9 +38,11 @@ class ExecutionLimits:
 
 @dataclass(frozen=True)
 class FileRun:
-    """The findings of a run, the number of launches that finished, and the reason if it ended
-    early. On request it also has, for each launch, the outcome of running it in other orders, and
-    whether its record was verified. `ours` is True if a fault of neuroncore ended the run."""
+    """The outcome of running a file: the findings, and the number of launches that finished.
+    `unfinished` is a sentence with the reason if the run ended early. On request, `orders` has for
+    each launch a sentence about running it in other orders, and `verified` a sentence about the
+    comparison of its record with the plain reading. `ours` is True if a fault of neuroncore ended
+    the run."""
 
     findings: Sequence[Finding]
     launches: int
@@ -64,17 +63,17 @@ def run(
     error that refuses the kernel becomes a finding. If the process ends without a result, there is
     no finding, but `FileRun.unfinished` has the reason. Raise UsageError if the command line
     reports wrong usage."""
-    what = f"{file}::{kernel}" if kernel else str(file)
-    result = ["run", "--json", what, *(["--target", target] if target else []), *words]
+    what_runs = f"{file}::{kernel}" if kernel else str(file)
+    arguments = ["run", "--json", what_runs, *(["--target", target] if target else []), *words]
     if limits.here:
-        return _here(result)
+        return _here(arguments)
     try:
-        done = processes.run(
-            [sys.executable, "-m", PROGRAM, str(limits.memory), *result], limits.seconds
+        process = processes.run(
+            [sys.executable, "-m", PROGRAM, str(limits.memory), *arguments], limits.seconds
         )
     except subprocess.TimeoutExpired:
         return FileRun([], 0, f"stopped after {limits.seconds:g} s")
-    return _told(done.stdout.decode("utf-8", "replace"), done.returncode, done.stderr)
+    return _file_run(process.stdout.decode("utf-8", "replace"), process.returncode, process.stderr)
 
 
 def _here(words: Sequence[str]) -> FileRun:
@@ -88,19 +87,20 @@ def _here(words: Sequence[str]) -> FileRun:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.argv = before
-    return _told(output.getvalue(), code, errors.getvalue().encode())
+    return _file_run(output.getvalue(), code, errors.getvalue().encode())
 
 
-def _told(output: str, code: int, errors: bytes) -> FileRun:
+def _file_run(output: str, code: int, errors: bytes) -> FileRun:
+    """Return the outcome from the output, the exit code and the errors of the command line."""
     try:
         document = json.loads(output)
         launches = document["launches"]
     except (KeyError, ValueError):  # for wrong usage there is another document
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        if code == WRONG_USAGE and last.startswith(OURS):
-            raise UsageError(last.removeprefix(OURS)) from None
+        if code == WRONG_USAGE and last.startswith(PREFIX):
+            raise UsageError(last.removeprefix(PREFIX)) from None
         return FileRun([], 0, f"the process ended with {code} and no result: {last}")
-    findings = [Finding.from_dict(one) for launch in launches for one in launch["findings"]]
+    findings = [Finding.from_dict(fields) for launch in launches for fields in launch["findings"]]
     failure = document["error"]
     if failure and failure.get("code"):
         findings.append(_refused(failure))

@@ -54,9 +54,10 @@ class Permutations:
 
     def rows(self, seed: int) -> Array:
         """Return the rows of the program in another order. For seed 0 the iterations of every loop
-        are reversed; for other seeds their order is random. In each iteration, the instructions
-        from the first one that uses a resource of several iterations are moved behind those of all
-        iterations that do not, and keep the program's order."""
+        are reversed; for other seeds their order is random. If iterations share resources, each
+        iteration is divided before its first instruction that uses a shared resource: the first
+        parts of all iterations run in the new order, and then the second parts in the program's
+        order."""
         rng = np.random.default_rng(seed) if seed else None
         return np.array(self._ordered(self._items, rng), np.int64)
 
@@ -72,11 +73,12 @@ class Permutations:
         return np.concatenate(flags)
 
     def swapped(self, rows: Array) -> tuple[int, int] | None:
-        """Return two instructions that use the same bytes in different iterations, of which one
-        writes, and whose order is reversed in `rows`. They are the pair whose second instruction
-        comes first in the program. Return None if there is no such pair."""
+        """Return two instructions whose order is reversed in `rows`, although they use the same
+        bytes in different iterations and at least one of them writes. If there are several such
+        pairs, return the pair whose second instruction comes first in the program; if there is
+        none, return None."""
         at = _positions(rows)
-        pairs = [(one, other) for one, other in self._conflicts if at[one] > at[other]]
+        pairs = [(first, second) for first, second in self._conflicts if at[first] > at[second]]
         return min(pairs, key=lambda pair: (pair[1], pair[0]), default=None)
 
     # --- loops -----------------------------------------------------------------------------------
@@ -99,30 +101,30 @@ class Permutations:
         return top
 
     def _ordered(self, items: Items, rng: np.random.Generator | None) -> Rows:
-        parts = (self._of_loop(one, rng) if isinstance(one, _Loop) else [one] for one in items)
+        parts = (self._of_loop(item, rng) if isinstance(item, _Loop) else [item] for item in items)
         return [*chain.from_iterable(parts)]
 
     def _of_loop(self, loop: _Loop, rng: np.random.Generator | None) -> Rows:
-        each = [self._ordered(items, rng) for items in loop.iterations]
-        shared = self._shared(each)
-        ends = [self._until(rows, shared) for rows in each]
-        heads = [rows[:end] for rows, end in zip(each, ends, strict=True)]
-        tails = [rows[end:] for rows, end in zip(each, ends, strict=True)]
-        if any(tails) and not self._placed.isdisjoint(chain.from_iterable(each)):
-            return [*chain.from_iterable(each)]  # iterations alternate in the use of the same bytes
-        count = len(each)
+        rows_by_iteration = [self._ordered(items, rng) for items in loop.iterations]
+        shared = self._shared(rows_by_iteration)
+        ends = [self._until(rows, shared) for rows in rows_by_iteration]
+        heads = [rows[:end] for rows, end in zip(rows_by_iteration, ends, strict=True)]
+        tails = [rows[end:] for rows, end in zip(rows_by_iteration, ends, strict=True)]
+        if any(tails) and not self._placed.isdisjoint(chain.from_iterable(rows_by_iteration)):
+            # iterations alternate in the use of the same bytes
+            return [*chain.from_iterable(rows_by_iteration)]
+        count = len(rows_by_iteration)
         order = range(count)[::-1] if rng is None else rng.permutation(count).tolist()
         return [*chain.from_iterable(heads[k] for k in order), *chain.from_iterable(tails)]
 
     # --- what iterations share -------------------------------------------------------------------
 
-    def _shared(self, each: Sequence[Rows]) -> set[int]:
-        """Return the resources that several iterations use. `each` has the rows of each
-        iteration."""
+    def _shared(self, rows_by_iteration: Sequence[Rows]) -> set[int]:
+        """Return the resources (`_sharing`) that several iterations use."""
         counts: Counter[int] = Counter()
-        for rows in each:
-            counts.update({one for row in rows for one in self._sharing.get(row, ())})
-        return {one for one, count in counts.items() if count > 1}
+        for rows in rows_by_iteration:
+            counts.update({resource for row in rows for resource in self._sharing.get(row, ())})
+        return {resource for resource, count in counts.items() if count > 1}
 
     def _until(self, rows: Rows, shared: set[int]) -> int:
         """Return how many rows of an iteration come before its first use of a shared resource."""
@@ -131,10 +133,10 @@ class Permutations:
 
     @cached_property
     def _sharing(self) -> dict[int, set[int]]:
-        """For each row that uses any: the resources that iterations may share. A resource is the
-        number of a storage that is declared as shared; MEETING for instructions that wait for other
-        cores; or REGISTERS for accumulator registers, if any instruction of the program continues
-        with their contents."""
+        """The resources that iterations may share, by the rows that use them. A resource is an
+        integer: the number of a storage that is declared as shared; MEETING, which instructions use
+        that wait for other cores; or REGISTERS, the accumulator registers, if any instruction of
+        the program continues with their contents."""
         used: dict[int, set[int]] = {}
         storage = self._storage
         for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
@@ -152,7 +154,7 @@ class Permutations:
     def _placed(self) -> frozenset[int]:
         """The rows that use tensors at addresses that the kernel specifies."""
         numbers = np.unique(self._storage).tolist()
-        placed = [one for one in numbers if self.program.area(one).placed]
+        placed = [number for number in numbers if self.program.area(number).placed]
         return frozenset(self._uses.user[np.isin(self._storage, placed)].tolist())
 
     @cached_property
@@ -183,19 +185,19 @@ def _begun(around: Items, number: int) -> Items:
 
 
 def _loops(items: Items) -> Iterator[_Loop]:
-    for one in items:
-        if isinstance(one, _Loop):
-            yield one
-            for inner in one.iterations:
+    for item in items:
+        if isinstance(item, _Loop):
+            yield item
+            for inner in item.iterations:
                 yield from _loops(inner)
 
 
 def _rows(items: Items) -> Iterator[int]:
-    for one in items:
-        if isinstance(one, _Loop):
-            yield from chain.from_iterable(map(_rows, one.iterations))
+    for item in items:
+        if isinstance(item, _Loop):
+            yield from chain.from_iterable(map(_rows, item.iterations))
         else:
-            yield one
+            yield item
 
 
 def _positions(rows: Array) -> Array:
@@ -211,10 +213,10 @@ STAYS = 0.9  # the probability that a core continues when others could run
 
 @dataclass(frozen=True)
 class Iterations:
-    """The result of running iterations in other orders. `tried` is the number of replays. `among`
-    is the number of iterations of parallel loops, `moved` the number of those that had another
-    position in at least one replay. `finding` has the differences. `untried` is a sentence with the
-    reason if there was no replay."""
+    """The result of running iterations in other orders. `tried` is the number of replays, `among`
+    the number of iterations of parallel loops, and `moved` how many of these iterations had another
+    position in at least one replay. `finding` reports a difference of the results. `untried` is a
+    sentence with the reason if there was no replay."""
 
     tried: int = 0
     moved: int = 0
@@ -236,8 +238,8 @@ class Iterations:
 class Orders:
     """The result of running the cores in other orders. `tried` is the number of replays. `open` is
     the number of pairs of accesses whose order no meeting defines, and `reversed` the number of
-    such pairs that were reversed in at least one replay. `finding` has the differences, also those
-    of `iterations`."""
+    such pairs that were reversed in at least one replay. `finding` reports a difference of the
+    results, also one that `iterations` reports."""
 
     tried: int
     open: int
@@ -296,7 +298,7 @@ def _of_cores(record: Record, world: World, count: int) -> Orders:
         reversed_once |= flipped
         differing = _differing(expected, results)
         if differing:
-            finding = _told(differing, pairs, flipped, usual_order, launch)
+            finding = _cores_finding(differing, pairs, flipped, usual_order, launch)
             return Orders(number + 1, len(pairs), int(reversed_once.sum()), finding)
     return Orders(count, len(pairs), int(reversed_once.sum()), None)
 
@@ -312,14 +314,14 @@ def _of_iterations(record: Record, count: int) -> Iterations:
         why = "orders of iterations are not compared, because the kernel uses random numbers"
         return Iterations(among=len(moved), untried=why)
     for seed in range(count):
-        rows = [one.rows(seed) for one in programs]
+        rows = [permutations.rows(seed) for permutations in programs]
         moved |= _moved(programs, rows)
         if not moved.any():
             why = "iterations share data from their first instruction on: none can change places"
             return Iterations(among=len(moved), untried=why)
         differing = _permuted(record, programs, rows, expected)
         if differing:
-            finding = _carried(differing, programs, rows)
+            finding = _iterations_finding(differing, programs, rows)
             return Iterations(seed + 1, int(moved.sum()), len(moved), finding)
     return Iterations(count, int(moved.sum()), len(moved))
 
@@ -327,7 +329,9 @@ def _of_iterations(record: Record, count: int) -> Iterations:
 def _moved(programs: Sequence[Permutations], rows: Sequence[Array]) -> Array:
     """Return `Permutations.moved` of all programs, in one array. `rows` has the order of each
     program."""
-    return np.concatenate([one.moved(order) for one, order in zip(programs, rows, strict=True)])
+    return np.concatenate(
+        [permutations.moved(order) for permutations, order in zip(programs, rows, strict=True)]
+    )
 
 
 def _permuted(
@@ -338,19 +342,27 @@ def _permuted(
 ) -> str:
     """Describe the first result that differs from `expected` if each program runs in the order
     `rows`; "" if all are equal."""
-    others = [one.program.permuted(order) for one, order in zip(programs, rows, strict=True)]
+    permuted = [
+        permutations.program.permuted(order)
+        for permutations, order in zip(programs, rows, strict=True)
+    ]
     try:
-        results = _outcomes(Replay(replace(record, programs=others), snapshots=0))
+        results = _outcomes(Replay(replace(record, programs=permuted), snapshots=0))
     except KernelError as error:
         return f"the kernel is refused: {error.code}"
     return _differing(expected, results)
 
 
-def _carried(differing: str, programs: Sequence[Permutations], rows: Sequence[Array]) -> Finding:
+def _iterations_finding(
+    differing: str, programs: Sequence[Permutations], rows: Sequence[Array]
+) -> Finding:
     """Return the finding for iterations whose order matters. Its place is the second instruction of
     the first reversed pair (`Permutations.swapped`). If no pair explains the difference, the
     finding is a note without a place."""
-    pairs = ((one.program, one.swapped(order)) for one, order in zip(programs, rows, strict=True))
+    pairs = (
+        (permutations.program, permutations.swapped(order))
+        for permutations, order in zip(programs, rows, strict=True)
+    )
     places = next((_places(program, pair) for program, pair in pairs if pair is not None), {})
     both = " and ".join(f"instruction {row} ({at.short})" for row, at in places.items())
     return Finding(
@@ -374,8 +386,9 @@ def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
 
 
 class _ByPriority:
-    """A schedule with a fixed priority for each core: of the cores that need not wait, it runs the
-    one with the lowest number in `priorities`; of equal ones, the core with the lower number."""
+    """A schedule with a fixed priority for each core. It chooses, among the cores that can run, the
+    core with the lowest value in `priorities`; if several have this value, the one with the lowest
+    number."""
 
     def __init__(self, priorities: Sequence[int]) -> None:
         self.priorities = priorities
@@ -385,7 +398,8 @@ class _ByPriority:
 
 
 class _AtRandom:
-    """Runs a core for some time, then another core that can run, chosen at random."""
+    """A schedule that mostly stays with the first core that can run, and otherwise chooses one of
+    the cores that can run at random."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -409,17 +423,17 @@ def _replayed(record: Record, turns: _ByPriority | _AtRandom) -> tuple[list[Arra
 
 
 def _outcomes(replay: Replay) -> list[Array]:
-    """Return copies of the result arrays at the end of a replay, and then of the inputs that it
-    changed."""
+    """Return copies of the result arrays at the end of a replay, and then of the inputs that the
+    replay changed."""
     results = replay.results()
-    return [np.array(one) for one in (*_arrays(results), *replay.changed().values())]
+    return [np.array(array) for array in (*_arrays(results), *replay.changed().values())]
 
 
 def _arrays(results: Any) -> list[Array]:
     if isinstance(results, dict):
         return _arrays(list(results.values()))
     if isinstance(results, list | tuple):
-        return [array for one in results for array in _arrays(one)]
+        return [array for result in results for array in _arrays(result)]
     return [results] if isinstance(results, np.ndarray) else []
 
 
@@ -430,19 +444,19 @@ def _steps(order: Array, launch: LaunchAccesses, race: Race) -> tuple[int, int]:
     """Return the steps at which the two accesses of a race happened. `order` has the core of each
     step."""
     steps = [
-        int(np.flatnonzero(order == launch.threads[one.thread].core)[one.row])
-        for one in (race.first, race.second)
+        int(np.flatnonzero(order == launch.threads[access.thread].core)[access.row])
+        for access in (race.first, race.second)
     ]
     return steps[0], steps[1]
 
 
-def _later(found: Sequence[Race], order: Array, launch: LaunchAccesses) -> Array:
-    """Return, for each race, whether the second access came after the first one. `order` has the
+def _later(suspects: Sequence[Race], order: Array, launch: LaunchAccesses) -> Array:
+    """Return, for each race, whether its second access came after its first access. `order` has the
     core of each step."""
     at = {core: np.flatnonzero(order == core) for core in range(len(launch.uses))}
     rows = [
-        [at[launch.threads[one.thread].core][one.row] for one in (race.first, race.second)]
-        for race in found
+        [at[launch.threads[access.thread].core][access.row] for access in (race.first, race.second)]
+        for race in suspects
     ]
     first, second = np.array(rows, np.int64).T
     later: Array = second > first
@@ -450,27 +464,33 @@ def _later(found: Sequence[Race], order: Array, launch: LaunchAccesses) -> Array
 
 
 def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
-    """Describe the first result whose bits differ from the expected ones; "" if all are equal."""
-    for number, (one, other) in enumerate(zip(expected, results, strict=True)):
-        bits = f"u{one.dtype.itemsize}"
-        apart = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
+    """Describe the first of the `results` whose bits differ from those of the `expected` result;
+    "" if all are equal."""
+    for number, (wanted, got) in enumerate(zip(expected, results, strict=True)):
+        bits = f"u{wanted.dtype.itemsize}"
+        apart = np.ascontiguousarray(wanted).view(bits) != np.ascontiguousarray(got).view(bits)
         if apart.any():
-            return f"{int(apart.sum())} of {one.size} elements of result {number} differ"
+            return f"{int(apart.sum())} of {wanted.size} elements of result {number} differ"
     return ""
 
 
-def _told(
-    differing: str, found: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
+def _cores_finding(
+    differing: str, suspects: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
     """Return the finding for cores whose order matters. Its place is the second access of the first
     race that `flipped` flags as reversed; it has no place if no race is reversed. `order` has the
     core of each step."""
-    reversed_ones = [race for race, turned in zip(found, flipped, strict=True) if turned]
-    if not reversed_ones:
+    reversed_races = [
+        race for race, is_reversed in zip(suspects, flipped, strict=True) if is_reversed
+    ]
+    if not reversed_races:
         return Finding("ORDER_MATTERS", f"if the cores run in another order, {differing}", None)
-    first = min(reversed_ones, key=lambda race: max(_steps(order, launch, race)))
-    one, other = (
+    first = min(reversed_races, key=lambda race: max(_steps(order, launch, race)))
+    first_text, second_text = (
         f"instruction {a.row} of {launch.who(a)} ({launch.line(a).short})" for a in first[:2]
     )
-    message = f"if the cores run in another order, {differing}; the first two that matter are {one}"
-    return Finding("ORDER_MATTERS", f"{message} and {other}", launch.line(first.second))
+    message = (
+        f"if the cores run in another order, {differing}; the first two that matter are "
+        f"{first_text} and {second_text}"
+    )
+    return Finding("ORDER_MATTERS", message, launch.line(first.second))

@@ -98,13 +98,13 @@ class HappensBefore:
         self._ends: list[list[int]] = [[] for _ in range(count)]  # the last row of each segment
         self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
         for meeting in met:
-            known = np.zeros(count, np.int32)
+            clock = np.zeros(count, np.int32)
             for thread, row in meeting.items():
                 self._ends[thread].append(row)
-                np.maximum(known, self._behind[thread][-1], out=known)
-                known[thread] = max(known[thread], len(self._ends[thread]))
+                np.maximum(clock, self._behind[thread][-1], out=clock)
+                clock[thread] = max(clock[thread], len(self._ends[thread]))
             for thread in meeting:
-                self._behind[thread].append(known)
+                self._behind[thread].append(clock)
 
     def segment(self, thread: int, rows: Array) -> Array:
         """Return the number of the segment of each instruction in `rows` of a thread. A meeting is
@@ -112,11 +112,13 @@ class HappensBefore:
         numbers: Array = np.searchsorted(self._ends[thread], rows)
         return numbers
 
-    def are_concurrent(self, one: int, segment: int, other: int, others: int) -> bool:
-        """Return whether two segments may run at the same time: `segment` of thread `one`, and
-        `others` of thread `other`."""
-        behind_other = self._behind[other][others][one] <= segment
-        return bool(behind_other and self._behind[one][segment][other] <= others)
+    def are_concurrent(
+        self, first: int, first_segment: int, second: int, second_segment: int
+    ) -> bool:
+        """Return whether two segments may run at the same time: `first_segment` of thread `first`,
+        and `second_segment` of thread `second`."""
+        behind_other = self._behind[second][second_segment][first] <= first_segment
+        return bool(behind_other and self._behind[first][first_segment][second] <= second_segment)
 
 
 MOST_RUNS = 1 << 18  # most runs of adjacent bytes of an access that is compared
@@ -161,8 +163,9 @@ class Shared:
     accesses: list[list[Access]] = field(default_factory=list)
 
     def near(self) -> tuple[Array, Array]:
-        """The pairs of boxes that overlap: the numbers of the first boxes, and of the second ones.
-        Each pair is listed once. A box also forms a pair with itself."""
+        """Return the pairs of boxes that overlap as two arrays: the numbers of the first boxes, and
+        the numbers of the second boxes. Each pair is listed once. A box also forms a pair with
+        itself."""
         _, area = np.unique(np.concatenate(self.area), return_inverse=True)
         patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
         places = np.concatenate(self.box), np.concatenate(self.pattern)
@@ -171,22 +174,22 @@ class Shared:
         once = owner <= near
         return owner[once], near[once]
 
-    def share(self, one: int, other: int) -> bool:
-        """Return whether two boxes have bytes in common. Return False if one of them has more than
-        MOST_RUNS runs of adjacent bytes, which are too many to compare."""
-        a, b = self.spots[one], self.spots[other]
+    def share(self, first: int, second: int) -> bool:
+        """Return whether two boxes, given by their numbers, have bytes in common. Return False if
+        either box has more than MOST_RUNS runs of adjacent bytes, which are too many to compare."""
+        a, b = self.spots[first], self.spots[second]
         if a == b:
             return True
         if max(_count(a), _count(b)) > MOST_RUNS:
             return False
-        (starts, length), (others, reach) = _runs(a), _runs(b)
-        place = np.searchsorted(others, starts + length)  # the first that begins after each
-        before = others[np.maximum(place, 1) - 1]
-        return bool(((place > 0) & (before + reach > starts)).any())
+        (starts, length), (other_starts, other_length) = _runs(a), _runs(b)
+        place = np.searchsorted(other_starts, starts + length)  # the first that begins after each
+        before = other_starts[np.maximum(place, 1) - 1]
+        return bool(((place > 0) & (before + other_length > starts)).any())
 
     def enter(self, uses: Uses, kept: Array) -> Array:
-        """Add the boxes of a core that are `kept`. Return the new number of each of its boxes, -1
-        for a box that isn't kept."""
+        """Add the boxes `kept` of a core, as rows of its `Program.box_table`. Return an array with
+        the new number of each row of that table, -1 for a box that isn't kept."""
         boxes = uses.program.boxes()
         number = np.full(len(boxes.table), -1, np.int64)
         number[kept] = np.arange(len(kept)) + len(self.accesses)
@@ -195,9 +198,9 @@ class Shared:
         self.area.append(boxes.table[kept, 0])
         self.box.append(boxes.table[kept, 1:5])
         self.pattern.append(np.where(patterns >= 0, patterns + first, -1))
-        known = [self.forms.setdefault(form, len(self.forms)) for form in boxes.patterns.forms]
+        numbers = [self.forms.setdefault(form, len(self.forms)) for form in boxes.patterns.forms]
         self.start.append(boxes.patterns.start)
-        self.form.append(np.array(known, np.int64)[boxes.patterns.form])
+        self.form.append(np.array(numbers, np.int64)[boxes.patterns.form])
         self.spots += _spots(uses, kept)
         self.accesses += [[] for _ in kept]
         return number
@@ -209,16 +212,18 @@ def shared(
     """Return the boxes in storages of HBM that several threads use, if one of these threads writes.
     Accesses through an index may touch any byte, and are left out."""
     boxes, wanted = Shared(), _used_by_several(uses, among)
-    for core, one in enumerate(uses):
-        windows = one.program.windows()
-        first = _first_windows(one)
-        known = windows.offset[first] != ANYWHERE
-        kept = np.flatnonzero(np.isin(one.program.box_table()[:, 0], wanted) & known)
-        number = boxes.enter(one, kept)
+    for core, uses_of_core in enumerate(uses):
+        windows = uses_of_core.program.windows()
+        first = _first_windows(uses_of_core)
+        is_fixed = windows.offset[first] != ANYWHERE
+        kept = np.flatnonzero(np.isin(uses_of_core.program.box_table()[:, 0], wanted) & is_fixed)
+        number = boxes.enter(uses_of_core, kept)
         for thread, thread_of_core in enumerate(among):
             if thread_of_core.core == core:
-                done = _does(one, world.core(core)) & _within(one.user, thread_of_core)
-                _note(one, thread, done, number, order, boxes.accesses)
+                accesses_memory = _does(uses_of_core, world.core(core)) & _within(
+                    uses_of_core.user, thread_of_core
+                )
+                _note(uses_of_core, thread, accesses_memory, number, order, boxes.accesses)
     return boxes
 
 
@@ -226,12 +231,16 @@ def _used_by_several(uses: Sequence[Uses], among: Sequence[Thread]) -> Array:
     """Return the storages in HBM that several threads use, if one of the threads writes."""
     used, written = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for thread in among:
-        one = uses[thread.core]
-        far = np.array([kind.region not in ON_CHIP for kind in one.program.kinds], np.bool_)
-        accessed = far[one.areas.kind][one.area] & _within(one.user, thread)
-        storages = one.program.box_table()[one.box, 0]
+        uses_of_core = uses[thread.core]
+        far = np.array(
+            [kind.region not in ON_CHIP for kind in uses_of_core.program.kinds], np.bool_
+        )
+        accessed = far[uses_of_core.areas.kind][uses_of_core.area] & _within(
+            uses_of_core.user, thread
+        )
+        storages = uses_of_core.program.box_table()[uses_of_core.box, 0]
         used.append(np.unique(storages[accessed]))
-        written.append(storages[accessed & one.writes])
+        written.append(storages[accessed & uses_of_core.writes])
     numbers, count = np.unique(np.concatenate(used), return_counts=True)
     return np.intersect1d(numbers[count > 1], np.concatenate(written))
 
@@ -315,8 +324,8 @@ def _note(
         accesses[box].append(Access(number, segment, bool(wrote), int(rows[k])))
 
 
-TOLD = 20  # most pairs of lines that are reported
-MASKED = 62  # threads that have a separate bit; further threads share bits
+MOST_REPORTED = 20  # most pairs of lines that are reported
+MASKED = 62  # the number of bits for threads; thread n has the bit n % MASKED
 
 
 class Race(NamedTuple):
@@ -352,14 +361,14 @@ class LaunchAccesses:
         """The writes to each spot, by all threads."""
         by_spot: dict[SharedSpot, list[Access]] = {}
         for spot, accesses in zip(self.shared.spots, self.shared.accesses, strict=True):
-            by_spot.setdefault(spot, []).extend(one for one in accesses if one.writes)
+            by_spot.setdefault(spot, []).extend(access for access in accesses if access.writes)
         return by_spot
 
 
 def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
     """Return the threads of the cores of all ranks, with the bytes that they share. `uses` has an
     element for each core."""
-    programs = [one.program for one in uses]
+    programs = [uses_of_core.program for uses_of_core in uses]
     among = threads(programs)
     alone = len(among) == world.ranks  # each has separate HBM, and shares nothing
     order = HappensBefore(len(among), () if alone else meetings(programs, among, world))
@@ -369,15 +378,15 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
 
 
 def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
-    """Return a finding for each pair of lines that use the same bytes in an undefined order, if one
-    of them writes, in the programs of all cores."""
+    """Return findings for pairs of lines that use the same bytes of HBM in an undefined order, if
+    at least one line writes, at most MOST_REPORTED. `uses` has an element for each core."""
     launch = launch_of(uses, world)
     reported: dict[frozenset[Place], Finding] = {}
     for race in races(launch):
         lines = frozenset((launch.line(race.first), launch.line(race.second)))
         if lines not in reported:
-            reported[lines] = _told(race, launch)
-        if len(reported) == TOLD:
+            reported[lines] = _race_finding(race, launch)
+        if len(reported) == MOST_REPORTED:
             break
     return list(reported.values())
 
@@ -390,39 +399,42 @@ def races(launch: LaunchAccesses) -> Iterator[Race]:
     accesses = launch.shared.accesses
     if not accesses:
         return
-    one, other = launch.shared.near()
+    first, second = launch.shared.near()
     threads, writes = _threads(accesses), np.array([any(a.writes for a in b) for b in accesses])
-    apart = threads[one] | threads[other]
-    suspect = ((apart & (apart - 1)) != 0) & (writes[one] | writes[other])
-    for a, b in zip(one[suspect].tolist(), other[suspect].tolist(), strict=True):
+    apart = threads[first] | threads[second]
+    suspect = ((apart & (apart - 1)) != 0) & (writes[first] | writes[second])
+    for a, b in zip(first[suspect].tolist(), second[suspect].tolist(), strict=True):
         yield from _between(a, b, launch)
 
 
 def _threads(accesses: list[list[Access]]) -> Array:
-    """Return, for each box, an integer in which each bit is a thread that uses the box
-    (`MASKED`)."""
-    bits = [sum(1 << n for n in {a.thread % MASKED for a in each}) for each in accesses]
+    """Return, for each box, an integer with the bit n % MASKED set if thread n uses the box."""
+    bits = [
+        sum(1 << n for n in {a.thread % MASKED for a in accesses_of_box})
+        for accesses_of_box in accesses
+    ]
     return np.array(bits, np.int64)
 
 
-def _between(one: int, other: int, launch: LaunchAccesses) -> Iterator[Race]:
-    """Return the races of two boxes, if they share bytes."""
+def _between(first_box: int, second_box: int, launch: LaunchAccesses) -> Iterator[Race]:
+    """Yield the races between accesses to two boxes, given by their numbers, if the boxes share
+    bytes."""
     accesses, order = launch.shared.accesses, launch.order
-    for a in accesses[one]:
-        for b in accesses[other]:
+    for a in accesses[first_box]:
+        for b in accesses[second_box]:
             if a.thread == b.thread or not (a.writes or b.writes):
                 continue
             if not order.are_concurrent(a.thread, a.segment, b.thread, b.segment):
                 continue
-            if not launch.shared.share(one, other):
+            if not launch.shared.share(first_box, second_box):
                 return
             if b.writes and (not a.writes or b.thread >= a.thread):
-                yield Race(a, b, one, other)
+                yield Race(a, b, first_box, second_box)
             else:
-                yield Race(b, a, other, one)
+                yield Race(b, a, second_box, first_box)
 
 
-def _told(race: Race, launch: LaunchAccesses) -> Finding:
+def _race_finding(race: Race, launch: LaunchAccesses) -> Finding:
     first, second = race.first, race.second
     place, line = launch.line(second), launch.line(first)
     message = (
@@ -438,14 +450,14 @@ def _told(race: Race, launch: LaunchAccesses) -> Finding:
 
 
 def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
-    """Return whether both accesses of a race may be the same write of two threads. The accesses are
-    writes of the same bytes from one line, or the first access is a read after its thread has
-    written these bytes from the line of the other write. Then the values may be the same in either
-    order."""
+    """Return whether two threads may write the same values in a race, so that the order has no
+    effect. This may be so if both accesses write the same bytes from one line, or if the first
+    access is a read, and its thread has written these bytes from the line of the other write
+    before."""
     first, second = race.first, race.second
     if first.writes:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]
         return same and launch.line(first) == launch.line(second)
     written = launch.writers[launch.shared.spots[race.box]]
     earlier = (w for w in written if w.thread == first.thread and w.row <= first.row)
-    return any(launch.line(one) == launch.line(second) for one in earlier)
+    return any(launch.line(write) == launch.line(second) for write in earlier)

@@ -1,6 +1,6 @@
 """Findings from the record of a launch and from its schedule: tiles that don't fit, and legal code
-that is slower than necessary. `Run.findings` has them after the findings of the launch itself,
-together with those of `races` and `uses`."""
+that is slower than necessary. `Run.findings` lists these findings, together with those of `races`
+and `uses`, after the findings of the launch itself."""
 
 from __future__ import annotations
 
@@ -61,16 +61,17 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
                 f"tiles in use at the same time need {size(peak)} of {region.value} per partition, "
                 f"and {machine.name} has {size(room)}. The device's compiler would refuse the "
                 f"kernel ({also}) or move tiles to HBM and back. The first tile that does not fit "
-                f"is {_found(program, alive.culprit)}. In use there, with this tile: {listed}"
+                f"is {_tile_text(program, alive.culprit)}. In use there, with this tile: {listed}"
             )
             line = alive.culprit.line
             yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)
 
 
 def spilled(timeline: Timeline) -> bool:
-    """Return whether the compiler makes room for tiles that do not fit. The older API's compiler
-    does: it spills SBUF, which the estimate includes, and published kernels with far more tiles
-    than PSUM holds were timed. But one instruction needs all of its tiles in SBUF at once."""
+    """Return whether the compiler makes room for tiles that do not fit. Only the older API's
+    compiler does: it spills tiles of SBUF, which the estimate includes, and published times include
+    kernels with far more tiles than PSUM holds. It cannot do so if the tiles of one instruction
+    alone do not fit into SBUF."""
     if not timeline.compiled.policy.rewrites:
         return False
     return _most_at_once(timeline.program) <= _room(timeline.machine, MemoryRegion.sbuf)
@@ -83,8 +84,8 @@ def _most_at_once(program: Program) -> int:
     used, area = np.unique(np.stack([uses.user, uses.area]), axis=1)
     kinds = uses.areas.kinds
     widths = [kind.row_bytes if kind.region is MemoryRegion.sbuf else 0 for kind in kinds]
-    taken = np.array(widths, np.int64)[uses.areas.kind[area]]
-    return int(np.bincount(used, taken).max(initial=0))
+    bytes_used = np.array(widths, np.int64)[uses.areas.kind[area]]
+    return int(np.bincount(used, bytes_used).max(initial=0))
 
 
 def _room(machine: Machine, region: MemoryRegion) -> int:
@@ -104,19 +105,19 @@ def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | 
     np.minimum.at(birth, uses.area, uses.user)
     np.maximum.at(death, uses.area, uses.user)
     placed = np.flatnonzero(free & (death >= 0))
-    taken = np.array([kind.row_bytes for kind in kinds], np.int64)[areas.kind[placed]]
+    bytes_of_tile = np.array([kind.row_bytes for kind in kinds], np.int64)[areas.kind[placed]]
     born, died = np.argsort(birth[placed], kind="stable"), np.argsort(death[placed], kind="stable")
-    given_back = np.concatenate([[0], np.cumsum(taken[died])])
-    gone = np.searchsorted(death[placed][died], birth[placed][born])
-    alive = np.cumsum(taken[born]) - given_back[gone]
+    bytes_of_dead = np.concatenate([[0], np.cumsum(bytes_of_tile[died])])
+    dead_before = np.searchsorted(death[placed][died], birth[placed][born])
+    alive = np.cumsum(bytes_of_tile[born]) - bytes_of_dead[dead_before]
     beyond = np.flatnonzero(alive > room)
     if not len(beyond):
         return None
     first = placed[born[beyond[0]]]
     when = birth[first]
-    among = placed[(birth[placed] <= when) & (death[placed] >= when)]
-    counted = Counter(kinds[kind] for kind in areas.kind[among].tolist())
-    return Alive(kinds[int(areas.kind[first])], int(alive[beyond[0]]), counted)
+    alive_then = placed[(birth[placed] <= when) & (death[placed] >= when)]
+    count_by_kind = Counter(kinds[kind] for kind in areas.kind[alive_then].tolist())
+    return Alive(kinds[int(areas.kind[first])], int(alive[beyond[0]]), count_by_kind)
 
 
 def _listed(program: Program, kinds: Counter[Area]) -> str:
@@ -125,50 +126,53 @@ def _listed(program: Program, kinds: Counter[Area]) -> str:
     parts = []
     for kind, count in most[:SHOWN]:
         times = f"{count} x " if count > 1 else ""
-        parts.append(f"{times}{_found(program, kind)}")
+        parts.append(f"{times}{_tile_text(program, kind)}")
     rest = sum(kind.row_bytes * count for kind, count in most[SHOWN:])
     return "; ".join([*parts, *([f"others of {size(rest)}"] if rest else [])])
 
 
-def _found(program: Program, kind: Area) -> str:
+def _tile_text(program: Program, kind: Area) -> str:
     where = f" of {program.place(kind.line).short}" if kind.line >= 0 else ""
     return f"{kind.name or 'the tile'}{where} ({size(kind.row_bytes)} per partition)"
 
 
-LEAST = 0.1  # the share of an engine's or of DMA's busy time that is worth advice
-LEAST_OF_ALL = 0.01  # and the share of all time that is worth advice
-FEW_LANES = 0.25  # at most this share of the lanes
+# A line gets advice if its slow instructions take more than the share LEAST of the busy time of
+# their engine, or of DMA, and more than the share LEAST_OF_ALL of the whole time.
+LEAST, LEAST_OF_ALL = 0.1, 0.01
+FEW_LANES = 0.25  # an instruction on at most this share of the lanes is slow
 
 
 class Slow(NamedTuple):
-    """A reason why calls are slow: the code of its finding, and a function that returns the message
-    for a call that it concerns, None for other calls."""
+    """A reason why calls are slow: the code of the finding, and a function that returns the message
+    for a call that is slow for this reason, and None for other calls."""
 
     code: str
     why: Callable[[Call, Machine], str | None]
-    of_dma: bool = False  # whether the share is of the time of DMA instead of the time of an engine
+    of_dma: bool = False  # whether the time is compared with the time of DMA, not of an engine
 
 
 class LineAdvice(NamedTuple):
-    """The advice for a line on one core, and the share of the time that makes it worth
-    reporting."""
+    """The advice for a line on one core, and the share of the engine's or of DMA's busy time that
+    the slow instructions of the line take."""
 
     finding: Finding
     share: float
 
 
 def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
-    """Yield advice for each line. It has the share of the line's instructions in the busy time of
-    their engine, or of DMA, on the core where this share is largest. With several ranks it lists
-    all ranks to which it applies. Advice never refuses a kernel."""
+    """Yield advice for lines with slow instructions. The message has the share of the busy time of
+    their engine, or of DMA, that these instructions take, on the core where this share is largest.
+    If there are several ranks, it lists all cores to which it applies. Advice never refuses a
+    kernel."""
     by_line: dict[tuple[str, Place | None], dict[int, LineAdvice]] = {}
     for number, timeline in enumerate(timelines):
-        for one in _of_a_core(timeline):
-            by_line.setdefault((one.finding.code, one.finding.place), {})[number] = one
-    for on in by_line.values():
-        finding = max(on.values(), key=lambda one: one.share).finding
+        for line_advice in _of_a_core(timeline):
+            key = line_advice.finding.code, line_advice.finding.place
+            by_line.setdefault(key, {})[number] = line_advice
+    for by_core in by_line.values():
+        finding = max(by_core.values(), key=lambda line_advice: line_advice.share).finding
         if world.ranks > 1:
-            message = f"{finding.message}, on {world.all_named(on)}"
+            message = f"{finding.message}, on {world.all_named(by_core)}"
             finding = replace(finding, message=message)
         yield finding
 
@@ -178,20 +182,21 @@ def _of_a_core(timeline: Timeline) -> Iterator[LineAdvice]:
         calls = timeline.program.calls
         reasons = [slow.why(call, timeline.machine) for call in calls]
         affected = np.array([text is not None for text in reasons], np.bool_)[timeline.columns.call]
-        spent = _of_dma(timeline) if slow.of_dma else timeline.busy
+        durations = _of_dma(timeline) if slow.of_dma else timeline.busy
         for line in np.flatnonzero(np.bincount(timeline.columns.line[affected])).tolist():
             slow_rows = np.flatnonzero(affected & (timeline.columns.line == line))
-            taken, whole = float(spent[slow_rows].sum()), float(spent.sum())
+            slow_ns, total_ns = float(durations[slow_rows].sum()), float(durations.sum())
             if not slow.of_dma:
-                whole = float(spent[np.isin(timeline.queue, timeline.queue[slow_rows])].sum())
-            if taken <= max(LEAST * whole, LEAST_OF_ALL * timeline.total_ns):
+                on_queues = np.isin(timeline.queue, timeline.queue[slow_rows])
+                total_ns = float(durations[on_queues].sum())
+            if slow_ns <= max(LEAST * total_ns, LEAST_OF_ALL * timeline.total_ns):
                 continue
-            worst = reasons[timeline.columns.call[slow_rows[np.argmax(spent[slow_rows])]]]
+            worst = reasons[timeline.columns.call[slow_rows[np.argmax(durations[slow_rows])]]]
             times = plural(len(slow_rows), "call")
             who = "DMA" if slow.of_dma else "its engine's"
-            message = f"{worst} ({times}, {taken / whole:.0%} of {who} time)"
+            message = f"{worst} ({times}, {slow_ns / total_ns:.0%} of {who} time)"
             place = timeline.program.place(line)
-            yield LineAdvice(Finding(slow.code, message, place), taken / whole)
+            yield LineAdvice(Finding(slow.code, message, place), slow_ns / total_ns)
 
 
 def _of_dma(timeline: Timeline) -> Any:
@@ -203,7 +208,8 @@ def _of_dma(timeline: Timeline) -> Any:
 
 
 def _ends(call: Call) -> list[View]:
-    """Return the source and the destination of a DMA, without indices."""
+    """Return the views of the source and the destination of a DMA transfer, without indices; an
+    empty list for other calls."""
     if call.engine is not engine.dma or not call.instruction.traits.computes:
         return []
     return [view for view in call.views(*call.reads, *call.writes) if view.size]
@@ -223,7 +229,8 @@ def _small_elements(call: Call, machine: Machine) -> str | None:
 
 
 def _transposes(call: Call, ends: list[View]) -> bool:
-    """Return whether a DMA moves single elements of a matrix to or from addresses a row apart."""
+    """Return whether a DMA transfer moves a matrix element by element, because one side has the
+    rows of the other as columns. `ends` are the views of its source and destination."""
     if call.instruction.traits.transposes:
         return True
     apart = any(cost.contiguous(v) == 1 and _steps(v) and v.free_size > 1 for v in ends)
@@ -287,15 +294,15 @@ SLOW = (
 
 def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
     """Return the findings of a finished launch. `record` has a program for each core and the
-    settings of the launch, `timelines` the schedule of each core; nothing is executed."""
-    findings = [one for timeline in timelines for one in beyond_capacity(timeline)]
+    settings of the launch, and `timelines` the schedule of each core. Nothing is executed."""
+    findings = [finding for timeline in timelines for finding in beyond_capacity(timeline)]
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     used = [*map(Uses, record.programs)]
-    threads = sum(max(1, len(one.data.programs) // 2) for one in record.programs)
+    threads = sum(max(1, len(program.data.programs) // 2) for program in record.programs)
     if threads > world.ranks:  # a rank of one thread shares no HBM
         findings += races.findings(used, world)
     for uses in used:
-        for each in (overlaps, unplaced, sums, carried_reads):
-            findings += each(uses)
+        for rule in (overlaps, unplaced, sums, carried_reads):
+            findings += rule(uses)
     findings += advice(timelines, world)
     return list(dict.fromkeys(findings))

@@ -95,8 +95,10 @@ class Uses:
         near = self.program.boxes().near
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
         accesses = dataflow.Accesses(self.columns.start, self.box, reads, *near)
-        nobody = np.zeros(count, np.int32)
-        return dataflow.dependencies(nobody, 1, accesses, nobody - 1, defines=True).reaching
+        single_queue = np.zeros(count, np.int32)
+        return dataflow.dependencies(
+            single_queue, 1, accesses, single_queue - 1, defines=True
+        ).reaching
 
     def call(self, instruction: int) -> Call:
         return self.program.calls[int(self.columns.call[instruction])]
@@ -109,13 +111,13 @@ class Uses:
 def sums(uses: Uses) -> Iterator[Finding]:
     """Yield a finding for each line whose products add to a sum that was already read, without
     stating that they accumulate: the author may think that the previous sum has ended. Also yield a
-    finding for each line whose products begin a sum that replaces one that was never read."""
+    finding for each line whose products begin a sum in place of another sum that was never read."""
     if not any(call.instruction.traits.multiplies for call in uses.program.calls):
         return
-    in_turn = _InTurn.of(uses)
+    window_uses = _WindowUses.of(uses)
     reported: set[int] = set()
     lines = uses.columns.line
-    for adds, read in in_turn.after_reads():
+    for adds, read in window_uses.after_reads():
         if lines[adds] not in reported:
             reported.add(int(lines[adds]))
             yield Finding(
@@ -125,7 +127,7 @@ def sums(uses: Uses) -> Iterator[Finding]:
                 "first product that is written to a tile begins a sum",
                 uses.line(adds),
             )
-    for begins, lost in in_turn.over_unread():
+    for begins, lost in window_uses.over_unread():
         if ~lines[begins] not in reported:
             reported.add(~int(lines[begins]))
             yield Finding(
@@ -137,7 +139,7 @@ def sums(uses: Uses) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True, eq=False)
-class _InTurn:
+class _WindowUses:
     """The uses of each window, in the order of the program. Tensors at the same address have
     different windows, so each of them has separate sums."""
 
@@ -147,7 +149,7 @@ class _InTurn:
     writes: Array
 
     @classmethod
-    def of(cls, uses: Uses) -> _InTurn:
+    def of(cls, uses: Uses) -> _WindowUses:
         order = np.lexsort((uses.place, uses.user, uses.window))
         return cls(uses, uses.window[order], uses.user[order], uses.writes[order])
 
@@ -176,11 +178,11 @@ class _InTurn:
         products: Array = stated[self.uses.columns.call[self.user]] & self.writes
         return products
 
-    def _follow(self, these: Array, those: Array) -> Array:
-        """Return the positions k for which use k + 1 is in `these` and use k is in `those`. Both
+    def _follow(self, later: Array, earlier: Array) -> Array:
+        """Return the positions k for which `later` flags use k + 1 and `earlier` flags use k. Both
         uses have the same window and belong to different instructions."""
         same = (self.window[1:] == self.window[:-1]) & (self.user[1:] != self.user[:-1])
-        following: Array = np.flatnonzero(these[1:] & those[:-1] & same)
+        following: Array = np.flatnonzero(later[1:] & earlier[:-1] & same)
         return following
 
 
@@ -196,18 +198,19 @@ def _written_before(window: Array, writes: Array) -> Array:
 def _says(call: Call, adds: bool | None) -> bool:
     """Return whether a call is a product whose `accumulate` argument is `adds`."""
     traits = call.instruction.traits
-    is_said = traits.multiplies and traits.adds in call.arguments
-    return is_said and call.arguments[traits.adds] is adds
+    is_stated = traits.multiplies and traits.adds in call.arguments
+    return is_stated and call.arguments[traits.adds] is adds
 
 
-TRIED = 16  # most reads that are examined for each pair of lines
+MOST_TRIES = 16  # how many reads are examined for each pair of lines
 
 
 def overlaps(uses: Uses) -> Iterator[Finding]:
-    """Yield a finding for each pair of lines of which one overwrites bytes of a tensor through
-    another tensor, and the other reads these bytes afterwards. Two cases are not reported, because
-    one tensor may be meant as a view of the other: the tensor that is read was never written
-    itself, or the instruction that overwrites its bytes reads all of them."""
+    """Yield a finding for each pair of lines in which one line overwrites bytes of a tensor through
+    another tensor at the same address, and the other line reads these bytes afterwards through the
+    first tensor. Two cases are not reported, because one tensor may be meant as a view of the
+    other: no instruction wrote these bytes through the first tensor, or the instruction that
+    overwrites the bytes reads all of them."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -217,11 +220,11 @@ def overlaps(uses: Uses) -> Iterator[Finding]:
         reader, writer = int(uses.user[k]), int(uses.reaching[k])
         pair = int(uses.columns.line[reader]), int(uses.columns.line[writer])
         tries[pair] = tried = tries.get(pair, 0) + 1
-        if tried > TRIED:
+        if tried > MOST_TRIES:
             continue
         lost = _overwritten(uses, storage, k, writer)
         if lost is not None:
-            tries[pair] = TRIED
+            tries[pair] = MOST_TRIES
             yield Finding(
                 "OVERLAPPING_ADDRESSES",
                 f"{uses.call(writer).name} overwrites bytes that {uses.call(lost).name} at "
@@ -236,12 +239,14 @@ def _candidates(uses: Uses, storage: Array) -> Array:
     through another tensor. `storage` has the storage of each operand."""
     kinds, areas = uses.program.kinds, uses.areas
     placed = np.array([kind.placed for kind in kinds], np.bool_)[areas.kind][uses.area]
-    read = np.flatnonzero(placed & ~uses.writes & (uses.reaching >= 0))
+    reads_of_single = np.flatnonzero(placed & ~uses.writes & (uses.reaching >= 0))
     written = np.flatnonzero(uses.writes)
-    first, last = (np.searchsorted(uses.user[written], uses.reaching[read] + e) for e in (0, 1))
-    only = last - first == 1  # with several results it is not known which
-    read, write = read[only], written[first[only]]
-    candidates: Array = read[storage[read] != storage[write]]
+    first, last = (
+        np.searchsorted(uses.user[written], uses.reaching[reads_of_single] + e) for e in (0, 1)
+    )
+    single = last - first == 1  # with several results it is not known which
+    reads_of_single, write = reads_of_single[single], written[first[single]]
+    candidates: Array = reads_of_single[storage[reads_of_single] != storage[write]]
     return candidates
 
 
@@ -261,24 +266,24 @@ def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | No
     return None
 
 
-def _is_within(uses: Uses, one: int, other: int) -> bool:
-    """Return whether the box of operand `one` is in the box of operand `other`, as bounds of rows
-    and bytes."""
+def _is_within(uses: Uses, inner: int, outer: int) -> bool:
+    """Return whether the box of operand `inner` is in the box of operand `outer`, judging by their
+    bounds of rows and bytes."""
     table = uses.program.box_table()
     (low, high, first, last), (least, most, begin, end) = table[
-        uses.box[[one, other]], 1:5
+        uses.box[[inner, outer]], 1:5
     ].tolist()
     return bool(least <= low and high <= most and begin <= first and last <= end)
 
 
-def _share(uses: Uses, one: int, other: int) -> bool:
+def _share(uses: Uses, first: int, second: int) -> bool:
     """Return whether two operands share bytes."""
     near, start = uses.program.boxes().near
-    a, b = int(uses.box[one]), int(uses.box[other])
+    a, b = int(uses.box[first]), int(uses.box[second])
     return bool((near[start[a] : start[a + 1]] == b).any())
 
 
-TOLD = 4  # most lines that are reported
+MOST_REPORTED = 4  # most lines that are reported
 
 
 def unplaced(uses: Uses) -> Iterator[Finding]:
@@ -288,7 +293,7 @@ def unplaced(uses: Uses) -> Iterator[Finding]:
     placed = {kind.region for kind in kinds if kind.placed}
     free = (k for k in kinds if not k.placed and k.region in placed and k.line >= 0)
     lines = dict.fromkeys((kind.line, kind.region) for kind in free)
-    for line, region in list(lines)[:TOLD]:
+    for line, region in list(lines)[:MOST_REPORTED]:
         yield Finding(
             "MIXED_ALLOCATION",
             f"a tensor in {region.value} without an address, where others have explicit addresses",
@@ -329,18 +334,18 @@ class Nesting:
             values[span, : len(around)] = list(around.values())
         return cls(np.append(0, marks[:, 0]), loops, values)
 
-    def differ(self, one: Array, other: Array) -> Array:
-        """Return, for each pair of rows and each depth, whether the two are in different iterations
-        of the same loop at this depth, [pairs, depths]."""
-        a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
+    def differ(self, first: Array, second: Array) -> Array:
+        """Return flags [pairs, depths]: whether rows first[k] and second[k] are in different
+        iterations of the same loop at this depth."""
+        a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         different: Array = same_loop & (self.values[a] != self.values[b])
         return different
 
-    def share(self, one: Array, other: Array) -> Array:
-        """Return, for each pair of rows, whether one parallel loop is around both at the same
-        depth."""
-        a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (one, other))
+    def share(self, first: Array, second: Array) -> Array:
+        """Return, for each k, whether the same parallel loop is around rows first[k] and second[k],
+        at the same depth."""
+        a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         shared: Array = inside.any(axis=1)
         return shared
