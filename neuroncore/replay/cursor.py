@@ -22,9 +22,10 @@ from neuroncore.numerics.stochastic import Stochastic
 from neuroncore.record.inputs import Setting, is_leaf, is_tile, leaves, mapped
 from neuroncore.record.program import Record
 from neuroncore.replay.execution import Execution, Meetings, Waits
-from neuroncore.replay.tensors import Content, Snapshot, Tensors, content, entered, state
+from neuroncore.replay.tensors import Content, Snapshot, Tensors, content, inputs_in_memory, state
 
-Turns = Callable[[Sequence[int]], int | None]  # from cores that can continue to one, or None
+# a function from the cores that can continue to the core that continues; None if there is none
+Turns = Callable[[Sequence[int]], int | None]
 ROOM = 1 << 30  # bytes that snapshots may take
 APART = 64  # initial distance of snapshots, in steps
 
@@ -39,15 +40,16 @@ class Values(NamedTuple):
 
 
 class Replay:
-    """A record that is executed again. It is always before one instruction, can move forward or
-    back to any other, and returns the contents of tiles there.
+    """A record that is executed again. It stands before a step, or at the end. It can move forward
+    or back to any other step, and returns the contents of tiles there.
 
     A step is one instruction of one core. Steps of several cores are in the order of the run.
     `inputs` are arrays by name, in order, or for each rank; by default they are the inputs of the
-    run, if the record has them. `snapshots` is the number of bytes that may be used for moving
-    back; with 0, moving back starts from the beginning. `turns` is a function from the list of the
-    cores that can continue to the one that continues; the first in the list is the core of the last
-    step, if it can. By default the first continues, as in the run.
+    run, if the record has them. `snapshots` is the number of bytes that snapshots may take, which
+    are used for moving back; with 0, moving back starts from the beginning. `turns` is a function
+    from the list of the cores that can continue to the core that continues. The list begins with
+    the core of the last step, if this core can continue. By default the first core in the list
+    continues, as in the run.
 
     Raise UsageError for inputs with other names, shapes or formats, for a record that ends before
     its program does, and if the kernel would have taken another branch with these inputs. Raise
@@ -72,8 +74,8 @@ class Replay:
         self.record, self.setting, self.room = record, setting, snapshots
         self.world = setting.world
         self.cores = _cores(setting)
-        given = entered(setting, inputs, self.cores[0].memory)
-        self._tensors = Tensors(self.cores, record.programs, given)
+        inputs_by_storage = inputs_in_memory(setting, inputs, self.cores[0].memory)
+        self._tensors = Tensors(self.cores, record.programs, inputs_by_storage)
         self.executions = [
             Execution(program, core, self._tensors)
             for program, core in zip(record.programs, self.cores, strict=True)
@@ -84,7 +86,7 @@ class Replay:
         self._snapshots: list[Snapshot] = []
         self._apart = APART
         self._due = 0  # bytes of results before the next snapshot
-        self._turn, self.turns = 0, turns
+        self._last, self.turns = 0, turns
         self._set_peers()
         self.step = 0
 
@@ -118,9 +120,9 @@ class Replay:
         with self._running():
             while self.step < step:
                 if len(self.cores) > 1 or self.turns is not None:
-                    self._go_on()
+                    self._step_next()
                 else:
-                    self._stretch(step)
+                    self._run_to(step)
 
     def forward(self) -> None:
         """Execute one step. Raises UsageError at the end."""
@@ -139,7 +141,7 @@ class Replay:
     @property
     def last(self) -> int:
         """Return the core of the last step, or the core that last tried to continue."""
-        return self._turn
+        return self._last
 
     @property
     def order(self) -> Array:
@@ -152,44 +154,45 @@ class Replay:
     def next(self) -> tuple[int, int] | None:
         """Return the next core to execute and the number of its next instruction; None at the
         end."""
-        return (
-            None if self.step == self.steps else (self._able(), self.executions[self._able()].row)
-        )
+        if self.step == self.steps:
+            return None
+        core = self._next_core()
+        return core, self.executions[core].row
 
     def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Values:
-        """Return the contents of an operand before an instruction, or `after` it: elements in the
-        numpy type that users know. If an index picks elements or rows, return the whole tensor that
-        they are picked from.
+        """Return the contents of the operand `name` before an instruction, or `after` the
+        instruction, in the numpy type of the format. If an index chooses elements or rows of the
+        operand, return all elements or rows from which it chooses.
 
         This moves the replay there. Raise UsageError for a name that is not a tile of the
         instruction.
         """
         self.to(instruction, core)
         execution = self.executions[core]
-        found = None if execution.over else execution.operand(name)
-        if found is None:
+        operand = None if execution.over else execution.operand(name)
+        if operand is None:
             raise UsageError(f"instruction {instruction} of core {core} has no tile {name!r}")
         if after:
             while execution.row == instruction:
                 self.forward()
-        elements = np.array(leftovers.contents(found, self.setting.options.zeros_as_leftovers))
-        return Values(elements, found.missing())
+        elements = np.array(leftovers.contents(operand, self.setting.options.zeros_as_leftovers))
+        return Values(elements, operand.missing())
 
     def results(self) -> Any:
-        """Return the kernel's results as numpy arrays, or, for a kernel that returns none, the
-        inputs that it changed, in order. For several ranks return a list with the results of each.
-        This moves the replay to the end."""
+        """Return the kernel's results as numpy arrays. For a kernel that returns none, return a
+        tuple of the inputs that it changed, in order. For several ranks return a list with the
+        results of each rank. This moves the replay to the end."""
         self.finish()
-        found = [self._results_of(rank) for rank in range(self.world.ranks)]
-        return found if len(found) > 1 else found[0]
+        results = [self._results_of(rank) for rank in range(self.world.ranks)]
+        return results if len(results) > 1 else results[0]
 
     def _results_of(self, rank: int) -> Any:
-        own = self.world.cores_of(rank)
-        returned, *others = [self._returned(self.executions[number]) for number in own]
+        numbers = self.world.cores_of(rank)
+        returned, *others = [self._returned(self.executions[number]) for number in numbers]
         for other in others:
             for _ in leftovers.complete(returned, other):
                 pass
-        if not leaves(self.record.programs[own[0]].data.results):
+        if not leaves(self.record.programs[numbers[0]].data.results):
             return tuple(self._changed(rank).values())
         return mapped(returned, self._elements, is_tile)
 
@@ -198,25 +201,26 @@ class Replay:
         return self._changed(None)
 
     def _changed(self, rank: int | None) -> dict[str, Array]:
-        """Return the changed inputs of one rank, or of all."""
+        """Return the changed inputs of one rank, or of all ranks if `rank` is None."""
         written, roots = self._tensors.written, self._tensors.roots
-        asked = (one for one in self.setting.inputs if rank in (None, one.rank))
-        names = {one.storage: one.name for one in asked}
-        found = [number for number in names if number in written and number in roots]
-        return {names[number]: self._elements(roots[number]).copy() for number in found}
+        inputs = (item for item in self.setting.inputs if rank in (None, item.rank))
+        names = {item.storage: item.name for item in inputs}
+        changed = [number for number in names if number in written and number in roots]
+        return {names[number]: self._elements(roots[number]).copy() for number in changed}
 
     def _returned(self, execution: Execution) -> Any:
         return mapped(execution.program.data.results, execution.result, is_leaf)
 
     def _elements(self, tile: Tile) -> Array:
-        found = leftovers.contents(tile, self.setting.options.zeros_as_leftovers)
-        given = self._given_as(tile)
-        return found if given is tile.held else codec.encode(given, found).view(given.numpy)
+        elements = leftovers.contents(tile, self.setting.options.zeros_as_leftovers)
+        form = self._format_for_caller(tile)
+        return elements if form is tile.held else codec.encode(form, elements).view(form.numpy)
 
-    def _given_as(self, tile: Tile) -> Format:
-        """Return the format in which the caller gets the elements of a tensor. An input keeps its
-        format, even if memory holds it in another."""
-        roots = (self._tensors.roots.get(one.storage) for one in self.setting.inputs)
+    def _format_for_caller(self, tile: Tile) -> Format:
+        """Return the format in which the caller gets the elements of a tensor. A whole input has
+        its format, even if memory holds the elements in another format; any other tensor has the
+        format of memory."""
+        roots = (self._tensors.roots.get(item.storage) for item in self.setting.inputs)
         inputs = [root.storage for root in roots if root is not None]
         whole = tile.storage in inputs and tile.covers_storage
         return tile.dtype if whole and tile.shape == tile.storage.shape else tile.held
@@ -228,23 +232,24 @@ class Replay:
         with np.errstate(all="ignore"):
             yield
 
-    def _able(self) -> int:
-        """Return the core that continues: the core that was tried last if it can, else the next
-        core in order. If `turns` was given, it chooses."""
+    def _next_core(self) -> int:
+        """Return the core that continues: the core that was tried last if it can continue,
+        otherwise the next core in order that can. If `turns` was given, it chooses. Raises
+        DeadlockError if no core can continue."""
         count = len(self.cores)
-        inline = ((self._turn + i) % count for i in range(count))
-        able = (n for n in inline if not (self.executions[n].over or n in self._meetings.waiting))
+        in_turn = ((self._last + i) % count for i in range(count))
+        able = (n for n in in_turn if not (self.executions[n].over or n in self._meetings.waiting))
         rank = next(able, None) if self.turns is None else self.turns([*able])
         if rank is not None:
             return rank
         raise DeadlockError("the cores of the record wait for each other")
 
-    def _go_on(self) -> None:
+    def _step_next(self) -> None:
         """Execute the next instruction that does not have to wait for another core."""
         if self._is_due():
-            self._keep()
+            self._take_snapshot()
         for _ in self.cores:  # each core starts its row at most once before some row is finished
-            rank = self._turn = self._able()
+            rank = self._last = self._next_core()
             if self._attempt(rank):
                 break
         else:
@@ -253,10 +258,10 @@ class Replay:
             self._order.append(rank)
         self.step += 1
 
-    def _stretch(self, step: int) -> None:
+    def _run_to(self, step: int) -> None:
         """Execute instructions of the only core up to a step, or until a snapshot is due."""
         if self._is_due():
-            self._keep()
+            self._take_snapshot()
         end = min(step, (self.step // self._apart + 1) * self._apart)
         with on(self.cores[0]):
             try:
@@ -283,9 +288,9 @@ class Replay:
     # --- going back ------------------------------------------------------------------------------
 
     def _is_due(self) -> bool:
-        """Return whether to take a snapshot before the next step. A snapshot is due when
-        instructions have written as many bytes as it would copy, so that copying takes no longer
-        than executing."""
+        """Return whether to take a snapshot before the next step. A snapshot is due at the
+        beginning. Later it is due when instructions have written as many bytes as the last snapshot
+        copied, so that copying takes no longer than executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due
@@ -293,9 +298,9 @@ class Replay:
     def _written(self) -> int:
         return sum(execution.wrote for execution in self.executions)
 
-    def _keep(self) -> None:
-        """Take a snapshot, unless there is one of this step. If the snapshots need more bytes than
-        `snapshots` allows, drop every second one."""
+    def _take_snapshot(self) -> None:
+        """Take a snapshot, unless there is one of this step or of a later step. If all snapshots
+        need more bytes than `room`, drop every second snapshot."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return
@@ -304,9 +309,9 @@ class Replay:
         if copied > self.room and last is not None:
             return
         self._snapshots.append(self._snapshot(last))
-        if sum(one.nbytes for one in self._snapshots) > self.room:
+        if sum(snapshot.nbytes for snapshot in self._snapshots) > self.room:
             self._apart *= 2
-            self._snapshots = [one for one in self._snapshots if one.step % self._apart == 0]
+            self._snapshots = [s for s in self._snapshots if s.step % self._apart == 0]
 
     def _changing(self) -> dict[int, Storage]:
         """Return the storages that the programs write to, by their numbers."""
@@ -315,28 +320,29 @@ class Replay:
 
     def _to_copy(self, last: Snapshot | None) -> int:
         """Return the size in bytes of the storages that have changed since the last snapshot."""
-        kept = last.contents if last else {}
+        known = last.contents if last else {}
         changing = self._changing().items()
-        return sum(s.nbytes for n, s in changing if n not in kept or kept[n].version != s.version)
+        return sum(s.nbytes for n, s in changing if n not in known or known[n].version != s.version)
 
     def _snapshot(self, last: Snapshot | None) -> Snapshot:
-        kept: dict[int, Content] = {}
+        """Return a new snapshot. It shares the contents of unchanged storages with the last one."""
+        contents: dict[int, Content] = {}
         new = 0
         storages = self._changing()
         for number, storage in storages.items():
-            before = last.contents.get(number) if last else None
-            if before is None or before.version != storage.version:
-                before = content(self._tensors.owners[number], storage)
-                new += before.data.nbytes
-            kept[number] = before
+            saved = last.contents.get(number) if last else None
+            if saved is None or saved.version != storage.version:
+                saved = content(self._tensors.owners[number], storage)
+                new += saved.data.nbytes
+            contents[number] = saved
         issued = [rounding.issued.copy() for rounding in self._roundings()]
         cores = tuple(
             state(e.core, e.row, e.registers.loaded, [*storages.values()]) for e in self.executions
         )
         return Snapshot(
             step=self.step,
-            turn=self._turn,
-            contents=kept,
+            last=self._last,
+            contents=contents,
             cores=cores,
             issued=issued,
             meetings=self._meetings.copy(),
@@ -349,19 +355,18 @@ class Replay:
         return [core.rounding for core in firsts if core.rounding is not None]
 
     def _return_to(self, step: int) -> None:
-        """Restore the last snapshot that is at or before a step. There is always one of the
-        beginning."""
-        *_, snapshot = (one for one in self._snapshots if one.step <= step)
+        """Restore the last snapshot at or before a step. The first snapshot is always of step 0."""
+        *_, snapshot = (s for s in self._snapshots if s.step <= step)
         unchanged = {n: r for n, r in self._tensors.roots.items() if n not in self._tensors.written}
         self._tensors.roots = unchanged
         for each in self.cores:
             each.hbm.lasting = 0
-        for number, one in snapshot.contents.items():
-            root = self._tensors.get(one.core, number, one.layout)
-            one.put_back(root.storage)
+        for number, saved in snapshot.contents.items():
+            root = self._tensors.get(saved.core, number, saved.layout)
+            saved.restore(root.storage)
         storages = [self._tensors.roots[n].storage for n in snapshot.contents]
         for execution, core in zip(self.executions, snapshot.cores, strict=True):
-            core.put_back(execution.core, storages)
+            core.restore(execution.core, storages)
             execution.registers.loaded = dict(core.loaded)
             execution.restart(core.row)
         for rounding, issued in zip(self._roundings(), snapshot.issued, strict=True):
@@ -371,7 +376,7 @@ class Replay:
         self._set_peers()
         for rank in snapshot.meetings.waiting:
             self._attempt(rank)
-        self._turn, self.step = snapshot.turn, snapshot.step
+        self._last, self.step = snapshot.last, snapshot.step
 
 
 def _complete(record: Record) -> Setting:
@@ -381,7 +386,10 @@ def _complete(record: Record) -> Setting:
         raise UsageError("the record can only be timed: it lacks the data to execute the programs")
     short = [program.coverage for program in record.programs if program.left_out]
     if short:
-        raise UsageError(f"the record covers {short[0]}: Options.record_limit sets where it ends")
+        raise UsageError(
+            f"the record covers {short[0]}: only a record of the whole run can be executed "
+            "(Options.record_limit is the largest number of instructions)"
+        )
     return record.setting
 
 

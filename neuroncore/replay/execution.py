@@ -33,24 +33,26 @@ class Waits(Exception):
 
 class Meetings:
     """The meetings of cores. `open` has, for each point where cores wait, the data that they have
-    brought. `waiting` has the waiting cores, in the order of their arrival."""
+    brought. `complete` has, for each core that waited at a meeting which is now complete, the data
+    of all cores, until the core executes its instruction again. `waiting` has the waiting cores, in
+    the order of their arrival."""
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}
-        self.complete: dict[int, Brought] = {}  # by core, the data for cores that have waited
+        self.complete: dict[int, Brought] = {}
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Meetings:
-        """Return a copy without the data of waiting cores. When these execute their instructions
-        again, they bring the data again."""
-        made = Meetings()
-        made.complete, made.waiting = dict(self.complete), dict(self.waiting)
-        return made
+        """Return a copy without the data of the waiting cores. These cores execute their
+        instructions again, and then bring the data again."""
+        copy = Meetings()
+        copy.complete, copy.waiting = dict(self.complete), dict(self.waiting)
+        return copy
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
         """Let core `number` arrive at a point with the data `bring`. Return the data of all cores
-        of the point. Raise Waits if some have not arrived; the last core to arrive calls `then`
-        with the data."""
+        of the point. Raise Waits if some cores have not arrived. The last core to arrive calls
+        `then` with the data of all cores."""
         if number in self.complete:
             return self.complete.pop(number)
         brought = self.open.setdefault(point, {})
@@ -70,8 +72,8 @@ CHUNK = 4096  # rows that are converted to Python lists at a time
 
 
 class OtherPath(UsageError):
-    """The kernel would take another path with these inputs. `decisions` are the values of the
-    registers on which the kernel has branched: the record's as long as they agree, then the first
+    """The kernel would take another path with these inputs. `decisions` are the values of registers
+    on which the kernel has branched: first the values that agree with the record, then the first
     value that differs."""
 
     def __init__(self, message: str, decisions: tuple[int, ...]) -> None:
@@ -80,12 +82,12 @@ class OtherPath(UsageError):
 
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
-    """Return a dict from the first number of a table's rows to the rest of the rows that begin with
-    it. `column` has the rows one after the other, `width` numbers each."""
-    found: dict[int, list[tuple[int, ...]]] = {}
+    """Return the rows of a table by their first number, each without this number. `column` has the
+    rows one after the other, `width` numbers each."""
+    rows_by_first: dict[int, list[tuple[int, ...]]] = {}
     for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
-        found.setdefault(first, []).append(tuple(rest))
-    return found
+        rows_by_first.setdefault(first, []).append(tuple(rest))
+    return rows_by_first
 
 
 class Execution:
@@ -140,37 +142,39 @@ class Execution:
         row = self._chunk[at] if 0 <= at < len(self._chunk) else self._row()
         plan = self.plans[row[0]]
         try:
-            given = self._given(plan, row)
-            offsets = plan.run(self.core, plan.call, *given)
+            arguments = self._arguments(plan, row)
+            offsets = plan.run(self.core, plan.call, *arguments)
             if offsets is not None:
                 offsets.write_out()
         except KernelError as error:
             error.place, error.stack = self.program.place(row[1]), []
             raise
         if plan.loads >= 0:
-            self.registers.loaded[number] = given[plan.loads].value
+            self.registers.loaded[number] = arguments[plan.loads].value
         self.row = number + 1
         self.wrote += plan.nbytes
         ends, windows = self._ends
         ended = self._ended
         while ended < len(ends) and ends[ended] <= number:
-            self._let_go(windows[ended])
+            self._free(windows[ended])
             ended += 1
         self._ended = ended
 
     def check_branches(self) -> None:
-        """Raise OtherPath if the kernel decides otherwise before the next row."""
+        """Raise OtherPath if the kernel, before the next row, branches on a register whose value
+        differs from the recorded value."""
         for number, value, line in self._branches.get(self.row, ()):
-            found = self.registers.value(number)
-            if found != value:
+            actual = self.registers.value(number)
+            if actual != value:
                 where = f"{self.program.place(line)}: " if line >= 0 else ""
                 raise OtherPath(
                     f"{where}with these inputs the kernel takes a different path than the record: "
-                    f"a deciding register is {found}, not {value}; run the kernel on them",
-                    self._decided(found),
+                    f"it branches on a register that is {actual}, and was {value} in the record; "
+                    "run the kernel on these inputs instead",
+                    self._decided(actual),
                 )
 
-    def _decided(self, found: int) -> tuple[int, ...]:
+    def _decided(self, actual: int) -> tuple[int, ...]:
         """Return the values on which the kernel has branched as in the record, and then `found`,
         the first value that differs."""
         rows, _, values, _ = np.array(self.program.data.branches, np.int64).reshape(-1, 4).T
@@ -179,12 +183,12 @@ class Execution:
             if self.registers.value(number) != value:
                 break
             checked.append(value)
-        return (*checked, found)
+        return (*checked, actual)
 
     def operand(self, name: str) -> Tile | None:
-        """Return the tile that the next instruction reads or writes under this name, at its current
-        offset; None if there is no such tile. If an index picks rows or elements, return the whole
-        tensor that they are picked from."""
+        """Return the tile of the next instruction's operand `name`, at its current offset; None if
+        there is no such tile. If an index chooses rows or elements of the operand, return all rows
+        or elements from which it chooses."""
         row = self._row()
         plan = self.plans[row[0]]
         if name not in plan.operands:
@@ -203,19 +207,19 @@ class Execution:
         """The call of the next instruction."""
         return self.plans[self._row()[0]].call
 
-    def written(self) -> dict[int, Storage]:
-        """Return the storages of all operands of the next instruction, by the numbers that the
-        record has for storages."""
-        row, found = self._row(), {}
+    def storages(self) -> dict[int, Storage]:
+        """Return the storages of all operands of the next instruction, by their numbers in the
+        record."""
+        row, storages = self._row(), {}
         for at in self.plans[row[0]].operands.values():
             number = self._storage[row[at]]
             layout = self.program.geometries[self._geometry[row[at]]].layout
-            found[number] = self.tensors.get(self.core, number, layout).storage
-        return found
+            storages[number] = self.tensors.get(self.core, number, layout).storage
+        return storages
 
     def result(self, leaf: Leaf) -> Tile:
         """Return the tile of a tensor that the kernel returns."""
-        return self._on(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
+        return self._window_on(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
 
     # --- arguments -------------------------------------------------------------------------------
 
@@ -229,73 +233,77 @@ class Execution:
             self._chunk = [flat[i:j] for i, j in pairwise(ends)]
         return self._chunk[at]
 
-    def _given(self, plan: ArgumentPlan, row: list[int]) -> list[Any]:
-        given, known = plan.constants.copy(), self._tiles
+    def _arguments(self, plan: ArgumentPlan, row: list[int]) -> list[Any]:
+        arguments, known = plan.constants.copy(), self._tiles
         moved = self._moved(plan, row) if plan.call.dynamic else {}
         for slot, at in plan.tiles:
             window = row[at]
-            given[slot] = known.get(window) or moved.get(at) or self._tile(window)
+            arguments[slot] = known.get(window) or moved.get(at) or self._tile(window)
         for slot, places in plan.lists:
-            given[slot] = [moved.get(at) or self._tile(row[at]) for at in places]
+            arguments[slot] = [moved.get(at) or self._tile(row[at]) for at in places]
         if plan.values:
             values = self._values[row[-1]]
             for slot, i in plan.values:
                 value = values[i]
-                given[slot] = self._register(value) if type(value) is RegisterId else value
+                arguments[slot] = self._register(value) if type(value) is RegisterId else value
         if plan.loads >= 0:
-            given[plan.loads] = VirtualRegister()
-        return given
+            arguments[plan.loads] = VirtualRegister()
+        return arguments
 
-    def _register(self, held: RegisterId) -> VirtualRegister:
-        return VirtualRegister(self.registers.value(held.number))
+    def _register(self, register: RegisterId) -> VirtualRegister:
+        return VirtualRegister(self.registers.value(register.number))
 
     def _tile(self, window: int) -> Tile:
         """Return the tile of a window whose offset does not depend on the run."""
         tile = self._tiles.get(window)
         if tile is None:
             geometry, offset = self.program.geometries[self._geometry[window]], self._offset[window]
-            tile = self._tiles[window] = self._on(self._storage[window], geometry, offset)
+            tile = self._tiles[window] = self._window_on(self._storage[window], geometry, offset)
         return tile
 
-    def _on(self, storage: int, geometry: Geometry, offset: int) -> Tile:
+    def _window_on(self, storage: int, geometry: Geometry, offset: int) -> Tile:
         root = self.tensors.get(self.core, storage, geometry.layout)
         return root if geometry is root.geometry and offset == 0 else root.at(geometry, offset)
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
         """Return the tiles whose offsets are only known at run time, by their positions in the row.
-        In a row, the indices follow the operands that are read. Among its values, the registers
-        follow the values of parameters. Indices and registers are in the order of
-        `Call.dynamic`."""
-        call, found = plan.call, {}
+        In a row, the index tiles follow the operands that are read. In the values of a row, the
+        registers of indices follow the values of parameters. Index tiles and registers are in the
+        order of `Call.dynamic`."""
+        call, tiles = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])
-        held = iter(self._values[row[-1]][len(call.instruction.values) :])
+        registers = iter(self._values[row[-1]][len(call.instruction.values) :])
         for name in call.dynamic:
             at = plan.operands[name]
             moving = self._moving[row[at]]
             number, offset = self._places[moving]
             geometry = self.program.geometries[number]
-            tile = self._on(self._storage[row[at]], geometry, offset)
-            moves = tuple(self._move(move, indices, held) for move in self._moves[moving])
-            found[at] = Tile(tile.storage, geometry, offset, moves)
-        return found
+            tile = self._window_on(self._storage[row[at]], geometry, offset)
+            moves = tuple(self._move(move, indices, registers) for move in self._moves[moving])
+            tiles[at] = Tile(tile.storage, geometry, offset, moves)
+        return tiles
 
-    def _move(self, move: tuple[int, ...], indices: Iterator[int], held: Iterator[Any]) -> Dynamic:
+    def _move(
+        self, move: tuple[int, ...], indices: Iterator[int], registers: Iterator[Any]
+    ) -> Dynamic:
         kind, step, limit, by_register = move
-        index = self._register(next(held)) if by_register else self._tile(next(indices))
+        index = self._register(next(registers)) if by_register else self._tile(next(indices))
         return Dynamic(index, step, limit, vector=kind == 1, picks=kind == 2)
 
     # --- freeing ---------------------------------------------------------------------------------
 
     def _last_uses(self) -> tuple[list[int], list[int]]:
-        """Return two parallel lists, sorted by row: rows, and the numbers of what each row uses for
-        the last time. Number w >= 0 is window w; number -1 - w is the storage under window w."""
+        """Return two parallel lists, sorted by row: rows, and for each row a window or storage that
+        it uses for the last time. A number w >= 0 is window w. A number -1 - w is the storage of
+        window w."""
         window, storage = last_uses(self.program)
         order = np.argsort(np.concatenate([window, storage]), kind="stable")
-        which = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]
-        return np.concatenate([window, storage])[order].tolist(), which.tolist()
+        last_used = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]
+        return np.concatenate([window, storage])[order].tolist(), last_used.tolist()
 
-    def _let_go(self, window: int) -> None:
+    def _free(self, window: int) -> None:
+        """Drop the tile of a window, or the tensor of a storage, that `_last_uses` numbers."""
         if window >= 0:
             self._tiles.pop(window, None)
             return

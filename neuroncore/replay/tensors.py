@@ -1,6 +1,6 @@
-"""The tensors of a replay: the arrays at its beginning, which are checked against those of the run;
-tensors, which are made when an instruction first uses them and freed after their last use; and
-snapshots of their contents. A storage is the memory of one tensor. A record numbers storages."""
+"""The tensors of a replay. Its input arrays must have the shapes and formats of the run's inputs.
+Tensors are made when an instruction first uses them, and freed after their last use. Snapshots
+have copies of their contents. A storage is the memory of one tensor. A record numbers storages."""
 
 from __future__ import annotations
 
@@ -23,76 +23,79 @@ from neuroncore.record.columns import owners
 from neuroncore.record.inputs import Input, Setting
 from neuroncore.record.program import Program
 
-Given = Mapping[str, Any] | Sequence[Any] | None
+InputArrays = Mapping[str, Any] | Sequence[Any] | None
 
 
-def entered(setting: Setting, given: Given, memory: Memory) -> dict[int, Array]:
-    """Return the inputs in the format of memory, by the numbers of their storages. `given` has the
-    arrays by name, in order, or for each of several ranks; None means the inputs in the record."""
-    named = _named(setting, given)
-    return {one.storage: _held(one, named[one.name], memory) for one in setting.inputs}
+def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
+    """Return the inputs in the format of memory, by the numbers of their storages. `arrays` are
+    arrays by name, in order, or for each of several ranks; None means the inputs in the record.
+    Raises UsageError for inputs with other names, shapes or formats than the inputs of the run."""
+    named = _named(setting, arrays)
+    return {item.storage: _stored(item, named[item.name], memory) for item in setting.inputs}
 
 
-def _named(setting: Setting, given: Given) -> Mapping[str, Any]:
-    if given is None:
-        names = [one.name for one in setting.inputs]
+def _named(setting: Setting, arrays: InputArrays) -> Mapping[str, Any]:
+    if arrays is None:
+        names = [item.name for item in setting.inputs]
         if missing := [name for name in names if name not in setting.arrays]:
             raise UsageError(
                 f"the record does not have the values of {missing[0]}: pass the inputs"
             )
         return setting.arrays
-    if _is_by_rank(setting, given):
-        return _of_ranks(setting, [*given])
-    return _matched([one.name for one in setting.inputs], given, "the record")
+    if _is_by_rank(setting, arrays):
+        return _named_by_rank(setting, [*arrays])
+    return _matched([item.name for item in setting.inputs], arrays, "the record")
 
 
-def _is_by_rank(setting: Setting, given: Mapping[str, Any] | Sequence[Any]) -> bool:
-    """Return whether inputs are given for each of several ranks, like the arguments of `per_rank`
-    in `neuroncore.run`."""
-    if setting.world.ranks == 1 or isinstance(given, Mapping):
+def _is_by_rank(setting: Setting, arrays: Mapping[str, Any] | Sequence[Any]) -> bool:
+    """Return whether `arrays` has the inputs of each of several ranks, like `per_rank` of
+    `neuroncore.run`."""
+    if setting.world.ranks == 1 or isinstance(arrays, Mapping):
         return False
-    return all(isinstance(own, list | tuple | Mapping) for own in given)
+    return all(isinstance(of_rank, list | tuple | Mapping) for of_rank in arrays)
 
 
-def _of_ranks(setting: Setting, given: Sequence[Any]) -> dict[str, Any]:
-    if len(given) != setting.world.ranks:
+def _named_by_rank(setting: Setting, arrays: Sequence[Any]) -> dict[str, Any]:
+    if len(arrays) != setting.world.ranks:
         raise UsageError(
-            f"inputs of {len(given)} ranks are given; the record has {setting.world.ranks}"
+            f"inputs of {len(arrays)} ranks are given; the record has {setting.world.ranks} ranks"
         )
-    found: dict[str, Any] = {}
-    for rank, own in enumerate(given):
-        inputs = [one for one in setting.inputs if one.rank == rank]
-        named = _matched([one.parameter for one in inputs], own, f"rank {rank}")
-        found |= {one.name: named[one.parameter] for one in inputs}
-    return found
+    by_name: dict[str, Any] = {}
+    for rank, of_rank in enumerate(arrays):
+        inputs = [item for item in setting.inputs if item.rank == rank]
+        named = _matched([item.parameter for item in inputs], of_rank, f"rank {rank}")
+        by_name |= {item.name: named[item.parameter] for item in inputs}
+    return by_name
 
 
 def _matched(
-    names: Sequence[str], given: Mapping[str, Any] | Sequence[Any], who: str
+    names: Sequence[str], arrays: Mapping[str, Any] | Sequence[Any], who: str
 ) -> Mapping[str, Any]:
-    """Return inputs by name. Raises UsageError unless the names are those that `who` has."""
-    if not isinstance(given, Mapping):
-        if len(given) != len(names):
-            raise UsageError(f"{len(given)} inputs are given; {who} has {', '.join(names)}")
-        return dict(zip(names, given, strict=True))
-    if missing := [name for name in names if name not in given]:
+    """Return inputs by name. Raises UsageError unless they have the `names`, or their number if
+    they have no names. `who` names the owner of the inputs in errors."""
+    if not isinstance(arrays, Mapping):
+        if len(arrays) != len(names):
+            raise UsageError(f"{len(arrays)} inputs are given; {who} has {', '.join(names)}")
+        return dict(zip(names, arrays, strict=True))
+    if missing := [name for name in names if name not in arrays]:
         raise UsageError(f"input {missing[0]} is not given; {who} has {', '.join(names)}")
-    if more := [name for name in given if name not in names]:
+    if more := [name for name in arrays if name not in names]:
         raise UsageError(f"{more[0]} is not an input of {who}, which has {', '.join(names)}")
-    return given
+    return arrays
 
 
-def _held(one: Input, value: Any, memory: Memory) -> Array:
-    """Return an array in the format in which memory stores the elements of the input `one`. Raises
-    UsageError for another shape or format than that of the input."""
+def _stored(item: Input, value: Any, memory: Memory) -> Array:
+    """Return an array in the format in which memory stores the elements of the input `item`. Raises
+    UsageError if the array has another shape or format than the input."""
     array = np.asarray(value)
     form = lookup(array.dtype)
-    if (array.shape or (1,), form) != (one.shape, one.dtype):
+    if (array.shape or (1,), form) != (item.shape, item.dtype):
         raise UsageError(
-            f"input {one.name} is {array.shape} {form}; it was {one.shape} {one.dtype} in the run"
+            f"input {item.name} is {array.shape} {form}; in the run it was {item.shape} "
+            f"{item.dtype}"
         )
     order = array.dtype.newbyteorder("=")
-    return memory.widened(np.ascontiguousarray(array, order).reshape(one.shape), form)
+    return memory.widened(np.ascontiguousarray(array, order).reshape(item.shape), form)
 
 
 Numbers = dict[int, int]
@@ -101,8 +104,8 @@ Numbers = dict[int, int]
 class Tensors:
     """The tensors of a launch's cores, by the numbers of their storages in the record.
 
-    `inputs` are arrays by such numbers. They are C-contiguous, and in the formats in which memory
-    holds them. Those to which the programs write are copied.
+    `inputs` are arrays by these numbers. They are C-contiguous, and in the formats in which memory
+    holds them. Inputs to which the programs write are copied.
     """
 
     def __init__(
@@ -112,14 +115,15 @@ class Tensors:
         self.constants = {n: c for p in programs for n, c in p.data.constants.items()}
         self.names = {n: name for p in programs for n, name in p.called().items()}
         self.written = {int(n) for p in programs for n in written_storages(p)}
-        self.roots: dict[int, Tile] = {}
+        self.roots: dict[int, Tile] = {}  # each existing storage as one tile
         self.owners: dict[int, Core] = {}  # the core whose memory has the tensor
         # the layouts on chip that memory has allocated, with the format that it stores
         self._held: dict[Layout, Format] = {}
 
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
-        """Return the storage with this number as one tile, for a core; it is made at its first use.
-        Storage that the cores of a rank share is in the memory of the rank's first core.
+        """Return the storage with this number as one tile, for a core. It is allocated at its first
+        use, in the core's memory. Storage that the cores of a rank share is in the memory of the
+        rank's first core.
 
         Raise UsageError if memory allocates a tensor of this layout differently.
         """
@@ -128,7 +132,7 @@ class Tensors:
             shared = layout.region is MemoryRegion.shared_hbm
             owner = self.cores[core.world.cores_of(core.rank)[0]] if shared else core
             self.owners[number] = owner
-            storage = self._made(owner, number, layout)
+            storage = self._create(owner, number, layout)
             if storage.layout is not layout and storage.layout.given != layout.given:
                 raise UsageError(
                     f"tensor {number} of the record does not have the layout of memory"
@@ -136,14 +140,14 @@ class Tensors:
             root = self.roots[number] = Tile.of(storage)
         return root
 
-    def _made(self, core: Core, number: int, layout: Layout) -> Storage:
+    def _create(self, core: Core, number: int, layout: Layout) -> Storage:
         memory, form = core.memory, layout.dtype
         name, region = self.names.get(number, ""), layout.region
         content = self.inputs.get(number)
         if content is None and number in self.constants:
             content = np.frombuffer(self.constants[number], np.uint8)
         if content is None:
-            return self._allocated(memory, layout, name)
+            return self._allocate(memory, layout, name)
         if content.nbytes != layout.nbytes * layout.spread:
             raise UsageError(f"the record has {content.nbytes} bytes of tensor {number}")
         if number in self.written:
@@ -152,27 +156,27 @@ class Tensors:
         codes = content.reshape(-1).view(np.uint8).view(held).reshape(layout.shape)
         return memory.adopt(region, codes, form, name)
 
-    def _allocated(self, memory: Memory, layout: Layout, name: str) -> Storage:
+    def _allocate(self, memory: Memory, layout: Layout, name: str) -> Storage:
         held = self._held.get(layout)
         if held is not None:  # such a tensor fits
             return memory.new(layout, held, name)
         address = (layout.partition0, layout.byte0) if layout.placed else None
-        made = memory.allocate(layout.region, layout.shape, layout.dtype, name, address)
-        if layout.on_chip and not layout.placed and made.layout is layout:
-            self._held[layout] = made.held
-        return made
+        storage = memory.allocate(layout.region, layout.shape, layout.dtype, name, address)
+        if layout.on_chip and not layout.placed and storage.layout is layout:
+            self._held[layout] = storage.held
+        return storage
 
 
 def written_storages(program: Program) -> Array:
     """Return the numbers of the storages that a program writes to."""
     rows, begins = program.raw()
-    call = rows[begins[:-1]]
-    found = [np.empty(0, np.int64)]
+    calls = rows[begins[:-1]]
+    numbers = [np.empty(0, np.int64)]
     of_window = program.windows().storage
-    for n, one in enumerate(program.calls):
-        begin, first = begins[:-1][call == n], 2 + one.inputs
-        found += [of_window[rows[begin + first + i]] for i in range(len(one.writes))]
-    return np.unique(np.concatenate(found))
+    for n, call in enumerate(program.calls):
+        begin, first = begins[:-1][calls == n], 2 + call.inputs
+        numbers += [of_window[rows[begin + first + i]] for i in range(len(call.writes))]
+    return np.unique(np.concatenate(numbers))
 
 
 def last_uses(program: Program) -> tuple[Array, Array]:
@@ -201,7 +205,7 @@ class Content:
     gaps: Gaps | None
     other_engine: Flags | None
 
-    def put_back(self, storage: Storage) -> None:
+    def restore(self, storage: Storage) -> None:
         if storage.image is None:
             storage.settled[: len(self.data)] = self.data
         storage.version, storage.greatest = self.version, None
@@ -234,7 +238,7 @@ class CoreState:
     def nbytes(self) -> int:
         return sum(data.nbytes for data, _ in self.images.values())
 
-    def put_back(self, core: Core, storages: list[Storage]) -> None:
+    def restore(self, core: Core, storages: list[Storage]) -> None:
         """Restore the state of the core. `storages` are the storages of the tensors that programs
         write to."""
         core.program_id = self.program_id
@@ -272,11 +276,11 @@ def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storag
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The complete state before one step. `nbytes` is the size of the data that it does not share
-    with earlier snapshots."""
+    """The complete state before one step. `nbytes` is the size of the data that the snapshot does
+    not share with earlier snapshots."""
 
     step: int
-    turn: int  # the core that continues
+    last: int  # the core that was tried last
     contents: Mapping[int, Content]  # by the numbers of storages
     cores: tuple[CoreState, ...]
     issued: Any  # the counters of stochastic rounding, rank by rank

@@ -21,7 +21,7 @@ from neuroncore.record.program import Record
 from neuroncore.record.rows import Row
 from neuroncore.replay.cursor import Replay
 from neuroncore.replay.execution import Execution
-from neuroncore.replay.tensors import entered
+from neuroncore.replay.tensors import inputs_in_memory
 
 BLAS = "blas"  # used like the name of a function, for sums without an order (Options.matmul)
 BLAS_ROOM = 2.0**-12  # the difference that such sums may have, relative to the largest result
@@ -29,12 +29,13 @@ BLAS_ROOM = 2.0**-12  # the difference that such sums may have, relative to the 
 
 def native(array: Any) -> Array:
     """Return an array with at least one axis and its bytes in this machine's order."""
-    found = np.atleast_1d(np.asarray(array))
-    return found.astype(found.dtype.newbyteorder("="), copy=False)
+    native_array = np.atleast_1d(np.asarray(array))
+    return native_array.astype(native_array.dtype.newbyteorder("="), copy=False)
 
 
 def unequal_arrays(got: Array, wanted: Array) -> Array:
-    """Return flags of the elements of two arrays that differ in bits; any NaN equals any other."""
+    """Return flags of the elements of two arrays that differ in bits. Any NaN equals any other. If
+    the arrays differ in shape or type, the flags are True, in shape (1, 1, ...)."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return np.ones((1,) * got.ndim, np.bool_)
     wrong: Array = _bits(got) != _bits(wanted)
@@ -62,41 +63,45 @@ def codes_at(storage: Storage, operand: Operand) -> Array:
     data = storage.settled.reshape(-1).view(np.uint8)
     count = (len(data) - first) // kind.itemsize
     words = data[first : first + count * kind.itemsize].view(kind)
-    found: Array = words[where // kind.itemsize]
-    return found
+    codes: Array = words[where // kind.itemsize]
+    return codes
 
 
 def differing(
-    given: Mapping[str, Any], name: str, emulator: Array, row: Row, function: str | None
+    arguments: Mapping[str, Any], name: str, emulator: Array, row: Row, function: str | None
 ) -> Array:
-    """Return flags of the written elements of a result that differ by more than the allowed
-    difference."""
-    operand: Operand = given[name]
+    """Return flags of the written elements of a result that differ by more than is allowed.
+
+    `arguments` has the plain reading's operands by name, and `emulator` the emulator's codes of the
+    operand `name`. `function` is the function that the plain reading only approximates
+    (`plain.reading.approximate`), BLAS, or None if all bits must be equal."""
+    operand: Operand = arguments[name]
     if function == BLAS:
         room = np.abs(decode(operand.held, emulator)).max(initial=0) * BLAS_ROOM
         wrong = ~(np.abs(decode(operand.held, emulator) - operand.values()) <= room)
         wrong &= unequal(operand, emulator, strict=False)
     elif function is not None and name != row.call.writes[0]:
-        wrong = _beyond_sum(operand, emulator, given[row.call.writes[0]])
+        wrong = _beyond_sum(operand, emulator, arguments[row.call.writes[0]])
     elif function is not None:
         allowed = ULPS[function].get(operand.held.name, 1)
         wrong = unequal(operand, emulator, strict=False) & (_ulps(operand, emulator) > allowed)
     else:
-        wrong = unequal(operand, emulator, strict=_moves_bits(row, given))
+        wrong = unequal(operand, emulator, strict=_moves_bits(row, arguments))
     written: Array = wrong & ~operand.missing()
     return written
 
 
-def _moves_bits(row: Row, given: Mapping[str, Any]) -> bool:
+def _moves_bits(row: Row, arguments: Mapping[str, Any]) -> bool:
     """Return whether an instruction only moves bits, so that even the bits of NaN must be equal."""
     traits = row.call.instruction.traits
-    operands = [given[n] for n in (*row.call.reads, *row.call.writes)]
-    same = len({one.held for one in operands}) == 1
+    operands = [arguments[n] for n in (*row.call.reads, *row.call.writes)]
+    same = len({operand.held for operand in operands}) == 1
     return bool(traits.moves_bits or (traits.copies and same))
 
 
 def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
-    """Return flags of the codes that differ. Unless `strict`, any NaN equals any other."""
+    """Return flags of the elements whose codes differ between the plain reading's operand and the
+    emulator. Unless `strict`, any NaN equals any other."""
     codes = operand.codes()
     wrong: Array = codes != emulator
     if not strict and operand.held.kind == "float" and wrong.any():
@@ -105,7 +110,7 @@ def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
 
 
 def _ulps(operand: Operand, emulator: Array) -> Array:
-    """Return the distance of each code from the emulator's, in units of the last place."""
+    """Return the distance of each code from the emulator's code, in units of the last place."""
     bits = 8 * operand.held.size
 
     def order(codes: Array) -> Array:
@@ -113,8 +118,8 @@ def _ulps(operand: Operand, emulator: Array) -> Array:
         if operand.held.kind != "float":
             return whole
         magnitude = whole & (1 << bits - 1) - 1
-        found: Array = np.where(whole >> bits - 1, -magnitude, magnitude)
-        return found
+        ordered: Array = np.where(whole >> bits - 1, -magnitude, magnitude)
+        return ordered
 
     step = 1 << 13 if operand.held.name == "tfloat32" else 1
     apart: Array = np.abs(order(operand.codes()) - order(emulator)) // step
@@ -122,23 +127,24 @@ def _ulps(operand: Operand, emulator: Array) -> Array:
 
 
 def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
-    """Return flags of the sums that differ by more than rounding can explain: 2^-22 of the largest
-    magnitude for each of the `terms` and for two more, and two units in the last place of the
-    sum."""
-    found, wanted = decode(operand.held, emulator), operand.values()
+    """Return, for each sum, whether it differs by more than rounding can explain.
+
+    The allowed difference is (n + 2) * 2^-22 * m, plus two units in the last place of the sum. n is
+    the number of terms in a lane, and m is the largest magnitude among the terms and the sum."""
+    actual, expected = decode(operand.held, emulator), operand.values()
     largest = np.abs(np.nan_to_num(terms.rows(), posinf=0, neginf=0)).max(axis=1).max(initial=0)
     count = terms.positions.size // terms.lanes + 2
-    room = np.maximum(largest, np.abs(wanted)) * (count * 2.0**-22)
-    room = room + np.abs(wanted) * 2.0 ** -(operand.held.mantissa - 1)
+    room = np.maximum(largest, np.abs(expected)) * (count * 2.0**-22)
+    room = room + np.abs(expected) * 2.0 ** -(operand.held.mantissa - 1)
     with np.errstate(invalid="ignore"):
-        apart: Array = ~(np.abs(found.astype(np.float64) - wanted) <= room)
-    apart &= (found != wanted) & ~(np.isnan(found) & np.isnan(wanted))
-    return apart
+        wrong: Array = ~(np.abs(actual.astype(np.float64) - expected) <= room)
+    wrong &= (actual != expected) & ~(np.isnan(actual) & np.isnan(expected))
+    return wrong
 
 
 def take_over(operand: Operand, emulator: Array) -> None:
-    """Where the two differ, write the emulator's codes to the plain reading's operand, so that the
-    plain reading continues with the same numbers."""
+    """Write the emulator's codes to the plain reading's operand where its codes differ, so that the
+    plain reading continues with the same numbers. Elements that were never written stay so."""
     wrong = (operand.codes() != emulator) & ~operand.missing()
     if wrong.any():
         size = operand.form.size
@@ -146,6 +152,7 @@ def take_over(operand: Operand, emulator: Array) -> None:
 
 
 def described(operand: Operand) -> str:
+    """Return the shape, the format and the region of an operand as text."""
     shape = " x ".join(map(str, operand.shape))
     return f"{shape} {operand.form.name} in {operand.tensor.layout.region.value}"
 
@@ -161,7 +168,9 @@ def text_of(operand: Operand, code: Any) -> str:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first result whose bits differ from the plain reading."""
+    """The first result that differs from the plain reading by more than is allowed. `element` is
+    the index of its first differing element; `emulator` and `reading` are the texts of this
+    element. `row` is the number of the instruction in the program of `core`."""
 
     instruction: str
     row: int
@@ -178,20 +187,21 @@ class Mismatch:
 
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place else ""
-        given = ", ".join(f"{name}: {text}" for name, text in self.operands.items())
+        operands = ", ".join(f"{name}: {text}" for name, text in self.operands.items())
         return (
             f"{where}{self.instruction} (instruction {self.row} of core {self.core}) has "
             f"{self.operand}{list(self.element)} = {self.emulator}; the plain reading has "
             f"{self.reading}; {self.count} elements differ"
-            + (f"; operands {given}" if given else "")
+            + (f"; operands {operands}" if operands else "")
         )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a verification. `compared` instructions were equal bit by bit. `taken_over`
-    instructions differed by at most the units in the last place that `plain.arithmetic.ULPS`
-    allows; the reading then continued with the emulator's bits."""
+    """The result of a verification. The results of `compared` instructions were equal bit by bit.
+    `taken_over` instructions compute functions or sums that the plain reading only approximates.
+    Their results differed by no more than is allowed (`differing`), and the reading continued with
+    the emulator's bits. `difference` is the first mismatch, or None."""
 
     instructions: int
     compared: int
@@ -200,12 +210,12 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures, and the first mismatch as text."""
-        said = None if self.difference is None else str(self.difference)
+        text = None if self.difference is None else str(self.difference)
         return {
             "instructions": self.instructions,
             "compared": self.compared,
             "taken_over": self.taken_over,
-            "difference": said,
+            "difference": text,
             "text": str(self),
         }
 
@@ -219,16 +229,17 @@ class Verdict:
 
 
 class _Before(NamedTuple):
-    """The data about an instruction that must be noted before it is executed: the storages that it
-    uses, and for its operands the elements that depend on uninitialized memory."""
+    """The data about an instruction that must be noted before it is executed. `storages` has the
+    storages of its operands by number. `leftover` flags, by name of the operand, the elements that
+    depend on uninitialized memory."""
 
-    written: Mapping[int, Storage]
+    storages: Mapping[int, Storage]
     leftover: Mapping[str, Array]
 
 
 class Verification:
-    """Executes a record in the emulator and in the plain reading, side by side. `inputs` are as for
-    `Replay`, by default the inputs of the run. It raises the errors of Replay."""
+    """Executes a record in the emulator and in the plain reading, instruction by instruction.
+    `inputs` are as for `Replay`, by default the inputs of the run. Raises the errors of Replay."""
 
     def __init__(
         self, record: Record, inputs: Mapping[str, Any] | Sequence[Any] | None = None
@@ -236,8 +247,10 @@ class Verification:
         self._before: dict[tuple[int, int], _Before] = {}
         self.replay = Replay(record, inputs, snapshots=0, turns=self._turn)
         cores = self.replay.cores
-        given = entered(self.replay.setting, inputs, cores[0].memory)
-        contents = {number: array.reshape(-1).view(np.uint8) for number, array in given.items()}
+        inputs_by_storage = inputs_in_memory(self.replay.setting, inputs, cores[0].memory)
+        contents = {
+            number: array.reshape(-1).view(np.uint8) for number, array in inputs_by_storage.items()
+        }
         chip = chip_ranks(cores[0]) if self.replay.world.ranks > 1 else 1
         self.reading = Reading(record, contents, chip)
         self.compared = self.taken_over = 0
@@ -254,21 +267,22 @@ class Verification:
             difference = self._step()
         if difference is None:
             difference = next(self._of_results(), None)
-        self.replay.turns = None  # it refers to this object, and would keep all tensors alive
+        # the method refers to this object, and would keep all tensors alive
+        self.replay.turns = None
         return Verdict(self.instructions, self.compared, self.taken_over, difference)
 
     def with_results(
         self, verdict: Verdict, run: Sequence[Any], replayed: Sequence[Any]
     ) -> Verdict:
-        """Compare the arrays that the run returned with those of the replay. Return the verdict,
-        with the first difference if there is one. A difference means that the run used other code
-        of the emulator."""
-        for number, (one, other) in enumerate(zip(run, replayed, strict=True)):
-            got, wanted = native(one), native(other)
+        """Compare the arrays that the run returned with the arrays that the replay returned. Return
+        `verdict`, with the first difference if there is one. A difference means that the run used
+        other code of the emulator than the replay."""
+        for number, (run_result, replayed_result) in enumerate(zip(run, replayed, strict=True)):
+            got, wanted = native(run_result), native(replayed_result)
             wrong = unequal_arrays(got, wanted)
             if wrong.any():
                 at = tuple(int(i) for i in np.argwhere(wrong)[0])
-                found = Mismatch(
+                mismatch = Mismatch(
                     instruction="the run",
                     row=self.instructions,
                     core=0,
@@ -278,20 +292,22 @@ class Verification:
                     reading=str(wanted[at]),
                     count=int(wrong.sum()),
                 )
-                return replace(verdict, difference=found)
+                return replace(verdict, difference=mismatch)
         return verdict
 
     def _turn(self, able: Sequence[int]) -> int | None:
-        """Return which of the cores in `able` continues: the core of the last step if it is there,
-        else the next core in order. Note the tensors that its next instruction uses, because the
-        replay frees tensors after their last use."""
+        """Return which of the cores in `able` continues: the core of the last step if it is in
+        `able`, otherwise the next core in order. Note the tensors that its next instruction uses,
+        because the replay frees tensors after their last use."""
         if not able:
             return None
         replay = self.replay
         number = min(able, key=lambda n: (n - replay.last) % len(replay.cores))
         execution = replay.executions[number]
         if (number, execution.row) not in self._before:
-            self._before[number, execution.row] = _Before(execution.written(), _leftover(execution))
+            self._before[number, execution.row] = _Before(
+                execution.storages(), _leftover(execution)
+            )
         return number
 
     def _step(self) -> Mismatch | None:
@@ -300,27 +316,27 @@ class Verification:
         number = self.reading.next[core]
         before = self._before.pop((core, number))
         row = self.reading.rows[core][number]
-        i = self.reading.step(core, before.leftover)
+        instruction = self.reading.step(core, before.leftover)
         with np.errstate(all="ignore"):
-            return self._compared(core, number, row, i, before.written)
+            return self._compared(core, number, row, instruction, before.storages)
 
     def _compared(
-        self, core: int, number: int, row: Row, i: Any, storages: Mapping[int, Storage]
+        self, core: int, number: int, row: Row, instruction: Any, storages: Mapping[int, Storage]
     ) -> Mismatch | None:
         """Compare the results of an instruction, and return a Mismatch for the first result that
         differs. If all agree within the allowed difference, the plain reading continues with the
         emulator's bits."""
-        function, given = approximate(i), vars(i)
-        if row.call.instruction.traits.multiplies and i.core.options.matmul == "blas":
+        function, arguments = approximate(instruction), vars(instruction)
+        if row.call.instruction.traits.multiplies and instruction.core.options.matmul == "blas":
             function = BLAS
         for name in row.call.writes:
-            emulator = codes_at(storages[row.windows[name].tensor], given[name])
-            if np.array_equal(given[name].codes(), emulator):
+            emulator = codes_at(storages[row.windows[name].tensor], arguments[name])
+            if np.array_equal(arguments[name].codes(), emulator):
                 continue  # nothing to allow, and nothing to take over
-            wrong = differing(given, name, emulator, row, function)
+            wrong = differing(arguments, name, emulator, row, function)
             if wrong.any():
-                return self._difference(core, number, row, given, name, emulator, wrong)
-            take_over(given[name], emulator)
+                return self._difference(core, number, row, arguments, name, emulator, wrong)
+            take_over(arguments[name], emulator)
         if function is None:
             self.compared += 1
         else:
@@ -330,22 +346,22 @@ class Verification:
         return None
 
     def _difference(
-        self, core: int, number: int, row: Row, given: Mapping[str, Any], name: str,
+        self, core: int, number: int, row: Row, arguments: Mapping[str, Any], name: str,
         emulator: Array, wrong: Array,
     ) -> Mismatch:  # fmt: skip
         return _first(
-            given[name], emulator, wrong,
+            arguments[name], emulator, wrong,
             instruction=row.call.name,
             row=number,
             core=core,
             place=self.replay.record.programs[core].place(row.line),
             operand=name,
-            operands={n: described(v) for n, v in given.items() if isinstance(v, Operand)},
+            operands={n: described(v) for n, v in arguments.items() if isinstance(v, Operand)},
         )  # fmt: skip
 
     def _of_results(self) -> Iterator[Mismatch]:
-        """Yield the results of the kernel that differ although no instruction's result did: other
-        code has written to them."""
+        """Yield a Mismatch for each result of the kernel that differs although no result of an
+        instruction differed: something else than an instruction has written to it."""
         for core, program in enumerate(self.replay.record.programs):
             execution = self.replay.executions[core]
             for leaf in leaves(program.data.results):
@@ -358,8 +374,8 @@ class Verification:
 
 
 def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismatch:
-    """Return the Mismatch for the first element whose flag in `wrong` is set. `where` has its other
-    fields."""
+    """Return the Mismatch for the first element whose flag in `wrong` is set. `where` has the other
+    fields of the Mismatch."""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     return Mismatch(
         **where,
@@ -371,11 +387,11 @@ def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismat
 
 
 def _leftover(execution: Execution) -> dict[str, Array]:
-    """Return flags of the elements of a product's operands that depend on uninitialized memory. The
-    emulator tracks these, and the plain reading gets them."""
+    """Return, by name of the operand, flags of the elements of a product's operands that depend on
+    uninitialized memory. The plain reading does not track such elements: it gets these flags."""
     traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
     if leftovers is None or not (traits.multiplies or traits.transposes):
         return {}
     tiles = {name: execution.operand(name) for name in execution.call.reads}
-    found = {name: leftovers.within(tile) for name, tile in tiles.items() if tile is not None}
-    return {name: flags for name, flags in found.items() if flags is not None}
+    flags_of = {name: leftovers.within(tile) for name, tile in tiles.items() if tile is not None}
+    return {name: flags for name, flags in flags_of.items() if flags is not None}
