@@ -3,7 +3,7 @@
 A box is a rectangle of bytes: some rows of an area, and the same range of bytes in each row. On
 chip, a row is a partition; a tensor in HBM has rows as long as its last axis. An area is a storage
 (the bytes of one tensor), or a whole memory if the kernel chose addresses in it. A box is dense if
-the access touches all of its bytes; otherwise a pattern says which.
+the access touches all of its bytes; otherwise it has a pattern, the exact bytes of the access.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tupl
     edges = np.flatnonzero(np.diff(area[order], prepend=-1, append=-1))
     many: Array = np.flatnonzero(np.diff(edges) > MANY)
     for a in many:
-        _sort_by_what_tells_them_apart(order[edges[a] : edges[a + 1]], box)
+        _sort_by_rows_or_bytes(order[edges[a] : edges[a + 1]], box)
     counts = np.zeros(count, np.int64)
     native.overlap_counts.over(count)(order, edges[:-1], edges[1:], box, counts)
     start = np.concatenate([[0], np.cumsum(counts)])
@@ -104,28 +104,29 @@ def _steps(patterns: Patterns) -> AxisSteps:
 
 
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
-    """Count rows of boxes in steps of their patterns, and bytes within each step (`AxisSteps.box`).
-    This concerns areas in which no box is dense, and all patterns have steps of the same length and
-    stay within them, like rows of a tensor in HBM. Accesses that interleave then have boxes that do
-    not overlap."""
+    """In some areas, replace the rows and bytes in `box` by the steps of the patterns and the bytes
+    within a step (`AxisSteps.box`). Accesses that interleave then have boxes that do not overlap.
+    These are the areas in which no box is dense, and all patterns have steps of the same length and
+    stay within them, like rows of a tensor in HBM."""
     if not len(steps.pitch):
         return
-    own = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
+    pitch = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
     count = area.max() + 1
     least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(least, area, own)
-    np.maximum.at(most, area, own)
+    np.minimum.at(least, area, pitch)
+    np.maximum.at(most, area, pitch)
     alike = ((least == most) & (most > 0))[area]
     box[alike] = steps.box[which[alike]]
 
 
-def _sort_by_what_tells_them_apart(order: Array, box: Array) -> None:
-    """`order` has the boxes of one area, sorted by rows. If fewer of them overlap in bytes than in
-    rows, exchange rows and bytes of these boxes, and sort `order` by bytes."""
-    own = box[order]
-    if _reached(own[:, 2], own[:, 3]) < _reached(own[:, 0], own[:, 1]):
-        box[order] = own[:, [2, 3, 0, 1]]
-        order[:] = order[np.argsort(own[:, 2], kind="stable")]
+def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
+    """Sort boxes so that few pairs of them must be compared. `order` has the boxes of one area,
+    sorted by rows. If fewer of them overlap in bytes than in rows, exchange rows and bytes in `box`
+    for these boxes, and sort `order` by bytes."""
+    boxes = box[order]
+    if _reached(boxes[:, 2], boxes[:, 3]) < _reached(boxes[:, 0], boxes[:, 1]):
+        box[order] = boxes[:, [2, 3, 0, 1]]
+        order[:] = order[np.argsort(boxes[:, 2], kind="stable")]
 
 
 def _reached(begin: Array, end: Array) -> int:
@@ -145,21 +146,21 @@ def _without_near_misses(
         return near, start
     owner = owners(start)
     suspects = np.flatnonzero((which[owner] >= 0) & (which[near] >= 0) & (owner != near))
-    one, two = which[owner[suspects]], which[near[suspects]]
-    key = np.minimum(one, two) * count + np.maximum(one, two)
+    owner_pattern, near_pattern = which[owner[suspects]], which[near[suspects]]
+    key = np.minimum(owner_pattern, near_pattern) * count + np.maximum(owner_pattern, near_pattern)
     pairs, pair = np.unique(key, return_inverse=True)
     if not 0 < len(pairs) <= EXACT_PAIRS:
         return near, start
     meet = cache(_meet)  # iterations of a loop repeat the same distances
     both = (divmod(k, count) for k in pairs.tolist())
-    share = np.array([meet(*_beside(a, b, patterns, in_steps)) for a, b in both], np.bool_)
+    share = np.array([meet(*_form_pair(a, b, patterns, in_steps)) for a, b in both], np.bool_)
     keep = np.ones(len(near), np.bool_)
     keep[suspects] = share[pair]
     counts = np.bincount(owner[keep], minlength=len(start) - 1)
     return near[keep], np.concatenate([[0], np.cumsum(counts)])
 
 
-def _beside(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Form, int, Form]:
+def _form_pair(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Form, int, Form]:
     """Return the forms of patterns `one` and `two`, and the distance in bytes from the beginning of
     pattern `one` to the beginning of pattern `two`.
 
@@ -218,8 +219,8 @@ class Areas(NamedTuple):
     def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
         """Return a value for each box: the entry of `of_kinds` for the kind of the box's area.
         `of_kinds` has one entry for each of `kinds`."""
-        said: Array = np.array(list(of_kinds), dtype)
-        return said[self.kind][self.of_box]
+        by_kind: Array = np.array(list(of_kinds), dtype)
+        return by_kind[self.kind][self.of_box]
 
 
 @dataclass(frozen=True)
@@ -228,9 +229,9 @@ class Pieces:
     part, so that it can be moved separately. A tensor in HBM is one piece.
 
     For each box of the record, `of_box` is its piece, and `whole` says whether the box fills the
-    piece. For each piece: its extents [row, row_end, byte, byte_end], whether it is `on_chip`,
-    whether it is `movable` (in SBUF, at an address that the compiler chooses), its `width` in bytes
-    per partition, and its bytes in total (`nbytes`).
+    piece. The other fields have an entry for each piece: its `extents` [row, row_end, byte,
+    byte_end], whether it is `on_chip`, whether it is `movable` (in SBUF, at an address that the
+    compiler chooses), its `width` in bytes per partition, and its bytes in total (`nbytes`).
     """
 
     of_box: Array
@@ -276,18 +277,18 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     forms: dict[Form, int] = {}
     rows = [_row(geometry, memories, forms) for geometry in geometries]
     table = np.array(rows, np.int64).reshape(-1, native.FORM + 1)
-    each = np.empty((count, native.OWN_FORM + 1), np.int64)
-    each[:, 0] = storages.areas()[storages.of_window]
-    native.extents.over(count)(windows.geometry, windows.offset, table, each)
-    shown, of_window = native.distinct(each)
-    each = each.take(shown, axis=0)
-    strided = np.flatnonzero(each[:, native.OWN_FORM] >= 0)
-    pattern = np.full(len(each), -1, np.int64)
-    first, pattern[strided] = native.distinct(each[strided, 1:])
-    start, form = each[strided[first], native.START :].T
+    fields = np.empty((count, native.OWN_FORM + 1), np.int64)
+    fields[:, 0] = storages.areas()[storages.of_window]
+    native.extents.over(count)(windows.geometry, windows.offset, table, fields)
+    shown, of_window = native.distinct(fields)
+    fields = fields.take(shown, axis=0)
+    strided = np.flatnonzero(fields[:, native.OWN_FORM] >= 0)
+    pattern = np.full(len(fields), -1, np.int64)
+    first, pattern[strided] = native.distinct(fields[strided, 1:])
+    start, form = fields[strided[first], native.START :].T
     return Boxes(
-        table=each[:, : native.START].copy(),  # loops would be compiled for a part of a table too
-        areas=_areas(each[:, 0], storages, storages.of_window[shown]),
+        table=fields[:, : native.START].copy(),  # loops would be compiled for a part of a table too
+        areas=_areas(fields[:, 0], storages, storages.of_window[shown]),
         pattern=pattern,
         patterns=Patterns(start, form, list(forms)),
         of_window=of_window,
@@ -305,8 +306,8 @@ def _row(
     area_row_bytes = 0
     if layout.placed:  # the area is a memory, of which the storage is a window
         area_row_bytes = memories.get(layout.region, layout.row_bytes)
-    found, form = _extent(geometry, area_row_bytes)
-    return *found, area_row_bytes, forms.setdefault(form, len(forms))
+    properties, form = _extent(geometry, area_row_bytes)
+    return *properties, area_row_bytes, forms.setdefault(form, len(forms))
 
 
 @lru_cache(maxsize=MOST)
@@ -330,12 +331,12 @@ def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], F
     filled = (1 + down - up) * (item + right - left) == prod(geometry.shape) * item
     if layout.placed:
         steps[0] = steps[0] // layout.row_bytes * area_row_bytes
-    found = (
+    properties = (
         *(item, pitch, up, 1 + down, left, right, layout.partition0, layout.byte0),
         *(filled and not again, *access.extent(geometry.shape, geometry.strides)),
         *(layout.partitions, layout.row_bytes),
     )
-    return found, Form(geometry.shape, tuple(steps), item)
+    return properties, Form(geometry.shape, tuple(steps), item)
 
 
 def _areas(area: Array, storages: Storages, on: Array) -> Areas:

@@ -32,7 +32,7 @@ NAMED: dict[type, tuple[str, Callable[[str], Any]]] = {
     Machine: ("machine", machine.load),
     Format: ("format", lookup),
 }
-FOUND = dict(NAMED.values())
+BY_KIND = dict(NAMED.values())
 ENUMS = {
     kind.__name__: kind
     for kind in vars(enums).values()
@@ -61,26 +61,26 @@ def plain(value: Any) -> Any:
     raise UsageError(f"a record can't hold {value!r:.60}")
 
 
-def value(given: Any) -> Any:
-    """Return the value whose JSON is `given`, the inverse of `plain`; a list becomes a tuple. Raise
+def value(entry: Any) -> Any:
+    """Return the value whose JSON is `entry`, the inverse of `plain`; a list becomes a tuple. Raise
     ValueError for malformed JSON, and KeyError or UsageError for an unknown name."""
-    if isinstance(given, list):
-        return tuple(value(item) for item in given)
-    if not isinstance(given, dict):
-        return given
-    ((kind, what),) = given.items()
+    if isinstance(entry, list):
+        return tuple(value(item) for item in entry)
+    if not isinstance(entry, dict):
+        return entry
+    ((kind, content),) = entry.items()
     if kind == "enum":
-        return ENUMS[what[0]][what[1]]
+        return ENUMS[content[0]][content[1]]
     if kind == "view":
-        return _view([value(item) for item in what])
+        return _view([value(item) for item in content])
     if kind == "nan":
-        (nan,) = struct.unpack("<d", bytes.fromhex(what))
+        (nan,) = struct.unpack("<d", bytes.fromhex(content))
         return nan
-    return float.fromhex(what) if kind == "float" else FOUND[kind](what)
+    return float.fromhex(content) if kind == "float" else BY_KIND[kind](content)
 
 
-def _view(given: list[Any]) -> View:
-    shape, strides, dtype, region, *numbers, index, read = given
+def _view(entry: list[Any]) -> View:
+    shape, strides, dtype, region, *numbers, index, read = entry
     if not isinstance(dtype, Format) or not isinstance(region, MemoryRegion):
         raise ValueError(
             f"a view has the format {dtype!r} and the memory {region!r}, of which one is unknown"
@@ -97,14 +97,14 @@ def _view(given: list[Any]) -> View:
         raise ValueError(f"a view has {read} indices, more than a row has windows")
     if not (index is None or isinstance(index, View)):
         raise ValueError(f"the index of a view is {index!r}, which is no view")
-    return view(*given)
+    return view(*entry)
 
 
-def are_dims(given: Any) -> bool:
-    """Return whether `given` is a tuple of integers that fit 64 bits, as compiled loops need for
+def are_dims(dims: Any) -> bool:
+    """Return whether `dims` is a tuple of integers that fit 64 bits, as compiled loops need for
     sizes and strides."""
-    return isinstance(given, tuple) and all(
-        type(size) is int and abs(size) < 1 << 63 for size in given
+    return isinstance(dims, tuple) and all(
+        type(size) is int and abs(size) < 1 << 63 for size in dims
     )
 
 
@@ -113,81 +113,81 @@ def plain_values(key: tuple[Any, ...]) -> list[Any]:
     return [_plain_value(*pair) for pair in zip(key[::2], key[1::2], strict=True)]
 
 
-def _plain_value(given: Any, kind: type[Any]) -> Any:
+def _plain_value(part: Any, kind: type[Any]) -> Any:
     if issubclass(kind, Tile):
         return {"tile": None}
     if kind is VirtualRegister:
-        return {"register": given}
-    found = value_of(given, kind)
-    return _plain_number(found) if isinstance(found, np.generic) else plain(found)
+        return {"register": part}
+    item = value_of(part, kind)
+    return _plain_number(item) if isinstance(item, np.generic) else plain(item)
 
 
-def _plain_number(given: Any) -> dict[str, Any]:
-    return {"number": [type(given).__name__, plain(given)]}
+def _plain_number(number: Any) -> dict[str, Any]:
+    return {"number": [type(number).__name__, plain(number)]}
 
 
-def _number(given: Any) -> Any:
-    name, number = given
+def _number(entry: Any) -> Any:
+    name, number = entry
     return NUMBERS[name](value(number))
 
 
-def key_of(given: list[Any]) -> tuple[Any, ...]:
-    """Return the key of `Data.values` whose JSON is `given`: the inverse of `plain_values`."""
-    found: list[Any] = []
-    for one in given:
-        what = one if isinstance(one, dict) else {}
-        if "tile" in what:
-            found += [None, Tile]
-        elif "register" in what:
-            found += [int(what["register"]), VirtualRegister]
-        elif "number" in what:
-            made = _number(what["number"])
-            found += [made or zero(made), type(made)]
+def key_of(entries: list[Any]) -> tuple[Any, ...]:
+    """Return the key of `Data.values` whose JSON is `entries`: the inverse of `plain_values`."""
+    key: list[Any] = []
+    for entry in entries:
+        content = entry if isinstance(entry, dict) else {}
+        if "tile" in content:
+            key += [None, Tile]
+        elif "register" in content:
+            key += [int(content["register"]), VirtualRegister]
+        elif "number" in content:
+            item = _number(content["number"])
+            key += [item or zero(item), type(item)]
         else:
-            made = value(one)
-            if not (made is None or isinstance(made, int | float | tuple)):
-                raise ValueError(f"a value {made!r:.40}")
-            found += [made or zero(made), type(made)]
-    return tuple(found)
+            item = value(entry)
+            if not (item is None or isinstance(item, int | float | tuple)):
+                raise ValueError(f"a value {item!r:.40}")
+            key += [item or zero(item), type(item)]
+    return tuple(key)
 
 
-def plain_tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
+def plain_tree(result: Any, leaf: Callable[[Any], Any]) -> Any:
     """Return the results of a kernel as JSON. `leaf` converts tensors to JSON, and returns None for
     anything else. Objects that a record cannot hold become None."""
-    if isinstance(given, tuple | list) and not isinstance(given, Leaf):
-        kind = "tuple" if isinstance(given, tuple) else "list"
-        return {kind: [plain_tree(one, leaf) for one in given]}
-    if isinstance(given, dict):
-        return {"dict": [[plain(key), plain_tree(one, leaf)] for key, one in given.items()]}
-    if (made := leaf(given)) is not None:
-        return {"tensor": made}
-    if is_number(given):
-        return _plain_number(given)
+    if isinstance(result, tuple | list) and not isinstance(result, Leaf):
+        kind = "tuple" if isinstance(result, tuple) else "list"
+        return {kind: [plain_tree(item, leaf) for item in result]}
+    if isinstance(result, dict):
+        return {"dict": [[plain(key), plain_tree(item, leaf)] for key, item in result.items()]}
+    if (tensor := leaf(result)) is not None:
+        return {"tensor": tensor}
+    if is_number(result):
+        return _plain_number(result)
     try:
-        return {"value": plain(given)}
+        return {"value": plain(result)}
     except UsageError:
         return {"value": None}
 
 
-def tree(given: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Return the results whose JSON is `given`: the inverse of `plain_tree`. `leaf` converts the
+def tree(entry: Any, leaf: Callable[[Any], Any]) -> Any:
+    """Return the results whose JSON is `entry`: the inverse of `plain_tree`. `leaf` converts the
     JSON of a tensor to a tensor."""
-    ((kind, what),) = given.items()
+    ((kind, content),) = entry.items()
     if kind == "tuple":
-        return tuple(tree(one, leaf) for one in what)
+        return tuple(tree(item, leaf) for item in content)
     if kind == "list":
-        return [tree(one, leaf) for one in what]
+        return [tree(item, leaf) for item in content]
     if kind == "dict":
-        return {value(key): tree(one, leaf) for key, one in what}
+        return {value(key): tree(item, leaf) for key, item in content}
     if kind == "number":
-        return _number(what)
-    return leaf(what) if kind == "tensor" else value(what)
+        return _number(content)
+    return leaf(content) if kind == "tensor" else value(content)
 
 
-def leaf(given: Any) -> Leaf:
+def leaf(entry: Any) -> Leaf:
     """Return the tensor, one of a kernel's results, that an entry of a file describes. Raise
     ValueError if the entry does not describe a tensor."""
-    made = Leaf(*given)
-    if not are_dims(tuple(made)):
+    tensor = Leaf(*entry)
+    if not are_dims(tuple(tensor)):
         raise ValueError("a result that is not a tensor")
-    return made
+    return tensor

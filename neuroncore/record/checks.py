@@ -55,8 +55,8 @@ def _tensors(program: Program) -> dict[int, int]:
     numbers, order, count = np.unique(pairs[:, 0], return_index=True, return_counts=True)
     if len(numbers) < len(pairs):
         raise ValueError(f"tensor {numbers[count > 1][0]} has two layouts")
-    for number, laid, kind in pairs[distinct(pairs[:, 1:])[0]].tolist():
-        geometry = program.geometries[layouts.index(laid)]
+    for number, layout_number, kind in pairs[distinct(pairs[:, 1:])[0]].tolist():
+        geometry = program.geometries[layouts.index(layout_number)]
         _fits(number, geometry.layout, program.kinds[kind], program.calls[0].machine)
     return dict(zip(numbers.tolist(), pairs[order, 1].tolist(), strict=True))
 
@@ -76,7 +76,7 @@ def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
         raise ValueError(f"tensor {number} and its area are in different memories")
     if kind.placed and kind != area(layout, -1, "", machine):
         raise ValueError(
-            f"tensor {number} is in {layout.region.value}, and its area is only a part of that"
+            f"tensor {number} has an address, but its area is not all of {layout.region.value}"
         )
     whole = kind.partitions, kind.row_bytes
     if not kind.placed and whole != (layout.partitions, layout.row_bytes):
@@ -84,9 +84,9 @@ def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
-    """Return, for each window whose position is only known at run time, its geometry, its offset in
-    elements without the part that is added at run time, and its moves. Check that each of these
-    windows is inside its tensor for all legal values of its index."""
+    """Check that each window whose position is only known at run time is inside its tensor for all
+    legal values of its index. Return, by window, (its geometry, its offset in elements without the
+    part that is added at run time, its moves)."""
     windows, data = program.windows(), program.data
     pairs = _table(data.places, 2)
     moves: dict[int, list[Move]] = {}
@@ -99,26 +99,28 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
     if (windows.offset[windows.moving < 0] < 0).any():
         raise ValueError("a window has no offset")
     if (windows.offset[moving] != data.offsets()).any():
-        raise ValueError("a window moves from another place")
+        raise ValueError("the offset of a moving window differs from the table of places")
     inside(pairs[:, 0], len(program.geometries), "geometries")
-    found: dict[int, tuple[Geometry, int, list[Move]]] = {}
+    places: dict[int, tuple[Geometry, int, list[Move]]] = {}
     for window, (number, offset) in zip(moving.tolist(), pairs.tolist(), strict=True):
         geometry, whole = program.geometries[number], program.geometries[windows.geometry[window]]
-        how = moves[len(found)]
+        window_moves = moves[len(places)]
         if geometry.layout.given != whole.layout.given:
-            raise ValueError("a window moves in another tensor")
-        _stays_inside(geometry, whole, offset, how)
-        found[window] = geometry, offset, how
-    return found
+            raise ValueError("a moving window has another layout than its entry in the places")
+        _stays_inside(geometry, whole, offset, window_moves)
+        places[window] = geometry, offset, window_moves
+    return places
 
 
 def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[Move]) -> None:
+    """Check that a window is inside its tensor wherever `moves` take it. `whole` is the geometry
+    that the window has in the rows: for an index that picks elements, it covers all of them."""
     kinds = [kind for kind, *_ in moves]
     registers = [by_register for *_, by_register in moves]
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
-        raise ValueError("a window moves in an unknown way")
+        raise ValueError("a move is of an unknown kind")
     if max(kinds) and (len(moves) > 1 or registers[0]):
-        raise ValueError("rows are picked without a tile")
+        raise ValueError("rows or elements are picked, but not by a single tile")
     low = high = offset
     for kind, step, limit, _ in moves:
         if limit < 0:
@@ -163,8 +165,8 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Yield each Call with a table [rows, operands]: the windows of the operands, in all rows that
-    make this Call."""
+    """Yield each Call with a table [rows, operands], which has the windows of the operands in all
+    rows that make this Call."""
     rows, begins = program.raw()
     call = rows[begins[:-1]]
     for number in np.unique(call).tolist():
@@ -212,14 +214,14 @@ def _moves(
             raise ValueError("an index moves")
         views.append(program.geometries[windows.geometry[window]].view(int(windows.offset[window])))
     kind = max(kind for kind, *_ in moves) + 1
-    found = geometry.view(offset)
-    where = found.partition, found.byte
+    fixed = geometry.view(offset)
+    where = fixed.partition, fixed.byte
     picked_by = views[0] if kind == 3 else None
-    made = view_of(
-        *(found.shape, found.strides, found.dtype, found.region, *where, kind, found.stepped),
-        *(found.home, picked_by, len(by_tiles)),
+    view = view_of(
+        *(fixed.shape, fixed.strides, fixed.dtype, fixed.region, *where, kind, fixed.stepped),
+        *(fixed.home, picked_by, len(by_tiles)),
     )
-    if made != wanted:
+    if view != wanted:
         raise ValueError(f"a window that moves is not the {wanted} of its call")
 
 
@@ -230,17 +232,17 @@ def _registers(program: Program) -> None:
     """Check that each register is computed from earlier ones, and that branches depend on registers
     that exist."""
     data = program.data
-    made = _table(data.registers, 3)
-    operation, left, right = made.T
+    table = _table(data.registers, 3)
+    operation, left, right = table.T
     inside(operation, len(OPERATIONS), "operations")
-    number, computed = np.arange(len(made)), operation >= OPERATIONS.index("load") + 1
+    number, computed = np.arange(len(table)), operation >= OPERATIONS.index("load") + 1
     for operand in (left[computed], right[computed]):
         if len(operand) and not ((operand >= 0) & (operand < number[computed])).all():
-            raise ValueError("a register depends on a later one")
+            raise ValueError("a register depends on a register that is not before it")
     inside(left[operation == OPERATIONS.index("load")], len(program) + 1, "instructions")
     branches = _table(data.branches, 4)
     inside(branches[:, 0], len(program) + 1, "instructions")
-    inside(branches[:, 1], len(made), "registers")
+    inside(branches[:, 1], len(table), "registers")
     inside(branches[:, 3] + 1, len(program.lines) + 1, "lines")
     programs = _table(data.programs, 2)
     inside(programs[:, 0], len(program) + 1, "instructions")
@@ -262,7 +264,7 @@ def _iterations(program: Program) -> None:
         elif ~loop in under_way:
             under_way.remove(~loop)
         else:
-            raise ValueError("a loop ends that has not begun")
+            raise ValueError("a loop ends, but has not begun")
 
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
@@ -278,13 +280,13 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
     rows, begins = program.raw()
     for row in np.flatnonzero(np.array([bool(c.dynamic) for c in program.calls])[columns.call]):
         call = program.calls[columns.call[row]]
-        noted = rows[begins[row] + 2 : begins[row + 1] - 1].tolist()
-        names = dict(zip(call.writes, noted[len(noted) - len(call.writes) :], strict=True))
-        names |= dict(zip(call.reads, noted, strict=False))
+        numbers = rows[begins[row] + 2 : begins[row + 1] - 1].tolist()
+        names = dict(zip(call.writes, numbers[len(numbers) - len(call.writes) :], strict=True))
+        names |= dict(zip(call.reads, numbers, strict=False))
         moves = [move for name in call.dynamic for move in places[names[name]][2]]
         held = len(keys[rows[begins[row + 1] - 1]]) // 2 - len(call.instruction.values)
         if held != sum(by_register for *_, by_register in moves):
-            raise ValueError("a row lacks a register")
+            raise ValueError("a row has not as many registers as its moving windows need")
 
 
 def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
@@ -300,12 +302,12 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
     declared = {p.name: p.declared for p in call.instruction.parameters}
     for name, (value, kind) in zip(names, pairs, strict=False):
         number = value_of(value, kind)
-        one = declared[name]
-        if isinstance(one, Register):
-            if kind is not VirtualRegister and not (one.number and kind is int):
+        kind_of_value = declared[name]
+        if isinstance(kind_of_value, Register):
+            if kind is not VirtualRegister and not (kind_of_value.number and kind is int):
                 raise ValueError(f"{name} of {call.name} is {number!r:.40}")
-        elif isinstance(one, Immediate):
-            one.take(call.name, name, number)
+        elif isinstance(kind_of_value, Immediate):
+            kind_of_value.take(call.name, name, number)
         elif call[name] == "number" and not isinstance(number, int | float | np.number):
             raise ValueError(f"{name} of {call.name} is {number!r:.40}")
 

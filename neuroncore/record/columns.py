@@ -80,7 +80,7 @@ def packer(tiles: int, has_values: bool) -> Pack:
 
 
 def tiles_of(calls: Sequence[Call]) -> Array:
-    """Return how many windows the rows of each Call have."""
+    """Return, for each Call, the number of windows in its rows."""
     return np.array([len(call.reads + call.indices + call.writes) for call in calls], np.int64)
 
 
@@ -97,16 +97,16 @@ def apart(
     windows whose position is only known at run time (`Data.offsets`)."""
     words = np.frombuffer(written, WORD)
     call, line, values = (np.empty(count, np.int64) for _ in range(3))
-    start, found = np.zeros(count + 1, np.int64), np.empty((len(words) // 3, 3), np.int64)
-    columns = call, line, start, found, values
+    start, windows = np.zeros(count + 1, np.int64), np.empty((len(words) // 3, 3), np.int64)
+    columns = call, line, start, windows, values
     native.apart.over(count)(words, tiles_of(calls), valued(calls), *columns)
-    found = found[: start[-1]]
-    first, number = distinct(found)
-    return Columns(call, line, start, number, values), _windows(found.take(first, axis=0), moved)
+    windows = windows[: start[-1]]
+    first, number = distinct(windows)
+    return Columns(call, line, start, number, values), _windows(windows.take(first, axis=0), moved)
 
 
-def _windows(found: Array, moved: Array) -> Windows:
-    storage, geometry, offset = found.T.copy()
+def _windows(fields: Array, moved: Array) -> Windows:
+    storage, geometry, offset = fields.T.copy()
     moving = np.where(offset >= MOVING, offset - MOVING, -1)
     offset[moving >= 0] = moved[moving[moving >= 0]]
     return Windows(storage, geometry, offset, moving)
@@ -140,8 +140,8 @@ def joined(columns: Columns) -> tuple[Array, Array]:
 
 def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
     """Return the columns of rows that are one after the other, the inverse of `joined`. widths[i]
-    is how many numbers row i has. Raise ValueError if the widths do not add up to the length of
-    `rows`, if a row has no Call, or if it has fewer or more windows than its Call needs."""
+    is the number of integers in row i. Raise ValueError if the widths do not add up to the length
+    of `rows`, if a row has no Call, or if it has fewer or more windows than its Call needs."""
     if (rows < 0).any() or (widths < 2).any() or widths.sum() != len(rows):
         raise ValueError("rows and their widths differ")
     bounds = _starts(widths)
@@ -162,8 +162,8 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
 def inside(numbers: Any, count: int, what: str) -> None:
     """Raise ValueError unless all numbers are indices of `count` things: from 0 to `count` - 1.
     `what` names these things in the message."""
-    found = np.asarray(numbers)
-    if found.size and not (found.min() >= 0 and found.max() < count):
+    array = np.asarray(numbers)
+    if array.size and not (array.min() >= 0 and array.max() < count):
         raise ValueError(f"there are {count} {what}")
 
 
@@ -179,7 +179,7 @@ class Area(NamedTuple):
     partitions: int
     row_bytes: int
     placed: bool
-    line: int  # of its allocation; -1 if unknown
+    line: int  # the index in `Program.lines` of its allocation; -1 if unknown
 
 
 class Storages(NamedTuple):
@@ -215,7 +215,7 @@ def storages(
 ) -> Storages:
     """Return the storages of the windows of a run. `births` has a pair (storage, line) of packed
     integers for each storage that the kernel allocated, in order. `names` has the names of some
-    storages, by number. The machine is that of the first of `calls`."""
+    storages, by number. The machine is the machine of the first of `calls`."""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     layouts: dict[Layout, int] = {}
@@ -227,41 +227,43 @@ def storages(
     fields[:, 1] = _last_values(np.frombuffer(births, "<i8").reshape(-1, 2), number, -1)
     fields[:, 2] = _last_values(np.array([[*names], named], np.int64).T, number, 0)
     first, alike = distinct(fields)
-    laid_out, called = list(layouts), list(texts)
+    all_layouts, all_names = list(layouts), list(texts)
     kinds: dict[Area, int] = {}  # tensors of one loop have equal kinds
     which = [
-        kinds.setdefault(area(laid_out[layout], line, called[name], calls[0].machine), len(kinds))
+        kinds.setdefault(
+            area(all_layouts[layout], line, all_names[name], calls[0].machine), len(kinds)
+        )
         for layout, line, name in fields[first].tolist()
     ]
     return Storages(number, np.array(which, np.int64)[alike], of_window, list(kinds))
 
 
 def copied(
-    found: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
+    storages: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
 ) -> tuple[Windows, Storages]:
-    """Return the windows and the storages after the windows `moved` are copied. The copies are at
-    the end of the windows. They are on new storages without an address, which are at the end of the
+    """Return the windows and the storages, with copies of the windows `moved` at the end of the
+    windows. The copies are on new storages without an address, which are at the end of the
     storages. Copies of windows on one storage, or at one address, share a new storage."""
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
         layout = geometries[int(windows.geometry[window])].layout
-        own = int(found.of_window[window])
-        key = layout.given if layout.placed else (found.number[own],)
+        storage = int(storages.of_window[window])
+        key = layout.given if layout.placed else (storages.number[storage],)
         on[n] = copies.setdefault(key, len(copies))
         if on[n] == len(kinds):
-            kind = found.kinds[int(found.kind[own])]
+            kind = storages.kinds[int(storages.kind[storage])]
             kinds.append(kind._replace(placed=False, row_bytes=layout.row_bytes))
-    first = int(found.number.max()) + 1
+    first = int(storages.number.max()) + 1
     more = Windows(
         np.concatenate((windows.storage, first + on)),
         *(np.concatenate((column, column[moved])) for column in windows[1:]),
     )
     return more, Storages(
-        number=np.concatenate((found.number, first + np.arange(len(copies)))),
-        kind=np.concatenate((found.kind, len(found.kinds) + np.arange(len(copies)))),
-        of_window=np.concatenate((found.of_window, len(found.number) + on)),
-        kinds=[*found.kinds, *kinds],
+        number=np.concatenate((storages.number, first + np.arange(len(copies)))),
+        kind=np.concatenate((storages.kind, len(storages.kinds) + np.arange(len(copies)))),
+        of_window=np.concatenate((storages.of_window, len(storages.number) + on)),
+        kinds=[*storages.kinds, *kinds],
     )
 
 
@@ -276,15 +278,15 @@ class Parts(NamedTuple):
 
 
 def parted_windows(
-    found: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
+    storages: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
 ) -> tuple[Windows, Storages, list[Geometry]]:
     """Return the windows with `parts` at the end; the storages, with an entry in `of_window` for
-    each part; and the geometries with those of the parts at the end."""
+    each part; and the geometries with the geometries of the parts at the end."""
     storage, fixed = windows.storage[parts.of], np.full(len(parts.of), -1)
     columns = storage, len(geometries) + parts.number, parts.offset, fixed
     more = Windows(*map(np.concatenate, zip(windows, columns, strict=True)))
-    of_window = np.concatenate((found.of_window, found.of_window[parts.of]))
-    return more, found._replace(of_window=of_window), [*geometries, *parts.geometries]
+    of_window = np.concatenate((storages.of_window, storages.of_window[parts.of]))
+    return more, storages._replace(of_window=of_window), [*geometries, *parts.geometries]
 
 
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
@@ -302,10 +304,10 @@ def _last_values(pairs: Array, wanted: Array, otherwise: int) -> Array:
     has no pair. A row of `pairs` has the number of a storage and a value."""
     if not len(pairs):
         return np.full(len(wanted), otherwise)
-    number, said = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T
+    number, value = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T
     at = np.searchsorted(number, wanted, side="right") - 1
-    found: Array = np.where(number[at] == wanted, said[at], otherwise)
-    return found
+    values: Array = np.where(number[at] == wanted, value[at], otherwise)
+    return values
 
 
 def area(layout: Layout, line: int, name: str, machine: Machine) -> Area:

@@ -1,5 +1,5 @@
-"""Data that instructions use in addition to tiles. With the rows, it is all that is needed to
-execute a program again."""
+"""Data that instructions use in addition to tiles. A program can be executed again with this data
+and its rows."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ NUMBERS = {
 }
 
 
-def is_number(given: Any) -> bool:
-    """Return whether a value is a numpy number, which JSON keeps with its type."""
-    return type(given) in NUMBERS.values()
+def is_number(value: Any) -> bool:
+    """Return whether a value is a numpy number. JSON has the type of such a number too."""
+    return type(value) in NUMBERS.values()
 
 
 class _NegativeZero:
@@ -50,19 +50,19 @@ NEGATIVE_ZERO = _NegativeZero()
 
 
 def zero(value: Any) -> Any:
-    """Return a value that is equal to False (0, 0.0, -0.0, False) in the form in which a key holds
-    it: -0.0 becomes NEGATIVE_ZERO, because it must differ from 0.0."""
+    """Return the part of a key for a value that is equal to False (0, 0.0, -0.0 or False). For -0.0
+    this is NEGATIVE_ZERO, because a key must distinguish -0.0 from 0.0."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
 
 def value_of(part: Any, kind: type[Any]) -> Any:
-    """Return the value of type `kind` that a key holds as `part`: the inverse of `zero`."""
+    """Return the value of type `kind` for a part of a key: the inverse of `zero`."""
     return kind(-0.0) if part is NEGATIVE_ZERO else part
 
 
 class RegisterId(NamedTuple):
-    """The number of a register in the record. The type distinguishes it from a plain number."""
+    """The number of a register in the record. This type distinguishes the number from others."""
 
     number: int
 
@@ -86,8 +86,8 @@ class Leaf(NamedTuple):
 
 
 class Input(NamedTuple):
-    """An array argument of a launch: its name, its storage, its shape and format, and its rank.
-    With several ranks, each rank has its own name for it."""
+    """An array argument of a launch: its name, its storage, its shape and format, and its rank. If
+    there are several ranks, the name ends with "@" and the rank (`on`)."""
 
     name: str
     storage: int
@@ -114,9 +114,10 @@ class Setting:
     grid: tuple[int, ...]
     inputs: tuple[Input, ...]
     arrays: Mapping[str, Array]
-    """The inputs as they were given, by name, as far as they were kept."""
+    """The inputs that the record has, by name, in the caller's format."""
     world: World = ALONE
-    """The world of the programs' cores, rank by rank; `grid` is that of each rank."""
+    """The ranks and cores of the programs, rank by rank. `grid` is the launch grid of each
+    rank."""
 
 
 @dataclass(frozen=True)
@@ -138,22 +139,22 @@ class Data:
     their numbers in the Program, storages by their ids. Tables of integers are flat: each entry has
     as many numbers as stated.
 
-    * `values`: the numbers and registers that calls have in addition to tiles, as tuples, each
-      followed by its type. A row has the number of a tuple.
+    * `values`: the numbers and registers that rows have in addition to tiles. All values of a row
+      are one tuple, in which each value is followed by its type. A row has the number of its tuple.
     * `registers` (3 numbers): an operation of `memory.register.OPERATIONS` and its two operands,
       which are registers; for a constant, its value; for a load, the row that loads it.
     * `branches` (4): the row before which Python branched on a register, the register, its value,
       and the line.
     * `places` (2): for each window whose position is only known at run time, the geometry of the
       tile, and its offset without the part that is added at run time.
-    * `moves` (5): the number of such a window; what its index moves (`memory.tile.Dynamic`): 0 the
-      window, 1 each row, 2 each element; the step and the limit of the index; 1 if the index is a
-      register, 0 if it is a tile.
+    * `moves` (5): the position in `places` of a window; the part that its index moves, as in
+      `memory.tile.Dynamic` (0: the window, 1: each row, 2: each element); the step and the limit of
+      the index; 1 if the index is a register, 0 if it is a tile.
     * `programs` (2): a row, and the program of the grid that begins there.
-    * `iterations` (3): a row before which an iteration of a parallel loop begins, the number of
-      that loop, and the value of its variable; at the end of the loop, the row, ~ the number of the
-      loop, and 0.
-    * `carried`: storages that iterations of such loops may share, for example for sums.
+    * `iterations` (3): for the beginning of an iteration of a parallel loop, the row before which
+      it begins, the number n of the loop, and the value of the loop's variable; for the end of the
+      loop, the row, ~n, and 0.
+    * `carried`: storages that iterations of parallel loops may share, for example for sums.
     * `constants`: by storage, the bytes of arrays of the host that are no arguments of the kernel.
     * `copies`: by storage, the source of each tensor that the host copied from the chip.
     * `results`: the kernel's results as tuples, lists and dicts; a tensor is a Leaf.
@@ -205,7 +206,7 @@ class Data:
     def offsets(self) -> Array:
         """Return the recorded offset of each window that moves, in elements: the offset of the
         tensor if an index picks single elements, otherwise ANYWHERE."""
-        moves, places = (np.array(one, np.int64) for one in (self.moves, self.places))
+        moves, places = (np.array(table, np.int64) for table in (self.moves, self.places))
         offset = np.full(len(places) // 2, ANYWHERE)
         number, kind = moves.reshape(-1, 5)[:, :2].T
         picks = number[kind == 2]
@@ -218,15 +219,15 @@ class Data:
         self.constants[storage.id] = self._contents.setdefault(content, content)
 
 
-def mapped(value: Any, made: Callable[[Any], Any], among: Callable[[Any], bool]) -> Any:
-    """Return a kernel's result in which `made(value)` replaces each value for which `among(value)`
-    is true."""
-    if among(value):
-        return made(value)
+def mapped(value: Any, convert: Callable[[Any], Any], applies: Callable[[Any], bool]) -> Any:
+    """Return a kernel's result in which `convert(value)` replaces each value for which
+    `applies(value)` is true."""
+    if applies(value):
+        return convert(value)
     if isinstance(value, dict):
-        return {key: mapped(one, made, among) for key, one in value.items()}
+        return {key: mapped(item, convert, applies) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return like(value, [mapped(one, made, among) for one in value])
+        return like(value, [mapped(item, convert, applies) for item in value])
     return value
 
 

@@ -71,7 +71,7 @@ class _Numbers(dict[Geometry, int]):
 class _Read:
     """Tables that readers derive from the rows."""
 
-    columns: Columns  # with windows as operands
+    columns: Columns  # their operands are windows
     windows: Windows
     storages: Storages
     geometries: Sequence[Geometry]
@@ -91,12 +91,12 @@ class _Read:
         return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
 
     def with_columns(self, columns: Columns) -> _Read:
-        """Return the tables for other rows on the same windows, which have the same boxes."""
-        found = replace(self, columns=columns)
-        vars(found)["boxes"] = self.boxes
+        """Return the tables for other rows on the same windows, and thus the same boxes."""
+        tables = replace(self, columns=columns)
+        vars(tables)["boxes"] = self.boxes
         if columns.operands is self.columns.operands:
-            vars(found)["boxed"] = replace(columns, operands=self.boxed.operands)
-        return found
+            vars(tables)["boxed"] = replace(columns, operands=self.boxed.operands)
+        return tables
 
     def copied(self, chosen: Array) -> _Read:
         """Return the tables in which the operands that `chosen` flags use copies of their
@@ -105,9 +105,9 @@ class _Read:
         moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
         operands = columns.operands.copy()
         operands[chosen] = len(windows.storage) + of_operand
-        more, found = copied(self.storages, windows, self.geometries, moved)
+        all_windows, all_storages = copied(self.storages, windows, self.geometries, moved)
         columns = replace(columns, operands=operands)
-        return replace(self, columns=columns, windows=more, storages=found)
+        return replace(self, columns=columns, windows=all_windows, storages=all_storages)
 
     @cached_property
     def areas(self) -> dict[int, Area]:
@@ -132,9 +132,10 @@ class Program:
         self.lines: list[tuple[CodeType, int] | source.Place] = []
         self.data = Data()
         self._edges = array("i")  # pairs: an instruction, and an earlier one that it waits for
-        self._decisions = array("i")  # such pairs, where all later instructions wait too
-        self.origin: Array | None = None  # where each row was before they were permuted
-        self.count = 0  # of rows
+        # pairs: an instruction, and an earlier one for which it and all later instructions wait
+        self._decisions = array("i")
+        self.origin: Array | None = None  # the number of each row before the rows were permuted
+        self.count = 0  # the number of rows
         self.rows = bytearray()  # `count` rows in the format of `record.columns`
         self.births = bytearray()  # of storages that the kernel allocates
         self.names: dict[int, str] = {}  # of storages that have one
@@ -243,8 +244,8 @@ class Program:
     # --- reading -------------------------------------------------------------------------------
 
     def edges(self) -> Array:
-        """Return pairs, [edges, 2]: an instruction, and the one that it waits for because of
-        depends_on or a loaded register."""
+        """Return pairs, [edges, 2]: an instruction, and an earlier instruction for which it waits
+        because of depends_on or a loaded register."""
         return _values(self._edges).reshape(-1, 2)
 
     def decided(self) -> Array:
@@ -270,8 +271,8 @@ class Program:
         return self._reading().boxes
 
     def raw(self) -> tuple[Array, Array]:
-        """Return the rows one after the other, each beginning with the index of its Call; and the
-        beginning of each row with the end of the last one."""
+        """Return the rows one after the other in one array of integers, and the beginning of each
+        row followed by the end of the last row (`record.columns.joined`)."""
         return joined(self._reading().columns)
 
     def operand_windows(self) -> Array:
@@ -292,8 +293,8 @@ class Program:
 
     def operand_storages(self) -> Array:
         """Return the number of the storage of each operand."""
-        found: Array = self.windows().storage[self.operand_windows()]
-        return found
+        storages: Array = self.windows().storage[self.operand_windows()]
+        return storages
 
     def windows(self) -> Windows:
         return self._reading().windows
@@ -304,8 +305,8 @@ class Program:
     def same_operands(self, other: Program) -> bool:
         """Return whether two programs have the same operands, because `with_rows` made one from the
         other."""
-        own, its = self._reading(), other._reading()
-        return own.columns.operands is its.columns.operands and own.boxes is its.boxes
+        own, others = self._reading(), other._reading()
+        return own.columns.operands is others.columns.operands and own.boxes is others.boxes
 
     def last_writer(self, storage: int) -> Call | None:
         """Return the last call that wrote to a tensor, or None."""
@@ -314,10 +315,10 @@ class Program:
         inputs = np.array([call.inputs for call in self.calls], np.int64)[columns.call]
         first = np.repeat(columns.start[:-1] + inputs, np.diff(columns.start))
         writes = np.arange(len(columns.operands)) >= first
-        found = np.flatnonzero(writes & (windows.storage[columns.operands] == storage))
-        if not len(found):
+        matches = np.flatnonzero(writes & (windows.storage[columns.operands] == storage))
+        if not len(matches):
             return None
-        row = np.searchsorted(columns.start, found[-1], side="right") - 1
+        row = np.searchsorted(columns.start, matches[-1], side="right") - 1
         return self.calls[int(columns.call[row])]
 
     @property
@@ -338,13 +339,13 @@ class Program:
             written, moved = bytes(self.rows), self.data.offsets()
             columns, windows = apart(written, self.count, self.calls, moved)
             names, births = self.names, bytes(self.births)
-            found = storages(windows, self.geometries, births, names, self.calls)
-            self._read = _Read(columns, windows, found, self.geometries)
+            storages_used = storages(windows, self.geometries, births, names, self.calls)
+            self._read = _Read(columns, windows, storages_used, self.geometries)
         return self._read
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
         """Return the program in which instruction i makes the Call instead[rows[i]] on the same
-        bytes; where rows[i] is -1, the Call stays. It can be scheduled, but not executed."""
+        windows; if rows[i] is -1, the Call stays. It can be scheduled, but not executed."""
         read = self._reading()
         call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
         varied = copy.copy(self)
@@ -353,36 +354,35 @@ class Program:
         return varied
 
     def with_copies(self, chosen: Array) -> Program:
-        """Return the program in which the operands that `chosen` flags are on a copy of their
-        tensor, which the compiler places. It can be scheduled, but not executed."""
-        read = self._reading()
-        found = read.copied(chosen)
+        """Return the program in which the operands that `chosen` flags are on copies of their
+        tensors, which the compiler places. The program can be scheduled, but not executed."""
         varied = copy.copy(self)
-        varied._read = found
+        varied._read = self._reading().copied(chosen)
         return varied
 
     def with_parts(
         self, columns: Columns, parts: Parts, calls: Sequence[Call], begin: Array
     ) -> Program:
         """Return a program with the rows `columns`, which can be scheduled, but not executed.
-        `columns` numbers calls and windows as this program does; higher numbers are those of
-        `calls` and of `parts`. Row i of this program is now row begin[i]. No instruction of this
+        `columns` numbers calls and windows as this program does; higher numbers mean the entries of
+        `calls` and `parts`. Row i of this program is now row begin[i]. No instruction of this
         program may wait for a row by its number."""
         read, varied = self._reading(), copy.copy(self)
-        windows, found, geometries = parted_windows(
+        windows, storages_used, geometries = parted_windows(
             read.storages, read.windows, read.geometries, parts
         )
         varied.calls, varied.geometries = [*self.calls, *calls], geometries
         varied.count = len(columns.call)
-        varied._read = _Read(columns, windows, found, geometries)
+        varied._read = _Read(columns, windows, storages_used, geometries)
         varied.data = copy.copy(self.data)
         varied.data.iterations = _at_other_rows(self.data.iterations, 3, begin)
         varied.data.programs = _at_other_rows(self.data.programs, 2, begin)
         return varied
 
     def permuted(self, rows: Array) -> Program:
-        """Return the program with row rows[k] as its row k, which can also be executed. The program
-        must have no registers, and each row must stay within its program of the grid."""
+        """Return the program whose row k is row rows[k] of this program. The result can also be
+        executed. The program must have no registers, and each row must stay within its program of
+        the grid."""
         read = self._reading()
         varied = copy.copy(self)
         varied.origin = rows if self.origin is None else self.origin[rows]
@@ -401,8 +401,8 @@ class Program:
         """Return, for each instruction, whether it is in the source line of `place`."""
         there = np.zeros(len(self.lines), np.bool_)
         there[self.lines_at(place)] = True
-        found: Array = there[self._reading().columns.line]
-        return found
+        is_there: Array = there[self._reading().columns.line]
+        return is_there
 
     def place(self, line: int) -> source.Place:
         site = self.lines[line]
@@ -418,26 +418,26 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Return the columns of numbers that a file keeps, by name, without the columns of
+        """Return the columns of numbers that a file has, by name, except the columns of
         storages."""
         rows, begins = self.raw()
         pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
         return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}
 
     def restore(
-        self, kept: Mapping[str, Array], number: Array, kind: Array, kinds: Sequence[Area]
+        self, saved: Mapping[str, Array], number: Array, kind: Array, kinds: Sequence[Area]
     ) -> None:
         """Restore the columns that `kept` returned, on storages with these numbers and kinds. The
         Calls and geometries must be there already, and nothing can be appended afterwards. Raise
         ValueError if rows don't fit the Calls, or if a window has no storage."""
-        columns = parted(kept["rows"], kept["widths"], self.calls)
-        windows = Windows(*(kept[name] for name in Windows._fields))
-        found = restored(number, kind, kinds, windows)
+        columns = parted(saved["rows"], saved["widths"], self.calls)
+        windows = Windows(*(saved[name] for name in Windows._fields))
+        storages_used = restored(number, kind, kinds, windows)
         self.count = self.limit = len(columns.call)
-        self._read = _Read(columns, windows, found, self.geometries)
+        self._read = _Read(columns, windows, storages_used, self.geometries)
         for name in PAIRS:
             column: array[int] = getattr(self, f"_{name}")
-            column.frombytes(kept[name].astype(column.typecode).tobytes())
+            column.frombytes(saved[name].astype(column.typecode).tobytes())
 
     def check(self) -> None:
         """Raise ValueError unless rows and windows fit the tables: every row has a line and windows
@@ -459,7 +459,7 @@ class Program:
         pairs = np.concatenate([_values(self._edges), _values(self._decisions)])
         inside(pairs, len(self) + 1, "instructions")
         if (pairs[::2] <= pairs[1::2]).any():
-            raise ValueError("an instruction waits for one that is not before it")
+            raise ValueError("an instruction waits for an instruction that is not before it")
 
 
 # The parts of a Program that are columns of numbers.
@@ -475,16 +475,17 @@ def _values(column: array[int]) -> Array:
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
     """Return the table with other row numbers. An entry has `width` numbers, and the first one is
     the number of a row of the record: i becomes begin[i]."""
-    found = np.array(table, np.int64).reshape(-1, width)
-    found[:, 0] = begin[found[:, 0]]
-    return array("q", found.reshape(-1).tolist())
+    entries = np.array(table, np.int64).reshape(-1, width)
+    entries[:, 0] = begin[entries[:, 0]]
+    return array("q", entries.reshape(-1).tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The programs of one launch, one for each core. `about` has notes of the program that made the
-    record: text, numbers, and lists and dicts of those. `setting` has the settings of the launch,
-    without which the programs can be timed but not executed again; `outcome` has its results."""
+    """The programs of one launch, one for each core. `about` has notes of the caller that made the
+    record: text, numbers, and lists and dicts of these. `setting` has the settings of the launch;
+    without them, the programs can be timed but not executed again. `outcome` has the results of the
+    launch."""
 
     programs: Sequence[Program]
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -493,5 +494,5 @@ class Record:
 
     @property
     def world(self) -> World:
-        """The world of the programs' cores; one rank if no setting says otherwise."""
+        """The ranks and cores of the programs; one rank if the record has no setting."""
         return World(1, len(self.programs)) if self.setting is None else self.setting.world

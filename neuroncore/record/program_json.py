@@ -42,8 +42,8 @@ EACH = 2 + len(COLUMNS) + len(DATA)  # columns of a program
 
 
 def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """Return a program as tables of JSON and as columns of integers. Each array of bytes is
-    appended to `blobs` unless it is there already, and the JSON has its index."""
+    """Return a program as tables of JSON and as columns of integers. The bytes of each constant are
+    appended to `blobs`, unless they are there already, and the JSON has their index."""
     data = program.data
     tables = {
         "order": program.order,
@@ -58,8 +58,10 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         "kinds": [plain(tuple(kind)) for kind in program.kinds],
         "geometries": [plain(geometry.given) for geometry in program.geometries],
         "values": [plain_values(key) for key in data.values],
-        "constants": [[number, _numbered(one, blobs)] for number, one in data.constants.items()],
-        "results": plain_tree(data.results, lambda one: one if isinstance(one, Leaf) else None),
+        "constants": [
+            [number, _numbered(content, blobs)] for number, content in data.constants.items()
+        ],
+        "results": plain_tree(data.results, lambda item: item if isinstance(item, Leaf) else None),
         "skipped": data.skipped,
         "iterations": list(data.iterations),
         "carried": sorted(data.carried),
@@ -79,7 +81,7 @@ def _numbered(content: bytes, blobs: list[bytes]) -> int:
 
 
 def _call(call: Call) -> dict[str, Any]:
-    arguments = {name: plain(given) for name, given in call.arguments.items()}
+    arguments = {name: plain(argument) for name, argument in call.arguments.items()}
     return {
         "instruction": plain(call.instruction),
         "machine": plain(call.machine),
@@ -88,57 +90,57 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Program:
-    """Return the program that `written` converted. Raise ValueError if the tables are damaged and
-    do not fit, and KernelError if the machine of a call refuses the call."""
+    """Return the program that `written` converted. Damaged tables raise ValueError, or other errors
+    of the functions that read them; a call that its machine refuses raises KernelError."""
     number, kind, *kept = columns
-    made = Program()
-    made.geometries += [_geometry(value(given)) for given in tables["geometries"]]
-    made.order, made.left_out = tables["order"], int(tables["left_out"])
-    if made.order not in get_args(Order) or made.left_out < 0:
-        raise ValueError(f"no order is called {made.order!r}")
-    made.dge = tables.get("dge", False) is True  # older files have none
-    made.software = tables.get("software", False) is True
-    made.loads = tables.get("loads", "ahead")
-    if made.loads not in choices()["loads"]:
-        raise ValueError(f"no loads are called {made.loads!r}")
-    given = tables.get("clock_phase")
-    made.clock_phase = None if given is None else phase(given)
-    made.flags = tuple(map(str, tables.get("flags", ())))
-    made.calls = [_called(given, i) for i, given in enumerate(tables["calls"])]
-    made.lines = [place(*line) for line in tables["lines"]]
-    kinds = [_area(value(given)) for given in tables["kinds"]]
-    made.restore(dict(zip(COLUMNS, kept, strict=False)), number, kind, kinds)
-    made.data = _data(tables, kept[len(COLUMNS) :], blobs)
-    made.check()
-    checks.check(made)
-    return made
+    program = Program()
+    program.geometries += [_geometry(value(entry)) for entry in tables["geometries"]]
+    program.order, program.left_out = tables["order"], int(tables["left_out"])
+    if program.order not in get_args(Order) or program.left_out < 0:
+        raise ValueError(f"no order is called {program.order!r}")
+    program.dge = tables.get("dge", False) is True  # older files have none
+    program.software = tables.get("software", False) is True
+    program.loads = tables.get("loads", "ahead")
+    if program.loads not in choices()["loads"]:
+        raise ValueError(f"no loads are called {program.loads!r}")
+    clock_phase = tables.get("clock_phase")
+    program.clock_phase = None if clock_phase is None else phase(clock_phase)
+    program.flags = tuple(map(str, tables.get("flags", ())))
+    program.calls = [_called(entry, i) for i, entry in enumerate(tables["calls"])]
+    program.lines = [place(*line) for line in tables["lines"]]
+    kinds = [_area(value(entry)) for entry in tables["kinds"]]
+    program.restore(dict(zip(COLUMNS, kept, strict=False)), number, kind, kinds)
+    program.data = _data(tables, kept[len(COLUMNS) :], blobs)
+    program.check()
+    checks.check(program)
+    return program
 
 
 def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Data:
-    made = Data()
+    data = Data()
     for name, column in zip(DATA, columns, strict=True):
-        setattr(made, name, array("q", column.astype(np.int64).tobytes()))
-    made.values = {key_of(given): number for number, given in enumerate(tables["values"])}
-    if len(made.values) != len(tables["values"]):
+        setattr(data, name, array("q", column.astype(np.int64).tobytes()))
+    data.values = {key_of(entry): number for number, entry in enumerate(tables["values"])}
+    if len(data.values) != len(tables["values"]):
         raise ValueError("the table of values repeats a value")
-    made.constants = {int(number): blobs[blob] for number, blob in tables["constants"]}
-    made.results = tree(tables["results"], leaf)
-    made.skipped = int(tables["skipped"])
-    made.iterations.extend(tables.get("iterations", ()))  # older files have none
-    made.carried.update(map(int, tables.get("carried", ())))
-    return made
+    data.constants = {int(number): blobs[blob] for number, blob in tables["constants"]}
+    data.results = tree(tables["results"], leaf)
+    data.skipped = int(tables["skipped"])
+    data.iterations.extend(tables.get("iterations", ()))  # older files have none
+    data.carried.update(map(int, tables.get("carried", ())))
+    return data
 
 
 # --- calls ----------------------------------------------------------------------------------------
 
 
-def _called(given: dict[str, Any], index: int) -> Call:
+def _called(entry: dict[str, Any], index: int) -> Call:
     """Return the call of an entry of the table of calls; `index` is the position of the entry.
     Raise KernelError if its machine refuses it, and ValueError if it is damaged."""
-    instruction, chip = value(given["instruction"]), value(given["machine"])
+    instruction, chip = value(entry["instruction"]), value(entry["machine"])
     if not (isinstance(instruction, Instruction) and isinstance(chip, Machine)):
         raise ValueError(f"a call of {instruction} on {chip}")
-    arguments = {name: value(one) for name, one in given["arguments"].items()}
+    arguments = {name: value(part) for name, part in entry["arguments"].items()}
     call = Call(instruction, chip, {}, index=index)
     for parameter in instruction.parameters:
         if parameter.name not in arguments:
@@ -162,32 +164,32 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
     """Return one argument of a call as a dict with the name of its parameter. For a list of tiles,
     the dict also has the view of each tile under a name with its position, like `tiles[0]`."""
     name, declared = parameter.name, parameter.declared
-    given = arguments[name]
+    argument = arguments[name]
     if isinstance(declared, Operand) and declared.many:
-        if not (isinstance(given, tuple) and all(isinstance(one, View) for one in given)):
+        if not (isinstance(argument, tuple) and all(isinstance(view, View) for view in argument)):
             raise ValueError(f"{name} of {call.name} are not tiles")
-        views = {f"{name}[{i}]": view for i, view in enumerate(given)}
-        return {**views, name: given}
+        views = {f"{name}[{i}]": view for i, view in enumerate(argument)}
+        return {**views, name: argument}
     if isinstance(declared, Operand):
-        absent = given is None and declared.optional
-        number = given == "number" and declared.scalar
-        if not (isinstance(given, View) or absent or number):
+        absent = argument is None and declared.optional
+        number = argument == "number" and declared.scalar
+        if not (isinstance(argument, View) or absent or number):
             raise ValueError(f"{name} of {call.name} is not a tile")
     elif isinstance(declared, Immediate) and declared.keyed:
-        given = declared.take(call.name, name, given)
+        argument = declared.take(call.name, name, argument)
     elif not parameter.varies:
-        hash(given)
-    elif given is not None:
-        raise ValueError(f"{name} of {call.name} is {given!r:.40}")
-    return {name: given}
+        hash(argument)
+    elif argument is not None:
+        raise ValueError(f"{name} of {call.name} is {argument!r:.40}")
+    return {name: argument}
 
 
 # --- where things are -----------------------------------------------------------------------------
 
 
-def _geometry(given: tuple[Any, ...]) -> Geometry:
-    laid_out, shape, strides, dtype = given
-    region, whole, kept, spread, pitch, place, placed = laid_out
+def _geometry(entry: tuple[Any, ...]) -> Geometry:
+    layout_entry, shape, strides, dtype = entry
+    region, whole, kept, spread, pitch, place, placed = layout_entry
     lists = are_dims(shape), are_dims(strides), are_dims(whole), are_dims(place), bool(whole)
     kinds = isinstance(region, MemoryRegion), isinstance(kept, Format), isinstance(dtype, Format)
     numbers = type(spread) is int, type(pitch) is int, type(placed) is bool
@@ -195,7 +197,7 @@ def _geometry(given: tuple[Any, ...]) -> Geometry:
         raise ValueError("a malformed geometry")
     if min(*whole, *shape, spread, *place) < 0:
         raise ValueError("a malformed geometry")
-    return layout(*laid_out).geometry(shape, strides, dtype)
+    return layout(*layout_entry).geometry(shape, strides, dtype)
 
 
 def place(file: Any, *numbers: Any) -> Place:
@@ -205,10 +207,10 @@ def place(file: Any, *numbers: Any) -> Place:
     return Place(file, *numbers)
 
 
-def _area(given: tuple[Any, ...]) -> Area:
-    found = Area(*given)
-    numbers = found.partitions, found.row_bytes, found.line
-    kinds = isinstance(found.region, MemoryRegion), isinstance(found.name, str)
-    if not all((*kinds, are_dims(numbers), type(found.placed) is bool)):
+def _area(entry: tuple[Any, ...]) -> Area:
+    area = Area(*entry)
+    numbers = area.partitions, area.row_bytes, area.line
+    kinds = isinstance(area.region, MemoryRegion), isinstance(area.name, str)
+    if not all((*kinds, are_dims(numbers), type(area.placed) is bool)):
         raise ValueError("a malformed area")
-    return found
+    return area

@@ -1,5 +1,5 @@
-"""The rows of a program as instructions. All values are as recorded, except the values of
-registers, which are computed again from their loads."""
+"""The rows of a program as instructions. All values are the recorded values, except the values of
+registers, which are computed again from the values that instructions load."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Registers:
     def value(self, number: int) -> int:
         """Return the value of a register. Raise UsageError if the instruction that loads it has not
         run yet."""
-        values, made = self._values, self._made
+        values, table = self._values, self._made
         while len(values) <= number:
             at = 3 * len(values)
-            operation, left, right = OPERATIONS[made[at]], made[at + 1], made[at + 2]
+            operation, left, right = OPERATIONS[table[at]], table[at + 1], table[at + 2]
             if operation == "constant":
                 values.append(wrapped(left))
             elif operation == "load":
@@ -79,8 +79,8 @@ class Window(NamedTuple):
 class Row(NamedTuple):
     """One instruction. `line` is the number of its source line in the record. `windows` has the
     windows of its operands by name, and `indices` the windows of its index tiles in order. `values`
-    has the parameters that the Call leaves open, by name. `offsets` has the registers that give the
-    offsets of moving windows."""
+    has, by name, the arguments that the Call leaves open. `offsets` has the registers that
+    determine the offsets of moving windows."""
 
     call: Call
     line: int

@@ -33,8 +33,8 @@ from neuroncore.record.program import Program, Record
 
 Array = npt.NDArray[Any]
 
-FORMAT = 9  # of the files; other formats are refused
-LEVEL = 1  # of compression
+FORMAT = 9  # the version of the format of files; other versions are refused
+LEVEL = 1  # the level of compression
 LARGEST = 1 << 33  # most bytes of a file after decompression
 INTEGERS = frozenset(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8))
 DAMAGED = (
@@ -44,7 +44,7 @@ DAMAGED = (
 
 
 def save(record: Record, path: Path) -> None:
-    """Write a record; its folder is made. Raises UsageError if it can't be written."""
+    """Write a record to a file; its folder is made. Raises UsageError if it can't be written."""
     try:
         content = packed(record)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,22 +91,22 @@ def load(path: Path) -> Record:
 
 
 def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
-    """Read the bytes that `packed` made. They may have at most `largest` bytes when decompressed.
-    Raises UsageError as `load` does."""
+    """Return the record whose bytes `packed` made. When decompressed, they may be at most `largest`
+    bytes long. Raises UsageError as `load` does; errors name `path`."""
     head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):
         raise UsageError(f"{path} is not a record of neuroncore")
     version = head.removeprefix(MARK)
     if version != b"%d" % FORMAT:
         newer = version.isdigit() and len(version) < 9 and int(version) > FORMAT
-        then = "it is of a newer version of neuroncore" if newer else "record it again"
-        result = version.decode(errors="replace")
-        raise UsageError(f"{path} has format {result}, not {FORMAT}: {then}")
+        advice = "it is of a newer version of neuroncore" if newer else "record it again"
+        name = version.decode(errors="replace")
+        raise UsageError(f"{path} has format {name}, not {FORMAT}: {advice}")
     try:
         return _record(_decompressed(body, largest))
     except DAMAGED as error:
-        said = getattr(error, "statement", None) or error or type(error).__name__
-        raise UsageError(f"{path} is damaged ({said}): record it again") from None
+        cause = getattr(error, "statement", None) or error or type(error).__name__
+        raise UsageError(f"{path} is damaged ({cause}): record it again") from None
 
 
 def narrowest(column: Array) -> Array:
@@ -124,10 +124,10 @@ def _decompressed(body: bytes, largest: int) -> bytes:
     return content
 
 
-def _number(given: Any) -> Any:
-    if isinstance(given, np.generic):
-        return given.item()
-    raise TypeError(f"a record can't hold {given!r:.60}")
+def _number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a record can't hold {value!r:.60}")
 
 
 def _record(content: bytes) -> Record:
@@ -165,17 +165,17 @@ def _record(content: bytes) -> Record:
 # --- arrays ---------------------------------------------------------------------------------------
 
 
-def _array(given: Any, blobs: list[bytes]) -> list[Any]:
-    """Return three facts about an array: its format, its shape, and the index of its bytes in
-    `blobs`, to which they are appended."""
-    array = np.asarray(given)
+def _array(values: Any, blobs: list[bytes]) -> list[Any]:
+    """Append the bytes of an array to `blobs`, and return [the name of its format, its shape, the
+    index of its bytes in `blobs`]."""
+    array = np.asarray(values)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     blobs.append(array.tobytes())
     return [lookup(array.dtype).name, list(array.shape), len(blobs) - 1]
 
 
-def _array_of(given: list[Any], blobs: list[bytes]) -> Array:
-    name, shape, number = given
+def _array_of(entry: list[Any], blobs: list[bytes]) -> Array:
+    name, shape, number = entry
     form = lookup(name)
     if not are_dims(tuple(shape)) or min(shape, default=0) < 0 or number < 0:
         raise ValueError("a malformed array")
@@ -190,35 +190,35 @@ def _array_of(given: list[Any], blobs: list[bytes]) -> Array:
 def _setting(setting: Setting, blobs: list[bytes]) -> dict[str, Any]:
     return {
         "machine": plain(setting.machine),
-        "options": {name: plain(one) for name, one in asdict(setting.options).items()},
+        "options": {name: plain(option) for name, option in asdict(setting.options).items()},
         "grid": list(setting.grid),
-        "inputs": [[*one[:2], list(one.shape), one.dtype.name, one.rank] for one in setting.inputs],
-        "arrays": {name: _array(one, blobs) for name, one in setting.arrays.items()},
+        "inputs": [[*i[:2], list(i.shape), i.dtype.name, i.rank] for i in setting.inputs],
+        "arrays": {name: _array(array, blobs) for name, array in setting.arrays.items()},
         "world": list(astuple(setting.world)),
     }
 
 
-def _setting_of(given: dict[str, Any], programs: list[Program], blobs: list[bytes]) -> Setting:
-    machine, grid = value(given["machine"]), value(given["grid"])
+def _setting_of(entry: dict[str, Any], programs: list[Program], blobs: list[bytes]) -> Setting:
+    machine, grid = value(entry["machine"]), value(entry["grid"])
     if not isinstance(machine, Machine) or not are_dims(grid):
         raise ValueError("the machine or the grid is not valid")
     if any(call.machine is not machine for program in programs for call in program.calls):
         raise ValueError("a call is for another machine")
-    made = Setting(
+    setting = Setting(
         machine=machine,
-        options=_options(given["options"]),
+        options=_options(entry["options"]),
         grid=grid,
-        inputs=tuple(_input(*one) for one in given["inputs"]),
-        arrays={name: _array_of(one, blobs) for name, one in given["arrays"].items()},
-        world=_world(given["world"], len(programs)),
+        inputs=tuple(_input(*fields) for fields in entry["inputs"]),
+        arrays={name: _array_of(array, blobs) for name, array in entry["arrays"].items()},
+        world=_world(entry["world"], len(programs)),
     )
-    if len({one.name for one in made.inputs}) < len(made.inputs):
+    if len({i.name for i in setting.inputs}) < len(setting.inputs):
         raise ValueError("two inputs have the same name")
-    return made
+    return setting
 
 
-def _world(given: Any, programs: int) -> World:
-    ranks, cores, instance = given
+def _world(entry: Any, programs: int) -> World:
+    ranks, cores, instance = entry
     if not are_dims((ranks, cores)) or not isinstance(instance, str | None):
         raise ValueError("the numbers of ranks and cores are not valid")
     world = World(ranks, cores, instance)
@@ -227,12 +227,12 @@ def _world(given: Any, programs: int) -> World:
     return world
 
 
-def _options(given: dict[str, Any]) -> Options:
-    named = {name: value(one) for name, one in given.items()}
+def _options(entry: dict[str, Any]) -> Options:
+    options = {name: value(part) for name, part in entry.items()}
     for name, default in asdict(Options()).items():
-        if isinstance(default, int) and type(named.get(name)) is not type(default):
-            raise ValueError(f"{name} is {named.get(name)!r:.40}")
-    return Options(**named)
+        if isinstance(default, int) and type(options.get(name)) is not type(default):
+            raise ValueError(f"{name} is {options.get(name)!r:.40}")
+    return Options(**options)
 
 
 def _input(name: Any, storage: Any, shape: Any, dtype: Any, rank: Any) -> Input:
@@ -244,29 +244,29 @@ def _input(name: Any, storage: Any, shape: Any, dtype: Any, rank: Any) -> Input:
 
 
 def _outcome(outcome: Outcome, blobs: list[bytes]) -> dict[str, Any]:
-    def array(one: Any) -> Any:
-        return _array(one, blobs) if isinstance(one, np.ndarray) else None
+    def tensor(item: Any) -> Any:
+        return _array(item, blobs) if isinstance(item, np.ndarray) else None
 
     return {
-        "results": plain_tree(outcome.results, array),
+        "results": plain_tree(outcome.results, tensor),
         "findings": [
             [code, message, None if place is None else list(astuple(place))]
             for code, message, place in outcome.findings
         ],
         "shares": [list(ranks) for ranks in outcome.shares],
-        "changed": [[place, _array(one, blobs)] for place, one in outcome.changed.items()],
+        "changed": [[place, _array(array, blobs)] for place, array in outcome.changed.items()],
     }
 
 
-def _outcome_of(given: dict[str, Any], blobs: list[bytes]) -> Outcome:
+def _outcome_of(entry: dict[str, Any], blobs: list[bytes]) -> Outcome:
     findings = []
-    for code, message, place in given["findings"]:
+    for code, message, place in entry["findings"]:
         if not (isinstance(code, str) and isinstance(message, str)):
             raise ValueError("a malformed finding")
         findings.append((code, message, None if place is None else tables.place(*place)))
-    shares = [list(value(ranks)) for ranks in given["shares"]]
+    shares = [list(value(ranks)) for ranks in entry["shares"]]
     if not all(are_dims(tuple(ranks)) for ranks in shares):
         raise ValueError("a malformed list of a rank's programs")
-    results = tree(given["results"], lambda one: _array_of(one, blobs))
-    changed = {int(place): _array_of(one, blobs) for place, one in given["changed"]}
+    results = tree(entry["results"], lambda item: _array_of(item, blobs))
+    changed = {int(place): _array_of(array, blobs) for place, array in entry["changed"]}
     return Outcome(results, findings, shares, changed)

@@ -91,8 +91,8 @@ def _stored(item: Input, value: Any, memory: Memory) -> Array:
     form = lookup(array.dtype)
     if (array.shape or (1,), form) != (item.shape, item.dtype):
         raise UsageError(
-            f"input {item.name} is {array.shape} {form}; in the run it was {item.shape} "
-            f"{item.dtype}"
+            f"input {item.name} is {array.shape} {form}; it was {item.shape} {item.dtype} "
+            "in the run"
         )
     order = array.dtype.newbyteorder("=")
     return memory.widened(np.ascontiguousarray(array, order).reshape(item.shape), form)

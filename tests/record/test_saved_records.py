@@ -292,7 +292,7 @@ def test_an_instruction_waits_for_one_before_it(tmp_path, waits, pair, fits):
     if fits:
         assert len(load(tmp_path / "x").programs[0]) == len(made[0])
         return
-    with pytest.raises(UsageError, match="waits for one that is not before it"):
+    with pytest.raises(UsageError, match="waits for an instruction that is not before it"):
         load(tmp_path / "x")
 
 

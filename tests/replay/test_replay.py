@@ -439,7 +439,7 @@ def test_another_way_is_told_with_its_line():
     run = neuroncore.run(times, X, COUNT, target="trn2")
     np.testing.assert_array_equal(run.results, X * 32)
     np.testing.assert_array_equal(run.replay(Y, COUNT), Y * 32)
-    with pytest.raises(UsageError, match=r"test_replay.py:\d+.* different path .* is 7, not 5"):
+    with pytest.raises(UsageError, match=r"test_replay.py:\d+.* different path .* is 7, and was 5"):
         run.replay(X, COUNT + 1)
 
 
