@@ -1,5 +1,6 @@
-"""The state that the float64 evaluations of one core share: caches of float64 inputs, of compiled
-functions and of float64 tiles, and a `Stand`, which replaces the core in an evaluation."""
+"""The state that the float64 evaluations of one core share: caches of float64 inputs, of functions
+that execute calls, and of float64 tiles; and a `StandIn`, which replaces the core in an
+evaluation."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from neuroncore.clause.instruction import Call, Run
 from neuroncore.core.core import Core
 from neuroncore.core.packs import Packs
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.precision.findings import Float64Tile, Precision, chip_doubles, made
+from neuroncore.precision.findings import Float64Tile, Precision, chip_doubles, new_tile
 from neuroncore.precision.slots import SlotsOfCalls
 
 RECENT = 16  # tiles that are kept
@@ -21,8 +22,8 @@ Registers = dict[engine, Array]
 
 
 class Recent:
-    """A cache of the last inputs without error, converted to float64. Successive products often
-    share an operand."""
+    """A cache of the last RECENT inputs without error, converted to float64. Successive products
+    often share an operand."""
 
     def __init__(self) -> None:
         self._tiles: dict[Any, tuple[int, Float64Tile]] = {}
@@ -30,50 +31,51 @@ class Recent:
     def exact(self, tile: Tile) -> Float64Tile:
         storage = tile.storage
         if storage.image is not None:  # other tensors may share these bytes
-            return made(chip_doubles(tile), tile)
+            return new_tile(chip_doubles(tile), tile)
         key = storage, tile.offset, tile.shape, tile.strides, tile.dtype
         version, known = self._tiles.pop(key, (-1, None))
         if known is None or version != storage.version:
-            known = made(chip_doubles(tile), tile)
+            known = new_tile(chip_doubles(tile), tile)
         self._tiles[key] = storage.version, known
         if len(self._tiles) > RECENT:
             del self._tiles[next(iter(self._tiles))]
         return known
 
 
-class Around:
+class SharedState:
     """The state that the float64 evaluations (`Step`) of one core share."""
 
-    def __init__(self, core: Core, found: Precision) -> None:
-        self.core, self.found, self.recent = core, found, Recent()
+    def __init__(self, core: Core, analysis: Precision) -> None:
+        self.core, self.analysis, self.recent = core, analysis, Recent()
         self.slots = SlotsOfCalls()
         self.options = replace(
             core.options, matmul="chain", fp32_matmul="chain", subnormals="keep", storage="own"
         )
         self.staged: dict[tuple[Any, ...], tuple[Call, Run]] = {}  # see `step.staged`
-        self._stand = Stand(self)
+        self._stand_in = StandIn(self)
 
-    def standing(self, registers: Registers, peers: Any = None) -> Stand:
-        """Return the replacement for the core, prepared for one evaluation: with these accumulators
-        and peers."""
-        self._stand.begin(registers, peers)
-        return self._stand
+    def stand_in(self, registers: Registers, peers: Any = None) -> StandIn:
+        """Return the replacement for the core, with these accumulator registers and peers. It is
+        valid until the next call."""
+        self._stand_in.begin(registers, peers)
+        return self._stand_in
 
 
-class Stand:
-    """The replacement for the core when an instruction is evaluated in float64."""
+class StandIn:
+    """The replacement for the core when an instruction is evaluated in float64. It reports and
+    records nothing."""
 
     has_leftovers = True  # `leftovers_in` looks for them
 
-    def __init__(self, around: Around) -> None:
-        self._core = core = around.core
-        self.machine, self.options, self.operators = core.machine, around.options, core.operators
+    def __init__(self, shared: SharedState) -> None:
+        self._core = core = shared.core
+        self.machine, self.options, self.operators = core.machine, shared.options, core.operators
         self.number, self.world, self.rank = core.number, core.world, core.rank
         self.rounding = None
 
     def begin(self, accumulators: Registers, peers: Any) -> None:
-        """Copy the state that the core has before its instruction, except for accumulators and
-        peers, which are given."""
+        """Copy the state that the core has before its instruction. The accumulators and peers are
+        the arguments instead."""
         core = self._core
         self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
         self.accumulators, self.peers = accumulators, peers
@@ -85,7 +87,7 @@ class Stand:
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:
-        """Do nothing. Only the chip's computation reports."""
+        """Do nothing: the execution on the core reports."""
 
     report = birthplace = check_written
 

@@ -1,8 +1,9 @@
-"""Results of the analysis (lines, results, and their findings), and float64 copies of tiles, which
-instructions use like tiles.
+"""Results of the analysis (errors by line, results, and warnings), and float64 copies of tiles,
+which instructions use like tiles.
 
-A storage whose floats differ from the float64 results has a `Double`: the same elements in float64.
-A storage without a Double is exact, so inputs need none.
+A storage whose floats differ from the float64 computation has a `Double`: the same elements in
+float64. A storage without a Double is exact: its float64 values are the chip's values. The inputs
+of a kernel have none.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class Beyond:
 
 @dataclass(eq=False)
 class Result:
-    """A tensor that a launch returns: its name, its float64 result, and its distance from that
-    result."""
+    """A tensor that a launch returns: its name, its elements in the float64 computation (`exact`),
+    and the relative L2 distance of the chip's elements from these."""
 
     name: str
     exact: Array
@@ -99,7 +100,8 @@ class Precision:
         return f"<Precision of {len(self.lines)} lines, results within {worst:.3g} of float64>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML for notebooks: the errors of results, and of lines by their shares."""
+        """Return the HTML for notebooks: a table of the errors of results, and a table of the lines
+        with the largest shares of the error."""
         results = [(r.name, f"{r.rel_l2:.3g}") for r in self.results]
         lines = [
             (line.place.short, f"{line.share:.1%}", f"{line.max_ulps:.3g}", line.place.text.strip())
@@ -133,16 +135,17 @@ class Precision:
         squared error, their squared error in ulps and their largest error in ulps
         (`numerics.loops.precision.ulps`)."""
         count, _, squares, greatest = ulps
-        found = self.lines[line]
-        found.instructions.add(instruction)
-        found.formats.add(form)
-        found.count += count
-        found.squares += squares
-        found.max_ulps = max(found.max_ulps, greatest)
+        line_error = self.lines[line]
+        line_error.instructions.add(instruction)
+        line_error.formats.add(form)
+        line_error.count += count
+        line_error.squares += squares
+        line_error.max_ulps = max(line_error.max_ulps, greatest)
 
     def check(self, line: int, instruction: str, form: Format, error: float, size: float) -> None:
-        """Remember a result that is too far from float64, if it is the first one. `error` is the
-        sum of the squared errors, and `size` is the sum of the squared float64 elements."""
+        """Set `beyond` if it is not set and a result is farther from float64 than the bound.
+        `error` is the sum of the squared errors of the result, and `size` is the sum of its squared
+        float64 elements."""
         if self.beyond is not None or not error:
             return
         bound = self.asked
@@ -177,7 +180,8 @@ def _values(tile: Tile) -> Array:
 
 
 def portions(energy: Energy, total: float) -> Energy:
-    """Return the energies, scaled so that their sum is `total`. Return none if either sum is 0."""
+    """Return the energies, scaled so that their sum is `total`. Return {} if `total` or the sum of
+    the energies is 0."""
     whole = sum(energy.values())
     if not (whole > 0 and total > 0):
         return {}
@@ -185,6 +189,7 @@ def portions(energy: Energy, total: float) -> Energy:
 
 
 def add(energy: Energy, more: Energy) -> None:
+    """Add the values of `more` to `energy`, line by line."""
     for line, part in more.items():
         energy[line] = energy.get(line, 0.0) + part
 
@@ -218,8 +223,8 @@ DOUBLE = np.dtype(np.float64)
 
 
 class Float64Tile(Tile):
-    """A tile of the float64 computation. Its floats are float64, and its integers are those of the
-    chip. It does not record writes, because the chip's tile does."""
+    """A tile of the float64 computation. Its floats are float64; its integers are the chip's
+    integers. It does not record writes, because the chip's tile records them."""
 
     __slots__ = ()
 
@@ -259,8 +264,8 @@ class Float64Tile(Tile):
 
 
 def is_float(tile: Tile) -> bool:
-    """Return whether a tile contains floats, and not the bits of another format viewed as
-    floats."""
+    """Return whether a tile contains floats in the format of its storage. float32 and tfloat32
+    count as one format."""
     form, kept = tile.dtype, tile.storage.dtype
     return form.is_float and (form is kept or (form in WIDE and kept in WIDE))
 
@@ -298,20 +303,20 @@ def doubled(values: Array) -> Array:
     return copy
 
 
-def made(array: Array, like: Tile, held: Format = float64) -> Float64Tile:
+def new_tile(array: Array, like: Tile, held: Format = float64) -> Float64Tile:
     """Return a new tile whose memory is a contiguous array. It has the region, the format and the
     first partition of `like`."""
     place = like.start_partition, 0
-    return laid_out(array, unplaced(like.region, array.shape, like.dtype, held, place), held)
+    return tile_of_layout(array, unplaced(like.region, array.shape, like.dtype, held, place), held)
 
 
-def laid_out(array: Array, layout: Layout, held: Format = float64) -> Float64Tile:
+def tile_of_layout(array: Array, layout: Layout, held: Format = float64) -> Float64Tile:
     """Return a new tile with this layout, whose memory is a contiguous array."""
     storage = Storage(-1, layout, held)
     storage.data = array.reshape(-1).view(np.uint8)
-    found = Float64Tile.of(storage)
-    found._array = array
-    return found
+    tile = Float64Tile.of(storage)
+    tile._array = array
+    return tile
 
 
 def on(storage: Storage, tile: Tile) -> Float64Tile:
@@ -343,22 +348,22 @@ class Double:
         return self.whole
 
 
-def copied(storage: Storage) -> Double:
+def copied_double(storage: Storage) -> Double:
     """Return a Double with the chip's values."""
-    return adopted(chip_doubles(everything(storage)), storage)
+    return adopted_double(chip_doubles(everything(storage)), storage)
 
 
-def begun(storage: Storage, first: Tile) -> Double:
+def begun_double(storage: Storage, first: Tile) -> Double:
     """Return a Double for a storage to which the chip has written the tile `first`. If nothing else
     was written to the storage, the Double is uninitialized; otherwise it is a copy of the chip's
     values."""
     if not first.is_only_written:
-        return copied(storage)
+        return copied_double(storage)
     count = storage.nbytes // storage.dtype.itemsize
-    return adopted(buffers.take(count * DOUBLE.itemsize), storage)
+    return adopted_double(buffers.take(count * DOUBLE.itemsize), storage)
 
 
-def adopted(array: Array, owner: Storage) -> Double:
+def adopted_double(array: Array, owner: Storage) -> Double:
     """Return a Double for the storage `owner`. The memory of the Double is a contiguous float64
     array of that size."""
     place = owner.partition0, 0
@@ -368,11 +373,11 @@ def adopted(array: Array, owner: Storage) -> Double:
     return Double(storage)
 
 
-def kept(shadow: Float64Tile, tile: Tile) -> Double:
-    """Return a Double for the storage of a tile, if the tile covers the whole storage. The memory
-    of the Double is that of `shadow`, the tile's float64 values."""
+def double_of_tile(shadow: Float64Tile, tile: Tile) -> Double:
+    """Return a Double for the storage of a tile that covers the whole storage. The Double uses the
+    memory of `shadow`, the tile's float64 values."""
     if tile.geometry is not tile.geometry.layout.whole:
-        return adopted(shadow.storage.data, tile.storage)
+        return adopted_double(shadow.storage.data, tile.storage)
     shadow.storage.name = tile.storage.name
     return Double(shadow.storage, whole=shadow)
 
@@ -409,7 +414,7 @@ class Doubles:
             self._placed[_window(storage)] = double
 
     def end(self, storages: Iterable[Storage]) -> None:
-        """Drop the Doubles of storages whose data is now exact or unknown."""
+        """Drop the Doubles of storages, because their data is exact or has no float64 history."""
         for storage in storages:
             storage.double = None
             if storage.image is not None:

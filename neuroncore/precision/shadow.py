@@ -17,18 +17,18 @@ from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.core.indirection import Picked, scatter
 from neuroncore.memory.tile import Tile
 from neuroncore.precision import watch
-from neuroncore.precision.around import Around
+from neuroncore.precision.around import SharedState
 from neuroncore.precision.findings import (
     Double,
     Doubles,
     Energy,
     Precision,
     add,
-    begun,
-    copied,
+    begun_double,
+    copied_double,
     distance,
+    double_of_tile,
     is_float,
-    kept,
     on,
     portions,
     source_of,
@@ -56,9 +56,9 @@ class _Peers:
         in_float64 = point._replace(name=f"{point.name}, in float64")
         met = peers.meet(number, in_float64, sent, carried)
         self.shadow.received = {}
-        for other, (_, owed, _) in met.items():
+        for other, (_, by_line, _) in met.items():
             if other != number:
-                add(self.shadow.received, owed)
+                add(self.shadow.received, by_line)
         core = self.shadow.core
         first = min(met.keys() & set(core.world.cores_of(core.rank)))
         self.shadow.is_first = not met[first][-1]
@@ -69,29 +69,29 @@ class _Peers:
 class Shadow:
     """An observer that also computes every instruction of one core in float64 (`Core.shadow`)."""
 
-    def __init__(self, core: Core, found: Precision) -> None:
-        self.core, self.found = core, found
+    def __init__(self, core: Core, analysis: Precision) -> None:
+        self.core, self.analysis = core, analysis
         self.doubles = Doubles()
         self.accumulators = {u: a.astype(np.float64) for u, a in core.accumulators.items()}
-        self.owed: dict[engine, Energy] = {unit: {} for unit in core.accumulators}
+        self.register_errors: dict[engine, Energy] = {unit: {} for unit in core.accumulators}
         self.sent: Energy = {}
         self.received: Energy = {}
         self.is_first = True  # the first core of its rank to continue after a meeting
-        self._around = Around(core, found)
+        self._shared = SharedState(core, analysis)
         self._scattered: list[Written] = []
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Perform a call on the core, and also compute it in float64."""
-        known = evaluation(call)
+        """Execute a call on the core, and also compute its float results in float64."""
+        facts = evaluation(call)
         if not call.instruction.traits.computes:
             perform(call, arguments, self.core, call.run)
             return
-        floats = [n for n in known.floats if is_float(arguments[n])]
+        floats = [n for n in facts.floats if is_float(arguments[n])]
         if not floats:
             run = partial(perform, call, arguments, self.core, call.run)
-            watch.check_written(self.core, lambda: self._around, call, arguments, known, True, run)
+            watch.check_written(self.core, lambda: self._shared, call, arguments, facts, True, run)
         else:
-            self._floats(call, arguments, known, floats)
+            self._floats(call, arguments, facts, floats)
         others = [n for n in call.writes if n not in floats]
         if others:
             self.doubles.end(source_of(arguments[n]).storage for n in others)
@@ -99,7 +99,7 @@ class Shadow:
     # --- instructions that write floats ----------------------------------------------------------
 
     def _floats(
-        self, call: Call, arguments: dict[str, Any], known: Evaluation, floats: list[str]
+        self, call: Call, arguments: dict[str, Any], facts: Evaluation, floats: list[str]
     ) -> None:
         exchanges = call.instruction.traits.exchanges
         shared = exchanges and self._are_shared(call, arguments)
@@ -113,15 +113,15 @@ class Shadow:
             for n in call.reads
             if is_float(arguments[n]) and (double := self.doubles.of(arguments[n]))
         }
-        if known.moves and not (inexact or exchanges or any(before.values())):
+        if facts.moves and not (inexact or exchanges or any(before.values())):
             perform(call, arguments, self.core, call.run)
             self.doubles.end(source_of(arguments[n]).storage for n in floats)
             return
-        watch.check_read(self.core, arguments, known)
-        step = Step(self._around, call, arguments, known, before, inexact)
-        unit = call.engine if known.registers else None
+        watch.check_read(self.core, arguments, facts)
+        step = Step(self._shared, call, arguments, facts, before, inexact)
+        unit = call.engine if facts.registers else None
         if not exchanges:
-            step.evaluate(self.accumulators, self.owed[unit] if unit else {}, None)
+            step.evaluate(self.accumulators, self.register_errors[unit] if unit else {}, None)
         perform(call, arguments, self.core, call.run)
         received: Energy = {}
         if exchanges:  # once the chip's cores have met
@@ -132,10 +132,10 @@ class Shadow:
             received = self.received
             if shared and not self.is_first:
                 return  # the other core has stored the result that both share
-        owed = step.compare(received)
+        by_line = step.compare(received)
         if unit:
             error, _, _ = distance(self.core.accumulators[unit], self.accumulators[unit])
-            self.owed[unit] = portions(owed, error)
+            self.register_errors[unit] = portions(by_line, error)
         for written in step.written:
             self._keep(written)
 
@@ -155,13 +155,13 @@ class Shadow:
     def _begun(self, tile: Tile) -> Double:
         """Return a new Double, with the chip's values, for a storage that the cores of a rank
         share."""
-        double = copied(tile.storage)
+        double = copied_double(tile.storage)
         self.doubles.put(double, tile.storage)
         return double
 
     def _keep(self, written: Written) -> None:
-        """Store the float64 values of a tile in the Double of its storage, with the lines that
-        caused the difference from the chip's values. A storage without any difference gets no
+        """Store the float64 values of a tile in the Double of its storage, and add the energy of
+        the difference from the chip's values by line. A storage without any difference gets no
         Double."""
         if isinstance(written.tile, Picked):
             self._scattered.append(written)  # stored by `scatter`, after the chip has written it
@@ -171,9 +171,9 @@ class Shadow:
             self.doubles.end([storage])
             return
         if double is None and written.covers:
-            double = kept(shadow, written.tile)
+            double = double_of_tile(shadow, written.tile)
         elif double is None:
-            double = begun(storage, written.tile)
+            double = begun_double(storage, written.tile)
             double.window(written.tile).codes()[...] = shadow.codes()
         left = 0.0 if written.covers else sum(double.energy.values()) - written.old
         double.energy = portions(double.energy, left)
@@ -182,8 +182,8 @@ class Shadow:
         self.doubles.put(double, storage)
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
-        """Write the float64 results whose places an index has picked, after the chip has written
-        its `results`."""
+        """Write the float64 values of results whose elements an index chooses to the Doubles of
+        their storages. The chip has written its `results` already (`ShadowOfCore.scatter`)."""
         done, self._scattered = self._scattered, []
         partial = {id(tile): operand.partial for tile, operand in results}
         for written in done:
@@ -193,7 +193,7 @@ class Shadow:
             double = written.before
             if double is None and not written.wrong:
                 continue
-            double = double or copied(storage)
+            double = double or copied_double(storage)
             shadow = Picked.like(written.shadow)
             shadow.held = written.shadow.held
             shadow.source, shadow.places = on(double.storage, tile.source), tile.places

@@ -14,7 +14,7 @@ from neuroncore.base import buffers
 from neuroncore.clause.instruction import Call
 from neuroncore.memory.geometry import Layout, make_room
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.precision.findings import DOUBLE, Float64Tile, laid_out, made
+from neuroncore.precision.findings import DOUBLE, Float64Tile, new_tile, tile_of_layout
 
 ROOM = buffers.SMALL // DOUBLE.itemsize  # elements; a larger tile is made for each evaluation
 Role = tuple[str, str, int]  # the purpose of a tile, its operand, and which of several it is
@@ -35,31 +35,31 @@ class Slots:
         `like`."""
         array, layout = buffers.array(like.shape, DOUBLE), self._layouts.get(name)
         if layout is not None:
-            return laid_out(array, layout)
-        found = made(array, like)
-        self._layouts[name] = found.storage.layout
-        return found
+            return tile_of_layout(array, layout)
+        tile = new_tile(array, like)
+        self._layouts[name] = tile.storage.layout
+        return tile
 
     def tile(self, role: Role, like: Tile, shape: tuple[int, ...]) -> Float64Tile:
         """Return the tile with this role, uninitialized. For one role of a call, `shape` is always
         the same."""
-        found = self._tiles.get(role)
-        if found is not None:
-            return found
+        tile = self._tiles.get(role)
+        if tile is not None:
+            return tile
         size = prod(shape)
         if size > ROOM:
-            return made(buffers.array(shape, DOUBLE), like)
+            return new_tile(buffers.array(shape, DOUBLE), like)
         block = self._memory.get(role)
         if block is None:
             block = self._memory[role] = np.empty(ROOM, DOUBLE)
-        found = self._tiles[role] = made(block[:size].reshape(shape), like)
-        return found
+        tile = self._tiles[role] = new_tile(block[:size].reshape(shape), like)
+        return tile
 
     def copy(self, role: Role, like: Tile, values: Array) -> Float64Tile:
-        """Return the tile with this role, with these values."""
-        found = self.tile(role, like, values.shape)
-        np.copyto(found.codes(), values)
-        return found
+        """Return the tile with this role, filled with `values`."""
+        tile = self.tile(role, like, values.shape)
+        np.copyto(tile.codes(), values)
+        return tile
 
 
 class SlotsOfCalls:
@@ -73,8 +73,8 @@ class SlotsOfCalls:
     def of(self, call: Call) -> Slots:
         if call.dynamic:  # the partitions of its tiles may differ
             return Slots(call, self._memory)
-        found = self._known.get(id(call))
-        if found is None:
+        slots = self._known.get(id(call))
+        if slots is None:
             make_room(self._known)
-            found = self._known[id(call)] = Slots(call, self._memory)
-        return found
+            slots = self._known[id(call)] = Slots(call, self._memory)
+        return slots

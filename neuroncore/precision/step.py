@@ -1,7 +1,8 @@
-"""One instruction in float64: evaluated on the float64 inputs, and a sample of it also on the
-chip's inputs.
+"""One instruction in float64. It is evaluated on the float64 inputs. A sample of its results is
+also evaluated on the chip's inputs, which replace the float64 inputs one after the other.
 
-The sample is a part of a large result: some lanes or columns (`_sample`).
+The sample of a large result is a part of it: some lanes or columns (`_sample`). A small result is
+evaluated whole.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from neuroncore.memory.geometry import make_room
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import float64
 from neuroncore.numerics.loops import precision as native
-from neuroncore.precision.around import Around, Registers, Stand
+from neuroncore.precision.around import Registers, SharedState, StandIn
 from neuroncore.precision.findings import (
     CANCELLATION,
     OVERFLOW,
@@ -33,12 +34,12 @@ from neuroncore.precision.findings import (
     all_finite,
     chip_doubles,
     chip_values,
-    copied,
+    copied_double,
     distance,
     everything,
     flat,
     is_float,
-    made,
+    new_tile,
     on,
     portions,
 )
@@ -46,29 +47,29 @@ from neuroncore.precision.watch import Evaluation
 
 SAMPLED = f"{__name__}.sample"  # in `Call.found`
 SAMPLE = 4096  # elements of a result whose errors are attributed to inputs
-LOST = 2.0  # least loss of decimal digits that is reported
+LOST = 2.0  # the least number of lost decimal digits that is reported
 DECIMAL = log10(2)
 Inputs = dict[str, Tile]
 
 
 @dataclass(eq=False)
 class Written:
-    """A tile that an instruction writes: its values on the chip and in float64, and their
-    difference."""
+    """A tile that an instruction writes: its values on the chip (`tile`) and in float64 (`shadow`),
+    and their difference."""
 
     name: str
     tile: Tile
-    before: Double | None  # of its storage, before the write
+    before: Double | None  # the Double of its storage before the write
     shadow: Float64Tile
     keeps: bool  # whether the result depends on the previous contents
-    covers: bool  # whether it is its whole storage, in memory order
-    fresh: Any  # which elements start a sum
-    index: Any  # of its sample
-    old: float = 0.0  # the squared error of the contents that are overwritten
-    # the sample of the result, with the chip's values for one more input each time
+    covers: bool  # whether the tile is its whole storage, in memory order
+    fresh: Any  # the elements that start a sum: True for all, False for none, or flags
+    index: Any  # the index of the sample in the tile
+    old: float = 0.0  # the sum of the squared errors of the contents that are overwritten
+    # the results of the evaluations of the sample, each with the chip's values for one more input
     parts: list[Array] = field(default_factory=list)
     energy: Energy = field(default_factory=dict)
-    infinite: bool = False
+    infinite: bool = False  # whether the chip has infinity or NaN where float64 has a number
 
     @property
     def wrong(self) -> bool:
@@ -78,8 +79,9 @@ class Written:
 @dataclass(eq=False)
 class Joining:
     """An input whose float64 values are replaced by the chip's values in one evaluation of the
-    sample. `real` has the chip's values, `exact` the float64 values, and `energy` the lines that
-    caused the difference. An input that is an accumulator has neither tile."""
+    sample. `real` is a tile with the chip's values, `exact` a tile with the float64 values, and
+    `energy` has the squared differences by the line that caused them. For the accumulator
+    registers, both tiles are None, and the name is empty."""
 
     name: str
     energy: Energy
@@ -88,24 +90,24 @@ class Joining:
 
 
 class Step:
-    """The float64 evaluation of one instruction. `before` has the Double, or None, of each
-    destination in floats. `inexact` has the Doubles of inputs; an input without a Double has no
-    error."""
+    """The float64 evaluation of one instruction. `before` has, by operand name, the Double or None
+    of each destination that is written as floats. `inexact` has the Doubles of inputs; an input
+    without a Double has no error."""
 
     def __init__(
         self,
-        around: Around,
+        shared: SharedState,
         call: Call,
         arguments: dict[str, Any],
         traits: Evaluation,
         before: dict[str, Double | None],
         inexact: dict[str, Double],
     ) -> None:
-        self.around, self.call, self.traits = around, call, traits
-        self.core, self.found = around.core, around.found
+        self.shared, self.call, self.traits = shared, call, traits
+        self.core, self.analysis = shared.core, shared.analysis
         self.arguments = dict(arguments)
         self.inexact = inexact
-        self.slots = around.slots.of(call)
+        self.slots = shared.slots.of(call)
         names = (*call.reads, *call.writes) if call.dynamic else ()
         dynamic = any(arguments[n].dynamic for n in names)
         # if addresses are known only at run time, or results may overlap, use whole storages
@@ -128,19 +130,19 @@ class Step:
         tile: Tile = self.arguments[name]
         fresh: Any = False
         if self.traits.accumulates:
-            said = self.call.instruction.traits.adds
-            fresh = _fresh(tile, self.arguments[said])
-            self.arguments[said] = fresh is not True
+            adds_name = self.call.instruction.traits.adds
+            fresh = _fresh(tile, self.arguments[adds_name])
+            self.arguments[adds_name] = fresh is not True
         adds = self.traits.accumulates and fresh is not True
-        some = name in self.traits.partial and (self.windows or not _is_dma(self.call))
-        keeps = adds or some
+        in_part = name in self.traits.partial and (self.windows or not _is_dma(self.call))
+        keeps = adds or in_part
         if isinstance(tile, Picked):
-            shadow = made(_picked(tile, double), tile)
+            shadow = new_tile(_picked(tile, double), tile)
         elif self.windows or double is not None:
-            double = double or copied(tile.storage)
+            double = double or copied_double(tile.storage)
             shadow = double.window(tile)
         else:
-            shadow = made(chip_doubles(tile), tile) if keeps else self.slots.fresh(name, tile)
+            shadow = new_tile(chip_doubles(tile), tile) if keeps else self.slots.fresh(name, tile)
         if isinstance(fresh, np.ndarray):
             shadow.codes()[fresh] = 0
         covers = bool(tile.dynamic) or _covers(tile)
@@ -171,32 +173,32 @@ class Step:
         double = self.inexact.get(name)
         if not is_float(tile):
             return on(tile.storage, tile)
-        if double is None and (shared := self._shared(tile)):
-            return shared.window(tile)
+        if double is None and (double_of_result := self._double_of_result(tile)):
+            return double_of_result.window(tile)
         if isinstance(tile, Picked):
-            return made(_picked(tile, double), tile)
+            return new_tile(_picked(tile, double), tile)
         if double is not None:
             return double.window(tile)
         if tile.dynamic:
-            return copied(tile.storage).window(tile)
+            return copied_double(tile.storage).window(tile)
         if self.traits.accumulates:
-            return self.around.recent.exact(tile)
+            return self.shared.recent.exact(tile)
         return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
-    def _shared(self, tile: Tile) -> Double | None:
-        """Return the Double of the tile's storage if the instruction also writes to this storage,
-        else None."""
+    def _double_of_result(self, tile: Tile) -> Double | None:
+        """Return the Double of the tile's storage if whole storages are used and the instruction
+        writes to this storage, otherwise None."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
 
     # --- evaluation ------------------------------------------------------------------------------
 
-    def evaluate(self, registers: Registers, owed: Energy, peers: Any) -> None:
+    def evaluate(self, registers: Registers, by_line: Energy, peers: Any) -> None:
         """Evaluate the instruction in float64, before the chip overwrites its inputs. `registers`
-        are the accumulators in float64, and `owed` has the lines that caused the error of the
-        accumulators. `peers` are the other cores of an exchange."""
+        are the accumulator registers in float64. `by_line` has the squared error of these registers
+        by the line that caused it. `peers` are the other cores of an exchange, or None."""
         if not self.whole:
-            self._join(owed)
+            self._join(by_line)
             if self.joining:
                 self._evaluate_sample(registers)
         tiles: dict[str, Any] = {w.name: w.shadow for w in self.written}
@@ -204,18 +206,18 @@ class Step:
             if name not in tiles and name in self.inputs:
                 tiles[name] = self.inputs[name]
             elif name not in tiles:
-                tiles[name] = made(np.zeros(self.arguments[name].shape), self.arguments[name])
+                tiles[name] = new_tile(np.zeros(self.arguments[name].shape), self.arguments[name])
         arguments = {**self.arguments, **self.inputs, **tiles}
-        stand = self.around.standing(registers, peers)
-        perform(self.call, arguments, stand, staged(self.around, self.call, arguments, stand))
+        stand = self.shared.stand_in(registers, peers)
+        perform(self.call, arguments, stand, staged(self.shared, self.call, arguments, stand))
 
-    def _join(self, owed: Energy) -> None:
+    def _join(self, by_line: Energy) -> None:
         """Collect in `joining` the inputs, and the previous contents of destinations, whose values
-        differ between the chip and float64. `owed` has the lines that caused the error of the
-        accumulators."""
+        differ between the chip and float64. `by_line` has the squared error of the accumulator
+        registers by line."""
         command = self.arguments.get(self.call.instruction.traits.command)
-        if owed and command is reduce_cmd.reduce:
-            self.joining.append(Joining("", owed, None, None))
+        if by_line and command is reduce_cmd.reduce:
+            self.joining.append(Joining("", by_line, None, None))
         for written in self.written:
             if written.keeps and written.old:
                 values = chip_values(written.tile, written.index)
@@ -255,10 +257,10 @@ class Step:
                 state[joining.name] = joining.real
             results = {n: self._result(n, number, state.get(n)) for n in self.call.writes}
             arguments = {**self.arguments, **tiles, **state, **results}
-            given = self._chip_registers() if self.traits.registers else registers
-            stand = self.around.standing(given)
+            accumulators = self._chip_registers() if self.traits.registers else registers
+            stand = self.shared.stand_in(accumulators)
             # the tiles of all evaluations have the same layouts
-            run = run or staged(self.around, self.call, arguments, stand)
+            run = run or staged(self.shared, self.call, arguments, stand)
             perform(self.call, arguments, stand, run)
             for written in self.written:
                 written.parts.append(results[written.name].codes())
@@ -271,7 +273,7 @@ class Step:
         codes = tile.codes()[self.sample[name]]
         if tile.held is float64:
             return self._part("exact", name, codes)
-        return made(np.array(codes, order="C"), tile, tile.held)
+        return new_tile(np.array(codes, order="C"), tile, tile.held)
 
     def _result(self, name: str, number: int, contents: Tile | None) -> Tile:
         """Return a tile for the result `name` of the evaluation with this number. It has the
@@ -280,40 +282,41 @@ class Step:
         if contents is not None:
             return self.slots.copy(("result", name, number), tile, contents.codes())
         shape = tile.codes()[self.sample.get(name, ...)].shape
-        found = self.slots.tile(("result", name, number), tile, shape)
-        found.codes().fill(0)
-        return found
+        result = self.slots.tile(("result", name, number), tile, shape)
+        result.codes().fill(0)
+        return result
 
     def _chip_registers(self) -> Registers:
         """Return the chip's accumulators in float64. If lanes are sampled, the accumulators of
         these lanes come first, without gaps between them."""
-        found = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
+        accumulators = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
         for name, index in self.sample.items():
             if self.call.instruction.traits.lanewise and name in self.call.reads:
                 tile = self.arguments[name]
                 first, lanes = tile.start_partition, tile.shape[0]
                 for unit, registers in self.core.accumulators.items():
                     part = registers[first : first + lanes][index]
-                    found[unit][first : first + len(part)] = part
-        return found
+                    accumulators[unit][first : first + len(part)] = part
+        return accumulators
 
     # --- comparison ------------------------------------------------------------------------------
 
     def compare(self, received: Energy) -> Energy:
-        """Find the error of each result on the chip, compared with float64, and the lines that
-        caused it. `received` has the errors, by line, of data from other cores. Return the errors
-        of the last result by line; those of the accumulators are in proportion."""
-        number = self.found.line()
-        owed: Energy = {}
+        """Set the energy of each result: its squared error on the chip, compared with float64, by
+        the line that caused it. `received` has the squared errors, by line, of data from other
+        cores. Return the squared errors of the last result by line; the error of the accumulator
+        registers is divided in the same proportion."""
+        number = self.analysis.line()
+        by_line: Energy = {}
         for written in self.written:
             if self.whole:
-                owed, error = self._passed_on(written, received), self._moved(written)
+                by_line, error = self._passed_on(written, received), self._moved(written)
                 if not self.traits.moves:
-                    add(owed, {number: max(error - sum(owed.values()), 0.0)})
+                    add(by_line, {number: max(error - sum(by_line.values()), 0.0)})
             else:
-                owed, error = self._computed(number, written)
-            written.energy = portions(owed, error) or ({number: error} if error else {})
-        return owed
+                by_line, error = self._computed(number, written)
+            written.energy = portions(by_line, error) or ({number: error} if error else {})
+        return by_line
 
     def _moved(self, written: Written) -> float:
         """Return the squared error of a result that was only moved, or whose address is known only
@@ -331,17 +334,18 @@ class Step:
         return error
 
     def _passed_on(self, written: Written, received: Energy) -> Energy:
-        """Return the errors, by line, that a moved tile has taken from its inputs and from other
-        cores (`received`)."""
-        owed = dict(received)
+        """Return the squared errors, by line, that a moved tile has from its inputs, from its
+        previous contents, and from other cores (`received`)."""
+        by_line = dict(received)
         for double in self.inexact.values():
-            add(owed, double.energy)
+            add(by_line, double.energy)
         if written.before is not None and written.keeps:
-            add(owed, portions(written.before.energy, written.old))
-        return owed
+            add(by_line, portions(written.before.energy, written.old))
+        return by_line
 
     def _computed(self, number: int, written: Written) -> tuple[Energy, float]:
-        """Return the lines that caused a result's error, and the sum of its squared errors."""
+        """Return (squared errors of the sample by the line that caused them, the sum of the squared
+        errors of the whole result). `number` is the number of the current line."""
         tile, index = written.tile, written.index
         form, name = tile.held, self.call.name
         real, exact = chip_values(tile, index), written.shadow.codes()[index]
@@ -353,7 +357,7 @@ class Step:
             error, size = (part * tile.size / real.size for part in (error, size))
         if written.infinite:
             self._overflow(written)
-        self.found.check(number, name, form, error, size)
+        self.analysis.check(number, name, form, error, size)
         if self.added is not None:
             before = written.parts[-1] if written.parts else exact
             real_sum, exact_sum = self.added.real, self.added.exact
@@ -362,17 +366,18 @@ class Step:
             self.joining.append(self.added)
         last = written.parts[-1] if written.parts else exact
         ulps = native.ulps(flat(real), flat(last), form.mantissa, 1 - form.bias)
-        self.found.introduced(number, name, form, ulps)
-        owed, previous = {number: ulps[1]}, exact
+        self.analysis.introduced(number, name, form, ulps)
+        by_line, previous = {number: ulps[1]}, exact
         for joining, part in zip(self.joining, written.parts, strict=True):
-            add(owed, portions(joining.energy, distance(part, previous)[0]))
+            add(by_line, portions(joining.energy, distance(part, previous)[0]))
             previous = part
         if written.parts and not any(double.infinite for double in self.inexact.values()):
             self._cancelled(written, exact)
-        return owed, error
+        return by_line, error
 
     def _cancelled(self, written: Written, exact: Array) -> None:
-        """Report a result whose relative error is much larger than the error of any input."""
+        """Report a result whose relative error is much larger than the relative error of any
+        input."""
         count, places = native.lost(flat(written.parts[-1]), flat(exact))
         inputs = [
             native.lost(flat(j.real.codes()), flat(j.exact.codes()))
@@ -398,8 +403,8 @@ class Step:
         if any(double and double.infinite for double in doubles):
             return
         form, real, exact = written.tile.held, chip_values(written.tile), written.shadow.codes()
-        gone = np.isinf(real) if form.infinite else np.isnan(real)
-        count = int((gone & np.isfinite(exact)).sum())
+        lost = np.isinf(real) if form.infinite else np.isnan(real)
+        count = int((lost & np.isfinite(exact)).sum())
         if count:
             self.core.report(
                 OVERFLOW,
@@ -410,19 +415,21 @@ class Step:
             )
 
 
-def staged(around: Around, call: Call, arguments: Mapping[str, Any], stand: Stand) -> Run | None:
-    """Return the function that executes a call on tiles with these layouts. It is made once, and
-    kept. Return None for tiles whose positions are known only at run time, and for instructions
-    without such a function."""
+def staged(
+    shared: SharedState, call: Call, arguments: Mapping[str, Any], stand: StandIn
+) -> Run | None:
+    """Return the function that executes a call on tiles with the layouts and formats of
+    `arguments`. It is made once and kept in `shared`. Return None for tiles whose positions are
+    known only at run time, and for clauses that are not staged."""
     tiles = [arguments[name] for name in (*call.reads, *call.writes)]
     if not call.instruction.staged or (call.dynamic and any(tile.dynamic for tile in tiles)):
         return None
     adds = arguments.get(call.instruction.traits.adds)
     key = id(call), adds, *[t.geometry for t in tiles], *[t.held for t in tiles]
-    known = around.staged.get(key)
+    known = shared.staged.get(key)
     if known is None:
-        make_room(around.staged)
-        known = around.staged[key] = call, stage(call, arguments, stand)
+        make_room(shared.staged)
+        known = shared.staged[key] = call, stage(call, arguments, stand)
     return known[1]
 
 
@@ -442,9 +449,9 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
         dst, moving = arguments["dst"], arguments["moving"]
         step = min(dst.size // SAMPLE, dst.shape[-1])
         if step > 1 and len(dst.shape) == 2 and dst.shape[-1] == moving.shape[-1]:
-            some = (..., slice(None, None, step))
-            scaled = {"moving_scale": some} if "moving_scale" in names else {}
-            return {"dst": some, "moving": some, **scaled}
+            columns = (..., slice(None, None, step))
+            scaled = {"moving_scale": columns} if "moving_scale" in names else {}
+            return {"dst": columns, "moving": columns, **scaled}
     return {}
 
 

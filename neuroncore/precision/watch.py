@@ -2,7 +2,7 @@
 float32 rounds when they are read or written.
 
 The formats and operators of a call decide once which checks it needs; a call that needs none costs
-nothing more. Only instructions with a suspicious integer are evaluated in float64, with a `Stand`
+nothing more. Only instructions with a suspicious integer are evaluated in float64, with a `StandIn`
 in place of their core.
 """
 
@@ -36,7 +36,7 @@ from neuroncore.precision.findings import (
     all_finite,
     chip_doubles,
     is_float,
-    made,
+    new_tile,
     on,
 )
 
@@ -51,7 +51,7 @@ WIDE_INTEGERS = (int32, uint32)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Facts about a call, which decide the checks that it needs."""
+    """Facts about a call, which decide how it is evaluated in float64 and which checks it needs."""
 
     floats: tuple[str, ...]
     """Operands that are written as floats."""
@@ -75,37 +75,37 @@ class Evaluation:
 
 
 def evaluation(call: Call) -> Evaluation:
-    """Return the facts about a call. They are found once, and copies of the call in all launches
-    share them."""
-    found: Evaluation = call.derived(__name__, lambda: _evaluation(call))
-    return found
+    """Return the Evaluation of a call. It is computed once, and copies of the call in all launches
+    share it."""
+    facts: Evaluation = call.derived(__name__, lambda: _evaluation(call))
+    return facts
 
 
 def _evaluation(call: Call) -> Evaluation:
-    said = call.instruction.traits
+    traits = call.instruction.traits
     operands = {p.name: p.operand for p in call.instruction.operands if p.operand}
     taken = {n: operands[n.partition("[")[0]] for n in (*call.reads, *call.writes)}
     forms = {n: call.view(n).dtype for n in taken}
     names = {p.name for p in call.instruction.parameters}
     turns = call.transposes
-    data = [forms[n] for n in call.reads if not (turns and n == said.streams)]
+    data = [forms[n] for n in call.reads if not (turns and n == traits.streams)]
     moved = bool(data) and all(operand and operand.moved for operand in taken.values())
-    moves = turns or moved or said.moves_bits
+    moves = turns or moved or traits.moves_bits
     floats = tuple(n for n in call.writes if forms[n].is_float)
     if turns and call.machine.has("native_transpose"):  # may put bits into a wider format
         floats = tuple(n for n in floats if forms[n].itemsize == data[0].itemsize)
     wide = (n for n in call.reads if forms[n] in WIDE_INTEGERS and n not in CHOOSERS)
-    copies = said.copies and len(set(forms.values())) == 1
+    copies = traits.copies and len(set(forms.values())) == 1
     operators = [v for v in call.arguments.values() if isinstance(v, Operator)]
     bits = bool(operators) and all(op.kind == "bitvec" for op in operators)
     return Evaluation(
         floats=floats,
         moves=moves and all(_holds(forms[n], form) for n in call.writes for form in data),
         partial=frozenset(n for n, operand in taken.items() if operand and operand.partial),
-        accumulates=said.adds in names,
-        registers=said.accumulates,
+        accumulates=traits.adds in names,
+        registers=traits.accumulates,
         integers=() if moved and not floats else tuple(wide),
-        casts=said.casts and not (copies or bits),
+        casts=traits.casts and not (copies or bits),
         numbers=tuple(n for n in call.instruction.values if not isinstance(call[n], View)),
         bounded=_bounded(call, forms.values()),
     )
@@ -135,10 +135,10 @@ EXACT_INTEGER = 1 << 24  # float32 represents all integers up to this one
 SUSPICIOUS = EXACT_INTEGER - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts as 2^24 - 1
 
 
-def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> None:
+def check_read(core: Core, arguments: Mapping[str, Any], facts: Evaluation) -> None:
     """Report integers that an engine rounds before it computes with them. If an index picks rows at
     run time, they are not checked, because the index is not known yet."""
-    for name in known.integers:
+    for name in facts.integers:
         if not arguments[name].dynamic and _greatest(arguments[name]) >= SUSPICIOUS:
             codes = arguments[name].codes()
             rounded = codes.astype(np.float32).astype(np.float64)
@@ -147,36 +147,36 @@ def check_read(core: Core, arguments: Mapping[str, Any], known: Evaluation) -> N
 
 def check_written(
     core: Core,
-    around: Callable[[], evaluations.Around],
+    shared_state: Callable[[], evaluations.SharedState],
     call: Call,
     arguments: dict[str, Any],
-    known: Evaluation,
+    facts: Evaluation,
     narrow: bool,
     run: Callable[[], None],
 ) -> None:
     """Execute a call (`run`), and report integers that it has written inexactly: rounded to
     float32, or saturated. Integers of less than 32 bits are included if `narrow`. Suspicious
-    results are evaluated again in float64, with the state that `around` returns."""
-    if known.bounded and _runs_small(call, arguments, known, run):
+    results are evaluated again in float64, with the SharedState that `shared_state` returns."""
+    if facts.bounded and _runs_small(call, arguments, facts, run):
         return
     tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
     results = [n for n in call.writes if _counts(tiles[n].dtype, narrow)]
-    if not known.casts or not results or any(tile.dynamic for tile in tiles.values()):
+    if not facts.casts or not results or any(tile.dynamic for tile in tiles.values()):
         run()
         return
     written = [tiles[n].storage for n in call.writes]
     overwritten = {n: _copy(tiles[n]) for n in call.reads if _shares(tiles[n], written)}
-    before = {n: chip_doubles(tiles[n]) for n in call.writes if n in known.partial}
+    before = {n: chip_doubles(tiles[n]) for n in call.writes if n in facts.partial}
     read = [_greatest(tiles[n]) for n in call.reads if tiles[n].dtype in WIDE_INTEGERS]
     run()
     if max([0, *read, *(_reaches(tiles[n]) for n in results)]) < SUSPICIOUS:
         return
-    before_it = {**tiles, **overwritten}
-    given = {n: _in_float64(before_it[n]) for n in call.reads}
-    found = {n: before[n] if n in before else np.zeros(tiles[n].shape) for n in call.writes}
-    exact = {n: made(values, tiles[n]) for n, values in found.items()}
+    operands_before = {**tiles, **overwritten}
+    inputs = {n: _in_float64(operands_before[n]) for n in call.reads}
+    contents = {n: before[n] if n in before else np.zeros(tiles[n].shape) for n in call.writes}
+    exact = {n: new_tile(values, tiles[n]) for n, values in contents.items()}
     registers = {unit: a.astype(np.float64) for unit, a in core.accumulators.items()}
-    perform(call, {**arguments, **given, **exact}, around().standing(registers))
+    perform(call, {**arguments, **inputs, **exact}, shared_state().stand_in(registers))
     for name in results:
         _check_result(core, name, tiles[name], exact[name].codes())
 
@@ -214,16 +214,16 @@ def _counts(form: Format, narrow: bool) -> bool:
 
 
 def _greatest(tile: Tile) -> int:
-    """Return a bound on the magnitude of the 32-bit integers of a tile; a negative number -n counts
-    as n - 1. The bound of a whole storage is kept until an instruction writes there."""
+    """Return a bound on the magnitude of the 32-bit integers of a tile. A negative number -n counts
+    as n - 1. The bound of a whole storage is remembered until an instruction writes to it."""
     storage = tile.storage
     known = storage.greatest
     if known is not None and known[0] == storage.version and known[1] < SUSPICIOUS:
         return known[1]
-    found = _measured(tile)
+    bound = _measured(tile)
     if tile.geometry.fills and storage.image is None:
-        storage.greatest = storage.version, found
-    return found
+        storage.greatest = storage.version, bound
+    return bound
 
 
 def _measured(tile: Tile) -> int:
@@ -248,12 +248,12 @@ def _remember(tile: Tile, whole: bool, bound: int) -> None:
 
 
 def _runs_small(
-    call: Call, arguments: dict[str, Any], known: Evaluation, run: Callable[[], None]
+    call: Call, arguments: dict[str, Any], facts: Evaluation, run: Callable[[], None]
 ) -> bool:
-    """Run a call if none of its results and intermediate results can be as large as the limit, as
-    in a few sums and products of small integers. Return whether it ran."""
-    given = (arguments[name] for name in known.numbers)
-    numbers = [0 if number is None else number for number in given]
+    """Run a call if none of its results and intermediate results can reach SUSPICIOUS, because it
+    computes a few sums and products of small integers. Return whether the call ran."""
+    optional = (arguments[name] for name in facts.numbers)
+    numbers = [0 if number is None else number for number in optional]
     if not all(isinstance(number, int | float | np.number) for number in numbers):
         return False  # a register
     bound = 1.0
@@ -263,7 +263,7 @@ def _runs_small(
         return False
     run()
     for name in call.writes:
-        _remember(arguments[name], name not in known.partial, int(bound))
+        _remember(arguments[name], name not in facts.partial, int(bound))
     return True
 
 
@@ -271,9 +271,9 @@ def _reaches(tile: Tile) -> int:
     """Return a bound on the magnitude of results. Narrow integers at the ends of their range may
     have been saturated, and count as SUSPICIOUS."""
     if tile.dtype in WIDE_INTEGERS:
-        found = _measured(tile)
-        _remember(tile, True, found)
-        return found
+        bound = _measured(tile)
+        _remember(tile, True, bound)
+        return bound
     codes, (low, high) = tile.codes(), tile.dtype.range
     cut_off = codes.size and (int(codes.max()) == high or int(codes.min()) == low)
     return SUSPICIOUS if cut_off else 0
@@ -285,12 +285,12 @@ def _shares(tile: Tile, written: list[Storage]) -> bool:
 
 
 def _copy(tile: Tile) -> Tile:
-    return made(np.array(tile.codes(), order="C"), tile, tile.held)
+    return new_tile(np.array(tile.codes(), order="C"), tile, tile.held)
 
 
 def _in_float64(tile: Tile) -> Float64Tile:
-    """Return an input in float64."""
-    return made(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
+    """Return a tile of floats as a float64 copy; any other tile as a Float64Tile on its storage."""
+    return new_tile(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
 
 
 UNWATCHED = f"{__name__}.unwatched"  # in `Call.found`: the call needs no checks
@@ -313,14 +313,14 @@ class Watch:
         return core
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """Return a function that runs `run` with the checks that the call needs before and after
-        it; `run` itself if it needs none. `arguments` are those of the first instruction with this
-        call."""
+        """Return a function that calls `run`, with the checks that the call needs before and after.
+        If it needs none, return `run` itself. `arguments` are the arguments of the first
+        instruction with this call."""
         if UNWATCHED in call.found:
             return run
-        known = evaluation(call)
-        checks = list(self._before(call, known))
-        run_watched = self._around_run(call, known)
+        facts = evaluation(call)
+        checks = list(self._before(call, facts))
+        run_watched = self._around_run(call, facts)
         if not (checks or run_watched):
             call.found[UNWATCHED] = True
             return run
@@ -329,42 +329,42 @@ class Watch:
         others = (p.name for p in call.instruction.parameters if not p.varies)
         fixed = {name: arguments[name] for name in others}
 
-        def watched(*given: Any) -> None:
-            now = {**fixed, **dict(zip(names, given[skipped:], strict=True))}
+        def watched(*values: Any) -> None:
+            now = {**fixed, **dict(zip(names, values[skipped:], strict=True))}
             for name in call.instruction.lists:
                 now |= spread(name, now[name])
             for check in checks:
                 check(now)
             if run_watched is None:
-                run(*given)
+                run(*values)
             else:
-                run_watched(now, lambda: run(*given))
+                run_watched(now, lambda: run(*values))
 
         return watched
 
-    def _before(self, call: Call, known: Evaluation) -> list[Check]:
+    def _before(self, call: Call, facts: Evaluation) -> list[Check]:
         """Return the checks before a call reads its operands."""
-        found: list[Check] = []
-        if known.integers and known.floats:
-            found.append(lambda now: check_read(self.core, now, known))
+        checks: list[Check] = []
+        if facts.integers and facts.floats:
+            checks.append(lambda now: check_read(self.core, now, facts))
         if self._multiplies_to_transpose(call):
-            found.append(self._check_transposed)
+            checks.append(self._check_transposed)
         if _drops_bias(call):
-            found.append(self._check_bias)
-        return found
+            checks.append(self._check_bias)
+        return checks
 
-    def _around_run(self, call: Call, known: Evaluation) -> RunWatched | None:
+    def _around_run(self, call: Call, facts: Evaluation) -> RunWatched | None:
         """Return the function that runs a call and checks its results; None if no check applies."""
-        narrow = [n for n in known.floats if _is_narrow(call.view(n).dtype)]
-        if narrow and call.reads and not known.moves:
+        narrow = [n for n in facts.floats if _is_narrow(call.view(n).dtype)]
+        if narrow and call.reads and not facts.moves:
             return lambda now, run: self._check_overflow(call, narrow, now, run)
-        if not known.floats and known.casts and any(_wide(call, n) for n in call.writes):
+        if not facts.floats and facts.casts and any(_wide(call, n) for n in call.writes):
             return lambda now, run: check_written(
                 self.core,
-                lambda: evaluations.Around(self.core, Precision()),
+                lambda: evaluations.SharedState(self.core, Precision()),
                 call,
                 now,
-                known,
+                facts,
                 False,
                 run,
             )
@@ -379,25 +379,25 @@ class Watch:
         infinities). Operands that the call overwrites are checked first."""
         results, read = [now[n] for n in narrow if not now[n].dynamic], [now[n] for n in call.reads]
         written = [tile.storage.data for tile in results]
-        own = [tile for tile in read if any(tile.storage.data is data for data in written)]
-        finite = all(map(_is_finite, own))
+        overwritten = [tile for tile in read if any(tile.storage.data is data for data in written)]
+        finite = all(map(_is_finite, overwritten))
         run()
         beyond = [tile for tile in results if not all_finite(tile)]
         if not (finite and beyond):
             return
         numbers = [v for v in now.values() if isinstance(v, float | np.floating)]
-        others = (tile for tile in read if not any(tile is one for one in own))
+        others = (tile for tile in read if not any(tile is other for other in overwritten))
         if all(map(np.isfinite, numbers)) and all(map(_is_finite, others)):
             for tile in beyond:
                 self._report_overflow(tile)
 
     def _report_overflow(self, tile: Tile) -> None:
         values, form = tile.values(), tile.dtype
-        gone = np.isinf(values) if form.infinite else np.isnan(values)
-        if gone.any():
+        lost = np.isinf(values) if form.infinite else np.isnan(values)
+        if lost.any():
             self.core.report(
                 OVERFLOW,
-                f"{int(gone.sum())} of {tile.size} results ({tile}) are beyond {form.max:.4g}, the "
+                f"{int(lost.sum())} of {tile.size} results ({tile}) are beyond {form.max:.4g}, the "
                 f"largest {form}, and have become {'infinite' if form.infinite else 'NaN'}",
                 tile.storage.id,
             )
