@@ -204,7 +204,7 @@ def _with_copies(arguments: Arguments, copies: dict[int, _Copies]) -> Arguments:
     def copy_of(value: Any) -> Any:
         if id(value) in copies and id(value) not in copied_arrays:
             made_by, array = library(value), copies[id(value)].another()
-            copied_arrays[id(value)] = made_by.given(array) if made_by else array
+            copied_arrays[id(value)] = made_by.from_numpy(array) if made_by else array
         return copied_arrays.get(id(value), value)
 
     args, kwargs = (replaced(part, copy_of) for part in arguments)

@@ -175,7 +175,7 @@ class Inputs:
         if missing:
             self._report_leftovers(tile, missing)
         codes = leftovers.contents(tile, self.core.options.zeros_as_leftovers)
-        return self.library.given(codes) if self.library else codes
+        return self.library.from_numpy(codes) if self.library else codes
 
     def _report_leftovers(self, tile: Tile, count: int) -> None:
         self.core.report(

@@ -122,11 +122,11 @@ def _padding(form: Format) -> int:
 
 
 def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
-    """Return the float32 values of `codes` (of `form.storage`), in the contiguous array `out` if
-    given.
+    """Return the float32 values of `codes`, whose numpy type is `form.storage`. They are written to
+    the contiguous array `out` if it is given.
 
-    Codes of float32 are returned unchanged. So are those of float64, a format that no engine has.
-    Integers beyond 2^24 are rounded to nearest even.
+    float64, a format that no engine has, is returned unchanged, and so is float32 if there is no
+    `out`. Integers beyond 2^24 are rounded to nearest even.
     """
     if form is float64 or (form is float32 and out is None):
         return codes
@@ -152,10 +152,11 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
 def encode(
     form: Format, values: Array, out: Array | None = None, *, saturate: bool = False
 ) -> Array:
-    """Return the codes of float32 `values`, in the contiguous array `out` if given.
+    """Return the codes of float32 `values`. They are written to the contiguous array `out` if it is
+    given.
 
     With `saturate`, floats beyond the largest number of the format, and infinities, become the
-    largest.
+    largest number.
     """
     if form is float64:
         return values.astype(np.float64)
@@ -202,8 +203,8 @@ def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> 
 
 
 def _check(out: Array, like: Array) -> None:
-    """Raise UsageError if `out` has another shape than `like`: the loops write to it without
-    checks."""
+    """Raise UsageError unless `out` is contiguous and has the shape of `like`, because the loops
+    write to `out` without checks."""
     if out.shape != like.shape or not out.flags.c_contiguous:
         raise UsageError(
             f"out has shape {out.shape} and strides {out.strides}; "
@@ -213,7 +214,7 @@ def _check(out: Array, like: Array) -> None:
 
 def _not_packed(form: Format) -> None:
     if form.element is not None:
-        raise UsageError(f"{form} is four numbers in one: take it apart with codec.unpack")
+        raise UsageError(f"a code of {form} packs four numbers: unpack it with codec.unpack")
 
 
 def _encode_integers(form: Format, values: Array, out: Array) -> None:
@@ -231,7 +232,7 @@ def widening(form: Format) -> Array:
     number, the code of infinity, the code of the largest number, and the bits of the smallest
     subnormal."""
     none = (1 << form.exponent + form.mantissa) + 1
-    found = (
+    constants = (
         23 - form.mantissa,
         form.exponent + form.mantissa,
         (127 - form.bias) << 23,
@@ -240,7 +241,7 @@ def widening(form: Format) -> Array:
         form.max_code,
         np.float32(form.min_subnormal).view(np.uint32),
     )
-    return np.array(found, np.uint32)
+    return np.array(constants, np.uint32)
 
 
 @cache
@@ -249,7 +250,7 @@ def narrow_numbers(form: Format) -> Array:
     bits than float32, as uint32, in the order in which the loops take them."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
-    # the code of infinity, else of NaN, else of the largest number
+    # the code of infinity; without infinity, of NaN; without both, of the largest number
     overflow = form.max_code + form.nan
     steps = -(least << form.mantissa) % (1 << width)
     return np.array(
@@ -313,8 +314,8 @@ def mirrored(codes: Array) -> Array:
     """Convert signed codes of floats to integers that have the same order, with +0 above -0. The
     function is its own inverse."""
     sign = codes >> (codes.dtype.itemsize * 8 - 1)
-    found: Array = codes ^ (sign & np.iinfo(codes.dtype).max)
-    return found
+    integers: Array = codes ^ (sign & np.iinfo(codes.dtype).max)
+    return integers
 
 
 def ranks(codes: Array, lost: bool = False) -> Array:
@@ -322,9 +323,9 @@ def ranks(codes: Array, lost: bool = False) -> Array:
     numbers. With `lost`, every NaN is below all numbers."""
     bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
-    found = mirrored(codes)
-    found[(codes & top) > infinity] = bottom if lost else top
-    return found
+    integers = mirrored(codes)
+    integers[(codes & top) > infinity] = bottom if lost else top
+    return integers
 
 
 def copy(source: Array, target: Array) -> None:
@@ -352,9 +353,9 @@ def copy(source: Array, target: Array) -> None:
 
 
 def _dense(source: Array, target: Array) -> tuple[int, int] | None:
-    """Return two axes: the one along which `source` is contiguous, and the one along which `target`
-    is. Return None if these are the same axis, if the matrix of the two axes is small, or if the
-    elements differ in type or have a size that no loop supports."""
+    """Return (the axis along which `source` is contiguous, the axis along which `target` is
+    contiguous). Return None if these are the same axis, if the matrix of the two axes is small, or
+    if the elements differ in type or have a size that no loop supports."""
     steps, others, item = source.strides, target.strides, target.itemsize
     if steps[-1:] == others[-1:] or item not in WORDS or source.dtype != target.dtype:
         return None

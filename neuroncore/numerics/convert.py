@@ -14,9 +14,10 @@ Arrays may be numpy's, torch's or jax's. Results are arrays of the same library.
 `mode` is "nearest", ties to even, or "stochastic" (defined in `neuroncore.numerics.stochastic`).
 Stochastic rounding depends only on `seed` and on the position of an element in the array, in C
 order. `seed` is a number; or a `Stream`, which also names core, engine and instruction, to repeat
-what an instruction did. float32, integers and scales are rounded to nearest in any mode, as on the
-device. Floats overflow to infinity, to NaN if the format has no infinity, and to the largest number
-if it has neither; with `saturate` always to the largest number. Integers saturate.
+the rounding of an instruction. float32, integers and scales are rounded to nearest in any mode, as
+on the device. A float that overflows becomes infinity. It becomes NaN if the format has no
+infinity, and the largest number if the format has no NaN either, or with `saturate`. Integers
+saturate.
 
 All input is rounded to float32 first, as in the engines.
 """
@@ -117,7 +118,7 @@ def decode(codes: npt.ArrayLike, dtype: DType) -> Array:
     The result has the shape of `codes`; for a packed format the last axis is four times as long.
     int32 and uint32 beyond 2^24 are rounded to nearest even.
 
-    Raises UsageError for codes whose width is not that of the format.
+    Raises UsageError for codes that are not as wide as the format.
     """
     form = lookup_any(dtype)
     return _values(form, _codes(codes, form))
@@ -180,13 +181,13 @@ def cast(
 def _cast(
     array: npt.ArrayLike, dtype: DType, mode: Mode, seed: int | Stream, saturate: bool
 ) -> Array:
-    given, target = _native(np.asarray(array)), lookup_any(dtype)
-    if given.dtype.itemsize == WIDE and given.dtype.kind in "fiu":
-        given = as_floats(given)
-    source = lookup_any(given.dtype)
+    numbers, target = _native(np.asarray(array)), lookup_any(dtype)
+    if numbers.dtype.itemsize == WIDE and numbers.dtype.kind in "fiu":
+        numbers = as_floats(numbers)
+    source = lookup_any(numbers.dtype)
     if source is target:
-        return given.copy()
-    values: Array = given if source is float32 else _values(source, given)
+        return numbers.copy()
+    values: Array = numbers if source is float32 else _values(source, numbers)
     if target is float32:
         return values
     codes: Array
@@ -218,8 +219,8 @@ def encodings(dtype: DType) -> Array:
     """
     form = lookup_any(dtype)
     if form.bits > 16 or form.element is not None:
-        of = f"take its element, {form.element}" if form.element else "16 bits are the most"
-        raise UsageError(f"there is no table of the codes of {form}: {of}")
+        advice = f"take its element, {form.element}" if form.element else "it has over 16 bits"
+        raise UsageError(f"there is no table of the codes of {form}: {advice}")
     fields: list[tuple[str, Any]] = [("code", np.uint16), ("value", np.float64), ("sign", np.uint8)]
     fields += [("exponent", np.uint16), ("fraction", np.uint16), ("kind", "U9")]
     count = 2 if form.kind == "bool" else 1 << form.bits
@@ -238,7 +239,7 @@ def encodings(dtype: DType) -> Array:
 
 @dataclass(frozen=True)
 class Info:
-    """The numbers that describe a format. Those that only floats have are None for integers."""
+    """The numbers that describe a format. Numbers that only floats have are None for integers."""
 
     name: str
     bits: int
@@ -315,23 +316,25 @@ def info(dtype: DType) -> Info:
 
 
 def finfo(dtype: DType) -> Info:
-    """Return the limits of a float format. They also have the names of numpy.finfo and torch.finfo.
+    """Return the limits of a float format. They also have the names that numpy.finfo and
+    torch.finfo use.
 
     Raises UsageError for integers, which have only `info`.
     """
-    found = info(dtype)
-    if found.eps is None:
-        raise UsageError(f"{found.name} is not a float; neuroncore.numerics.info describes it")
-    return found
+    limits = info(dtype)
+    if limits.eps is None:
+        raise UsageError(f"{limits.name} is not a float; neuroncore.numerics.info describes it")
+    return limits
 
 
 def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> Array:
     """Return numbers rounded to several formats: a structured array [formats, *values.shape].
 
     Fields: `dtype`; `value`, the float32 input; `code`; `result`, the value of the code; `error`,
-    which is result - value; `ulps`, the error in steps of the format at the value (for integers in
-    ones); and `outcome`: exact, rounded, underflow (a number became 0), overflow (it became
-    infinity or NaN), saturated (it was beyond the largest number, and became that), or nan.
+    which is result - value; `ulps`, the error in steps of the format at the value (the step of
+    integers is 1); and `outcome`: exact, rounded, underflow (a number became 0), overflow (it
+    became infinity or NaN), saturated (a number beyond the largest number became the largest), or
+    nan.
     """
     numbers = as_floats(values)
     fields: list[tuple[str, Any]] = [("dtype", "U24"), ("value", np.float32), ("code", np.uint32)]
@@ -340,7 +343,7 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
     for row, dtype in zip(table, dtypes, strict=True):
         form = lookup_any(dtype)
         if form.element is not None:
-            raise UsageError(f"{form} is four numbers in one: compare {form.element}")
+            raise UsageError(f"a code of {form} packs four numbers: compare {form.element}")
         code = encode(numbers, form)
         result = decode(code, form)
         with np.errstate(invalid="ignore"):
@@ -354,9 +357,9 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The result of rounding one number `draws` times. `z` (of the number of `ups`) and `lags` are
-    distances from expected values, in standard deviations. A distance of 4.5 has a probability of 1
-    in 150,000: a failure."""
+    """The result of rounding one number `draws` times. `z` and `lags` are distances from expected
+    values, in standard deviations: `z` of the number of `ups`, and `lags` of autocorrelations. A
+    distance of 4.5 or more has a probability of 1 in 150,000 and counts as a failure."""
 
     value: float
     below: float
@@ -372,7 +375,8 @@ class Statistics:
     """The variance of the results, in squared steps; fraction * (1 - fraction) is expected."""
     z: float
     lags: dict[int, float]
-    """z of the autocorrelation of results so many elements apart."""
+    """By distance n: the distance from 0 of the correlation of results that are n elements
+    apart."""
 
     @property
     def worst(self) -> float:
@@ -398,12 +402,12 @@ def stochastic_test(
     """
     form = lookup_any(dtype)
     if not stochastic.applies(form):
-        raise UsageError(f"casts to {form} are not stochastic; those to narrower floats are")
+        raise UsageError(f"casts to {form} are not stochastic, only casts to narrower floats are")
     x = np.float32(as_floats(1 + form.eps / 5 if value is None else value))
     ends = [stochastic.encode_one(form, float(x), word) for word in (2**32 - 1, 0)]
     below, above = (codec.decode_one(form, code) for code in ends)
     if below == above or not np.isfinite([below, above]).all():
-        raise UsageError(f"{x} is not between two numbers of {form}, but becomes {below} always")
+        raise UsageError(f"{x} always becomes {below}: it must lie between two numbers of {form}")
     drawn = (
         round(np.full(max(draws, 0), x), form, "stochastic", seed) if results is None else results
     )
@@ -439,17 +443,17 @@ def as_floats(values: npt.ArrayLike) -> Array:
     if isinstance(values, np.ndarray) and values.dtype is FLOAT:
         return values
     try:
-        given = np.asarray(values)
-        if given.dtype == object:  # Python's integers beyond 64 bits
-            given = given.astype(np.float64)
+        array = np.asarray(values)
+        if array.dtype == object:  # Python's integers beyond 64 bits
+            array = array.astype(np.float64)
         with np.errstate(over="ignore"):
-            return given.astype(np.float32, casting="same_kind", copy=False)
+            return array.astype(np.float32, casting="same_kind", copy=False)
     except (OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"values must be numbers that float32 can hold: {error}") from None
 
 
 def _native(array: Array) -> Array:
-    """Return the same numbers in this machine's byte order, which the formats assume."""
+    """Return the same numbers in the byte order of this machine, which the formats assume."""
     if array.dtype.isnative:
         return array
     return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -457,16 +461,16 @@ def _native(array: Array) -> Array:
 
 def _codes(codes: npt.ArrayLike, form: Format) -> Array:
     """Return codes as unsigned integers of the width of the format."""
-    given = np.asarray(codes)
-    if given.dtype == np.int64 and not isinstance(codes, np.ndarray):
-        if ((given < 0) | (given >> 8 * form.itemsize > 0)).any():
+    array = np.asarray(codes)
+    if array.dtype == np.int64 and not isinstance(codes, np.ndarray):
+        if ((array < 0) | (array >> 8 * form.itemsize > 0)).any():
             raise UsageError(f"codes of {form} are from 0 to 2^{8 * form.itemsize} - 1")
-        given = given.astype(form.code_type)
-    if given.dtype.itemsize != form.itemsize:
+        array = array.astype(form.code_type)
+    if array.dtype.itemsize != form.itemsize:
         raise UsageError(
-            f"codes of {form} are {form.code_type}, or {form.numpy}; these are {given.dtype}"
+            f"codes of {form} are {form.code_type}, or {form.numpy}; these are {array.dtype}"
         )
-    return np.ascontiguousarray(_native(given)).reshape(given.shape).view(form.code_type)
+    return np.ascontiguousarray(_native(array)).reshape(array.shape).view(form.code_type)
 
 
 def _least(form: Format) -> float:

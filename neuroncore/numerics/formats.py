@@ -40,11 +40,11 @@ class Format(str):
     the format has NaN, and `any_bias` if its bias can be set. A "scale" has only an exponent. A
     "packed" format consists of four codes of `element`, the first in the lowest bits.
 
-    `held` is the part of a machine that supports the format. "engines": engines compute with it.
-    "memory": engines only move it and multiply matrices of it. "packs": it is an element of a
-    packed format. "nothing": no part supports it. `feature` is the feature that a machine needs for
-    it. `other_names` are other names in the API, and `short_names` are names in
-    `neuroncore.numerics` only.
+    `held` is the part of a machine that supports the format. "engines": engines compute with the
+    format. "memory": engines only move its codes and multiply matrices of them. "packs": it is the
+    element of a packed format. "nothing": no part supports it. `feature` is the feature that a
+    machine needs for the format, or None. `other_names` are other names in the API, and
+    `short_names` are names in `neuroncore.numerics` only.
     """
 
     bits: int
@@ -297,17 +297,19 @@ BIASES = range(-64, 121)
 
 
 def biased(dtype: npt.DTypeLike | str, bias: int) -> Format:
-    """Return the configurable 8-bit float (cFP8) with the layout of `dtype` and another exponent
-    bias.
+    """Return the configurable 8-bit float (cFP8) with the layout of `dtype` and the exponent bias
+    `bias`.
 
-    float8_e5m2, float8_e4m3 and float8_e3m4 can have any bias in BIASES: with these, all numbers of
-    the format are normal numbers in float32. The description of NeuronCore-v3 mentions "adjustable
-    exponent biasing for cFP8", but no public API sets a bias, so no instruction takes these
-    formats. Raises UsageError for another format or bias.
+    float8_e5m2, float8_e4m3 and float8_e3m4 can have any bias in BIASES: with any of these, all
+    numbers of the format are normal numbers in float32. The description of NeuronCore-v3 mentions
+    "adjustable exponent biasing for cFP8", but no public API sets a bias, so no instruction takes
+    these formats. Raises UsageError for another format or bias.
     """
     base = lookup(dtype)
     if base not in CONFIGURABLE:
-        raise UsageError(f"{base} has a fixed bias; those of {', '.join(CONFIGURABLE)} can be set")
+        raise UsageError(
+            f"the bias of {base} is fixed; only {', '.join(CONFIGURABLE)} can have another bias"
+        )
     if bias not in BIASES:
         raise UsageError(f"the bias is {bias!r}; it must be from {BIASES[0]} to {BIASES[-1]}")
     return base if bias == base.bias else _biased(base, bias)
@@ -327,25 +329,25 @@ def lookup(dtype: npt.DTypeLike | str) -> Format:
 
     Raises UsageError for anything else; the message has the most similar name.
     """
-    return _looked_up(dtype, _of_name)
+    return _lookup(dtype, _form_of_name)
 
 
-def _looked_up(dtype: Any, of_name: Callable[[str], Format]) -> Format:
+def _lookup(dtype: Any, find: Callable[[str], Format]) -> Format:
     if isinstance(dtype, Format):
         return dtype
-    return _of_type(dtype, of_name) if isinstance(dtype, TYPES) else of_name(name_of(dtype))
+    return _of_type(dtype, find) if isinstance(dtype, TYPES) else find(name_of(dtype))
 
 
 @cache
-def _of_type(dtype: Any, of_name: Callable[[str], Format]) -> Format:
-    return of_name(name_of(dtype))
+def _of_type(dtype: Any, find: Callable[[str], Format]) -> Format:
+    return find(name_of(dtype))
 
 
-def _of_name(name: str) -> Format:
-    found = _named(ROWS).get(name)
-    if found is None or found.held not in ("engines", "memory"):
+def _form_of_name(name: str) -> Format:
+    form = _named(ROWS).get(name)
+    if form is None or form.held not in ("engines", "memory"):
         raise _unknown(name)
-    return found
+    return form
 
 
 def lookup_any(dtype: npt.DTypeLike | str) -> Format:
@@ -354,12 +356,12 @@ def lookup_any(dtype: npt.DTypeLike | str) -> Format:
 
     "e4m3" and "fp8" are float8_e4m3fn, as in the OCP specification, torch and vLLM.
     """
-    return _looked_up(dtype, _any_of_name)
+    return _lookup(dtype, _form_of_any_name)
 
 
-def _any_of_name(name: str) -> Format:
-    found = _by_any_name(ROWS).get(names.plain(name))
-    return found or _of_name(name)
+def _form_of_any_name(name: str) -> Format:
+    form = _by_any_name(ROWS).get(names.plain(name))
+    return form or _form_of_name(name)
 
 
 @cache

@@ -35,8 +35,8 @@ class Generator(NamedTuple):
     [lanes, streams, words of 32 bits]. The states of a lane provide its numbers in turn."""
 
     seeded: Callable[[int, int, int, int, int], Array]
-    """(seed, core, unit, lanes, streams) -> states. No two of them share numbers, and neither do
-    states of another seed, core or unit."""
+    """(seed, core, unit, lanes, streams) -> states. The sequences of any two states have no
+    numbers in common, not even if seed, core or unit differ."""
     draw: Callable[[Array, int], Array]
     """(states, count) -> the next 32-bit numbers of each lane, [lanes, count]. The states
     advance."""
@@ -47,7 +47,7 @@ class Generator(NamedTuple):
         drawn = self.draw(states, count)
         np.right_shift(drawn, 8, out=drawn)
         numbers = buffers.floats(drawn.shape)
-        # they have 24 bits, so this is exact
+        # the numbers have 24 bits, so the conversion is exact
         np.copyto(numbers, drawn.view(np.int32), casting="same_kind")
         return np.multiply(numbers, np.float32(2.0**-24), out=numbers)
 
@@ -82,9 +82,9 @@ def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
     return seeded
 
 
-def _turns(loop: str) -> Callable[[Array, int], Array]:
+def _drawing(loop: str) -> Callable[[Array, int], Array]:
     """Return a function that draws numbers with a loop of this name in `loops.shift_registers`. All
-    states of a lane advance together, as in a cycle of v4's Vector engine. If that makes more
+    states of a lane advance together, as in a cycle of v4's Vector engine. If there are then more
     numbers than requested, the rest is dropped."""
 
     def draw(states: Array, count: int) -> Array:
@@ -100,12 +100,12 @@ def _turns(loop: str) -> Callable[[Array, int], Array]:
 
 PHILOX = Generator(_counters, _philox)
 
-XORWOW = Generator(_words(WORDS), _turns("xorwow"))
+XORWOW = Generator(_words(WORDS), _drawing("xorwow"))
 """Marsaglia's generator with his constants. A state is a shift register of five words, x y z w v,
 and a counter that is added to its output. It is an assumption that the device has these constants,
 and its words in this order."""
 
-LFSR = Generator(_words(1), _turns("lfsr"))
+LFSR = Generator(_words(1), _drawing("lfsr"))
 """A shift register of one word in Galois form, with the polynomial x^32 + x^22 + x^2 + x + 1 and
 the period 2^32 - 1. A number is the register after 32 shifts. The length, the polynomial and the
 number of shifts are assumptions."""

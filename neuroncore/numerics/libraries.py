@@ -1,5 +1,5 @@
-"""Arrays of numpy, torch and jax. Arguments of torch and jax are converted to numpy, and results
-back."""
+"""Arrays of numpy, torch and jax. Arrays of torch and jax are converted to numpy when they are
+arguments of a function, and results are converted back to the library of the arguments."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class ArrayLibrary:
-    """A library that has its own type of arrays. It is used only if the user has imported it."""
+    """A library with a type of arrays. It is used only if the user has imported the library."""
 
     name: str
     kind: str  # the name of its type of arrays
-    taken: Callable[[Any], Array]  # converts its arrays to numpy
-    # converts a numpy array back; returns it unchanged if the library lacks its format
-    given: Callable[[Array], Any]
+    to_numpy: Callable[[Any], Array]  # converts its arrays to numpy
+    # converts a numpy array; returns the array unchanged if the library lacks its format
+    from_numpy: Callable[[Array], Any]
     cast: str  # for hints: how users of the library convert an array
 
-    def made(self, value: Any) -> bool:
+    def owns(self, value: Any) -> bool:
         """Return whether a value is an array of this library."""
         module = sys.modules.get(self.name)
         return module is not None and isinstance(value, getattr(module, self.kind, ()))
@@ -74,14 +74,14 @@ def library(value: Any) -> ArrayLibrary | None:
     """Return the library of an array; None for numpy arrays and values that are not arrays."""
     if type(value) is np.ndarray:
         return None
-    return next((library for library in LIBRARIES if library.made(value)), None)
+    return next((library for library in LIBRARIES if library.owns(value)), None)
 
 
 def as_numpy(value: Any) -> Array:
     """Return an array of any library as a numpy array, in the same memory if possible. Raises
     UsageError for a torch tensor in a float format that a NeuronCore lacks."""
-    made_by = library(value)
-    return made_by.taken(value) if made_by else np.asarray(value)
+    maker = library(value)
+    return maker.to_numpy(value) if maker else np.asarray(value)
 
 
 def of_any_library(function: Callable[P, Any]) -> Callable[P, Any]:
@@ -93,17 +93,20 @@ def of_any_library(function: Callable[P, Any]) -> Callable[P, Any]:
 
     @functools.wraps(function)
     def called(*args: P.args, **named: P.kwargs) -> Any:
-        made_by = next(filter(None, map(library, (*args, *named.values()))), None)
-        if made_by is None:
+        maker = next(filter(None, map(library, (*args, *named.values()))), None)
+        if maker is None:
             return function(*args, **named)
-        found = of_numpy(*map(_taken, args), **{key: _taken(one) for key, one in named.items()})
-        if isinstance(found, tuple):
-            return type(found)(*map(made_by.given, found))
-        return made_by.given(found) if isinstance(found, np.ndarray) else found
+        result = of_numpy(
+            *map(_as_numpy_if_array, args),
+            **{key: _as_numpy_if_array(value) for key, value in named.items()},
+        )
+        if isinstance(result, tuple):
+            return type(result)(*map(maker.from_numpy, result))
+        return maker.from_numpy(result) if isinstance(result, np.ndarray) else result
 
     return called
 
 
-def _taken(value: Any) -> Any:
-    made_by = library(value)
-    return made_by.taken(value) if made_by else value
+def _as_numpy_if_array(value: Any) -> Any:
+    maker = library(value)
+    return maker.to_numpy(value) if maker else value

@@ -23,9 +23,9 @@ def sqnr(reference: npt.ArrayLike, result: npt.ArrayLike) -> float:
 
     Raises UsageError for arrays of different shapes.
     """
-    wanted, found = _pair(reference, result)
-    noise = float(np.sum((wanted - found) ** 2))
-    signal = float(np.sum(wanted**2))
+    expected, actual = _pair(reference, result)
+    noise = float(np.sum((expected - actual) ** 2))
+    signal = float(np.sum(expected**2))
     if noise == 0:
         return math.inf
     return 10 * math.log10(signal / noise) if signal else -math.inf
@@ -45,10 +45,10 @@ def ulps(result: npt.ArrayLike, reference: npt.ArrayLike, dtype: Any = None) -> 
     Raises UsageError for arrays of different shapes.
     """
     form = lookup_any(dtype) if dtype is not None else _format(result)
-    found, wanted = _pair(result, reference)
+    actual, expected = _pair(result, reference)
     with np.errstate(invalid="ignore"):
-        same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
-        errors: Array = np.where(same, 0, (found - wanted) / step(form, wanted))
+        same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+        errors: Array = np.where(same, 0, (actual - expected) / step(form, expected))
     return errors
 
 
@@ -57,8 +57,8 @@ def _format(result: npt.ArrayLike) -> Any:
     return float32 if dtype.itemsize > float32.itemsize else lookup_any(dtype)
 
 
-def _pair(one: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Array, Array]:
-    first, second = _wide(one), _wide(other)
+def _pair(reference: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Array, Array]:
+    first, second = _wide(reference), _wide(other)
     if first.shape != second.shape:
         raise UsageError(f"the shapes differ: {first.shape} and {second.shape}")
     return first, second
@@ -66,7 +66,7 @@ def _pair(one: npt.ArrayLike, other: npt.ArrayLike) -> tuple[Array, Array]:
 
 def _wide(values: npt.ArrayLike) -> Array:
     """Return the numbers as float64, exactly."""
-    given = np.asarray(values)
-    if given.dtype.itemsize > 2 or given.dtype.kind in "biu":
-        return given.astype(np.float64)
-    return np.asarray(decode(given, given.dtype), np.float64)
+    array = np.asarray(values)
+    if array.dtype.itemsize > 2 or array.dtype.kind in "biu":
+        return array.astype(np.float64)
+    return np.asarray(decode(array, array.dtype), np.float64)

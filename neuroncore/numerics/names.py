@@ -57,8 +57,8 @@ def plain(name: str) -> str:
 
 
 def reason(name: str) -> str | None:
-    """Return a hint if a name means a format that no NeuronCore has, or numbers with scales; else
-    None."""
+    """Return a hint if a name means a format that no NeuronCore has, or numbers with scales;
+    otherwise None."""
     name = plain(name)
     if name in SCALED:
         return f"it is numbers with scales: neuroncore.numerics.quantize(x, {name!r})"

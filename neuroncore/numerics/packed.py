@@ -64,19 +64,22 @@ def elements_of(groups: Array, scales: Array, element: Format) -> Array:
 
 
 def near(scales: Array) -> bool:
-    one = float8_e8m0fnu.bias
-    return bool(scales.min() >= one - NEAR and scales.max() <= one + NEAR)
+    """Return whether all scales, as codes, are within 2^-NEAR and 2^NEAR."""
+    code_of_one = float8_e8m0fnu.bias
+    return bool(scales.min() >= code_of_one - NEAR and scales.max() <= code_of_one + NEAR)
 
 
 def neutral(values: Array, scales: Array) -> Array:
-    """Return the codes of the scales, with the scale 1 for groups whose numbers are all 0. A scale
-    that is NaN stays."""
+    """Return the codes of the scales, with the scale 1 for groups of `values` whose numbers are all
+    0. A scale that is NaN stays."""
     zeros = (values.reshape(len(scales), -1, values.shape[1]) == 0).all(axis=1)
     none = zeros & (scales != float8_e8m0fnu.nan_code)
     return np.where(none, scales.dtype.type(float8_e8m0fnu.bias), scales)
 
 
 def scaled_by(values: Array, scales: Array) -> Array:
+    """Return values [K, n], multiplied by the scale of their group. `scales` [groups, n] has codes;
+    a group has K / groups rows of one column."""
     groups = values.reshape(len(scales), -1, values.shape[1])
     factors = codec.decode(float8_e8m0fnu, scales)
     return (groups * factors[:, None, :]).reshape(values.shape)
@@ -92,7 +95,7 @@ TAGS_PER_WORD = 4  # in a word of 16 bits, the tag of the first column lowest (a
 
 def split(tags: Array, pattern: Pattern, places: str) -> tuple[Array, Array]:
     """Return the two members of the position that each tag encodes: a partition below A, and a slot
-    below N / A. `places` names the more significant of the two."""
+    below N / A. `places` names the member that is the more significant digit of a tag."""
     kept, among = pattern
     if places == "partition":
         return tags // (among // kept), tags % (among // kept)
@@ -117,10 +120,10 @@ def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
     """Compress weights [N * G, M] into values [A * G, M] and words of tags [A * G, M / 4]. G is the
     number of groups of N adjacent rows.
 
-    Row r of the dense weights multiplies the numbers that `arranged` puts at its position. Raises
-    UsageError if the number of rows is not a multiple of N, if the number of columns is not a
-    multiple of 4, or if a column has more than A nonzero weights in a group; the message names the
-    first such group and column.
+    Row r of the dense weights multiplies the numbers that `arranged` puts at the position of r.
+    Raises UsageError for an unknown pattern, if the number of rows is not a multiple of N, if the
+    number of columns is not a multiple of 4, or if a column has more than A nonzero weights in a
+    group; the message names the first such group and column.
     """
     kept, among = pattern
     rows, columns = weights.shape

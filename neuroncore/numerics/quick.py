@@ -1,5 +1,5 @@
-"""Casts to nearest that cost little per call: by ml_dtypes for small arrays, else by a compiled
-loop.
+"""Casts to nearest that cost little per call: by ml_dtypes for small arrays, otherwise by a
+compiled loop.
 
 ml_dtypes returns the same bits for the formats of `SAME`, except for the pairs in `NAN_DIFFERS`
 (tests/numerics/test_quick.py compares all codes). Its casts cost less per call; the loops are
@@ -52,30 +52,36 @@ if IN_CONTEXT:
 
 
 def cast(array: Array, dtype: Any) -> Array | None:
-    """Return a copy of a numpy array in another format, rounded to nearest; None if this module has
-    no faster way than the general one. Raises UsageError for an unknown format."""
+    """Return a copy of a numpy array in another format, rounded to nearest; None if this module
+    does not support the cast. Raises UsageError for an unknown format."""
     try:
-        most, kept, exact, loop = _plan(array.dtype, dtype)
-    except TypeError:  # it can't be the key of a dict
+        most, result_type, exact, loop = _plan(array.dtype, dtype)
+    except TypeError:  # dtype can't be the key of a dict
         return None
     if array.size > most:
         return None if loop is None else loop(array)
-    return array.astype(kept, "C") if exact else QUIET.copy().run(array.astype, kept, "C")
+    return (
+        array.astype(result_type, "C")
+        if exact
+        else QUIET.copy().run(array.astype, result_type, "C")
+    )
 
 
 @lru_cache(maxsize=512)
-def _plan(given: np.dtype[Any], dtype: Any) -> tuple[int, np.dtype[Any], bool, Loop | None]:
-    """Return a plan for a cast from the numpy type `given`: the largest number of elements for
-    which ml_dtypes is used (-1 for none), the numpy type of the result, whether that type is wider,
-    and the loop for larger arrays (None if there is none)."""
-    source, target = FORMS.get(given), lookup_any(dtype)
+def _plan(
+    dtype_of_array: np.dtype[Any], dtype: Any
+) -> tuple[int, np.dtype[Any], bool, Loop | None]:
+    """Return how to cast from the numpy type `dtype_of_array`: (the largest number of elements for
+    which ml_dtypes is used, or -1 for none; the numpy type of the result; whether this type is
+    wider; the loop for larger arrays, or None)."""
+    source, target = FORMS.get(dtype_of_array), lookup_any(dtype)
     if source is None or target is source or target not in FORMS.values():
-        return -1, given, False, None
-    kept, loop = target.numpy, _loop(source, target)
-    exact = given.itemsize < kept.itemsize
+        return -1, dtype_of_array, False, None
+    result_type, loop = target.numpy, _loop(source, target)
+    exact = dtype_of_array.itemsize < result_type.itemsize
     same = {source, target} <= {*SAME} and (source, target) not in NAN_DIFFERS
     most = MOST.get((source, target), MOST_OF_OTHERS) if same and (exact or IN_CONTEXT) else -1
-    return most, kept, exact, loop
+    return most, result_type, exact, loop
 
 
 def _loop(source: Format, target: Format) -> Loop | None:
@@ -83,8 +89,8 @@ def _loop(source: Format, target: Format) -> Loop | None:
     if float32 not in (source, target):
         return None
     steps = _encoding(target) if source is float32 else _decoding(source)
-    loop, taken, made, numbers = steps
-    return partial(_looped, loop, taken, made, numbers, target.numpy)
+    loop, read_as, written_as, numbers = steps
+    return partial(_looped, loop, read_as, written_as, numbers, target.numpy)
 
 
 def _encoding(form: Format) -> tuple[Any, ...]:
@@ -109,14 +115,15 @@ def _decoding(form: Format) -> tuple[Any, ...]:
 
 def _looped(
     loop: Callable[..., None],
-    taken: np.dtype[Any],
-    made: np.dtype[Any],
+    read_as: np.dtype[Any],
+    written_as: np.dtype[Any],
     numbers: tuple[Array, ...],
     dtype: np.dtype[Any],
     array: Array,
 ) -> Array:
-    """Run a loop on the elements of an array. The loop reads them as the type `taken`, and writes
-    results of the type `made`. Return the results viewed as `dtype`, in the shape of the array."""
-    out = np.empty(array.size, made)
-    loop(array.ravel().view(taken), out, *numbers)
+    """Run a loop on the elements of an array. The loop reads them as the type `read_as`, and writes
+    results of the type `written_as`. Return the results viewed as `dtype`, in the shape of the
+    array."""
+    out = np.empty(array.size, written_as)
+    loop(array.ravel().view(read_as), out, *numbers)
     return out.view(dtype).reshape(array.shape)

@@ -73,7 +73,7 @@ def quantize(
     specification; it is the default for 4 bits, because no instruction quantizes to 4 bits.
     Rounding is to nearest even, as on the device. A block with infinities or NaN has the scale NaN.
 
-    `scale` sets the scales; its form is described in `dequantize`.
+    `scale` sets the scales, in the form that `dequantize` describes.
 
     Raises UsageError for other formats, and for blocks that don't fit the shape.
     """
@@ -96,7 +96,7 @@ def quantize(
 
 @of_any_library
 def dequantize(values: npt.ArrayLike, scale: npt.ArrayLike, dtype: DType | None = None) -> Array:
-    """Return values * scale as float32 of the same shape. The inverse of quantize is
+    """Return values * scale as float32 of the same shape: the inverse of `quantize`, as in
     `dequantize(*quantize(x, "fp8"))`.
 
     `dtype` is the format of `values` if they are codes. `scale` is a number, or an array with as
@@ -105,49 +105,49 @@ def dequantize(values: npt.ArrayLike, scale: npt.ArrayLike, dtype: DType | None 
 
     Raises UsageError for scales whose blocks don't fit.
     """
-    given = np.asarray(values)
-    found: Array = decode(given, given.dtype if dtype is None else dtype)
+    array = np.asarray(values)
+    numbers: Array = decode(array, array.dtype if dtype is None else dtype)
     scales = _scales(scale)
-    groups = _blocks(found, _block_of(scales, found.shape))
-    return _joined(groups * _over(scales, groups), found.shape)
+    groups = _blocks(numbers, _block_of(scales, numbers.shape))
+    return _joined(groups * _over(scales, groups), numbers.shape)
 
 
 # --- scales -----------------------------------------------------------------------------------
 
 
 def _by_largest(form: Format, groups: Array) -> Array:
-    """Return the float32 scale of each block, which maps its largest finite magnitude to the
-    largest number of the format."""
+    """Return the float32 scale of each block: its largest finite magnitude divided by the largest
+    number of the format; 1 for a block of zeros."""
     largest = _largest(groups)
     if not np.isfinite(largest).all():
         largest = _largest(np.where(np.isfinite(groups), groups, 0))
     scales = np.maximum(largest / np.float32(form.max), np.float32(float32.min_normal))
-    found: Array = np.where(largest == 0, ONE, scales)
-    return found
+    positive: Array = np.where(largest == 0, ONE, scales)
+    return positive
 
 
 def _largest(groups: Array) -> Array:
     """Return the largest magnitude of each block; NaN if the block has a NaN."""
     inner = tuple(range(groups.ndim // 2, groups.ndim))
-    found: Array = np.abs(groups).max(axis=inner, initial=0)
-    return found
+    magnitudes: Array = np.abs(groups).max(axis=inner, initial=0)
+    return magnitudes
 
 
 def _scales(scale: npt.ArrayLike) -> Array:
     """Return scales as float32. Arguments of type uint8 are codes of float8_e8m0fnu."""
-    given = np.asarray(scale)
-    if given.dtype == np.uint8 or given.dtype == float8_e8m0fnu.numpy:
-        decoded: Array = decode(given, float8_e8m0fnu)
+    array = np.asarray(scale)
+    if array.dtype == np.uint8 or array.dtype == float8_e8m0fnu.numpy:
+        decoded: Array = decode(array, float8_e8m0fnu)
         return decoded
-    return as_floats(given)
+    return as_floats(array)
 
 
 def _powers(scale: npt.ArrayLike) -> Array:
     """Return scales for microscaling. Raises UsageError for numbers that are not powers of two."""
-    given = _scales(scale)
-    powers: Array = encode(given, float8_e8m0fnu)
-    if not np.array_equal(decode(powers, float8_e8m0fnu), given, equal_nan=True):
-        raise UsageError("scales of microscaling are powers of two from 2^-127 to 2^127")
+    scales = _scales(scale)
+    powers: Array = encode(scales, float8_e8m0fnu)
+    if not np.array_equal(decode(powers, float8_e8m0fnu), scales, equal_nan=True):
+        raise UsageError("scales of microscaling must be powers of two from 2^-127 to 2^127")
     return powers.view(float8_e8m0fnu.numpy)
 
 
@@ -166,7 +166,7 @@ def _microscaled(
 ) -> Quantized:
     if prod(block) != MX_BLOCK:
         raise UsageError(
-            f"blocks of microscaling have {MX_BLOCK} numbers; {block} has {prod(block)}"
+            f"blocks of microscaling must have {MX_BLOCK} numbers; {block} has {prod(block)}"
         )
     rule = rule or ("ocp_x2" if form.bits == 8 else "ocp")
     if rule not in get_args(Rule):
@@ -174,14 +174,14 @@ def _microscaled(
     groups = _blocks(values, block)
     scales = packed.scales_of(_largest(groups), form, rule)
     codes = packed.elements_of(groups, _over(scales, groups), form)
-    found = _joined(codes, values.shape).view(form.numpy)
-    return Quantized(found, scales.view(float8_e8m0fnu.numpy))
+    numbers = _joined(codes, values.shape).view(form.numpy)
+    return Quantized(numbers, scales.view(float8_e8m0fnu.numpy))
 
 
 def _narrow(dtype: DType) -> Format:
     form = lookup_any(dtype)
     if form.kind not in ("float", "int") or form.bits > 16:
-        raise UsageError(f"numbers are not quantized to {form}; they are to narrow floats and int8")
+        raise UsageError(f"dtype is {form}; it must be a float of at most 16 bits, int8 or int16")
     return form
 
 
@@ -195,9 +195,11 @@ def _block(per: Per, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     if isinstance(per, tuple):
         return _checked((1,) * (len(shape) - len(per)) + per, shape)
     if not -len(shape) <= axis < len(shape):
-        raise UsageError(f"axis is {axis}; the shape is {shape}")
+        raise UsageError(f"axis is {axis}, but the shape is {shape}")
     if per != "row" and not isinstance(per, int):
-        raise UsageError(f"per is {per!r}; it is 'tensor', 'row', a number, or a block (128, 128)")
+        raise UsageError(
+            f"per is {per!r}; it must be 'tensor', 'row', an int, or a block such as (128, 128)"
+        )
     block = [1] * len(shape)
     block[axis] = max(shape[axis], 1) if per == "row" else int(per)
     return _checked(tuple(block), shape)
@@ -209,13 +211,19 @@ def _block_of(scales: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(counts) != len(shape) or any(
         n % max(count, 1) for n, count in zip(shape, counts, strict=True)
     ):
-        raise UsageError(f"scales of shape {scales.shape} don't divide values of shape {shape}")
+        raise UsageError(
+            f"scales of shape {scales.shape} don't fit values of shape {shape}: along each axis, "
+            "the number of values must be a multiple of the number of scales"
+        )
     return tuple(max(n // max(count, 1), 1) for n, count in zip(shape, counts, strict=True))
 
 
 def _checked(block: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(block) != len(shape) or any(b < 1 or n % b for n, b in zip(shape, block, strict=True)):
-        raise UsageError(f"blocks of {block} don't divide an array of shape {shape}; pad it")
+        raise UsageError(
+            f"blocks of {block} don't fit an array of shape {shape}: pad the array, so that each "
+            "axis is a multiple of the block"
+        )
     return block
 
 

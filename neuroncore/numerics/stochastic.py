@@ -1,4 +1,4 @@
-"""Stochastic rounding: up or down at random, with probabilities for which the mean is right.
+"""Stochastic rounding: up or down at random, so that the mean of many results is the exact value.
 
 Let L <= |x| < H be adjacent numbers of the format, and R a random word of 32 bits. (Above the
 largest number, H is one more step of the same size, and means overflow.) The magnitude becomes
@@ -75,7 +75,7 @@ class Stream(NamedTuple):
 
 
 def applies(form: Format) -> bool:
-    """Return whether casts to the format are rounded stochastically if this option is on."""
+    """Return whether casts to a format are stochastic when stochastic rounding is on."""
     return form.is_float and form is not float32
 
 
@@ -133,11 +133,11 @@ def encode_with(form: Format, values: Array, words: Array, *, saturate: bool = F
         return codec.encode(form, values, saturate=saturate)
     values, out = codec.prepared(form, values, None, saturate)
     numbers, target = _numbers(form), out.reshape(-1).view(form.code_type)
-    given = values.reshape(-1), buffers.contiguous(words).reshape(-1), target
+    arrays = values.reshape(-1), buffers.contiguous(words).reshape(-1), target
     if numbers is NONE:
-        native.wide_from(*given)
+        native.wide_from(*arrays)
     else:
-        native.narrow_from(*given, numbers)
+        native.narrow_from(*arrays, numbers)
     return out
 
 
@@ -167,7 +167,7 @@ class Stochastic:
     """
 
     def __init__(self, seed: int, bits: int = WORD, saturate: bool = False) -> None:
-        Stream(seed).words(), _ones(bits)  # raises UsageError if they have too many bits
+        Stream(seed).words(), _ones(bits)  # only for the UsageError that they raise
         self.seed, self.bits, self.saturate = seed, bits, saturate
         self.issued: Counter[tuple[int, int]] = Counter()  # instructions, by core and engine
         self._last: dict[int, Stream] = {}

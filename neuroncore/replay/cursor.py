@@ -40,7 +40,7 @@ class Values(NamedTuple):
 
 
 class Replay:
-    """A record that is executed again. It stands before a step, or at the end. It can move forward
+    """A record that is executed again. It is always before a step, or at the end. It can move forward
     or back to any other step, and returns the contents of tiles there.
 
     A step is one instruction of one core. Steps of several cores are in the order of the run.

@@ -158,8 +158,8 @@ def test_a_bias_of_its_own_is_the_format_itself():
 @pytest.mark.parametrize(
     "dtype, bias, said",
     [
-        ("float8_e4m3fn", 3, "fixed bias"),
-        ("bfloat16", 120, "fixed bias"),
+        ("float8_e4m3fn", 3, "is fixed"),
+        ("bfloat16", 120, "is fixed"),
         ("float8_e4m3", 121, "from -64 to 120"),
         ("float8_e4m3", -65, "from -64 to 120"),
         ("float8_e4m3", 1.5, "from -64 to 120"),
@@ -293,9 +293,9 @@ def test_negative_numbers_are_tested_alike():
     [
         ({"dtype": "float32"}, "not stochastic"),
         ({"dtype": "int8"}, "not stochastic"),
-        ({"dtype": "bfloat16", "value": 1.5}, "becomes 1.5 always"),
-        ({"dtype": "float8_e4m3", "value": 244.0}, "not between two numbers"),
-        ({"dtype": "bfloat16", "value": 1e39}, "becomes inf always"),
+        ({"dtype": "bfloat16", "value": 1.5}, "always becomes 1.5"),
+        ({"dtype": "float8_e4m3", "value": 244.0}, "always becomes 240.0"),
+        ({"dtype": "bfloat16", "value": 1e39}, "always becomes inf"),
         ({"dtype": "bfloat16", "draws": 100}, "100 draws are too few"),
         ({"dtype": "bfloat16", "draws": -1}, "draws are too few"),
         ({"dtype": "bfloat16", "results": np.full(5000, 3.0)}, "must be 1.0 or 1.0078125"),

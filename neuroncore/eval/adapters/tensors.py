@@ -20,7 +20,7 @@ def torch(asked: str) -> Any:
 def as_tensor(value: Any) -> Any:
     """Return an array as a tensor of torch, and any other value unchanged. Torch must be imported
     already."""
-    convert = next(library.given for library in LIBRARIES if library.name == "torch")
+    convert = next(library.from_numpy for library in LIBRARIES if library.name == "torch")
     return convert(value) if is_host_array(value) else value
 
 
