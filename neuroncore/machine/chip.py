@@ -23,8 +23,8 @@ class Chip:
 
     `host_dma_engines` come in addition to `dma_engines`. `cc_cores` wait and signal for
     collectives, at most `cc_streams` at a time. `logical_core_sizes` are the numbers of physical
-    cores that a logical core may have; the first is the default. `inline_compression` is the
-    vendor's description of it.
+    cores that a logical core may have; the first number is the default. `inline_compression` is
+    the vendor's text about the compression of data in transfers.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Chip:
 
     @property
     def core(self) -> Machine:
-        """Return the machine of the chip's cores."""
+        """The machine of the chip's cores."""
         return machine.load(self.machine)
 
     def logical_cores(self, size: int) -> int:

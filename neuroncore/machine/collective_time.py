@@ -117,15 +117,15 @@ def known_time(
 
 
 def _basis(group: _Group, pattern: str, size_bytes: int) -> str:
-    own, table = group.instance, group.instance.collectives
+    instance, table = group.instance, group.instance.collectives
     covered = (
-        not own.scaled_from
+        not instance.scaled_from
         and group.lnc == table.lnc
-        and group.ranks == own.ranks(table.lnc)
+        and group.ranks == instance.ranks(table.lnc)
         and pattern in ("gather", "scatter", "reduce")
         and table.least_bytes <= size_bytes <= table.most_bytes
     )
-    return f"fitted to {own.name}, {group.ranks} ranks" if covered else SCALED
+    return f"fitted to {instance.name}, {group.ranks} ranks" if covered else SCALED
 
 
 def _group(instance: Instance, lnc: int, ranks: Sequence[int]) -> _Group:
@@ -174,8 +174,8 @@ def _stage(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 
 def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
     """Yield one _Part for each level of a hierarchical algorithm. On the innermost level the chips
-    exchange all the data. On each outer level, chips at the same position of their inner levels
-    exchange their share in a ring, with the numbers of KangaRing (assumed)."""
+    exchange all the data. On each outer level, chips with the same position on the inner levels
+    exchange their share of the data in a ring, with the numbers of KangaRing (assumed)."""
     inner, *outer = group.levels
     ranks = group.per_chip * inner.chips
     name = _algorithm(group, inner, ranks, size_bytes / ranks)
@@ -187,21 +187,21 @@ def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 
 
 def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) -> str:
-    """Return the algorithm for this number of bytes per rank: the one with the smallest size limit
-    that allows it.
+    """Return the name of the algorithm with the smallest size limit that allows this number of
+    bytes per rank.
 
-    It is assumed that sizes in the table are those of all ranks together; one table of 16 ranks
-    agrees. RDH needs a power of two of chips; for other numbers KangaRing replaces it. KangaRing
-    needs whole chips and an even number of ranks, and has a limit on this number (documented);
-    otherwise a ring replaces it."""
+    It is assumed that a size in the table is the size of the data of all ranks together; one table
+    of 16 ranks agrees. RDH needs a power of two of chips; for other numbers KangaRing replaces RDH.
+    KangaRing needs whole chips and an even number of ranks, and has a limit on this number
+    (documented); otherwise a ring replaces KangaRing."""
     table = group.instance.collectives
     of_table = _reference(group.instance).ranks(table.lnc)
-    larger = [
+    sufficient = [
         name
-        for name, own in table.algorithms.items()
-        if bytes_per_rank <= own.most_bytes / of_table
+        for name, numbers in table.algorithms.items()
+        if bytes_per_rank <= numbers.most_bytes / of_table
     ]
-    name = larger[0] if larger else list(table.algorithms)[-1]
+    name = sufficient[0] if sufficient else list(table.algorithms)[-1]
     if name == "rdh" and log2(level.chips) % 1:
         name = "kangaring"
     fits = group.whole_chips and ranks <= world_limits().kangaring_ranks and ranks % 2 == 0
@@ -209,7 +209,8 @@ def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) 
 
 
 def _steps(algorithm: str, ranks: int, chips: int) -> int:
-    """Return the number of steps of a gather or a scatter (documented). An all_reduce does both."""
+    """Return the number of steps of a gather or a scatter (documented). An all_reduce is a scatter
+    and then a gather."""
     match algorithm:
         case "mesh":
             return 2
@@ -268,8 +269,8 @@ def _reference(instance: Instance) -> Instance:
 
 
 def _numbers(instance: Instance, algorithm: str) -> AlgorithmNumbers:
-    """Return the numbers of an algorithm. A ring gets those of KangaRing, which also passes data
-    from rank to rank (assumed)."""
+    """Return the numbers of an algorithm. A ring has the numbers of KangaRing, which also passes
+    data from rank to rank (assumed)."""
     known = instance.collectives.algorithms
     return known[algorithm] if algorithm in known else known["kangaring"]
 

@@ -31,8 +31,8 @@ class HarnessTime:
 
     @property
     def parts(self) -> str:
-        """The two times as text, such as `13.2 us kernel + 15.1 us of neuron-profile`; the text
-        states if the added time is unknown."""
+        """The two times as text, such as `13.2 us kernel + 15.1 us of neuron-profile`. If the added
+        time is unknown, the text says so."""
         kernel = f"{duration(self.kernel_ns)} kernel"
         if self.added_ns is None:
             return f"{kernel}; the time that {self.harness} adds is unknown"
@@ -68,8 +68,8 @@ def overheads(machine: str) -> dict[str, Fact]:
 
 def sources() -> dict[str, str]:
     """Return the sources of the overheads, by the keys that the facts use."""
-    found: dict[str, str] = _reader().raw["sources"]
-    return found
+    sources_by_key: dict[str, str] = _reader().raw["sources"]
+    return sources_by_key
 
 
 @cache

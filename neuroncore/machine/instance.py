@@ -16,7 +16,7 @@ from neuroncore.machine import load as load_machine
 from neuroncore.machine.chip import Chip
 from neuroncore.machine.topology import KINDS, Topology
 
-OWN = ("name", "aliases", "chip", "description", "sources", "host", "topology", "collectives")
+KEYS = ("name", "aliases", "chip", "description", "sources", "host", "topology", "collectives")
 OPTIONAL = ("links", "hops")
 
 
@@ -50,8 +50,8 @@ class LinkGroup:
 
 @dataclass(frozen=True)
 class AlgorithmNumbers:
-    """One algorithm: the largest size that uses it, the time of a step, and its bandwidths. Sizes
-    are those of the whole collective: the output of a gather, the input of a scatter."""
+    """One algorithm: the largest size for which it is used, the time of a step, and its bandwidths.
+    A size is the size of the whole collective: the output of a gather, the input of a scatter."""
 
     most_bytes: int
     step_us: float
@@ -61,8 +61,9 @@ class AlgorithmNumbers:
 
 @dataclass(frozen=True)
 class CollectiveTable:
-    """Numbers that were fitted to a published table, and the range of the table: all ranks at this
-    LNC, and sizes. `launch_us` is paid once; `algorithms` are sorted by size."""
+    """Numbers that were fitted to a published table, and the range of the table: all ranks of
+    logical cores of `lnc` physical cores, and sizes from `least_bytes` to `most_bytes`. A
+    collective takes `launch_us` once. `algorithms` are sorted by size."""
 
     lnc: int
     least_bytes: int
@@ -136,7 +137,7 @@ class Instance:
         """
         ranks = self.ranks(lnc)
         if not 0 <= rank < ranks:
-            raise UsageError(f"{self.name} has no rank {rank}: they are 0 to {ranks - 1}")
+            raise UsageError(f"{self.name} has no rank {rank}: its ranks are 0 to {ranks - 1}")
         chip, core = divmod(rank, self.chip.logical_cores(lnc))
         return CorePlace(chip // self.chips_per_server, chip, core)
 
@@ -152,13 +153,13 @@ def _folder() -> Path:
 @cache
 def names() -> tuple[str, ...]:
     """Return the names of all instances, by generation and size."""
-    found = [entry.name.removesuffix(".toml") for entry in _folder().iterdir()]
+    unsorted = [entry.name.removesuffix(".toml") for entry in _folder().iterdir()]
 
     def order(name: str) -> tuple[str, int, int, str]:
-        one = load(name)
-        return one.chip.name, one.chips, one.host.vcpus, name
+        instance = load(name)
+        return instance.chip.name, instance.chips, instance.host.vcpus, name
 
-    return tuple(sorted(found, key=order))
+    return tuple(sorted(unsorted, key=order))
 
 
 @cache
@@ -167,16 +168,16 @@ def aliases() -> dict[str, str]:
 
     Raises DefinitionError if one alternative name means two instances.
     """
-    found: dict[str, str] = {}
+    by_alias: dict[str, str] = {}
     for name in names():
         for alias in load(name).aliases:
-            if alias in found or alias in names():
-                other = found.get(alias, alias)
+            if alias in by_alias or alias in names():
+                other = by_alias.get(alias, alias)
                 raise DefinitionError(
                     f"isa/instances/{name}.toml: aliases has {alias!r}, which means {other}"
                 )
-            found[alias] = name
-    return found
+            by_alias[alias] = name
+    return by_alias
 
 
 def known(name: str) -> bool:
@@ -198,34 +199,36 @@ def holding(machine: str, lnc: int, ranks: int) -> Instance | None:
     them, and chips of the first product in the machine's list of products; None if there is
     none."""
     product = load_machine(machine).products[0].lower()
-    enough = [
-        one
-        for one in map(load, names())
-        if one.chip.name == product
-        and lnc in one.chip.logical_core_sizes
-        and one.ranks(lnc) >= ranks
+    candidates = [
+        instance
+        for instance in map(load, names())
+        if instance.chip.name == product
+        and lnc in instance.chip.logical_core_sizes
+        and instance.ranks(lnc) >= ranks
     ]
-    return min(enough, key=lambda one: (one.chips, one.name), default=None)
+    return min(candidates, key=lambda instance: (instance.chips, instance.name), default=None)
 
 
 @cache
 def of_machine(machine: str) -> Instance:
     """Return the largest instance whose chips have this machine's cores. Raises UsageError if there
     is none."""
-    found = [one for one in map(load, names()) if one.chip.machine == machine]
-    if not found:
+    candidates = [instance for instance in map(load, names()) if instance.chip.machine == machine]
+    if not candidates:
         raise UsageError(f"no instance has chips of {machine}: isa/instances/ lists the instances")
-    return max(found, key=lambda one: (one.chips, one.name))
+    return max(candidates, key=lambda instance: (instance.chips, instance.name))
 
 
 @cache
 def load(name: str) -> Instance:
     """Return the instance whose file has this name. Raises DefinitionError if the file is wrong."""
     where = f"isa/instances/{name}.toml"
-    found = parse((_folder() / f"{name}.toml").read_text("utf-8"), where)
-    if found.name != name:
-        raise DefinitionError(f"{where}: name is {found.name!r}; it must be that of the file")
-    return found
+    instance = parse((_folder() / f"{name}.toml").read_text("utf-8"), where)
+    if instance.name != name:
+        raise DefinitionError(
+            f"{where}: name is {instance.name!r}, but the file has the name {name!r}"
+        )
+    return instance
 
 
 def parse(text: str, where: str) -> Instance:
@@ -236,7 +239,7 @@ def parse(text: str, where: str) -> Instance:
 class _InstanceReader(FactReader):
     def instance(self) -> Instance:
         present = [name for name in OPTIONAL if name in self.raw]
-        self.exactly(self.raw, (*OWN, *present), "")
+        self.exactly(self.raw, (*KEYS, *present), "")
         return Instance(
             name=self.raw["name"],
             aliases=tuple(self.raw["aliases"]),
@@ -254,30 +257,30 @@ class _InstanceReader(FactReader):
     def topology(self) -> Topology:
         table = self.raw["topology"]
         self.exactly(table, ("kind", "axes", "shape", "straight"), "topology")
-        own = self.numbers("topology", table)
-        if own["kind"] not in KINDS:
+        numbers = self.numbers("topology", table)
+        if numbers["kind"] not in KINDS:
             raise DefinitionError(f"{self.where}: topology.kind must be one of {', '.join(KINDS)}")
         hops = self.numbers("hops", self.raw.get("hops", {}))
-        lists = {name: tuple(own[name]) for name in ("axes", "shape", "straight")}
+        lists = {name: tuple(numbers[name]) for name in ("axes", "shape", "straight")}
         profiles = {name: tuple(switches) for name, switches in hops.items()}
-        return Topology(kind=own["kind"], hops=profiles, **lists)
+        return Topology(kind=numbers["kind"], hops=profiles, **lists)
 
     def links(self) -> list[LinkGroup]:
-        found = []
+        groups = []
         for name, table in self.raw.get("links", {}).items():
             self.exactly(table, ("axes", "per_chip", "gigabytes_per_s"), f"links.{name}")
             numbers = self.numbers(f"links.{name}", table)
             axes = tuple(numbers.pop("axes"))
-            found.append(LinkGroup(name, axes, **numbers))
-        return found
+            groups.append(LinkGroup(name, axes, **numbers))
+        return groups
 
     def collectives(self) -> CollectiveTable:
         table = self.raw["collectives"]
         if "scaled_from" in table:
             self.exactly(table, ("scaled_from",), "collectives")
             return load(self.numbers("collectives", table)["scaled_from"]).collectives
-        own = [field.name for field in fields(CollectiveTable)]
-        self.exactly(table, own, "collectives")
+        names = [field.name for field in fields(CollectiveTable)]
+        self.exactly(table, names, "collectives")
         algorithms = {
             name: self.section(AlgorithmNumbers, f"collectives.algorithms.{name}", numbers)
             for name, numbers in table["algorithms"].items()

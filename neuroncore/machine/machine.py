@@ -28,7 +28,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of operands. Sizes count elements; partitions count rows of SBUF and PSUM."""
+    """Limits of operands, in elements or partitions."""
 
     partitions: int
     stationary_free: int
@@ -36,7 +36,7 @@ class Limits:
     moving_free_bfloat16: int
     array_part: int  # the fewest rows or columns of the array that a product may use
     vector_transpose: int
-    quadrant: int  # partitions in a quadrant, each of which has an index and scales
+    quadrant: int  # partitions in a quadrant: each quadrant has an index and scales
     indirect_partitions: int  # partitions that share the offsets of an indirect view
     indirect_partitions_tensor: int  # the same for the Tensor engine
     free_dims: int
@@ -90,12 +90,11 @@ class Hbm:
 class Engine:
     """Times of an engine. `rate` is the number of elements per lane and cycle, by the kind of work;
     for the Tensor engine it is the number of columns per cycle. The rate `strided` is for elements
-    that are each in a different sector (without it, `Fixed.sector_cycles` applies).
+    that are each in a different sector; if it is missing, `Fixed.sector_cycles` applies.
 
     An instruction occupies its engine for max(min_interval, overhead + work / rate) cycles. Its
-    result is available `latency_ns` after that. The overhead is that of an access to PSUM; an
-    access to SBUF adds `sbuf_access_cycles`, and fetching [P, 1] columns of scalars adds
-    `column_cycles`.
+    result is available `latency_ns` later. `overhead_cycles` is for operands in PSUM; an operand in
+    SBUF adds `sbuf_access_cycles`, and [P, 1] columns of scalars add `column_cycles`.
     """
 
     clock_ghz: float
@@ -110,13 +109,14 @@ class Engine:
 @dataclass(frozen=True)
 class Dma:
     """The 16 DMA engines that serve one core. A packet is a row of elements, contiguous or with one
-    stride. Each contiguous run in it takes at least `run_ns`. An element of HBM that is read
+    stride. Each contiguous run in a packet takes at least `run_ns`. An element of HBM that is read
     repeatedly takes `repeated_read_ns` each time.
 
-    A transfer occupies its queue for `issue_ns` if its descriptors exist. Software needs more time
-    for each descriptor; hardware takes `hardware_issue_ns` if one of `hardware_generators` writes
-    the descriptors of all engines. The `gpsimd` times hold if GpSimd writes the descriptors
-    although the kernel does not request it; for the older API they replace all times of software.
+    A transfer occupies its queue for `issue_ns` if its descriptors exist. If software writes them,
+    each takes `software_descriptor_ns` in addition. If one of `hardware_generators` writes the
+    descriptors for all engines, the transfer occupies its queue for `hardware_issue_ns`. The
+    `gpsimd` times apply if GpSimd writes the descriptors of a transfer that names no mode. In
+    kernels of the older API they replace all times of software.
     `software_start_ns` is used only by bench/instructions.py, to predict single DMAs.
     """
 
@@ -142,8 +142,8 @@ class Dma:
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
     accumulate: float  # the share that sums get
-    merged_bytes: int  # of loads or stores that the older compiler merges into one; or 0
-    ahead_bytes: int  # per partition, that early loads may write (`Options.loads`)
+    merged_bytes: int  # size to which the older compiler merges loads or stores; 0: never merges
+    ahead_bytes: int  # bytes per partition that early loads may write (`Options.loads`)
 
 
 @dataclass(frozen=True)
@@ -153,15 +153,15 @@ class Fixed:
     A port of SBUF or PSUM transfers `sector_bytes` adjacent bytes in `sector_cycles`, even if an
     engine needs only a few of them.
 
-    The clock of the Tensor engine changes in windows of `clock_window_ns`. It has its full rate if
-    `clock_rows` rows moved in the previous window, else `cold_clock_share` of it; with windows of 0
-    ns it always has its full rate. Rows that use at most half of the array count half at full rate,
-    if at most `half_filled_ns` have passed since other rows; at half rate they do not count. The
-    first product begins at `clock_phase` of its window; on a device the phase may be anything from
-    0 to 1, because windows do not depend on the program.
+    The clock of the Tensor engine changes in windows of `clock_window_ns`. It has its full rate in
+    a window if `clock_rows` rows moved in the previous window, otherwise `cold_clock_share` of this
+    rate. If `clock_window_ns` is 0, it always has its full rate. A product on at most half of the
+    array counts only in windows at full rate, and there each row counts as half a row. It does not
+    count either if it begins more than `half_filled_ns` after the last product on more than half of
+    the array began. The first product begins at the share `clock_phase` of its window. On a device
+    the phase may be anything from 0 to 1, because windows do not depend on the program.
 
-    If a product has to wait for its stationary tile, its result is `weights_latency_ns` later. A
-    machine file may omit a field that has a default.
+    If a product has to wait for its stationary tile, its result is `weights_latency_ns` later.
     """
 
     semaphore_ns: float
@@ -191,16 +191,17 @@ class Fixed:
 class ReplayTimes:
     """Times that are used only to estimate compiled programs (`capture/estimate.py`).
 
-    Fields of static transfers are for descriptors that are in memory before the program runs;
-    fields of direct transfers are for descriptors that are made on the device. A trigger occupies
-    its engine for the trigger time. The first byte moves the start time after the start of the
-    trigger. A load ends the load time later than a store. For its transfers, GpSimd writes the
-    descriptors for `gpsimd_start_ns` before the trigger. Each element takes `element_ns` of its DMA
-    engine, and in addition its bytes take their time at the engine's rate. An engine that waits for
+    Fields `static_...` are for transfers whose descriptors are in memory before the program runs;
+    fields `direct_...` are for descriptors that are made on the device. A trigger, which starts a
+    transfer, occupies its engine for `..._trigger_ns`. The first byte moves `..._start_ns` after
+    the trigger begins. A load takes `..._load_ns` longer than a store. If GpSimd writes the
+    descriptors, the trigger begins `gpsimd_start_ns` later. Each element takes `element_ns` of its
+    DMA engine, in addition to the time of its bytes at the engine's rate. An engine that waits for
     a transfer continues `done_ns` after the last byte.
 
-    An instruction that only waits takes `order_ns`. A product begins `weights_ns` after its
-    weights, unless it has to wait; the next instruction begins `product_ns` after the product.
+    An instruction that only waits takes `order_ns`. Loading weights takes `weights_ns`. A product
+    may begin so much before the array is free. The next instruction begins `product_ns` after a
+    product begins.
     """
 
     static_trigger_ns: float
@@ -262,40 +263,40 @@ class Machine:
 
     @cached_property
     def descriptors_ahead(self) -> Machine:
-        """Return the machine for kernels whose DMA descriptors are written before the kernel runs,
-        if hardware could write them."""
+        """Return the machine for kernels whose compiler writes, before the kernel runs, the DMA
+        descriptors that hardware could write."""
         return replace(self, dma=replace(self.dma, hardware_issue_ns=self.dma.issue_ns))
 
     @cached_property
     def descriptors_by_software(self) -> Machine:
-        """Return the machine for releases in which GpSimd writes the descriptors of DMAs without
+        """Return the machine for compilers that let GpSimd write the descriptors of DMAs without
         dge_mode."""
         fact = Fact(True, "documented", "")
         return replace(self, features={**self.features, SOFTWARE_DGE: fact})
 
     @cached_property
     def descriptors_by_gpsimd(self) -> Machine:
-        """Return the same machine, with the times of the older API's compiler."""
-        it = self.dma
+        """Return the machine for kernels of the older API in which GpSimd writes descriptors."""
+        old = self.dma
         dma = replace(
-            it,
-            issue_ns=it.gpsimd_issue_ns,
-            software_descriptor_ns=it.gpsimd_descriptor_ns,
-            load_latency_ns=it.gpsimd_load_latency_ns,
-            store_latency_ns=it.gpsimd_store_latency_ns,
+            old,
+            issue_ns=old.gpsimd_issue_ns,
+            software_descriptor_ns=old.gpsimd_descriptor_ns,
+            load_latency_ns=old.gpsimd_load_latency_ns,
+            store_latency_ns=old.gpsimd_store_latency_ns,
         )
         return replace(self.descriptors_by_software, dma=dma)
 
     def figures_for(self, engine: str, moves: bool) -> tuple[Any, ...]:
         """Return all figures on which the cost of a call on an engine may depend. `moves` is true
         for instructions that DMA may run. Figures of other engines are left out."""
-        found = self._figures.get((engine, moves))
-        if found is None:
+        known = self._figures.get((engine, moves))
+        if known is None:
             moving = (self.dma, self.hbm) if moves else ()
             unit = self.engines.get(engine)
             figures = self.name, engine, unit, self.features, self.limits, *moving
-            found = self._figures[engine, moves] = *figures, *self._fixed_costs
-        return found
+            known = self._figures[engine, moves] = *figures, *self._fixed_costs
+        return known
 
     @cached_property
     def _figures(self) -> dict[tuple[str, bool], tuple[Any, ...]]:
@@ -335,8 +336,8 @@ def _folder() -> Path:
 
 def names() -> list[str]:
     """Return the names of all machines, sorted."""
-    found = (entry.name for entry in _folder().iterdir())
-    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+    files = (entry.name for entry in _folder().iterdir())
+    return sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml"))
 
 
 def _text(name: str) -> str:
@@ -350,10 +351,12 @@ def load(name: str) -> Machine:
     if name not in names():
         return load(_meant(name))
     where = f"isa/machines/{name}.toml"
-    found = parse(_text(name), where)
-    if found.name != name:
-        raise DefinitionError(f"{where}: name is {found.name!r}; it must be that of the file")
-    return found
+    machine = parse(_text(name), where)
+    if machine.name != name:
+        raise DefinitionError(
+            f"{where}: name is {machine.name!r}, but the file has the name {name!r}"
+        )
+    return machine
 
 
 def _meant(alias: str) -> str:
@@ -373,20 +376,20 @@ def aliases() -> dict[str, str]:
 
     Raises DefinitionError if one alternative name means two machines.
     """
-    found: dict[str, str] = {}
+    by_alias: dict[str, str] = {}
     for name in names():
         for alias in load(name).aliases:
-            other = alias if alias in names() else found.get(alias)
+            other = alias if alias in names() else by_alias.get(alias)
             if other is not None:
                 where = f"isa/machines/{name}.toml"
                 raise DefinitionError(f"{where}: aliases has {alias!r}, which means {other}")
-            found[alias] = name
-    return found
+            by_alias[alias] = name
+    return by_alias
 
 
 def api_versions() -> list[str]:
-    """Return the values that get_nc_version() can return, oldest first: `api_version` of each
-    machine. Only the part of a file before its first table is parsed."""
+    """Return the values that get_nc_version() can return, oldest first. These are the
+    `api_version` of all machines. Only the part of a file before its first table is parsed."""
     heads = (tomllib.loads(_text(name).partition("\n[")[0]) for name in names())
     return sorted({head["api_version"] for head in heads}, key=api_number)
 
@@ -463,8 +466,8 @@ class FactReader:
 class _MachineReader(FactReader):
     def machine(self) -> Machine:
         tables = ("sources", "features", "start_partitions", "engine", "peak_tflops", *SECTIONS)
-        own = ("name", "generation", "api_version", "aliases", "description", "products")
-        self.exactly(self.raw, (*own, *tables), "")
+        keys = ("name", "generation", "api_version", "aliases", "description", "products")
+        self.exactly(self.raw, (*keys, *tables), "")
         self.exactly(self.raw["engine"], ENGINES, "engine")
         hints = get_type_hints(Machine)
         features = self.raw["features"]

@@ -20,8 +20,8 @@ class Topology:
     * chain: chips are linked to their neighbors along each axis;
     * torus: like a chain, and each axis is closed to a ring;
     * switched: switches connect the chips. Chips that differ only along one of the `straight` axes
-      also have a direct link. `hops` has profiles: the number of switches between two chips, by the
-      first axis along which they differ.
+      also have a direct link. `hops` has, by the name of a profile, the number of switches between
+      two chips, for each axis that is the first one along which the chips differ.
     """
 
     kind: str
@@ -37,12 +37,12 @@ class Topology:
     def coordinates(self, chip: int) -> Coordinates:
         """Return the position of a chip in the grid. Raises UsageError if there is no such chip."""
         if not 0 <= chip < self.chips:
-            raise UsageError(f"there is no chip {chip}: they are 0 to {self.chips - 1}")
-        found = []
+            raise UsageError(f"there is no chip {chip}: the chips are 0 to {self.chips - 1}")
+        places = []
         for size in reversed(self.shape):
             chip, place = divmod(chip, size)
-            found.append(place)
-        return tuple(reversed(found))
+            places.append(place)
+        return tuple(reversed(places))
 
     def chip_at(self, coordinates: Coordinates) -> int:
         chip = 0
@@ -54,9 +54,10 @@ class Topology:
         """Return the chips at the other ends of a chip's links, sorted. Chips behind a switch are
         not neighbors."""
         at = self.coordinates(chip)
-        return sorted({self.chip_at(other) for other in self._beside(at)} - {chip})
+        return sorted({self.chip_at(other) for other in self._linked(at)} - {chip})
 
-    def _beside(self, at: Coordinates) -> Iterator[Coordinates]:
+    def _linked(self, at: Coordinates) -> Iterator[Coordinates]:
+        """Yield the positions of the chips to which the chip at a position has links."""
         for axis, (name, size) in enumerate(zip(self.axes, self.shape, strict=True)):
             for place in (at[axis] - 1, at[axis] + 1):
                 inside = 0 <= place < size
@@ -69,8 +70,8 @@ class Topology:
         return {(low, high) for low, high in pairs if low < high}
 
     def distance(self, chip: int, other: int, profile: str = "") -> int:
-        """Return the number of links on the shortest path. With switches, return the number of
-        switches in a profile, by default the first one."""
+        """Return the number of links on the shortest path. If switches connect the chips, return
+        the number of switches between the two, in a profile of `hops` (by default the first)."""
         ends = list(zip(self.coordinates(chip), self.coordinates(other), strict=True))
         if self.kind == "switched":
             hops = self.hops[profile or next(iter(self.hops))]
@@ -81,8 +82,7 @@ class Topology:
         return sum(min(d, size - d) for d, size in zip(apart, self.shape, strict=True))
 
     def distances(self, profile: str = "") -> list[int]:
-        """Return the distance of every pair of chips, as a list: pairs (0, 1), (0, 2), ... (see
-        `distance`)."""
+        """Return the `distance` of every pair of chips, in the order (0, 1), (0, 2), ..."""
         return [
             self.distance(a, b, profile)
             for a in range(self.chips)

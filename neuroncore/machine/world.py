@@ -1,4 +1,4 @@
-"""The ranks that run a kernel together. All have the same number of cores."""
+"""A world: the ranks that run a kernel together. All ranks have the same number of cores."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class World:
 
     def all_named(self, numbers: Iterable[int]) -> str:
         """Return the names of several cores for messages. Complete ranks are named as ranks."""
-        found = sorted(numbers)
-        whole = sorted({self.rank(n) for n in found})
-        if self.ranks > 1 and len(found) == len(whole) * self.cores:
+        cores = sorted(numbers)
+        whole = sorted({self.rank(n) for n in cores})
+        if self.ranks > 1 and len(cores) == len(whole) * self.cores:
             return ("rank " if len(whole) == 1 else "ranks ") + listed(whole)
-        return ", ".join(map(self.named, found))
+        return ", ".join(map(self.named, cores))
 
     def several(self, numbers: Iterable[int]) -> bool:
         """Return whether the cores belong to several ranks; in a world of one rank, whether there

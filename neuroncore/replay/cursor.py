@@ -40,8 +40,8 @@ class Values(NamedTuple):
 
 
 class Replay:
-    """A record that is executed again. It is always before a step, or at the end. It can move forward
-    or back to any other step, and returns the contents of tiles there.
+    """A record that is executed again. It is always before a step, or at the end. It can move to
+    any other step, forward or back, and returns the contents of tiles there.
 
     A step is one instruction of one core. Steps of several cores are in the order of the run.
     `inputs` are arrays by name, in order, or for each rank; by default they are the inputs of the

@@ -78,7 +78,7 @@ def test_ranks_have_places():
 
 def test_what_there_is_not_is_refused():
     trn2 = instances.find("trn2u.48xlarge")
-    with pytest.raises(UsageError, match=r"trn2\.48xlarge has no rank 64: they are 0 to 63"):
+    with pytest.raises(UsageError, match=r"trn2\.48xlarge has no rank 64: its ranks are 0 to 63"):
         trn2.place(64, 2)
     with pytest.raises(UsageError, match="2 or 1 physical cores, not 4"):
         trn2.ranks(4)

@@ -91,7 +91,7 @@ raise SystemExit(main(["run", "mine.py::kernel", "--target", "inf7", "--args", "
     [
         ({**NEW, ALIASES: ALIASES}, "'gen4', which means trn3"),
         ({**NEW, ALIASES: 'aliases = ["trn1"]'}, "'trn1', which means trn1"),
-        ({**NEW, 'name = "trn3"': 'name = "trn3"'}, "name is 'trn3'; it must be that of the file"),
+        ({**NEW, 'name = "trn3"': 'name = "trn3"'}, "name is 'trn3', but the file has the name"),
         ({**NEW, 'api_version = "gen4"': 'api_version = "v5"'}, "must be gen and a number: 'v5'"),
     ],
 )

@@ -83,5 +83,5 @@ def test_switches_on_the_way_have_two_readings():
 
 
 def test_a_chip_that_there_is_not_is_refused():
-    with pytest.raises(UsageError, match="no chip 16: they are 0 to 15"):
+    with pytest.raises(UsageError, match="no chip 16: the chips are 0 to 15"):
         topology("trn2.48xlarge").neighbors(16)

@@ -196,14 +196,14 @@ def test_the_comparison_with_other_libraries_is_current():
 @for_all(
     "call, said",
     [
-        (lambda x: numerics.quantize(x, "fp32"), "not quantized to float32"),
-        (lambda x: numerics.quantize(x, "uint8"), "not quantized to uint8"),
+        (lambda x: numerics.quantize(x, "fp32"), "dtype is float32"),
+        (lambda x: numerics.quantize(x, "uint8"), "dtype is uint8"),
         (lambda x: numerics.quantize(x, "mxfp9"), "not a NeuronCore number format"),
         (lambda x: numerics.quantize(x, "mxfp8", 16), "have 32 numbers"),
         (lambda x: numerics.quantize(x, "mxfp8", rule="even"), "'ocp_x2' or 'ocp'"),
         (lambda x: numerics.quantize(x, "mxfp8", mode="stochastic"), "nearest even"),
         (lambda x: numerics.quantize(x, "mxfp8", scale=3.0), "powers of two"),
-        (lambda x: numerics.quantize(x, "fp8", 48), "pad it"),
+        (lambda x: numerics.quantize(x, "fp8", 48), "pad the array"),
         (lambda x: numerics.quantize(x, "fp8", "column"), "per is 'column'"),
         (lambda x: numerics.quantize(x, "fp8", "row", axis=2), "axis is 2"),
         (lambda x: numerics.quantize(x, "fp8", scale=np.ones((3, 1))), "don't fit"),
