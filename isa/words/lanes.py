@@ -109,7 +109,7 @@ def multiplies_then_adds(call: Call, machine: Machine) -> Fault | None:
     return fault("op0", problem, "multiply then add, multiply, or add", ", ".join(names))
 
 
-@rule(OperatorError, hint="omit `engine`, and the right one is chosen")
+@rule(OperatorError, hint="omit `engine`: then an engine that has the operator is chosen")
 def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
     """the GpSimd engine does rsqrt and power, which the Vector engine lacks"""
     lacking = operators_vector_lacks(call)

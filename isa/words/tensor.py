@@ -220,7 +220,7 @@ MATMUL = (
     indirect_uses_the_whole_array,
     formats_of(
         "dst", "stationary", "moving", formats=(float16, bfloat16, *NARROW),
-        of=lambda view: bool(view.picked_by), said="indirect views are of 8 or 16 bits (ISA)",
+        of=lambda view: bool(view.picked_by), sentence="indirect views are of 8 or 16 bits (ISA)",
     ),
     holds(
         "moving", "moving, the identity matrix of a transpose, is no indirect view (ISA)",

@@ -24,18 +24,19 @@ T = TypeVar("T")
 
 class Table(MutableMapping[str, T]):
     """Rows by name, which the modules of isa/ add. These modules are loaded when a row is first
-    requested. A program that neither runs kernels nor reads records does not load them."""
+    requested that they have not added. A program that neither runs kernels nor reads records does
+    not load them."""
 
     def __init__(self) -> None:
-        self._entered: dict[str, T] = {}
+        self._added: dict[str, T] = {}
 
     @property
     def _rows(self) -> dict[str, T]:
         importlib.import_module("neuroncore.isa")
-        return self._entered
+        return self._added
 
     def __getitem__(self, name: str) -> T:
-        row = self._entered.get(name)
+        row = self._added.get(name)
         return self._rows[name] if row is None else row
 
     def __iter__(self) -> Iterator[str]:
@@ -45,7 +46,7 @@ class Table(MutableMapping[str, T]):
         return len(self._rows)
 
     def __setitem__(self, name: str, row: T) -> None:
-        self._entered[name] = row
+        self._added[name] = row
 
     def __delitem__(self, name: str) -> None:
         del self._rows[name]
@@ -130,7 +131,7 @@ def minimum(a: Array, b: Any, out: Array) -> None:
 
 
 def maximum_number(a: Array, b: Any, out: Array) -> None:
-    """out = the maximum of a and b; if one of them is NaN, the other one."""
+    """out = the maximum of a and b. If only one of them is a number, it is the maximum."""
     maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
 
 
@@ -159,7 +160,7 @@ def _is_matrix(values: Any) -> bool:
 
 
 def as_matrix(array: Array, rows: int) -> Array:
-    """Return the array as a matrix [rows, F] with contiguous rows: a view if possible, else a
+    """Return the array as a matrix [rows, F] with contiguous rows: a view if possible, otherwise a
     copy."""
     return buffers.contiguous(array).reshape(rows, -1)
 
@@ -175,15 +176,15 @@ def power(a: Array, b: Any, out: Array) -> None:
         return
     magnitudes = buffers.array(a.shape, a.dtype)
     elementary.magnitudes(buffers.contiguous(a).reshape(-1), magnitudes.reshape(-1))
-    found = as_matrix(np.power(magnitudes, b, dtype=np.float64), len(a))
-    _by_rows(partial(elementary.powers, found), a, b, out)
+    powers = as_matrix(np.power(magnitudes, b, dtype=np.float64), len(a))
+    _by_rows(partial(elementary.powers, powers), a, b, out)
 
 
 def rsqrt(a: Array, b: Any, out: Array) -> None:
-    into = out if out.flags.c_contiguous else buffers.array(out.shape, out.dtype)
-    elementary.rsqrt(buffers.contiguous(a).reshape(-1), into.reshape(-1))
-    if into is not out:
-        np.copyto(out, into)
+    target = out if out.flags.c_contiguous else buffers.array(out.shape, out.dtype)
+    elementary.rsqrt(buffers.contiguous(a).reshape(-1), target.reshape(-1))
+    if target is not out:
+        np.copyto(out, target)
 
 
 def reciprocal(a: Array, b: Any, out: Array) -> None:
@@ -207,7 +208,7 @@ def bypass(a: Array, b: Any, out: Array) -> None:
 
 
 def larger_magnitude(a: Array, b: Any, out: Array) -> None:
-    """out = the one of a and b that has the greater magnitude, with its sign; b if they tie."""
+    """out = a if |a| > |b|, otherwise b."""
     np.copyto(out, np.where(np.absolute(a) > np.absolute(b), a, b))
 
 

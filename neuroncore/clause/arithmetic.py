@@ -28,7 +28,7 @@ FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def floats(dst: Tile, shape: tuple[int, ...] | None = None) -> Array:
-    """Return an uninitialized array for results of `dst`; its default shape is that of `dst`. The
+    """Return an uninitialized array for results of `dst`, by default in the shape of `dst`. The
     type is float32, or float64 in the shadow computation of `neuroncore.precision`."""
     return buffers.array(dst.shape if shape is None else shape, _type(dst.held))
 
@@ -39,10 +39,10 @@ def _type(held: Format) -> np.dtype[Any]:
 
 
 def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
-    """Return an array for a float32 result, to be passed to `finish`. It is the memory of `dst`
-    itself if writing there can't change a source that is still to be read, else a new array in the
-    same shape. `sources` are read element by element, while `dst` is written; `later` is a source
-    that is read after all of `dst` has been written."""
+    """Return an array for a float32 result, to be passed to `finish`. It is the memory of `dst` if
+    writing there can't change a source that is still to be read, otherwise a new array in the same
+    shape. `sources` are read element by element, while `dst` is written; `later` is a source that
+    is read after all of `dst` has been written."""
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
     if (dst.held is float32 or dst.held is float64) and not shared:
         for source in sources:
@@ -92,9 +92,9 @@ def scalar(operand: Any, like: Array) -> Any:
 def per_lane(operand: Any, like: Array) -> Array:
     """Return a new vector with one number per partition of `like` [P, ...], in its type, from a
     constant or a [P, 1] tile."""
-    found = np.empty(like.shape[0], like.dtype)
-    found[:] = operand.values().reshape(-1) if isinstance(operand, Tile) else operand
-    return found
+    numbers = np.empty(like.shape[0], like.dtype)
+    numbers[:] = operand.values().reshape(-1) if isinstance(operand, Tile) else operand
+    return numbers
 
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
@@ -105,7 +105,7 @@ def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
 
 
 def move(dst: Tile, src: Tile) -> Run:
-    """Return a Run that copies bits if the formats are equal, else converts through float32."""
+    """Return a Run that copies bits if the formats are equal, otherwise converts the values."""
     if dst.dtype is not src.dtype:
         return convert
     shape = dst.shape
@@ -135,8 +135,8 @@ def decoded(dst: Tile, src: Tile) -> bool:
 
 
 def put(dst: Tile, chosen: Array, codes: Any) -> None:
-    """Write codes to the chosen elements of `dst` only. `chosen` has the shape of dst, or chooses
-    partitions. `codes` is a single code, or has the codes of the chosen or of all elements."""
+    """Write codes to the elements of `dst` that `chosen` flags, in the shape of `dst` or with a
+    flag per partition. `codes` is one code, or the codes of the chosen elements or of all."""
     if chosen.shape == dst.shape and np.shape(codes) in ((), dst.shape):
         choose(chosen, codes, dst.codes())
     else:
@@ -163,10 +163,10 @@ def choose(chosen: Array, codes: Any, out: Array) -> None:
 
 
 def where(chosen: Array, values: Array, others: Any) -> Array:
-    """Return a new array: `values` where `chosen` is true, else `others`. np.where takes longer."""
-    found = np.array(np.broadcast_to(others, values.shape), values.dtype, order="C")
-    choose(chosen, values, found)
-    return found
+    """Return a new array: `values` where `chosen` is true, else `others`. np.where is slower."""
+    result = np.array(np.broadcast_to(others, values.shape), values.dtype, order="C")
+    choose(chosen, values, result)
+    return result
 
 
 def write(dst: Tile, numbers: Array) -> None:
@@ -180,8 +180,8 @@ def tiles(*operands: Any) -> tuple[Tile, ...]:
 
 
 def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
-    """Return a function that reads the values of tiles like this one, in another shape with as many
-    elements per partition."""
+    """Return a function that reads the values of tiles like `tile`, in the shape `shape`, which has
+    as many elements per partition."""
     if tile.held is float32 or tile.held is float64:
         read: Callable[[Tile], Array] = Tile.codes
     else:
@@ -192,9 +192,9 @@ def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
 
 
 def operand_reader(operand: Any, dst: Tile) -> Callable[[Any], Any]:
-    """Return a function that reads operands like this one, in a form that broadcasts to `dst`: a
-    constant in the type of the computation, or a tile that has as many elements as `dst` or one
-    element per partition."""
+    """Return a function that reads operands like `operand`, in a form that broadcasts to `dst`: a
+    constant in the type of the computation, or the values of a tile that has as many elements as
+    `dst` or one element per partition."""
     if not isinstance(operand, Tile):
         return _type(dst.held).type
     lanes = dst.shape[0]
@@ -303,8 +303,8 @@ WORTH = 1 << 13  # the number of elements from which a loop, with its checks, is
 def _by_column(function: Callable[..., Any], a: Array, b: Array, out: Array) -> None:
     """out = function(a, b). A loop computes it if b has one element per partition, the arrays are
     large and `out` shares no memory with a and b. (In place, numpy is as fast as a loop.)"""
-    apart = a.size >= WORTH and b.size == len(b) and a is not out and _are_matrices(a, out)
-    if apart and b.dtype is FLOAT and not any([np.may_share_memory(one, out) for one in (a, b)]):
+    suits = a.size >= WORTH and b.size == len(b) and a is not out and _are_matrices(a, out)
+    if suits and b.dtype is FLOAT and not any([np.may_share_memory(x, out) for x in (a, b)]):
         lanes = len(b)
         loop = elements.by_column[function]()
         loop(a.reshape(lanes, -1), b.reshape(-1), out.reshape(lanes, -1))
@@ -313,7 +313,7 @@ def _by_column(function: Callable[..., Any], a: Array, b: Array, out: Array) -> 
 
 
 def _are_matrices(*arrays: Array) -> bool:
-    return all([one.dtype is FLOAT and one.flags.c_contiguous for one in arrays])
+    return all([array.dtype is FLOAT and array.flags.c_contiguous for array in arrays])
 
 
 def scale_and_add(x: Array, scale: Any, terms: Array, out: Array) -> bool:
@@ -425,8 +425,8 @@ def activate(function: Callable[[Array, Array], Any], x: Array, out: Array) -> N
 def fold(op: Operator, matrix: Array, state: Array) -> Array:
     """state[p] = state[p] <op> matrix[p, 0] <op> matrix[p, 1] ..., from the left.
 
-    Works in place on the vector `state` and returns it. The device's order is not published; here
-    it is the order of the elements. It shows only in the last bits of float32 sums."""
+    Changes the vector `state` in place, and returns it. The order on the device is not published;
+    here it is the order of the elements. Only the last bits of float32 results depend on it."""
     if op.fold is not None and matrix.dtype.kind == "f":
         op.fold(as_matrix(matrix, matrix.shape[0]), state)
         return state
@@ -436,7 +436,7 @@ def fold(op: Operator, matrix: Array, state: Array) -> Array:
 
 
 def reduce(op: Operator, values: Array, axes: int) -> Array:
-    """Return the values with their last `axes` axes folded, starting from the first element."""
+    """Return `values` with the last `axes` axes folded by `op`, from the first element on."""
     kept = values.shape[: values.ndim - axes]
     matrix = as_matrix(values, prod(kept))
     if op.neutral is not None and matrix.dtype.kind == "f":

@@ -54,11 +54,12 @@ class Collective:
 class Cost:
     """The time and the resources that an instruction takes. Times are in nanoseconds.
 
-    `busy_ns` is the time until the engine takes its next instruction; `set_up_ns` of it pass before
-    the first element. `latency_ns` is the further time until the result can be read. `weights_ns`
-    is how long loading the weights blocks the input of the array, unless the weights are there
-    already. `weights_latency_ns` is the time from the start of this load until a column can stream
-    past: bench/instructions.py compares it with published times, and the schedule does not use it.
+    `busy_ns` is the time until the engine takes its next instruction; the first element moves after
+    `set_up_ns` of this time. `latency_ns` is the further time until the result can be read.
+    `weights_ns` is the time for which loading the weights blocks the input of the array, unless the
+    weights are in the array already. `weights_latency_ns` is the time from the start of this load
+    until a column can stream through the array: bench/instructions.py compares it with published
+    times, and the schedule does not use it.
 
     `table` names the activation table that must be loaded. `shares_sbuf` is true if the instruction
     uses the SBUF port that Vector and GpSimd share. The latency of a `collective` depends on the
@@ -81,10 +82,10 @@ class Cost:
 def stream(
     call: Call, machine: Machine, cycles: float, extra: float = 0, column: bool = False
 ) -> Cost:
-    """Return the cost of streaming elements through the call's engine for this many cycles, or for
-    as long as the tiles' ports take if that is more. The fixed cost of an instruction and `extra`
-    cycles are added. `column` is true if scalars per partition are fetched although no operand
-    shows it."""
+    """Return the cost of streaming elements through the call's engine: for `cycles`, or for the
+    cycles that the ports of the tiles take if these are more. The fixed cost of an instruction and
+    `extra` cycles are added. `column` is true if the instruction fetches a [P, 1] column of scalars
+    that is not one of its operands."""
     unit = machine.engines[call.engine.name]
     sectors: float = max((strided_cycles(v, machine) for v in call.views()), default=0)
     if "strided" in unit.rate:
@@ -119,7 +120,10 @@ def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     if call.engine is engine.gpsimd or not machine.has("vector_sbuf_port"):
         return any(sizes)
     # only the longest streams count: a few values read with them make no mode fast
-    return any(cycles < sum(size for size in own if size == max(own)) for own in sizes)
+    return any(
+        cycles < sum(size for size in stream_sizes if size == max(stream_sizes))
+        for stream_sizes in sizes
+    )
 
 
 def _takes_columns(call: Call) -> bool:
@@ -130,28 +134,28 @@ def _takes_columns(call: Call) -> bool:
 
 
 def sector_cycles(view: View, machine: Machine) -> int:
-    """Return the cycles that a port takes for the elements of one partition: a sector of 16 bytes
-    takes two cycles.
+    """Return the cycles that a port takes for the elements of one partition. Each sector that has
+    an element takes `Fixed.sector_cycles`.
 
-    This explains published figures: half of the bandwidth if the stride is at least 16 bytes
-    (ARCH1); at most four 16-bit or two 32-bit elements per cycle (ARCH2); and weights that load up
-    to four times as fast as they stream."""
+    Sectors of 16 bytes in two cycles explain three published figures. The bandwidth is halved if
+    the stride is at least 16 bytes (ARCH1). At most four 16-bit or two 32-bit elements move per
+    cycle (ARCH2). Weights load up to four times as fast as columns stream."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     return rows * ceil(span / machine.fixed.sector_bytes) * machine.fixed.sector_cycles
 
 
 def strided_cycles(view: View, machine: Machine) -> int:
-    """Return the cycles for elements that are each in a different sector; 0 for other tiles,
-    because those are read at the engine's rate (ARCH1). In fits of trn2 strides of 12 bytes are
-    already slow."""
+    """Return the cycles for the elements of one partition if each is in a different sector. Return
+    0 for any other tile, because such tiles are read at the engine's rate (ARCH1). In fits of trn2,
+    strides of 12 bytes are already slow."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     apart = view.on_chip and rows > 1 and span <= machine.fixed.sector_bytes
     return sector_cycles(view, machine) if apart else 0
 
 
 def _rows(view: View, sector: int) -> tuple[int, int]:
-    """Return the elements of a partition as rows, inside of which steps are smaller than a sector:
-    the number of rows, and the bytes that each row spans."""
+    """Divide the elements of a partition into rows, so that the steps inside a row are smaller than
+    a sector. Return (the number of rows, the number of bytes that a row spans)."""
     span, rows = view.dtype.itemsize, 1
     for size, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
         step = abs(stride) * view.dtype.itemsize
@@ -163,17 +167,18 @@ def _rows(view: View, sector: int) -> tuple[int, int]:
 
 
 def dynamic(cost: CostFunction) -> CostFunction:
-    """Return a cost function with a minimum for instructions with a run-time address on the chip.
-    An index of elements is assumed to cost the same, because nothing is published about it."""
+    """Return a cost function like `cost`, with a minimum for instructions with a run-time address
+    on the chip. It is assumed that an index which chooses elements has the same minimum, because
+    nothing is published about it."""
 
     @wraps(cost)
     def with_address(call: Call, machine: Machine) -> Cost:
-        found: Cost = cost(call, machine)
+        usual: Cost = cost(call, machine)
         if not any(v.dynamic and v.on_chip for v in call.views()):
-            return found
+            return usual
         unit = machine.engines[call.engine.name]
         least = machine.fixed.dynamic_address_cycles / unit.clock_ghz
-        return replace(found, busy_ns=max(found.busy_ns, least))
+        return replace(usual, busy_ns=max(usual.busy_ns, least))
 
     return with_address
 
@@ -196,8 +201,10 @@ def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
     """
 
     def cost(call: Call, machine: Machine) -> Cost:
-        more = getattr(machine.fixed, extra) if extra else 0
-        return stream(call, machine, elements(call) / rate(machine, call.engine, kind), more)
+        extra_cycles = getattr(machine.fixed, extra) if extra else 0
+        return stream(
+            call, machine, elements(call) / rate(machine, call.engine, kind), extra_cycles
+        )
 
     start = f", after {extra.replace('_', ' ')}" if extra else ""
     cost.__doc__ = f"One pass over the largest operand, at the engine's rate {kind!r}{start}."
@@ -297,32 +304,39 @@ def dma(call: Call, machine: Machine) -> Cost:
 def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -> Cost:
     """Return the cost of a DMA. It is cut into packets, which are distributed over the DMA engines;
     each engine serves eight partitions."""
-    it = machine.dma
-    bandwidth = it.gigabytes_per_s_per_engine
+    dma_engines = machine.dma
+    bandwidth = dma_engines.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):
-        bandwidth = min(bandwidth, machine.hbm.stack_gigabytes_per_s / it.engines)
+        bandwidth = min(bandwidth, machine.hbm.stack_gigabytes_per_s / dma_engines.engines)
     moved = max(dst.nbytes, src.nbytes)
     first, last = _engines(dst if dst.on_chip else src, machine)
     engines = last - first + 1
-    each = (moved / bandwidth + _packets_ns(dst, src, it)) / engines + it.transfer_ns
+    each = (
+        moved / bandwidth + _packets_ns(dst, src, dma_engines)
+    ) / engines + dma_engines.transfer_ns
     store = not dst.on_chip
-    latency = it.store_latency_ns if store else it.load_latency_ns
-    needed = any(_needs_software(view, mode) for view in (dst, src))
-    software = needed or _unasked(mode, machine)
-    issue = _issue_ns(dst, src, machine, mode, needed)
+    latency = dma_engines.store_latency_ns if store else dma_engines.load_latency_ns
+    needs_software = any(_needs_software(view, mode) for view in (dst, src))
+    software = needs_software or _unasked(mode, machine)
+    issue = _issue_ns(dst, src, machine, mode, needs_software)
     return Cost(issue, latency, transfer=Transfer(first, last, each, store, software))
 
 
-def _packets_ns(dst: View, src: View, it: Dma) -> float:
+def _packets_ns(dst: View, src: View, dma_engines: Dma) -> float:
     """Return the time of the packets in ns, without the time of their bytes."""
     runs = ceil(dst.size / min(contiguous(dst), contiguous(src)))
     again = src.size if _repeats_elements(src) else 0
-    return max(_rows_of(dst, src) * it.packet_ns, runs * it.run_ns, again * it.repeated_read_ns)
+    return max(
+        _rows_of(dst, src) * dma_engines.packet_ns,
+        runs * dma_engines.run_ns,
+        again * dma_engines.repeated_read_ns,
+    )
 
 
 def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, needed: bool) -> float:
     """Return the time in ns for which the issue of a transfer occupies its queue. It depends on the
-    writer of the descriptors; `needed` says that only software can write them.
+    writer of the descriptors. `needed` is true if only software can write them, or if the kernel
+    requests software.
 
     Software writes one descriptor for each row of elements, contiguous or not: this explains how
     long a published mixture of experts, which asks for software, keeps GpSimd busy on trn3. If no
@@ -357,8 +371,8 @@ def _unasked(mode: dge_mode | None, machine: Machine) -> bool:
 
 
 def _axes(view: View) -> slice:
-    """Return the axes of a tile that are in one memory. The partition axis is left out, because
-    partitions are separate memories; so is an axis whose rows an index chooses."""
+    """Return the axes of a tile that are in one memory, without axis 0 if it is the partition axis,
+    because partitions are separate memories, or if an index chooses its rows."""
     return slice(1 if view.on_chip or view.dynamic == 2 else 0, None)
 
 
@@ -406,16 +420,16 @@ def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int
     A transpose that consists of two products, one of the upper and one of the lower bits, loads
     weights for each product."""
     unit, fixed = machine.engines["tensor"], machine.fixed
-    held = call.view(call.instruction.traits.weights)
+    weights_view = call.view(call.instruction.traits.weights)
     rate, least = unit.rate[kind], unit.min_interval_cycles
     passes = fixed.float32_passes if rate == unit.rate["float32"] else 1
     busy = max(least / min(rate, 1), unit.overhead_cycles * passes + columns / rate)
-    ports = sector_cycles(held, machine) if fixed.weights_by_sectors else 0
+    ports = sector_cycles(weights_view, machine) if fixed.weights_by_sectors else 0
     halves = kind == "transpose_float32" and not machine.has("native_transpose")
     loads = fixed.float32_passes if halves else passes
-    cycles = fixed.float32_weights_cycles if held.dtype is float32 else 1
+    cycles = fixed.float32_weights_cycles if weights_view.dtype is float32 else 1
     load = loads * max(cycles * max(least, weights / fixed.weights_columns_per_cycle), ports)
-    filling = max(least, weights * held.dtype.itemsize / fixed.weights_bytes_per_cycle)
+    filling = max(least, weights * weights_view.dtype.itemsize / fixed.weights_bytes_per_cycle)
     latency = unit.latency_ns
     if kind.startswith("transpose") and machine.has("background_transpose"):
         # two transposes overlap: each of them takes half of the rate
@@ -426,5 +440,5 @@ def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int
         weights_ns=load / unit.clock_ghz,
         weights_latency_ns=filling / unit.clock_ghz + fixed.weights_latency_ns,
         rows=columns / rate,
-        fills_half=2 * held.partitions <= machine.limits.partitions,
+        fills_half=2 * weights_view.partitions <= machine.limits.partitions,
     )

@@ -64,7 +64,7 @@ def having(instruction: Instruction) -> tuple[str, ...]:
 
 def rows(instruction: Instruction) -> list[Counterexample]:
     """Return the counterexamples of an instruction, in the order of its table."""
-    found: list[Counterexample] = []
+    counterexamples: list[Counterexample] = []
     known = machines.names()
     for header, table in _tables(instruction.family).items():
         words, _, base = header.partition(":")
@@ -72,10 +72,10 @@ def rows(instruction: Instruction) -> list[Counterexample]:
         if instruction.name in names:
             where = tuple(name for name in names if name in known) or having(instruction)
             for key, value in table.items():
-                found += _rows(
+                counterexamples += _rows(
                     Counterexample(instruction, where, base, *value.partition(" ")[::2]), key
                 )
-    return found
+    return counterexamples
 
 
 def _tables(family: str) -> dict[str, dict[str, str]]:
@@ -86,22 +86,22 @@ def _tables(family: str) -> dict[str, dict[str, str]]:
 def _rows(base: Counterexample, key: str) -> Iterator[Counterexample]:
     names, _, changes = key.rpartition(":")
     where = tuple(names.split()) or base.machines
-    for each in expanded(changes.strip()):
-        yield replace(base, machines=where, changes=f"{base.changes}; {each}".strip("; "))
+    for alternative in expanded(changes.strip()):
+        yield replace(base, machines=where, changes=f"{base.changes}; {alternative}".strip("; "))
 
 
 def expanded(text: str) -> Iterator[str]:
     """Return every text that results if one alternative is chosen in each pair of braces."""
-    choices = [found.split("|") for found in BRACES.findall(text)]
+    choices = [group.split("|") for group in BRACES.findall(text)]
     for chosen in product(*choices):
-        each = iter(chosen)
-        yield BRACES.sub(lambda _, each=each: next(each), text)  # type: ignore[misc]
+        alternatives = iter(chosen)
+        yield BRACES.sub(lambda _, each=alternatives: next(each), text)  # type: ignore[misc]
 
 
 def broken_rule(row: Counterexample) -> Rule | None:
     """Return the rule that refuses a row's call; None if something other than a rule refuses it. If
-    several rules refuse it, this is the one whose error the call raises, or else one whose error
-    contains the row's words."""
+    several rules refuse the call, return the rule whose error the call raises, otherwise a rule
+    whose error contains the row's words."""
     call = row.call(row.machines[0])
     chip, rules = call.machine, call.instruction.rules
     if any(_is_refused(call, p) for p in call.instruction.parameters):
@@ -116,7 +116,7 @@ def broken_rule(row: Counterexample) -> Rule | None:
 
 
 def _is_refused(call: Call, parameter: Parameter) -> bool:
-    """Return whether one argument is illegal whatever the other arguments are."""
+    """Return whether the argument of a parameter is illegal by itself."""
     declared, name = parameter.declared, parameter.name
     if isinstance(declared, Immediate):
         try:
@@ -129,10 +129,10 @@ def _is_refused(call: Call, parameter: Parameter) -> bool:
 def breaking(instruction: Instruction) -> dict[Rule, Counterexample]:
     """Return the first row that breaks each rule of a clause, by the rule. Rules that no row breaks
     are left out."""
-    found: dict[Rule, Counterexample] = {}
+    first_rows: dict[Rule, Counterexample] = {}
     for row in rows(instruction):
         if row.code == LEGAL or not row.machines:
             continue
         if (rule := broken_rule(row)) is not None:
-            found.setdefault(rule, row)
-    return found
+            first_rows.setdefault(rule, row)
+    return first_rows

@@ -1,8 +1,9 @@
 """An example of a call of each instruction, made from its clause, for pages and readers.
 
-The letters are 128 along partitions and 512 along free axes, or less if a limit requires it. A
-format is the first one in use that the operand takes. If such a call is not legal, the clause's
-`example` states the differences: sizes of letters, and arguments, such as "F=32; axis=(1,)".
+The sizes of letters are 128 along partitions and 512 along free axes, or less if a limit requires
+it. The format of a tile is the first of the usual formats that the operand takes. If such a call is
+not legal, the clause's `example` states the differences: sizes of letters, and arguments, such as
+"F=32; axis=(1,)".
 `changes` to a call are written in the same way. An argument is a number, a name or a Python
 literal; a tile is described by words:
 
@@ -53,29 +54,29 @@ def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
     """Return the example call, changed as `changes` states. It is not checked, and has no engine
     yet. Raises DefinitionError for an argument that the instruction doesn't take."""
     texts = parsed(f"{instruction.example}; {changes}")
-    sizes = {name: int(each[-1]) for name, each in texts.items() if LETTER.match(name)}
+    sizes = {name: int(values[-1]) for name, values in texts.items() if LETTER.match(name)}
     if unknown := texts.keys() - sizes - {p.name for p in instruction.parameters}:
         raise DefinitionError(f"{instruction.name} doesn't take {min(unknown)!r}")
-    made = Call(instruction, machine, {})
+    example = Call(instruction, machine, {})
     for p in instruction.parameters:
         text = texts.get(p.name, [])
         if p.operand and not is_literal("".join(text[-1:])):
-            value = _tiles(made, p, [t for t in text if not is_literal(t)], sizes)
+            value = _tiles(example, p, [t for t in text if not is_literal(t)], sizes)
         else:
             value = _argument(p, text[-1] if text else None)
-        made.arguments[p.name] = value
+        example.arguments[p.name] = value
         if isinstance(value, tuple) and p.name in instruction.lists:
-            made.arguments |= {f"{p.name}[{i}]": view for i, view in enumerate(value)}
-    return made
+            example.arguments |= {f"{p.name}[{i}]": view for i, view in enumerate(value)}
+    return example
 
 
 def parsed(text: str) -> dict[str, list[str]]:
-    """Return the texts given for each letter and argument, in their order."""
-    found: dict[str, list[str]] = {}
+    """Return the texts of each letter and argument, by its name, in the order of `text`."""
+    texts: dict[str, list[str]] = {}
     for part in filter(str.strip, text.split(";")):
         name, _, value = part.partition("=")
-        found.setdefault(name.strip(), []).append(value.strip())
-    return found
+        texts.setdefault(name.strip(), []).append(value.strip())
+    return texts
 
 
 def is_literal(text: str) -> bool:
@@ -85,40 +86,40 @@ def is_literal(text: str) -> bool:
 
 
 def _words(texts: list[str]) -> dict[str, Any]:
-    """Return the properties of a tile that these texts state. A later text overrides earlier
-    ones."""
-    found: dict[str, Any] = {}
+    """Return the properties of a tile that these texts state. A later text overrides an earlier
+    text."""
+    properties: dict[str, Any] = {}
     for text in texts:
-        found |= _words_of(text)
-    return found
+        properties |= _words_of(text)
+    return properties
 
 
 def _words_of(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     words = iter(text.split())
     for word in words:
         if word in REGIONS:
-            found["region"] = REGIONS[word]
+            properties["region"] = REGIONS[word]
         elif word in FORMS:
-            found["dtype"] = FORMS[word]
+            properties["dtype"] = FORMS[word]
         elif word in ("at", "byte"):
-            found[word] = int(next(words))
+            properties[word] = int(next(words))
         elif word.isdecimal():
-            found["shape"] = (*found.get("shape", ()), int(word))
+            properties["shape"] = (*properties.get("shape", ()), int(word))
         elif word in FLAGS:
-            found[word] = True
+            properties[word] = True
         else:
             raise DefinitionError(f"{word!r} does not describe a tile")
-    return found
+    return properties
 
 
-def _argument(p: Parameter, asked: str | None) -> Any:
+def _argument(p: Parameter, text: str | None) -> Any:
     declared = p.declared
     if isinstance(declared, Operand):
-        value = literal(asked or "1.0")
+        value = literal(text or "1.0")
         return value if value is None or declared.many else "number"
-    if asked is not None:
-        return _named(declared, asked)
+    if text is not None:
+        return _named(declared, text)
     if not p.required:
         return p.default
     if isinstance(declared, Op):
@@ -131,16 +132,16 @@ def _argument(p: Parameter, asked: str | None) -> Any:
     return next(iter(declared.members)) if isinstance(declared, Static) and declared.members else 0
 
 
-def _named(declared: Declared, asked: str) -> Any:
+def _named(declared: Declared, text: str) -> Any:
     """Return an argument by its name: a member of an enumeration, an operator or an activation
     function. Other texts are literals."""
-    if isinstance(declared, Op) and asked in OPERATORS:
-        return OPERATORS[asked]
-    if isinstance(declared, Static) and declared.members and asked in declared.members.__members__:
-        return declared.members[asked]
-    if isinstance(declared, Act) and asked in FUNCTIONS:
-        return FUNCTIONS[asked]
-    return literal(asked)
+    if isinstance(declared, Op) and text in OPERATORS:
+        return OPERATORS[text]
+    if isinstance(declared, Static) and declared.members and text in declared.members.__members__:
+        return declared.members[text]
+    if isinstance(declared, Act) and text in FUNCTIONS:
+        return FUNCTIONS[text]
+    return literal(text)
 
 
 def literal(text: str) -> Any:
@@ -154,9 +155,9 @@ def _tiles(call: Call, p: Parameter, texts: list[str], sizes: dict[str, int]) ->
     assert declared is not None
     if not texts and (p.default is None or declared.scalar):
         return p.default if p.default is None else "number"
-    *others, last = texts or [""]
-    words = [_words([*others, each]) for each in last.split(",")]
-    views = tuple(_view(call, p.name, declared, each, sizes) for each in words)
+    *earlier, last = texts or [""]
+    words = [_words([*earlier, tile_text]) for tile_text in last.split(",")]
+    views = tuple(_view(call, p.name, declared, tile_words, sizes) for tile_words in words)
     if not declared.many:
         return views[0]
     return views if len(views) > 1 or "alone" in words[0] else views * 2
@@ -176,15 +177,15 @@ def _view(
     shape = words.get("shape") or _shape(instruction, name, sizes, call.machine)
     strides = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
     place = words.get("at", 0), words.get("byte", 0)
-    made = View(shape, strides, form, region, *place, 0, "stepped" in words)
+    view = View(shape, strides, form, region, *place, 0, "stepped" in words)
     if "picked" in words:
         columns = -(-prod(shape[1:]) // PICKED)
-        spot = MemoryRegion.sbuf, made.partition, 0, 0
+        spot = MemoryRegion.sbuf, view.partition, 0, 0
         index = View((shape[0], columns), (columns, 1), uint16, *spot)
-        return replace(made, dynamic=3, picked_by=index, indices=1)
+        return replace(view, dynamic=3, picked_by=index, indices=1)
     if "gathered" in words:
-        return replace(made, dynamic=2, indices=1)
-    return replace(made, dynamic=1) if "moved" in words else made
+        return replace(view, dynamic=2, indices=1)
+    return replace(view, dynamic=1) if "moved" in words else view
 
 
 def _shape(

@@ -40,7 +40,7 @@ class Immediate:
             raise DynamicControlError(
                 f"{instruction}: {name} must be {self}",
                 argument=name,
-                got=_told(value),
+                got=_shown(value),
                 because=fault.statement,
                 hint=fault.hint,
             ) from None
@@ -48,7 +48,7 @@ class Immediate:
             raise
         except (TypeError, ValueError):
             raise SignatureError(
-                f"{instruction}: {name} must be {self}", argument=name, got=_told(value)
+                f"{instruction}: {name} must be {self}", argument=name, got=_shown(value)
             ) from None
 
     def _nested(self, instruction: str, name: str, value: Any, depth: int) -> Any:
@@ -79,15 +79,15 @@ class Immediate:
         return real
 
     def __str__(self) -> str:
-        one = "an integer" if self.kind is int else "a number"
-        many = "integers" if self.kind is int else "numbers"
-        said = (one, f"a list of {many}", f"a list of lists of {many}")[self.depth]
+        singular = "an integer" if self.kind is int else "a number"
+        plural = "integers" if self.kind is int else "numbers"
+        text = (singular, f"a list of {plural}", f"a list of lists of {plural}")[self.depth]
         if self.low > -inf and (self.low, self.high) != INT32:
-            said += f" from {self.low} to {self.high}"
-        return said + (" or None" if self.optional else "")
+            text += f" from {self.low} to {self.high}"
+        return text + (" or None" if self.optional else "")
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     return f"{type(value).__name__} {' '.join(repr(value).split()):.60}"
 
 

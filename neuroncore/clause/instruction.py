@@ -8,8 +8,8 @@ A `Call` is one use of a clause with everything known but the data. Legality, en
 function to run depend on nothing else, so each is determined once per distinct Call.
 
 A clause that returns a `Run` is staged. Its body gets the tiles of the first use of a Call and
-makes the decisions that hold for every use. The Run that it returns works on the tiles of a use, in
-the order of `Instruction.varying`. Later uses have other cores and tiles, so it must keep none.
+makes the decisions that hold for every use. The Run takes the varying arguments of a use, in the
+order of `Instruction.varying`. Later uses have other cores and tiles, so a Run must keep neither.
 """
 
 from __future__ import annotations
@@ -64,11 +64,12 @@ class Rule(Protocol):
 class Fusion:
     """Rewrites that the older API's compiler may apply to calls of an instruction.
 
-    `engines` returns the engines among which the compiler chooses for a call. With `once`, it
-    removes a call that repeats an earlier call on the same data (common subexpression elimination);
-    such a call must depend only on its tiles and its Call. `sums` returns whether a call adds two
-    tiles: the compiler can turn a product that is added in place into a product that accumulates.
-    `fills` is true if the number of a call fills its tile."""
+    `engines` returns the engines among which the compiler chooses for a call. If `once` is true,
+    the compiler removes a call that repeats an earlier call on the same data (common subexpression
+    elimination); the results of such a call must depend only on its tiles and its Call. `sums`
+    returns whether a call adds two tiles: the compiler can turn a product that is added in place
+    into a product that accumulates. `fills` is true if a call writes one number to all elements of
+    its tile."""
 
     engines: Callable[[Call, Machine], Sequence[engine]] | None = None
     once: bool = False
@@ -126,7 +127,7 @@ FOLDING = Traits(lanewise=True, casts=True, accumulates=True)
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a clause. Its declaration determines which arguments belong to a Call."""
+    """One parameter of a clause. `declared` determines whether its argument is a part of a Call."""
 
     name: str
     position: int
@@ -275,10 +276,10 @@ class Instruction:
 
 @dataclass(eq=False)
 class Call:
-    """One way an instruction was used: every operand and parameter, without the data.
+    """One use of an instruction, without the data.
 
-    `arguments` has a View for each tile, and "number" for a number that replaces a tile. It has no
-    scalars on which neither legality nor cost depends.
+    `arguments` has a View for each tile, and "number" for a number that replaces a tile. It lacks
+    numbers and registers on which neither legality nor cost depends.
     """
 
     instruction: Instruction
@@ -289,39 +290,38 @@ class Call:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = field(default=())
-    # a name for each recorded index; in a row they follow the operands that are read
+    # for each index tile in a row, the name of its operand; the tiles follow those that are read
     indices: tuple[str, ...] = ()
-    # the function that executes it, set when its core first executes it
+    # the function that executes the call, set when its core first executes it
     run: Run | None = field(default=None, init=False)
-    pack: Callable[..., bytes] | None = field(
-        default=None, init=False
-    )  # makes the rows of a record for it
-    # results of readers, by key; copies for other launches share this dictionary
-    found: dict[str, Any] = field(default_factory=dict, init=False)
+    # the function that makes the rows of a record for the call
+    pack: Callable[..., bytes] | None = field(default=None, init=False)
+    # data that readers have derived from the call, by key; copies for other launches share it
+    results: dict[str, Any] = field(default_factory=dict, init=False)
 
     def of_launch(self) -> Call:
-        """Return a copy for another launch or core, where its `run` is set again."""
-        made = object.__new__(Call)  # the module `copy` takes several times as long
-        vars(made).update(vars(self), run=None)
-        return made
+        """Return a copy for another launch or core, without `run`."""
+        copy = object.__new__(Call)  # the module `copy` takes several times as long
+        vars(copy).update(vars(self), run=None)
+        return copy
 
     def cost(self, machine: Machine) -> Any:
-        """Return the call's cost on a machine. The costs for two sets of figures are kept: the
-        first and the most recent one."""
+        """Return the call's cost on a machine. Two costs are kept: the first one that was computed,
+        and the most recent one."""
         figures = machine.figures_for(self.engine.name, self.instruction.may_move)
-        costs = self.found.get("cost", ())
+        costs = self.results.get("cost", ())
         for known, cost in costs:
             if known is figures or known == figures:
                 return cost
-        made = self.instruction.cost(self, machine)
-        self.found["cost"] = (figures, made), *costs[-1:]
-        return made
+        computed = self.instruction.cost(self, machine)
+        self.results["cost"] = (figures, computed), *costs[-1:]
+        return computed
 
     def derived(self, key: str, make: Callable[[], Any]) -> Any:
         """Return a result that depends on the call only, computed once for a key."""
-        if key not in self.found:
-            self.found[key] = make()
-        return self.found[key]
+        if key not in self.results:
+            self.results[key] = make()
+        return self.results[key]
 
     @property
     def has_values(self) -> bool:
@@ -345,16 +345,16 @@ class Call:
     def tiles(self, *names: str) -> dict[str, View]:
         """Return the tiles of the named operands, by name. The tiles of a list are "name[0]",
         "name[1]", ..."""
-        given = ((n, v) for n, v in self.arguments.items() if n.partition("[")[0] in names)
-        return {name: view for name, view in given if isinstance(view, View)}
+        arguments = ((n, v) for n, v in self.arguments.items() if n.partition("[")[0] in names)
+        return {name: view for name, view in arguments if isinstance(view, View)}
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The call's arguments for a message. Lists are replaced by their tiles; None and False are
-        left out."""
+    def shown_arguments(self) -> dict[str, Any]:
+        """The arguments of the call that messages show, by name. Lists are replaced by their tiles;
+        None and False are left out."""
         lists = {name.partition("[")[0] for name in self.arguments if "[" in name}
-        said = ((n, v) for n, v in self.arguments.items() if n not in lists)
-        return {n: v for n, v in said if v is not None and v is not False}
+        arguments = ((n, v) for n, v in self.arguments.items() if n not in lists)
+        return {n: v for n, v in arguments if v is not None and v is not False}
 
     @property
     def inputs(self) -> int:
@@ -366,8 +366,8 @@ class Call:
     def transposes(self) -> bool:
         """True if the call transposes: always, or because an argument turns the product into a
         transpose."""
-        said = self.instruction.traits
-        return said.transposes or bool(self.arguments.get(said.asks_transpose))
+        traits = self.instruction.traits
+        return traits.transposes or bool(self.arguments.get(traits.asks_transpose))
 
     @property
     def adds_to_registers(self) -> bool:

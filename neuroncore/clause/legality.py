@@ -25,20 +25,20 @@ from neuroncore.memory.geometry import View
 
 
 def of_argument(call: Call, parameter: Parameter, machine: Machine) -> Iterator[KernelError]:
-    """Return the errors of one argument, whatever the other arguments are."""
+    """Yield the errors of one argument that do not depend on other arguments."""
     declared, name = parameter.declared, parameter.name
     if isinstance(declared, Operand):
         views = call.tiles(name) if declared.many else {name: call[name]}
-        for one, view in views.items():
+        for tile_name, view in views.items():
             if isinstance(view, View):
-                yield from declared.violations(one, view, machine)
+                yield from declared.violations(tile_name, view, machine)
     elif isinstance(declared, Op | Act | Static):
         yield from declared.violations(name, call[name], machine)
 
 
 def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Set the engine of a call, and return the errors that concern more than one argument: a
-    machine that lacks the instruction, an engine that can't run it or can't reach a tile, and the
+    """Set the engine of a call, and yield the errors that concern the whole call: a machine that
+    lacks the instruction, an engine that can't run the instruction or can't reach a tile, and the
     errors of `picking_violations` and `together`."""
     instruction = call.instruction
     if instruction.feature and not machine.has(instruction.feature):
@@ -48,18 +48,18 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
             got=f"{machine.name} ({machine.generation})",
         )
         return
-    asked = call.arguments.get("engine", engine.unknown)
-    if asked not in (engine.unknown, *instruction.engines):
+    requested = call.arguments.get("engine", engine.unknown)
+    if requested not in (engine.unknown, *instruction.engines):
         yield BufferKindError(
-            f"{call.name} does not run on the {asked.name} engine",
+            f"{call.name} does not run on the {requested.name} engine",
             argument="engine",
             expected=" or ".join(e.name for e in instruction.engines),
-            got=asked.name,
+            got=requested.name,
         )
         return
     call.engine = instruction.engines[0]
-    if asked is not engine.unknown:
-        call.engine = asked
+    if requested is not engine.unknown:
+        call.engine = requested
     elif instruction.choose is not None:
         call.engine = instruction.choose(call, machine)
     yield from (_out_of_reach(call, name) for name in out_of_reach(call, call.engine))
@@ -77,12 +77,13 @@ def stays_legal(call: Call) -> bool:
 
 
 def name_operands(call: Call) -> None:
-    """Store the names of a legal call's operands, in four tuples: operands that are read, operands
-    that are written, operands at run-time addresses, and operands with indices."""
+    """Store the names of a legal call's operands in the call: operands that are read, operands that
+    are written, and operands at run-time addresses. Also store, for each index tile in a row of the
+    record, the name of its operand (`Call.indices`)."""
     operands = {p.name: p.operand for p in call.instruction.operands}
     order = list(operands)  # the order of operands in a row of the record
     views = ((n, v) for n, v in call.arguments.items() if isinstance(v, View))
-    tiles = dict(sorted(views, key=lambda one: order.index(one[0].partition("[")[0])))
+    tiles = dict(sorted(views, key=lambda item: order.index(item[0].partition("[")[0])))
     declared = {n: operands[n.partition("[")[0]] for n in tiles}
     call.reads = tuple(n for n, o in declared.items() if o and o.reads)
     call.writes = tuple(n for n, o in declared.items() if o and o.writes)
@@ -115,7 +116,7 @@ class Size(NamedTuple):
 
 
 def together(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Return the errors of a call's operands together: sizes that contradict the letters of the
+    """Yield the errors of a call's arguments together: sizes that contradict the letters of the
     clause, and broken rules. The call's engine must be set."""
     rules = call.instruction.rules
     yield from filter(None, (rule(call, machine) for rule in rules if rule.early))
@@ -124,37 +125,39 @@ def together(call: Call, machine: Machine) -> Iterator[KernelError]:
 
 
 def disagreements(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Return an error for every tile whose size contradicts the letters of the clause."""
+    """Yield an error for each tile whose size contradicts the letters of the clause."""
     sizes: dict[str, Size] = {}
     for name, shape in call.instruction.shapes.items():
         view = call.arguments[name]
         if isinstance(view, View):
             for axis, term in enumerate(shape):
-                yield from _one(call, machine, sizes, name, axis, term)
+                yield from _check_term(call, machine, sizes, name, axis, term)
 
 
-def _one(
+def _check_term(
     call: Call, machine: Machine, sizes: dict[str, Size], name: str, axis: int, term: Term
 ) -> Iterator[KernelError]:
+    """Yield the error of one axis of an operand, whose size must follow from a term. `sizes` has
+    the letters that earlier operands have defined; a new letter is added."""
     view = call.view(name)
-    found = _sizes(view)[axis]
+    actual = _sizes(view)[axis]
     if term.letter is None:
-        if found != term.plus:
+        if actual != term.plus:
             yield _not_the_number(call, name, axis, term.plus)
         return
     times = _times(call, term)
     known = sizes.get(term.letter)
     if known is not None:
-        if found != times * known.size + term.plus:
+        if actual != times * known.size + term.plus:
             yield _differs(call, sizes, name, axis, times * known.size + term.plus)
         return
-    size, rest = divmod(found - term.plus, times)
+    size, rest = divmod(actual - term.plus, times)
     step = term.step(machine.limits)
     if rest or size % step:
         yield _not_whole(call, name, axis, times * step)
         return
     sizes[term.letter] = Size(size, name, axis)
-    if found < term.least:
+    if actual < term.least:
         yield _too_few(call, machine, name, axis, term)
     if term.most is not None:
         counted = view.distinct_free_size // times if axis and view.region is PSUM else size
@@ -180,11 +183,11 @@ def _equation(call: Call) -> str:
 def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelError:
     view, terms = call.view(name), call.instruction.shapes[name]
     pairs = zip(terms, _sizes(view), strict=True)
-    wanted = [term.plus if term.letter is None else found for term, found in pairs]
+    expected = [term.plus if term.letter is None else found for term, found in pairs]
     return ShapeError(
         f"{call.name}: {name} has {_sizes(view)[axis]} {WHERE[axis]}",
         argument=name,
-        expected=f"the shape ({wanted[0]}, {wanted[1]})",
+        expected=f"the shape ({expected[0]}, {expected[1]})",
         got=str(view),
         because=f"the instruction needs {number} {WHERE[axis]} here: {_equation(call)}",
     )
@@ -216,9 +219,9 @@ def _too_few(call: Call, machine: Machine, name: str, axis: int, term: Term) -> 
 
 def _too_many(call: Call, machine: Machine, name: str, axis: int, most: int) -> KernelError:
     view = call.view(name)
-    found = _sizes(view)[axis]
+    actual = _sizes(view)[axis]
     return FreeSizeError(
-        f"{call.name}: {name} has {found} {WHERE[axis]}; {machine.name} takes {most}",
+        f"{call.name}: {name} has {actual} {WHERE[axis]}; {machine.name} takes {most}",
         argument=name,
         expected=f"at most {most} {'elements along the free axes' if axis else WHERE[0]}",
         got=str(view),
@@ -229,7 +232,7 @@ def _too_many(call: Call, machine: Machine, name: str, axis: int, most: int) -> 
 
 
 def _differs(
-    call: Call, sizes: Mapping[str, Size], name: str, axis: int, wanted: int
+    call: Call, sizes: Mapping[str, Size], name: str, axis: int, expected: int
 ) -> KernelError:
     shape = call.instruction.shapes[name]
     term, view = shape[axis], call.view(name)
@@ -243,7 +246,7 @@ def _differs(
             f"{call.name}: {name} ({view}) and {known.argument} ({other}) differ in "
             "elements per partition",
             argument=name,
-            expected=f"{wanted} elements per partition",
+            expected=f"{expected} elements per partition",
             got=f"{view.free_size}",
             because="all operands must have the same number of elements per partition, which is "
             f"{letter} in {_equation(call)}",
@@ -251,12 +254,12 @@ def _differs(
             if view.free_size == 1 or other.free_size == 1
             else None,
         )
-    needed = tuple(_wanted(call, sizes, view, i, one) for i, one in enumerate(shape))
+    required = tuple(_wanted(call, sizes, view, i, one) for i, one in enumerate(shape))
     return ShapeError(
         f"{call.name}: {letter} is {known.size} in {known.argument} and "
         f"{_letter(call, view, axis, term)} in {name}",
         argument=name,
-        expected=f"the shape {needed}",
+        expected=f"the shape {required}",
         got=str(view),
         because=f"{_axes(letter, (known.axis, known.argument), (axis, name))}: {_equation(call)}",
     )
@@ -271,8 +274,8 @@ def _axes(letter: str, *places: tuple[int, str]) -> str:
 
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
-    """Return the size that a term requires of an axis. If no operand has defined its letter, this
-    is the actual size."""
+    """Return the size that a term requires of an axis of `view`. If no operand has defined the
+    letter of the term, this is the actual size."""
     known = sizes.get(term.letter) if term.letter else None
     if term.letter and known is None:
         return _sizes(view)[axis]
@@ -305,8 +308,8 @@ def index_group(unit: engine, machine: Machine) -> int:
 
 
 def picking_violations(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Return the errors of a call's indices that choose elements; the rules hold for every
-    instruction (ISA)."""
+    """Yield the errors of indices that choose elements along the free axes. These rules hold for
+    every instruction (ISA)."""
     picked = {n: v for n, v in call.arguments.items() if isinstance(v, View) and v.picked_by}
     for name, view in picked.items():
         yield from _index_problems(name, view, call, machine)
@@ -315,7 +318,7 @@ def picking_violations(call: Call, machine: Machine) -> Iterator[KernelError]:
     lead = next((n for n, operand in takers.items() if operand.reads), "")
     for name, operand in takers.items():
         if operand.index_of and (name in picked) != (operand.index_of in picked):
-            yield _one_of_two(name, operand.index_of, call)
+            yield _only_one_indirect(name, operand.index_of, call)
         if name not in picked or operand.index_of:
             continue
         view = picked[name]
@@ -332,13 +335,13 @@ def picking_violations(call: Call, machine: Machine) -> Iterator[KernelError]:
             )
 
 
-def _one_of_two(name: str, other: str, call: Call) -> KernelError:
+def _only_one_indirect(name: str, other: str, call: Call) -> KernelError:
     return ViewError(
-        f"{call.name}: one of {other} and {name} is an indirect view",
+        f"{call.name}: only one of {other} and {name} is an indirect view",
         argument=name,
         expected="both, with the same index, or neither",
         got=f"{other}: {call.view(other)}; {name}: {call.view(name)}",
-        because="numbers and their scales form one tensor in two parts",
+        because="numbers and their scales are two parts of one tensor",
     )
 
 
@@ -379,15 +382,15 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
 def _scatters(
     name: str, view: View, lead: str, source: View, machine: Machine
 ) -> Iterator[KernelError]:
-    """Return the error of an index of the result `name` that does not start at the partition where
-    the source `lead` starts, or, if an index chooses elements of the source, where that index
-    starts."""
-    what = f"the index of {name}"
+    """Yield the error of an index of the result `name` that starts at a wrong partition. It must
+    start where the source `lead` starts, if this is in SBUF; otherwise where the index of the
+    source starts, if the source has one."""
+    index_name = f"the index of {name}"
     if source.region is SBUF:
-        yield from _starts_apart(name, lead, source, what, view, machine)
+        yield from _starts_apart(name, lead, source, index_name, view, machine)
     elif source.picked_by is not None:
         index_of = f"the index of {lead}"
-        yield from _starts_apart(name, index_of, source.picked_by, what, view, machine)
+        yield from _starts_apart(name, index_of, source.picked_by, index_name, view, machine)
 
 
 def _starts_apart(
@@ -408,6 +411,7 @@ def _starts_apart(
 
 
 def _starts(view: View, machine: Machine) -> set[int]:
-    """Return the partitions at which a tile may start. If its address is fixed, this is one."""
+    """Return the partitions at which a tile may start: one if the kernel chose its address, several
+    if the system places it."""
     bases = machine.starts(view.home) if view.home else (0,)
     return {base + view.partition for base in bases}

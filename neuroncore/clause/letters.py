@@ -31,8 +31,9 @@ Given = Mapping[str, Callable[[Any], int]]  # functions of a Call
 
 @dataclass(frozen=True)
 class Term:
-    """One size of an operand: `times` * the size of the letter + `plus`. Without a letter it is
-    `plus`."""
+    """One size of an operand: `times` * the size of the letter + `plus`. A term without a letter
+    has the size `plus`. The letter's size must be a multiple of `multiple`. The size must be at
+    least `least`, and the letter's size at most the machine's limit `most`."""
 
     text: str
     letter: str | None
@@ -44,10 +45,10 @@ class Term:
 
     @classmethod
     def of(cls, text: str) -> Term:
-        found = TERM.match(text)
-        if found is None:
+        match = TERM.match(text)
+        if match is None:
             raise DefinitionError(f"{text!r} is not a term of a shape")
-        number, times, letter, plus, multiple, least, most = found.groups()
+        number, times, letter, plus, multiple, least, most = match.groups()
         factor = times if times and times.isalpha() else int(times or 1)
         other = int(number or plus or 0)
         step = multiple if multiple and not multiple.isdecimal() else int(multiple or 1)
@@ -66,7 +67,7 @@ class Term:
 
     @property
     def plain(self) -> bool:
-        """True if the size is that of the letter, without factor and addend."""
+        """True if the size is the size of the letter, without factor and addend."""
         return self.times == 1 and not self.plus
 
 

@@ -106,7 +106,7 @@ class Operand:
                 argument=name,
                 expected=f"({view.partitions}, 1)",
                 got=str(view),
-                because="the instruction takes one number of it for each partition",
+                because="the instruction takes a single number for each partition",
             )
 
     def _has_format(self, dtype: Format, machine: Machine) -> bool:
@@ -131,7 +131,7 @@ def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
     merged = access.free_axes(view.shape, view.strides)
     if merged > most:
         yield ShapeError(
-            f"{name} needs {merged} free axes in its access pattern; there are {most}",
+            f"{name} needs {merged} free axes in its access pattern; the limit is {most}",
             argument=name,
             got=f"strides {view.strides}",
             because="an instruction can address the partition axis and at most four free axes",
@@ -328,8 +328,8 @@ class Act:
 
 @dataclass(frozen=True)
 class Static:
-    """Declaration of a parameter that is not a tile but on which legality or cost depends. Lists
-    are converted to tuples."""
+    """Declaration of a parameter that is not a tile, and on which legality or cost depends. If
+    `sequence` is true, lists are converted to tuples."""
 
     sequence: bool = False
     members: type[Enum] | None = None  # the enumeration that it is a member of
@@ -363,8 +363,8 @@ BOTH = ("arithmetic", "bitvec")
 
 def formats(names: str) -> tuple[Format, ...]:
     """Return the formats with these names; if the first word is "but", return all other formats."""
-    but, *others = names.split()
-    if but == "but":
+    first_word, *others = names.split()
+    if first_word == "but":
         return tuple(form for form in FORMATS.values() if form.name not in others)
     return tuple(FORMATS[name] for name in names.split())
 
@@ -376,13 +376,13 @@ def reads(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
 
 
 def writes(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
-    """Declare a tile that is written; the parameters are those of `reads`."""
+    """Declare a tile that is written. The parameters have the same meaning as in `reads`."""
     return Operand(writes=True, **_where(names, regions), **more)
 
 
 def _where(names: str, regions: tuple[MemoryRegion, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {"dtypes": formats(names)} if names else {}
-    return found | ({"regions": regions} if regions else {})
+    fields: dict[str, Any] = {"dtypes": formats(names)} if names else {}
+    return fields | ({"regions": regions} if regions else {})
 
 
 # Compute engines read and write SBUF and PSUM.

@@ -37,8 +37,9 @@ HIGH_BITS = np.uint32(0xFFFFF000)
 
 
 def reader(tile: Tile, role: str, options: Options) -> Callable[[Tile], Array]:
-    """Return a function that reads operands [K, free] like this one as float32 values, ready to be
-    multiplied. The array that it returns is valid only until the next read for this role."""
+    """Return a function that reads operands [K, free] like `tile` as float32 values, ready to be
+    multiplied. The array that this function returns is valid only until the next read for the same
+    role."""
     flush = options.subnormals == "flush"
     if (tile.held is float32 and not flush) or tile.held is float64:
         return codes_of
@@ -77,8 +78,8 @@ def plain(options: Options) -> Product:
 
 
 def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
-    """Return the function that packs the values of an operand for its product, or None if packing
-    is of no use. The result can be reused while the tile is unchanged.
+    """Return the function that packs the values of an operand for its product, or None if the
+    values need no packing. The packed values can be reused while the tile is unchanged.
 
     `chained` is true if `chain` multiplies the operand; `decoded` is true if the operand's values
     differ from the codes in memory."""
@@ -89,7 +90,7 @@ def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
 
 
 def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, group: int) -> bool:
-    """Return whether a product of matrices like these takes packed operands."""
+    """Return whether products of matrices like these take packed operands."""
     doubles = float64 in (dst.held, stationary.held, moving.held)
     if multiply is not chain or group > 1 or doubles:
         return False
@@ -99,10 +100,10 @@ def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, gro
 def of(wide: bool, options: Options) -> Product:
     """Return the function that multiplies two matrices; `wide` is true if one of them is
     float32."""
-    one = plain(options)
+    multiply = plain(options)
     if wide and options.fp32_matmul == "four_pass":
-        return partial(four_pass, one)
-    return one
+        return partial(four_pass, multiply)
+    return multiply
 
 
 def picks(matrix: Array) -> bool:
@@ -132,8 +133,8 @@ def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Opt
         s_scales, x_scales = neutral(s, s_scales), neutral(x, x_scales)
     if near(s_scales) and near(x_scales):
         left, right = scaled_by(s, s_scales), scaled_by(x, x_scales)
-        one = plain(options)
-        return lambda out, add: one(left, right, out, add, group)
+        multiply = plain(options)
+        return lambda out, add: multiply(left, right, out, add, group)
     # The product of two scales may be outside of float32's range although the result is inside, or
     # NaN.
     ss, xs = (codec.decode(float8_e8m0fnu, c).astype(np.float64) for c in (s_scales, x_scales))
@@ -172,13 +173,13 @@ def blas(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> No
         np.add(out, product, out=out)
 
 
-def four_pass(one: Product, s: Array, x: Array, out: Array, accumulate: bool) -> None:
-    """out[m, n] (+)= four products of halves of float32 numbers, each computed by `one` and added
-    separately: low x low, low x high, high x low, high x high."""
+def four_pass(multiply: Product, s: Array, x: Array, out: Array, accumulate: bool) -> None:
+    """out[m, n] (+)= four products of halves of float32 numbers: low x low, low x high, high x low,
+    high x high. `multiply` computes each product, and adds it separately."""
     (s_high, s_low, s_finite), (x_high, x_low, x_finite) = halves(s), halves(x)
     passes = (s_low, x_low), (s_low, x_finite), (s_finite, x_low), (s_high, x_high)
     for i, (left, right) in enumerate(passes):
-        one(left, right, out, accumulate or i > 0, 1)
+        multiply(left, right, out, accumulate or i > 0, 1)
 
 
 def halves(values: Array) -> tuple[Array, Array, Array]:

@@ -1,8 +1,8 @@
 """Rules that letters can't express, as data: a sentence, a condition and a reason.
 
 A rule is a function of (call, machine) with the decorator `@rule`. Its docstring is the sentence
-that `neuroncore isa NAME` prints. It returns None if the call is legal, else a `fault`. Rules about
-the values of numbers that replace tiles are checked when a call runs (`number_for`).
+that `neuroncore isa NAME` prints. It returns None if the call is legal, otherwise a `fault`. Rules
+about the values of numbers that replace tiles are checked when a call runs (`number_for`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from neuroncore.memory.tile import Tile
 
 @dataclass(frozen=True)
 class Fault:
-    """The fault of a call. `fields` are fields of its KernelError; `kind` is the type of that
-    error, by default the rule's."""
+    """The fault of a call. `fields` are fields of its KernelError. `kind` is the type of this
+    error; None means the type that the rule names."""
 
     statement: str
     fields: dict[str, str | None]
@@ -49,21 +49,21 @@ class Rule:
 
     def __call__(self, call: Call, machine: Machine) -> KernelError | None:
         """Return the error of a call that breaks the rule, or None."""
-        found = self.condition(call, machine)
-        if not isinstance(found, Fault):
-            return found
-        fields = {"because": self.because, "hint": self.hint, "also": self.also, **found.fields}
+        fault = self.condition(call, machine)
+        if not isinstance(fault, Fault):
+            return fault
+        fields = {"because": self.because, "hint": self.hint, "also": self.also, **fault.fields}
         view = call.arguments.get(fields.get("argument") or "")
         if "got" not in fields and isinstance(view, View):
             fields["got"] = str(view)
-        return (found.kind or self.kind)(f"{call.name}: {found.statement}", **fields)  # type: ignore[arg-type]
+        return (fault.kind or self.kind)(f"{call.name}: {fault.statement}", **fields)  # type: ignore[arg-type]
 
-    def when(self, said: str, test: Callable[[Call], Any], **reasons: str | None) -> Rule:
-        """Return the rule, restricted to the calls for which `test` is true. `said` is appended to
-        the sentence. `reasons` replace fields of the rule, such as `because`."""
+    def when(self, words: str, test: Callable[[Call], Any], **reasons: str | None) -> Rule:
+        """Return the rule, restricted to the calls for which `test` is true. `words` are appended
+        to the sentence. `reasons` replace fields of the rule, such as `because`."""
         return replace(
             self,
-            sentence=f"{self.sentence} {said}",
+            sentence=f"{self.sentence} {words}",
             condition=lambda call, machine: self.condition(call, machine) if test(call) else None,
             **reasons,  # type: ignore[arg-type]
         )
@@ -83,8 +83,8 @@ def rule(
     depends on it."""
 
     def define(condition: Condition) -> Rule:
-        said = sentence or " ".join((condition.__doc__ or "").split())
-        return Rule(said, condition, kind, because, hint, also, early)
+        text = sentence or " ".join((condition.__doc__ or "").split())
+        return Rule(text, condition, kind, because, hint, also, early)
 
     return define
 
@@ -92,8 +92,9 @@ def rule(
 def fault(
     argument: str, statement: str, expected: Any = None, got: Any = None, **more: Any
 ) -> Fault:
-    """Return a fault: the argument to blame, the statement of the error, and the expected and the
-    actual value (by default the tile). `more` overrides the rule's because, hint, also and kind."""
+    """Return a fault: the argument to blame, the statement of the error, the expected value, and
+    the actual value `got`, by default the argument if it is a tile. `more` overrides because, hint,
+    also and kind of the rule."""
     kind = more.pop("kind", None)
     fields = {"argument": argument, **more}
     if expected is not None:
@@ -103,11 +104,11 @@ def fault(
     return Fault(statement, fields, kind)
 
 
-def lacks(machine: Machine, argument: str, what: str, feature: str, **more: Any) -> Fault:
+def lacks(machine: Machine, argument: str, use: str, feature: str, **more: Any) -> Fault:
     """Return the fault of an argument that needs a feature which the machine doesn't have."""
     return fault(
         argument,
-        f"{machine.name} has no {what}",
+        f"{machine.name} has no {use}",
         f"a machine with {feature}",
         f"{machine.name} ({machine.generation})",
         kind=TargetError,
@@ -150,8 +151,8 @@ def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
 
 def _asks(op: Operator | None, operand: Any) -> bool:
     """Return whether the operand is a number and the operator accepts only some numbers."""
-    a_number = operand is not None and not isinstance(operand, Tile)
-    return a_number and op is not None and (op.arity == 1 or op.kind != "arithmetic")
+    is_number = operand is not None and not isinstance(operand, Tile)
+    return is_number and op is not None and (op.arity == 1 or op.kind != "arithmetic")
 
 
 def left_out(name: str, value: Any, because: str) -> None:

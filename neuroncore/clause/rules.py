@@ -25,7 +25,7 @@ from neuroncore.numerics.formats import Format, float32
 
 CONVERTS_NOTHING = "the instruction moves bits and converts nothing"
 BITS = "bitvec operators work on bit patterns; nothing is converted"
-Said = Callable[[Call], Any]
+OfCall = Callable[[Call], Any]
 
 
 def holds(
@@ -33,8 +33,8 @@ def holds(
     sentence: str,
     test: Callable[[Call], Any],
     kind: type[KernelError] = ShapeError,
-    expected: str | Said | None = None,
-    got: Said | None = None,
+    expected: str | OfCall | None = None,
+    got: OfCall | None = None,
     **reasons: Any,
 ) -> Rule:
     """Return a rule that refuses a call for which `test` is false. The error quotes `sentence`,
@@ -44,13 +44,15 @@ def holds(
     def check(call: Call, machine: Machine) -> Fault | None:
         if test(call):
             return None
-        wanted = expected(call) if callable(expected) else expected
-        return fault(argument, sentence, wanted, got(call) if got else _told(call, argument))
+        expected_text = expected(call) if callable(expected) else expected
+        return fault(
+            argument, sentence, expected_text, got(call) if got else _shown(call, argument)
+        )
 
     return check
 
 
-def _told(call: Call, name: str) -> str:
+def _shown(call: Call, name: str) -> str:
     """Return the argument of a call as text."""
     if name in call.instruction.lists:
         return f"{len(call[name])} tensors: {', '.join(map(str, call[name]))}"
@@ -61,14 +63,15 @@ def formats_of(
     *names: str,
     formats: tuple[Format, ...],
     of: Callable[[View], bool] = bool,
-    said: str | None = None,
+    sentence: str | None = None,
     **reasons: Any,
 ) -> Rule:
-    """Require these formats for the named tiles. With `of`, only tiles for which it is true must
-    have them."""
+    """Require these formats for the named tiles. If `of` is given, the rule applies only to tiles
+    for which `of(tile)` is true. `sentence` replaces the rule's sentence. `reasons` are fields of
+    the rule."""
     listed = ", ".join(formats)
 
-    @rule(DtypeError, said or f"{_listed(names)}: {listed}", **reasons)
+    @rule(DtypeError, sentence or f"{_listed(names)}: {listed}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
         for name, view in _named(call, names):
             if of(view) and view.dtype not in formats:
@@ -121,7 +124,7 @@ def same_total(first: str, second: str) -> Rule:
 
     @rule(
         sentence=f"{first} and {second} have the same number of elements",
-        because="as many elements are written as are read",
+        because="a DMA writes each element that it reads",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         a, tiles = call.view(first), call.tiles(second)
@@ -129,8 +132,8 @@ def same_total(first: str, second: str) -> Rule:
         if name is None:
             return None
         b = tiles[name]
-        said = f"{name} has {b.size} elements, {first} has {a.size}"
-        return fault(second, said, f"{a.size} elements ({a})", f"{b.size} elements ({b})")
+        statement = f"{name} has {b.size} elements, {first} has {a.size}"
+        return fault(second, statement, f"{a.size} elements ({a})", f"{b.size} elements ({b})")
 
     return check
 
@@ -164,8 +167,8 @@ def not_both_in_psum(first: str, second: str) -> Rule:
         if not (isinstance(a, View) and isinstance(b, View) and a.region is b.region is PSUM):
             return None
         expected = "at most one of the two in psum"
-        said = f"both {first} and {second} are in psum"
-        return fault(second, said, expected, f"{first}: {a}; {second}: {b}")
+        statement = f"both {first} and {second} are in psum"
+        return fault(second, statement, expected, f"{first}: {a}; {second}: {b}")
 
     return check
 
@@ -182,13 +185,13 @@ def lane_scalars(op: str, *names: str) -> Rule:
         bits = call[op].kind == "bitvec"
         for name, view in _named(call, names):
             if bits and not view.dtype.is_integer:
-                said = f"{name} is {view.dtype}, and {call[op]} is a bitvec operator"
-                return fault(name, said, "an integer format", because=BITS)
+                statement = f"{name} is {view.dtype}, and {call[op]} is a bitvec operator"
+                return fault(name, statement, "an integer format", because=BITS)
             if not bits and view.dtype is not float32:
                 because = "the engine takes such a number only in float32"
                 hint = "copy it into a float32 tile with nisa.tensor_copy"
-                said = f"{name} is {view.dtype}"
-                return fault(name, said, "float32", because=because, hint=hint)
+                statement = f"{name} is {view.dtype}"
+                return fault(name, statement, "float32", because=because, hint=hint)
         return None
 
     return check
@@ -196,8 +199,8 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
 def operand_of(**operands: str) -> Rule:
     """Refuse a tile as the second operand of an operator that has one operand, and a missing
-    operand of an operator that has two. `operands` maps the parameter of each operator to that of
-    its operand: `op0="operand0"`."""
+    operand of an operator that has two. `operands` maps the parameter of each operator to the
+    parameter of its operand: `op0="operand0"`."""
 
     @rule(
         OperatorError,
@@ -216,27 +219,29 @@ def operand_of(**operands: str) -> Rule:
 
 
 def only_if(
-    argument: str, partner: str, said: str, test: Callable[[Any], Any], **reasons: Any
+    argument: str, partner: str, condition: str, test: Callable[[Any], Any], **reasons: Any
 ) -> Rule:
     """Allow an argument only if `test` is true for the argument of another parameter, `partner`.
-    `said` states this condition in words."""
+    `condition` states this condition in words."""
 
-    @rule(OperatorError, f"{argument} only if {partner} {said}", **reasons)
+    @rule(OperatorError, f"{argument} only if {partner} {condition}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
         value, other = call[argument], call[partner]
         if not value or test(other):
             return None
-        said_of = f"{argument} does not go with {partner}={_name(other)}"
-        return fault(argument, said_of, f"{partner} that {said}", f"{partner}={_name(other)}")
+        statement = f"{argument} does not go with {partner}={_name(other)}"
+        return fault(
+            argument, statement, f"{partner} that {condition}", f"{partner}={_name(other)}"
+        )
 
     return check
 
 
-def needed_if(argument: str, partner: str, said: str, test: Callable[[Any], Any]) -> Rule:
+def needed_if(argument: str, partner: str, condition: str, test: Callable[[Any], Any]) -> Rule:
     """Require an argument if `test` is true for the argument of another parameter, `partner`.
-    `said` states this condition in words."""
+    `condition` states this condition in words."""
 
-    @rule(OperatorError, f"{argument} is needed if {partner} {said}")
+    @rule(OperatorError, f"{argument} is needed if {partner} {condition}")
     def check(call: Call, machine: Machine) -> Fault | None:
         if call[argument] is not None or not test(call[partner]):
             return None
@@ -254,8 +259,8 @@ def unsupported(argument: str, hint: str) -> Rule:
 
     @rule(OperatorError, f"{argument} is not supported", hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:
-        given = call[argument]
-        return fault(argument, f"{argument} is not supported", "False", given) if given else None
+        value = call[argument]
+        return fault(argument, f"{argument} is not supported", "False", value) if value else None
 
     return check
 
@@ -271,14 +276,14 @@ def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.
         because=BITS,
     )
     def check(call: Call, machine: Machine) -> Fault | None:
-        given = [call[op] for op in ops if call[op] is not None]
-        kinds = {op.kind for op in given}
+        operators = [call[op] for op in ops if call[op] is not None]
+        kinds = {op.kind for op in operators}
         if len(kinds) > 1:
             return fault(
                 ops[1],
-                f"{given[0]} and {given[1]} are of different kinds",
+                f"{operators[0]} and {operators[1]} are of different kinds",
                 "both bitvec or both arithmetic",
-                f"{given[0].kind} and {given[1].kind}",
+                f"{operators[0].kind} and {operators[1].kind}",
                 because="bit patterns and float32 values use different paths through the lane",
             )
         return _bitvec(call, names, unit) if kinds == {"bitvec"} else None
@@ -322,10 +327,10 @@ def bits_if_opaque(dst: str, src: str) -> Rule:
         hint="quantize with nisa.quantize_mx, or take the bits with tensor.view(dtype)",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
-        to, of = call.view(dst).dtype, call.view(src).dtype
-        if to is of or not (to.is_opaque or of.is_opaque):
+        target, source = call.view(dst).dtype, call.view(src).dtype
+        if target is source or not (target.is_opaque or source.is_opaque):
             return None
-        return fault(dst, f"{of} can't be converted to {to}", of, to)
+        return fault(dst, f"{source} can't be converted to {target}", source, target)
 
     return check
 
@@ -388,8 +393,8 @@ def indirect_on(*engines: engine) -> Rule:
         name = next((name for name, view in views if view.picked_by), None)
         if name is None or call.engine in engines:
             return None
-        said = f"{name} can't be an indirect view on the {call.engine.name} engine"
-        return fault(name, said, names, call.engine.name)
+        statement = f"{name} can't be an indirect view on the {call.engine.name} engine"
+        return fault(name, statement, names, call.engine.name)
 
     return check
 
@@ -406,8 +411,8 @@ def two_operands(*ops: str) -> Rule:
         for name in ops:
             op = call[name]
             if op is not None and op.arity != 2:
-                said = f"{name}={op} has one operand"
-                return fault(name, said, "an operator of two operands", repr(op))
+                statement = f"{name}={op} has one operand"
+                return fault(name, statement, "an operator of two operands", repr(op))
         return None
 
     return check
@@ -418,10 +423,10 @@ def commands(*names: str) -> Rule:
 
     @rule(OperatorError, f"reduce_cmd is {' or '.join(names)}")
     def check(call: Call, machine: Machine) -> Fault | None:
-        given = call["reduce_cmd"].name
-        if given in names:
+        command = call["reduce_cmd"].name
+        if command in names:
             return None
-        return fault("reduce_cmd", f"can't do reduce_cmd={given}", ", ".join(names), given)
+        return fault("reduce_cmd", f"can't do reduce_cmd={command}", ", ".join(names), command)
 
     return check
 
@@ -432,14 +437,14 @@ def runs_there(*ops: str) -> Rule:
     @rule(
         OperatorError,
         f"{_listed(ops)}: operators that the engine has",
-        hint="omit `engine`, and the right one is chosen",
+        hint="omit `engine`: then an engine that has the operator is chosen",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         for name in ops:
             op = call[name]
             if op is not None and call.engine.name not in op.engines:
-                said = f"{op} does not run on the {call.engine.name} engine"
-                return fault(name, said, f"engine {' or '.join(op.engines)}", call.engine.name)
+                statement = f"{op} does not run on the {call.engine.name} engine"
+                return fault(name, statement, f"engine {' or '.join(op.engines)}", call.engine.name)
         return None
 
     return check

@@ -167,7 +167,7 @@ def _compares(expression: ast.AST | None, tile: Tile) -> bool:
     if program is None or not isinstance(expression, ast.Call):
         return False
     last = program.last_writer(tile.storage.id)
-    arguments = last.given.values() if last else ()
+    arguments = last.shown_arguments.values() if last else ()
     operators = [value for value in arguments if isinstance(value, Operator)]
     return bool(operators) and operators[-1].predicate
 

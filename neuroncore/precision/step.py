@@ -45,7 +45,7 @@ from neuroncore.precision.findings import (
 )
 from neuroncore.precision.watch import Evaluation
 
-SAMPLED = f"{__name__}.sample"  # in `Call.found`
+SAMPLED = f"{__name__}.sample"  # in `Call.results`
 SAMPLE = 4096  # elements of a result whose errors are attributed to inputs
 LOST = 2.0  # the least number of lost decimal digits that is reported
 DECIMAL = log10(2)

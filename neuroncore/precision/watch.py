@@ -293,7 +293,7 @@ def _in_float64(tile: Tile) -> Float64Tile:
     return new_tile(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
 
 
-UNWATCHED = f"{__name__}.unwatched"  # in `Call.found`: the call needs no checks
+UNWATCHED = f"{__name__}.unwatched"  # in `Call.results`: the call needs no checks
 Arguments = dict[str, Any]
 Check = Callable[[Arguments], None]
 RunWatched = Callable[[Arguments, Callable[[], None]], None]
@@ -316,13 +316,13 @@ class Watch:
         """Return a function that calls `run`, with the checks that the call needs before and after.
         If it needs none, return `run` itself. `arguments` are the arguments of the first
         instruction with this call."""
-        if UNWATCHED in call.found:
+        if UNWATCHED in call.results:
             return run
         facts = evaluation(call)
         checks = list(self._before(call, facts))
         run_watched = self._around_run(call, facts)
         if not (checks or run_watched):
-            call.found[UNWATCHED] = True
+            call.results[UNWATCHED] = True
             return run
         names = [p.name for p in call.instruction.varying]
         skipped = int(call.instruction.wants_core)

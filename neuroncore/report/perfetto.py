@@ -264,7 +264,7 @@ def _described(call: Call) -> tuple[str, str]:
     names_by_view: dict[str, list[str]] = {}
     defaults = {p.name: p.default for p in call.instruction.parameters}
     others: dict[str, str] = {}
-    for name, value in call.given.items():
+    for name, value in call.shown_arguments.items():
         if isinstance(value, View):
             names_by_view.setdefault(str(value).replace(" x ", "x"), []).append(name)
         elif value != defaults.get(name):

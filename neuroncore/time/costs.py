@@ -163,12 +163,12 @@ class CallTable:
 def _row(call: Call, cost: Cost) -> CallRow:
     """Return the row of a call with a cost. The call caches two rows: those of the first and of the
     latest cost for which a row was made."""
-    rows = call.found.get(__name__, ())
+    rows = call.results.get(__name__, ())
     for known, row in rows:
         if known is cost:
             return row  # type: ignore[no-any-return]
     computed = _computed_row(call, cost)
-    call.found[__name__] = (cost, computed), *rows[-1:]
+    call.results[__name__] = (cost, computed), *rows[-1:]
     return computed
 
 

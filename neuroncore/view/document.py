@@ -356,7 +356,7 @@ def _memories(timeline: Timeline) -> dict[str, Any]:
 def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
     """Return the fields of a call. `bytes` is the number of bytes that it transfers if it is a
     transfer (`moves`), otherwise 0."""
-    arguments = {name: str(value) for name, value in call.given.items()}
+    arguments = {name: str(value) for name, value in call.shown_arguments.items()}
     names = {"reads": call.reads, "indices": call.indices, "writes": call.writes}
     writes = call.views(*call.writes)
     size = max((view.nbytes for view in writes), default=0)

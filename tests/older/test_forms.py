@@ -184,7 +184,9 @@ def test_an_instruction_has_four_free_axes():
         p, a, b, c, i, j, k = nl.mgrid[0:6, 0:2, 0:2, 0:2, 0:3, 0:4, 0:5]
         return nisa.tensor_reduce(nl.add, t[p, i + a, j + b, k + c], (3, 4, 5, 6))
 
-    with pytest.raises(ShapeError, match="data needs 6 free axes in its access pattern; there are"):
+    with pytest.raises(
+        ShapeError, match="data needs 6 free axes in its access pattern; the limit is"
+    ):
         stored(folded, numbers(6, 4, 5, 6))
 
 
