@@ -128,7 +128,7 @@ def viewed(strides):
     return f"""
 storage, lies, _ = t["results"]["tensor"]
 lies = p.geometries[lies]
-t["geometries"].append(plain((lies.layout.given, lies.shape, {strides}, lies.dtype)))
+t["geometries"].append(plain((lies.layout.arguments, lies.shape, {strides}, lies.dtype)))
 t["results"] = {{"tensor": [storage, len(t["geometries"]) - 1, 0]}}"""
 
 

@@ -436,7 +436,7 @@ def runs_there(*ops: str) -> Rule:
 
     @rule(
         OperatorError,
-        f"{_listed(ops)}: operators that the engine has",
+        f"{_listed(ops)}: the engine must have these operators",
         hint="omit `engine`: then an engine that has the operator is chosen",
     )
     def check(call: Call, machine: Machine) -> Fault | None:

@@ -36,8 +36,8 @@ def long_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, i
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the distance in elements that these axes cover. An axis of size 1 that is added as the
-    outermost one gets this stride.
+    """Return the distance in elements that these axes cover: the stride of an outermost axis that
+    is added to them.
 
     For dense axes the distance is the product of their sizes. NKI's access patterns count the
     offset along an axis in the same way (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`,
@@ -47,8 +47,8 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def free_axes(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many axes an access pattern needs after the first one. Axes that are contiguous
-    with each other count as one."""
+    """Return the number of axes that an access pattern needs after the first axis. Axes that are
+    contiguous with each other count as one."""
     axes = long_axes(shape[1:], strides[1:])
     return 1 + sum(outer != n * inner for (_, outer), (n, inner) in pairwise(axes))
 
@@ -65,7 +65,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Return the least and the greatest offset of an element, relative to the first one. No axis
+    """Return (the least, the greatest) offset of an element, relative to the first element. No axis
     may have size 0."""
     low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
     high = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
@@ -80,20 +80,20 @@ def reshaped(shape: Dims, strides: Dims, target: Dims) -> Dims | None:
     the length of the inner axis. An axis of size 1 gets a stride over everything inside it.
     """
     runs = _runs(shape, strides)  # [elements, stride] of each dense run, outermost first
-    found: list[int] = []
+    new_strides: list[int] = []
     reach = 1  # the distance that the axes so far cover
     for size in reversed(target):
         if size == 1:
-            found.append(reach)
+            new_strides.append(reach)
             continue
         while runs and runs[-1][0] == 1:
             runs.pop()
         if not runs or runs[-1][0] % size:
             return None
-        found.append(runs[-1][1])
+        new_strides.append(runs[-1][1])
         reach = max(reach, size * abs(runs[-1][1]))
         runs[-1] = (runs[-1][0] // size, runs[-1][1] * size)
-    return tuple(reversed(found))
+    return tuple(reversed(new_strides))
 
 
 def _runs(shape: Dims, strides: Dims) -> list[tuple[int, int]]:
@@ -116,8 +116,8 @@ def recounted(shape: Sequence[int], strides: Sequence[int], old: int, new: int) 
 
 
 def inferred(shape: Sequence[int], total: int) -> Dims | None:
-    """Return `shape` with its -1, if it has one, replaced so that it has `total` elements. Return
-    None if that is impossible."""
+    """Return `shape`, in which a size of -1 is replaced so that the shape has `total` elements.
+    Return None if that is impossible."""
     sizes = list(shape)
     if sizes.count(-1) == 1:
         known = -prod(sizes)
@@ -189,25 +189,25 @@ class Flags:
         self.granule = nbytes or 1
         self.mask = NONE_SET  # replaced when an access first needs flags
 
-    def pieces(self, start: int, what: Footprint) -> Array:
+    def pieces(self, start: int, covered: Footprint) -> Array:
         """Return a view of the flags of an access, in any order: the flags can be read or set.
         `start` is the byte of the access's first element."""
-        first = start + what.low
-        self._divide(gcd(self.granule, first, what.unit))
+        first = start + covered.low
+        self._divide(gcd(self.granule, first, covered.unit))
         granule = self.granule
-        begin, run = first // granule, what.run // granule
-        if not what.sizes:
+        begin, run = first // granule, covered.run // granule
+        if not covered.sizes:
             return self.mask[begin : begin + run]
-        steps = (*[s // granule for s in what.steps], 1)
-        return np.ndarray((*what.sizes, run), np.bool_, self.mask, begin, steps)
+        steps = (*[s // granule for s in covered.steps], 1)
+        return np.ndarray((*covered.sizes, run), np.bool_, self.mask, begin, steps)
 
-    def elements(self, start: int, what: Footprint) -> Array:
+    def elements(self, start: int, covered: Footprint) -> Array:
         """Return a view of the flags of an access, in the shape of the access. If an element has
         several flags, there is one more axis."""
-        self._divide(gcd(self.granule, start, what.item, *what.strides))
-        granule, shape = self.granule, what.shape
-        steps = [s // granule for s in what.strides]
-        several = what.item // granule
+        self._divide(gcd(self.granule, start, covered.item, *covered.strides))
+        granule, shape = self.granule, covered.shape
+        steps = [s // granule for s in covered.strides]
+        several = covered.item // granule
         if several > 1:
             shape, steps = (*shape, several), [*steps, 1]
         return np.ndarray(shape, np.bool_, self.mask, start // granule, tuple(steps))
@@ -222,71 +222,71 @@ class Flags:
 
 class Gaps(Flags):
     """Flags of the bytes of a storage that were written. A storage that was written completely has
-    no Gaps. All storages of one layout that were never written have the same Gaps, with `shared`,
-    in which nothing is recorded."""
+    no Gaps. All storages of one layout that were never written use the same Gaps, whose `shared` is
+    true; writes are recorded in a new Gaps instead."""
 
-    __slots__ = ("_start", "_what", "shared", "written")
+    __slots__ = ("_covered", "_start", "shared", "written")
 
     def __init__(self, nbytes: int, shared: bool = False) -> None:
         self.shared = shared
         self.granule, self.mask = max(nbytes, 1), NONE_SET
         # the last write, if it left gaps: sums write to the same place repeatedly
         self._start = 0
-        self._what: Footprint | None = None
+        self._covered: Footprint | None = None
         # bytes written, counting repeats: below the size of the storage something must be missing
         self.written = 0
 
-    def write(self, start: int, what: Footprint, chosen: Array | None = None) -> bool:
+    def write(self, start: int, covered: Footprint, chosen: Array | None = None) -> bool:
         """Record a write of all elements of an access, or of the `chosen` ones. Return True if
         every byte of the storage has now been written."""
         if chosen is None:
-            if what is self._what and start == self._start:
+            if covered is self._covered and start == self._start:
                 return False
-            flags = self.pieces(start, what)
+            flags = self.pieces(start, covered)
             flags[...] = True
         else:
-            flags = self.elements(start, what)
+            flags = self.elements(start, covered)
             flags[chosen] = True
         self.written += flags.size * self.granule
         ended = self.written >= self.mask.size * self.granule and _all(self.mask)
         if ended:
-            self._what = None  # so that the next write returns True too
+            self._covered = None  # so that the next write returns True too
         elif chosen is None:
-            self._start, self._what = start, what
+            self._start, self._covered = start, covered
         return ended
 
     def another(self) -> Gaps:
         """Return a copy, for another storage of the same size."""
-        made = object.__new__(Gaps)
-        made.shared, made.granule, made.mask = False, self.granule, self.mask.copy()
-        made._start, made._what, made.written = self._start, self._what, self.written
-        return made
+        gaps = object.__new__(Gaps)
+        gaps.shared, gaps.granule, gaps.mask = False, self.granule, self.mask.copy()
+        gaps._start, gaps._covered, gaps.written = self._start, self._covered, self.written
+        return gaps
 
-    def has_only(self, start: int, what: Footprint) -> bool:
+    def has_only(self, start: int, covered: Footprint) -> bool:
         """Return True if it is certain that no bytes outside of an access have been written."""
         if not self.written:
             return True
-        size = what.item * prod(what.shape)
-        return what is self._what and start == self._start and self.written == size
+        size = covered.item * prod(covered.shape)
+        return covered is self._covered and start == self._start and self.written == size
 
-    def missing(self, start: int, what: Footprint) -> Array | None:
+    def missing(self, start: int, covered: Footprint) -> Array | None:
         """Return flags of the elements of an access that have an unwritten byte; None if all are
         written."""
         if not self.written:
-            return np.ones(what.shape, np.bool_)
-        if what is self._what and start == self._start:
+            return np.ones(covered.shape, np.bool_)
+        if covered is self._covered and start == self._start:
             return None
-        first = start + what.low
-        around = self.mask[first // self.granule : -(-(first + what.reach) // self.granule)]
+        first = start + covered.low
+        around = self.mask[first // self.granule : -(-(first + covered.reach) // self.granule)]
         if _all(around):
             return None
-        pieces = self.pieces(start, what)
+        pieces = self.pieces(start, covered)
         if _all(pieces):
             return None
         if not pieces.any():
-            return np.ones(what.shape, np.bool_)
-        flags = self.elements(start, what)
-        whole: Array = flags if flags.ndim == len(what.shape) else np.all(flags, axis=-1)
+            return np.ones(covered.shape, np.bool_)
+        flags = self.elements(start, covered)
+        whole: Array = flags if flags.ndim == len(covered.shape) else np.all(flags, axis=-1)
         return np.logical_not(whole)
 
 
@@ -295,9 +295,9 @@ def _repeated(mask: Array, times: int) -> Array:
     these are written, so that the other memory pages are never touched."""
     if mask.size * times < LARGE or np.count_nonzero(mask) * 8 > mask.size:
         return np.repeat(mask, times)
-    found = np.zeros((mask.size, times), np.bool_)  # fresh memory from the system is 0 already
-    found[np.flatnonzero(mask)] = True
-    return found.reshape(-1)
+    repeated = np.zeros((mask.size, times), np.bool_)  # fresh memory from the system is 0 already
+    repeated[np.flatnonzero(mask)] = True
+    return repeated.reshape(-1)
 
 
 def _all(flags: Array) -> bool:

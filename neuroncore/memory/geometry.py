@@ -39,7 +39,8 @@ class View:
     # the kind of run-time offset: 0 none, 1 scalar, 2 vector, 3 an index that chooses elements
     dynamic: int
     stepped: bool = False  # leaves out partitions
-    # the partitions of its storage if the system places it; 0 if the kernel chose the address
+    # the number of partitions of its storage if the system places the storage; 0 if the kernel
+    # chose the address
     home: int = 0
     picked_by: View | None = None  # the index that chooses its elements, or None
     indices: int = 0  # the number of tiles from which its run-time offsets are read
@@ -87,10 +88,10 @@ class View:
 _views: WeakValueDictionary[tuple[Any, ...], View] = WeakValueDictionary()
 
 
-def view(*given: Any) -> View:
+def view(*arguments: Any) -> View:
     """Return the View with these fields, in their order."""
-    found = _views.get(given)
-    return _views.setdefault(given, View(*given)) if found is None else found
+    known = _views.get(arguments)
+    return _views.setdefault(arguments, View(*arguments)) if known is None else known
 
 
 def make_room(table: dict[Any, Any]) -> None:
@@ -138,7 +139,7 @@ class Layout:
         self.whole = self.geometry(self.shape, access.dense(self.shape), self.dtype)
 
     @property
-    def given(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[Any, ...]:
         """The arguments from which `layout` made this layout."""
         place = self.partition0, self.byte0
         return self.region, self.shape, self.dtype, self.spread, self.pitch, place, self.placed
@@ -146,23 +147,23 @@ class Layout:
     def geometry(self, shape: Dims, strides: Dims, dtype: Format) -> Geometry:
         """Return the geometry of tiles with this shape, these strides and this format."""
         key = shape, strides, dtype
-        found = self.geometries.get(key)
-        if found is None:
+        known = self.geometries.get(key)
+        if known is None:
             make_room(self.geometries)
-            found = self.geometries.setdefault(key, Geometry(self, *key))
-        return found
+            known = self.geometries.setdefault(key, Geometry(self, *key))
+        return known
 
 
 _layouts: dict[tuple[Any, ...], Layout] = {}
 
 
-def layout(*given: Any) -> Layout:
+def layout(*arguments: Any) -> Layout:
     """Return the Layout with these arguments, in their order."""
-    found = _layouts.get(given)
-    if found is None:
+    known = _layouts.get(arguments)
+    if known is None:
         make_room(_layouts)
-        found = _layouts.setdefault(given, Layout(*given))
-    return found
+        known = _layouts.setdefault(arguments, Layout(*arguments))
+    return known
 
 
 def unplaced(
@@ -215,9 +216,10 @@ class Geometry:
         self.footprint: Footprint = footprint(self.shape, self.bytes_apart, item)
 
     @property
-    def given(self) -> tuple[Any, ...]:
-        """The arguments from which `layout` and `Layout.geometry` made this geometry."""
-        return self.layout.given, self.shape, self.strides, self.dtype
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments from which `layout` and `Layout.geometry` made this geometry: those of the
+        layout as a tuple, shape, strides and format."""
+        return self.layout.arguments, self.shape, self.strides, self.dtype
 
     def note_part(self, alike: Any, part: Geometry) -> None:
         """Cache the geometry of a part of tiles, by a key of the indices that select the part. The
@@ -243,10 +245,10 @@ class Geometry:
     def view(self, offset: int) -> View:
         """Return the view of a tile whose first element is at an offset in elements."""
         place = offset // self.apart
-        found = self.views.get(place)
-        if found is None:
-            found = self.views[place] = self._view(offset)
-        return found
+        known = self.views.get(place)
+        if known is None:
+            known = self.views[place] = self._view(offset)
+        return known
 
     def _view(self, offset: int) -> View:
         layout = self.layout
@@ -263,9 +265,9 @@ class Geometry:
 
 
 def _alike(layout: Layout, item: int) -> int:
-    """Return the number of successive first elements, of `item` bytes each, for which a tile has
-    the same View. In PSUM this is 1; in SBUF it is the elements of a partition, and in HBM all
-    elements of the storage."""
+    """Return how many successive offsets of the first element, whose size is `item` bytes, have the
+    same View. In PSUM this is 1; in SBUF the number of elements in a partition; in HBM the number
+    of elements in the storage."""
     if layout.region is MemoryRegion.psum:
         return 1
     return max(1, (layout.row_bytes if layout.on_chip else layout.nbytes) // item)

@@ -12,8 +12,9 @@ from neuroncore.memory.tile import Tile
 
 
 class IndexForm:
-    """The elements of an affine index relative to its first element: `steps` along axes of sizes
-    `shape`. `low` and `high` are the least and the greatest relative element."""
+    """The elements that an affine index selects, relative to its first element: `steps` are the
+    distances along axes of sizes `shape`. `low` and `high` are the least and the greatest of these
+    relative positions."""
 
     __slots__ = ("_negative", "high", "low", "shape", "steps")
 
@@ -37,11 +38,11 @@ _forms: dict[tuple[Dims, Dims], IndexForm] = {}
 
 def form(shape: Dims, steps: Dims) -> IndexForm:
     """Return the IndexForm with these sizes and steps."""
-    found = _forms.get((shape, steps))
-    if found is None:
+    known = _forms.get((shape, steps))
+    if known is None:
         make_room(_forms)
-        found = _forms.setdefault((shape, steps), IndexForm(shape, steps))
-    return found
+        known = _forms.setdefault((shape, steps), IndexForm(shape, steps))
+    return known
 
 
 class Affine:
@@ -73,7 +74,7 @@ class Parted(Tile):
         keys, shape = key if isinstance(key, tuple) else (key,), self.shape
         if self.dynamic or self.fault is not None or len(keys) > len(shape):
             return self.by_keys(keys)
-        common: list[Any] = []  # what equal indices share, whatever their first element
+        common: list[Any] = []  # the properties of the indices without their first elements
         offset, axis, sliced = self.offset, 0, True
         for k in keys:
             size = shape[axis]
@@ -110,18 +111,18 @@ class Parted(Tile):
         alike, geometry = tuple(common), self.geometry
         known = geometry.parts.get(alike)
         if known is None:
-            made = self.by_keys(keys)
-            geometry.note_part(alike, made.geometry)
-            return made
+            part = self.by_keys(keys)
+            geometry.note_part(alike, part.geometry)
+            return part
         # faster than calling `Tile.__init__`: kernels make most of their tiles here
-        found = new(type(self))
-        found.storage, found.offset, found.dynamic, found.fault = self.storage, offset, (), None
-        found.geometry, found.shape, found.strides = known, known.shape, known.strides
-        found.dtype, found.held = self.dtype, self.held
-        found._signature = known.views.get(offset // known.apart)
-        found._array = None
+        tile = new(type(self))
+        tile.storage, tile.offset, tile.dynamic, tile.fault = self.storage, offset, (), None
+        tile.geometry, tile.shape, tile.strides = known, known.shape, known.strides
+        tile.dtype, tile.held = self.dtype, self.held
+        tile._signature = known.views.get(offset // known.apart)
+        tile._array = None
         if sliced:
             array = self.codes() if self._array is None and geometry.fills else self._array
             if array is not None:
-                found._array = array[key]  # faster than making a new array
-        return found
+                tile._array = array[key]  # faster than making a new array
+        return tile

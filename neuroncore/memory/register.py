@@ -55,9 +55,9 @@ _chosen: ContextVar[Iterator[int] | None] = ContextVar("chosen", default=None)
 
 @contextmanager
 def deciding(values: Iterable[int]) -> Iterator[None]:
-    """A context manager: inside it, loops and conditions get the next of these values each time
-    that they need the value of a loaded register. Afterwards they get the values of registers
-    again."""
+    """A context manager: each time that a loop or condition inside it needs the value of a loaded
+    register, it gets the next of `values` instead. When these are used up, it gets the value of the
+    register again."""
     token = _chosen.set(iter(values))
     try:
         yield
@@ -68,10 +68,10 @@ def deciding(values: Iterable[int]) -> Iterator[None]:
 class VirtualRegister:
     """A 32-bit integer of an engine's sequencer.
 
-    It may index a tensor, bound a dynamic loop, be compared in `while reg:`, and be used in
-    arithmetic. The variable of a loop is frozen. Where Python needs a constant, a register raises
-    DynamicControlError, as tracing for the device does. `load` is the last load on which the value
-    depends; a core executes its loads in order."""
+    A register may be the index of a tensor, the bound of a dynamic loop, the condition of `while
+    reg:`, and an operand of arithmetic. The variable of a loop is frozen: it can't be written. If
+    Python needs a constant, a register raises DynamicControlError, as tracing for the device does.
+    `load` is the last load on which the value depends; a core executes its loads in order."""
 
     __slots__ = ("_value", "frozen", "load")
 
@@ -116,10 +116,10 @@ class VirtualRegister:
         self._value, self.load = wrapped(value), load
 
     def __bool__(self) -> bool:
-        """Return the truth for `while register:`, a loop that the device runs. Raises
-        DynamicControlError for any other condition: Python would choose one branch for a kernel
-        that all ranks and runs share (the page of nki.isa.VirtualRegister). Without source text,
-        the condition is taken for such a `while`."""
+        """Return whether the value is not 0, for `while register:`, a loop that the device runs.
+        Raises DynamicControlError for any other condition: Python would choose one branch for a
+        kernel that all ranks and runs share (the page of nki.isa.VirtualRegister). If the source
+        text is not available, it is assumed that the condition is such a `while`."""
         frame = source.user_frame()
         asker = syntax.question(frame).by if frame is not None else None
         if asker is not None and not isinstance(asker, ast.While):

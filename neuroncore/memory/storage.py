@@ -31,10 +31,12 @@ from neuroncore.numerics.formats import Format, float32
 
 Array = npt.NDArray[Any]
 Rounding = Callable[..., Array]  # takes a format, values, and an array for the codes or None
-APART = 1 << 32  # distance between the numbers of storages of one rank and of the next
-# the same within a rank: between storages that its cores share, those of core 0, those of core 1
-OWN = 1 << 30
-Born = tuple[CodeType, int] | None  # code object and bytecode offset of the allocation
+RANK_IDS = 1 << 32  # the distance between the first storage numbers of consecutive ranks
+# within a rank: the distance between the first number of storages that its cores share, of
+# storages of core 0, and of storages of core 1
+CORE_IDS = 1 << 30
+# a place in the user's code: a code object, and the offset of an instruction in its bytecode
+Born = tuple[CodeType, int] | None
 
 
 class DeferredWork(Protocol):
@@ -157,9 +159,9 @@ class HbmMemory:
 
     A kernel is one program, which all its cores execute. So the cores have the same tensors in
     shared HBM: the n-th allocation of a name by one core, and the n-th allocation of this name by
-    another core, give the same tensor. `rounding` converts float32 values to codes: all engines of
-    the launch round their results with it. With `wide`, floats narrower than float32 are stored as
-    float32, in every memory.
+    another core, return the same tensor. `rounding` converts float32 values to codes; all engines
+    of the launch round their results by this function. With `wide`, floats narrower than float32
+    are stored as float32, in every memory.
     """
 
     def __init__(
@@ -167,11 +169,11 @@ class HbmMemory:
     ) -> None:
         self.rounding, self.wide = rounding, wide
         self.lasting = 0  # bytes of arguments, and of tensors that outlive the kernel
-        self.first_id = rank * APART
+        self.first_id = rank * RANK_IDS
         self.ids = itertools.count(self.first_id)
         self.tensors: dict[tuple[str, int], Storage] = {}
         self.arguments: set[int] = set()  # numbers of the storages that were passed to the kernel
-        # numbers of storages that ranks have exchanged, and where
+        # by number of a storage that ranks have exchanged: the place of the exchange
         self.exchanged: dict[int, Born | None] = {}
 
     def held(self, dtype: Format) -> Format:
@@ -183,14 +185,14 @@ class Memory:
     """Allocates the storage of one core. Storages are numbered per core, so the numbers do not
     depend on which core runs first.
 
-    A tensor that the system places gets separate bytes, recycled by size. A tensor that the kernel
-    places with `address=(partition, byte)` is a window on the image of the memory, where overlaps
-    behave as on the chip.
+    A tensor that the system places gets separate bytes, which are reused for later tensors of the
+    same size. A tensor that the kernel places with `address=(partition, byte)` is a window on the
+    image of the memory, where overlaps behave as on the chip.
     """
 
     def __init__(self, machine: Machine, hbm: HbmMemory, core: int = 0) -> None:
         self.machine, self.hbm = machine, hbm
-        self._ids = itertools.count(hbm.first_id + (core + 1) * OWN)
+        self._ids = itertools.count(hbm.first_id + (core + 1) * CORE_IDS)
         self._shared: Counter[str] = Counter()  # tensors allocated in shared HBM, by name
         self.images: dict[MemoryRegion, Image] = {}
         # layouts of tensors that the system places, and that fit onto the chip
@@ -198,7 +200,7 @@ class Memory:
 
     def begin_program(self) -> None:
         """Start another program of the launch grid on this core. It shares HBM with the previous
-        one."""
+        program."""
         self._shared.clear()
 
     def allocate(
@@ -224,20 +226,20 @@ class Memory:
     def _share(self, shape: tuple[int, ...], dtype: Format, name: str) -> Storage:
         key = name, self._shared[name]
         self._shared[name] += 1
-        found = self.hbm.tensors.get(key)
-        if found is None:
-            found = self.hbm.tensors[key] = self._new(MemoryRegion.shared_hbm, shape, dtype, name)
-        elif (found.shape, found.dtype) != (shape, dtype):
+        storage = self.hbm.tensors.get(key)
+        if storage is None:
+            storage = self.hbm.tensors[key] = self._new(MemoryRegion.shared_hbm, shape, dtype, name)
+        elif (storage.shape, storage.dtype) != (shape, dtype):
             raise ShapeError(
                 f"the cores differ about tensor {name!r} in shared hbm",
                 argument="shape",
                 position=0,
-                expected=f"{found.shape} {found.dtype}, like the allocation of another core",
+                expected=f"{storage.shape} {storage.dtype}, like the allocation of another core",
                 got=f"{shape} {dtype}",
-                because="a kernel is compiled once for its cores, so a shared tensor exists once",
+                because="a kernel is compiled once for all cores, so a shared tensor exists once",
                 hint="use buffer=nl.private_hbm for data of a single core",
             )
-        return found
+        return storage
 
     def _new(
         self,
@@ -285,9 +287,9 @@ class Memory:
     def layout(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str = "") -> Layout:
         """Return the layout of a tensor that the system places. Raises PartitionLimitError and
         CapacityError if it doesn't fit on the chip."""
-        found = self._layouts.get((region, shape, dtype))
-        if found is not None:
-            return found
+        known = self._layouts.get((region, shape, dtype))
+        if known is not None:
+            return known
         layout = geometry.unplaced(region, shape, dtype, self.hbm.held(dtype))
         if layout.on_chip:
             self._check_fits(layout, name)
@@ -305,23 +307,23 @@ class Memory:
         return storage
 
     def widened(self, array: Array, dtype: Format) -> Array:
-        """Return the elements of an array in the form in which memory stores them. If the format is
-        stored unchanged, this is the array itself."""
+        """Return the elements of an array in the format in which memory stores them. If memory
+        stores the format unchanged, return the array itself."""
         if self.hbm.held(dtype) is dtype:
             return array
         return np.array(codec.decode(dtype, array.view(dtype.storage)))
 
     def _check_room(self, layout: Layout, name: str, lasts: bool) -> None:
-        """Raise CapacityError if a tensor does not fit into HBM together with the tensors that
-        exist at the same time. A tensor with `lasts` outlives the kernel; others may reuse the same
-        bytes."""
+        """Raise CapacityError if a tensor does not fit into HBM. A tensor with `lasts` outlives the
+        kernel, and must fit together with all such tensors. Other tensors may reuse the same bytes,
+        so each must only fit by itself."""
         others = self.hbm.lasting if lasts else 0
         needed, room = others + layout.nbytes, self.machine.hbm.stack_bytes
         if lasts:
             self.hbm.lasting = needed
         if needed <= room:
             return
-        more = f", in addition to {others} that are taken" if others else ""
+        more = f", in addition to {others} bytes of other tensors" if others else ""
         raise CapacityError(
             f"{_described(layout.shape, name)} of {layout.dtype} needs {layout.nbytes} bytes of hbm"
             f"{more}; {self.machine.name} has {room}",
@@ -376,8 +378,8 @@ class Memory:
         """Allocate storage at an address of the kernel: a window on the image of the memory. Raises
         the errors of `allocate`."""
         identity, image = next(self._ids), self._image(region)
-        given = region, shape, dtype, image.spread, image.pitch
-        layout = geometry.layout(*given, address, True)
+        arguments = region, shape, dtype, image.spread, image.pitch
+        layout = geometry.layout(*arguments, address, True)
         self._check_fits(layout, name)
         self._check_address(layout)
         storage = Storage(identity, layout, self.hbm.held(dtype), name)
@@ -391,8 +393,8 @@ class Memory:
         if image is None:
             # room for float32 in place of one byte
             spread = float32.itemsize if self.hbm.wide else 1
-            made = Image(next(self._ids), self._size(region), spread)
-            image = self.images[region] = made
+            image = Image(next(self._ids), self._size(region), spread)
+            self.images[region] = image
         return image
 
     def _check_address(self, layout: Layout) -> None:

@@ -1,7 +1,7 @@
 """A tile: a strided window on a storage, with a number format.
 
-`offset` and `strides` count elements of the tile's format. On the chip, axis 0 is the partition;
-its stride is the length of a row.
+`offset` and `strides` count elements of the tile's format. On the chip, axis 0 is the partition
+axis; its stride is the length of a row.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class Dynamic:
     picks: bool = False
 
     def __post_init__(self) -> None:
-        many = self.vector or self.picks
-        index, what = self.index, "an index" if many else "a run-time index"
-        if isinstance(index, VirtualRegister) and not many:
+        several = self.vector or self.picks
+        index, what = self.index, "an index" if several else "a run-time index"
+        if isinstance(index, VirtualRegister) and not several:
             return
         if not isinstance(index, Tile):
-            kinds = "a tile of integers" if many else "a register or a tile"
-            raise SignatureError(f"{what} is {kinds}", expected=kinds, got=str(index))
+            kinds = "a tile of integers" if several else "a register or a tile"
+            raise SignatureError(f"{what} must be {kinds}", expected=kinds, got=str(index))
         if not index.dtype.is_integer:
             raise DtypeError(f"{what} is {index.dtype}", expected="integers", got=str(index))
         if index.region is not MemoryRegion.sbuf:
             raise BufferKindError(f"{what} must be in sbuf", expected="sbuf", got=str(index))
-        if not many and index.size != 1:
-            raise ShapeError(f"{what} is one number", expected="shape (1, 1)", got=str(index))
+        if not several and index.size != 1:
+            raise ShapeError(f"{what} must be one number", expected="shape (1, 1)", got=str(index))
         if index.dynamic:
             raise ViewError(
                 f"{what} is at a run-time offset itself",
@@ -90,11 +90,13 @@ class Tile:
         fault: KernelError | None = None,
     ) -> None:
         self.storage, self.offset, self.dynamic = storage, offset, dynamic
-        self.geometry = geometry  # everything but the position of the first element
+        self.geometry = geometry  # the window without the position of its first element
         self.shape, self.strides = geometry.shape, geometry.strides
         self.dtype = dtype = geometry.dtype
-        own = dtype is storage.dtype
-        self.held = storage.held if own else storage.held_as(dtype)  # the format of `codes`
+        is_storage_format = dtype is storage.dtype
+        self.held = (
+            storage.held if is_storage_format else storage.held_as(dtype)
+        )  # the format of `codes`
         self.fault = fault  # the error that an instruction raises when it uses this tile
         self._array: Array | None = None
         self._signature: View | None = None
@@ -106,8 +108,8 @@ class Tile:
 
     @classmethod
     def like(cls: type[T], tile: Tile, storage: Storage | None = None) -> T:
-        """Return a tile of this class with the same window, on the same storage or on `storage` if
-        given."""
+        """Return a tile of this class with the window of `tile`, on `storage` if it is given,
+        otherwise on the storage of `tile`."""
         if storage is None:
             return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic)
         geometry = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)
@@ -123,7 +125,7 @@ class Tile:
     ) -> T:
         """Return another window on the same storage."""
         if self.dynamic and self.dynamic[0].picks:
-            raise self._picks("can't be viewed in another way")
+            raise self._pick_error("can't be viewed in another way")
         dynamic = self.dynamic if dynamic is None else dynamic
         if dtype is not None and dtype is not self.dtype:
             self._has_bits_of(dtype)
@@ -138,7 +140,7 @@ class Tile:
     def _has_bits_of(self, dtype: Format) -> None:
         """Raise ViewError unless memory stores the bits of both formats as the chip does."""
         formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
-        if any(held.itemsize != own.itemsize for own, held in formats):
+        if any(held.itemsize != form.itemsize for form, held in formats):
             because = "they have no bits that could be viewed"
         elif self.storage.spread > 1 and dtype.itemsize != self.dtype.itemsize:
             because = (
@@ -196,9 +198,9 @@ class Tile:
         geometry = self.storage.layout.geometry(shape, self.strides, self.dtype)
         return type(self)(self.storage, geometry, self.offset)
 
-    def _picks(self, what: str) -> ViewError:
+    def _pick_error(self, problem: str) -> ViewError:
         return ViewError(
-            f"{self} {what}",
+            f"{self} {problem}",
             because="an index in SBUF picks its rows or elements at run time",
             hint="slice or reshape first, then make the view indirect",
         )
@@ -217,20 +219,21 @@ class Tile:
             if self.geometry.is_empty:
                 raise ShapeError(f"{self} has no elements")
             geometry = self.geometry
-            found = geometry.views.get(self.offset // geometry.apart) or geometry.view(self.offset)
-            self._signature = self._at_run_time(found) if self.dynamic else found
+            view = geometry.views.get(self.offset // geometry.apart) or geometry.view(self.offset)
+            self._signature = self._at_run_time(view) if self.dynamic else view
         return self._signature
 
-    def _at_run_time(self, found: View) -> View:
-        """Return the view of this tile with a run-time offset; `found` is the view without it."""
+    def _at_run_time(self, fixed: View) -> View:
+        """Return the View of this tile with its run-time offset. `fixed` is the View without
+        run-time offset."""
         kind, index = 2 if self.dynamic[0].vector else 1, None
         if self.picks is not None:
             assert isinstance(self.picks.index, Tile)
             kind, index = 3, self.picks.index.signature()
         read = sum(isinstance(d.index, Tile) for d in self.dynamic)
         return view_of(
-            *(found.shape, found.strides, found.dtype, found.region, found.partition, found.byte),
-            *(kind, found.stepped, found.home, index, read),
+            *(fixed.shape, fixed.strides, fixed.dtype, fixed.region, fixed.partition, fixed.byte),
+            *(kind, fixed.stepped, fixed.home, index, read),
         )
 
     # --- contents --------------------------------------------------------------------------------
@@ -242,7 +245,7 @@ class Tile:
             self.storage.pending.finish()
         if self._array is None:
             if self.dynamic and self.dynamic[0].picks:
-                raise self._picks("has no elements before an instruction picks them")
+                raise self._pick_error("has no elements before an instruction picks them")
             storage, geometry = self.storage, self.geometry
             if geometry.is_empty:
                 self._array = np.empty(self.shape, self.held.storage)
@@ -309,13 +312,13 @@ class Tile:
         return start, footprint(codes.shape, codes.strides, codes.itemsize)
 
     def flags(self, flags: Flags) -> Array:
-        """Return the flags of this tile's elements as a view of `flags`, which are those of the
-        whole storage. If an element has several flags, there is one more axis."""
+        """Return the flags of this tile's elements as a view of `flags`, the flags of the whole
+        storage. If an element has several flags, there is one more axis."""
         return flags.elements(*self._covered())
 
     def unwritten(self) -> Array | None:
-        """Return flags of the elements that were never written since this tensor was allocated;
-        None if there are none."""
+        """Return flags of the elements that were not written since this tensor was allocated; None
+        if there are none."""
         gaps, geometry = self.storage.gaps, self.geometry
         if gaps is None:
             return None
@@ -344,7 +347,8 @@ class Tile:
         return gaps is not None and gaps.has_only(*self._covered())
 
     def leftover(self, zeros: bool) -> Array:
-        """Return the value of an uninitialized element: 0 or poison (NaN)."""
+        """Return the value that an uninitialized element gets: 0 with `zeros`, otherwise poison
+        (`codec.poison`)."""
         code = 0 if zeros else codec.poison(self.held)
         return np.array(code, self.held.code_type).view(self.held.numpy)
 
@@ -363,7 +367,7 @@ class Tile:
             storage.gaps = None
         elif chosen is None and gaps.shared:
             start = self.offset * geometry.dtype.itemsize
-            storage.gaps = begun(storage.nbytes, start, geometry.footprint)
+            storage.gaps = first_write(storage.nbytes, start, geometry.footprint)
         else:
             if gaps.shared:
                 gaps = storage.gaps = Gaps(storage.nbytes)
@@ -396,7 +400,7 @@ class Tile:
         rows or elements, because these do not form a window.
         """
         if self.dynamic and (self.dynamic[0].vector or self.dynamic[0].picks):
-            raise self._picks("has no elements before an instruction picks them")
+            raise self._pick_error("has no elements before an instruction picks them")
         offset = self.offset
         for dynamic in self.dynamic:
             offset += dynamic.step * index_value(dynamic, name)
@@ -432,16 +436,16 @@ FEW = 1 << 10  # the largest number of flags of Gaps that are cached
 _gaps: dict[tuple[int, int, Footprint], Gaps] = {}
 
 
-def begun(nbytes: int, start: int, what: Footprint) -> Gaps | None:
+def first_write(nbytes: int, start: int, covered: Footprint) -> Gaps | None:
     """Return the Gaps of a storage of `nbytes` bytes after its first write, of an access whose
-    first element is at byte `start`; None if the write covers the storage."""
-    known = _gaps.get((nbytes, start, what))
-    if known is None:
-        known = Gaps(nbytes)
-        if known.write(start, what):
+    first element is at byte `start` and that covers these bytes; None if it covers the storage."""
+    gaps = _gaps.get((nbytes, start, covered))
+    if gaps is None:
+        gaps = Gaps(nbytes)
+        if gaps.write(start, covered):
             return None
-        if known.mask.size > FEW:
-            return known
+        if gaps.mask.size > FEW:
+            return gaps
         make_room(_gaps)
-        _gaps[nbytes, start, what] = known
-    return known.another()
+        _gaps[nbytes, start, covered] = gaps
+    return gaps.another()

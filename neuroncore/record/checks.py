@@ -65,7 +65,8 @@ def _layouts(program: Program) -> list[int]:
     """Return, for each geometry, a number for its layout. Equal layouts have the same number."""
     numbers: dict[tuple[Any, ...], int] = {}
     return [
-        numbers.setdefault(geometry.layout.given, len(numbers)) for geometry in program.geometries
+        numbers.setdefault(geometry.layout.arguments, len(numbers))
+        for geometry in program.geometries
     ]
 
 
@@ -105,7 +106,7 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
     for window, (number, offset) in zip(moving.tolist(), pairs.tolist(), strict=True):
         geometry, whole = program.geometries[number], program.geometries[windows.geometry[window]]
         window_moves = moves[len(places)]
-        if geometry.layout.given != whole.layout.given:
+        if geometry.layout.arguments != whole.layout.arguments:
             raise ValueError("a moving window has another layout than its entry in the places")
         _stays_inside(geometry, whole, offset, window_moves)
         places[window] = geometry, offset, window_moves

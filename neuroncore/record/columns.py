@@ -249,7 +249,7 @@ def copied(
     for n, window in enumerate(moved.tolist()):
         layout = geometries[int(windows.geometry[window])].layout
         storage = int(storages.of_window[window])
-        key = layout.given if layout.placed else (storages.number[storage],)
+        key = layout.arguments if layout.placed else (storages.number[storage],)
         on[n] = copies.setdefault(key, len(copies))
         if on[n] == len(kinds):
             kind = storages.kinds[int(storages.kind[storage])]

@@ -56,7 +56,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         "calls": [_call(call) for call in program.calls],
         "lines": [list(astuple(program.place(line))) for line in range(len(program.lines))],
         "kinds": [plain(tuple(kind)) for kind in program.kinds],
-        "geometries": [plain(geometry.given) for geometry in program.geometries],
+        "geometries": [plain(geometry.arguments) for geometry in program.geometries],
         "values": [plain_values(key) for key in data.values],
         "constants": [
             [number, _numbered(content, blobs)] for number, content in data.constants.items()

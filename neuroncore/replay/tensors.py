@@ -133,7 +133,7 @@ class Tensors:
             owner = self.cores[core.world.cores_of(core.rank)[0]] if shared else core
             self.owners[number] = owner
             storage = self._create(owner, number, layout)
-            if storage.layout is not layout and storage.layout.given != layout.given:
+            if storage.layout is not layout and storage.layout.arguments != layout.arguments:
                 raise UsageError(
                     f"tensor {number} of the record does not have the layout of memory"
                 )

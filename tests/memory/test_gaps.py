@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuroncore.memory.access import Flags, footprint
-from neuroncore.memory.tile import begun
+from neuroncore.memory.tile import first_write
 
 NBYTES, ITEM = 192, 4
 
@@ -31,7 +31,7 @@ def access(window):
 def test_what_is_missing_is_known_to_the_byte(written, looked_at):
     flags = np.zeros(NBYTES, np.bool_)
     flags[written[0]] = True
-    gaps = begun(NBYTES, *access(written[0]))
+    gaps = first_write(NBYTES, *access(written[0]))
     assert (gaps is None) == flags.all()
     if gaps is None:
         return

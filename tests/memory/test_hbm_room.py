@@ -41,7 +41,7 @@ def test_what_lasts_as_long_is_there_together(monkeypatch):
     for _ in range(3):
         device.call(nl.ndarray, (4096, 1 << 20), nl.float32, buffer=nl.private_hbm)
     device.call(nl.ndarray, (4096, 1 << 20), nl.float32, buffer=nl.shared_hbm)
-    with pytest.raises(CapacityError, match=f"in addition to {16 * GIB} that are taken"):
+    with pytest.raises(CapacityError, match=f"in addition to {16 * GIB} bytes of other tensors"):
         device.call(nl.ndarray, (4096, 1 << 20), nl.float32, buffer=nl.shared_hbm)
 
 

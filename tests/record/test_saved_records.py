@@ -117,7 +117,7 @@ def test_geometries_that_are_alike_are_kept_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(geometry, "MOST", 1)
     (before,) = programs(kernel)
     monkeypatch.undo()
-    assert len({lies.given for lies in before.geometries}) < len(before.geometries)
+    assert len({lies.arguments for lies in before.geometries}) < len(before.geometries)
     (after,) = back(tmp_path / "x", before).programs
     np.testing.assert_array_equal(after.box_table(), before.box_table())
     chip = machine.load("trn2")

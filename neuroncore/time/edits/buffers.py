@@ -92,7 +92,7 @@ def _ranked(program: Program, keys: Array) -> list[SpaceWait]:
 def _buffer(program: Program, kind: int, geometry: int, user: Place) -> Buffer:
     area = program.storages().kinds[kind]
     if area.placed:
-        return Buffer("", user, area.region, program.geometries[geometry].layout.given)
+        return Buffer("", user, area.region, program.geometries[geometry].layout.arguments)
     place = program.place(area.line) if area.line >= 0 else user
     return Buffer(program.name_of(area), place, area.region, None)
 
@@ -132,7 +132,7 @@ def _uses(program: Program, buffer: Buffer) -> Array:
         ]
         inside = np.array(alike, np.bool_)[storages.kind[of_window]]
     else:
-        there = [geometry.layout.given == buffer.address for geometry in program.geometries]
+        there = [geometry.layout.arguments == buffer.address for geometry in program.geometries]
         inside = np.array(there, np.bool_)[windows.geometry]
     return np.flatnonzero(inside[program.operand_windows()])
 
