@@ -394,14 +394,14 @@ def _scatters(
 
 
 def _starts_apart(
-    argument: str, name: str, view: View, what: str, picked: View, machine: Machine
+    argument: str, name: str, view: View, index_name: str, picked: View, machine: Machine
 ) -> Iterator[KernelError]:
     index = picked.picked_by
     assert index is not None
     if _starts(view, machine) & _starts(index, machine):
         return
     yield StartPartitionError(
-        f"{name} starts at partition {view.partition}, {what} at partition {index.partition}",
+        f"{name} starts at partition {view.partition}, {index_name} at partition {index.partition}",
         argument=argument,
         expected="the same first partition",
         got=f"partitions {view.partition} and {index.partition}",

@@ -82,16 +82,16 @@ def formats_of(
 
 
 def needs(
-    feature: str, what: str, argument: str, test: Callable[[Call], Any], **reasons: Any
+    feature: str, use: str, argument: str, test: Callable[[Call], Any], **reasons: Any
 ) -> Rule:
     """Require a feature that only some machines have, for calls for which `test` is true. The error
-    blames `argument`, and `what` names the use that needs the feature."""
+    blames `argument`, and `use` names the use that needs the feature."""
 
-    @rule(TargetError, f"{what} (`{argument}`) only on machines with {feature}", **reasons)
+    @rule(TargetError, f"{use} (`{argument}`) only on machines with {feature}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
         if machine.has(feature) or not test(call):
             return None
-        return lacks(machine, argument, what, feature)
+        return lacks(machine, argument, use, feature)
 
     return check
 
@@ -303,8 +303,10 @@ def _bitvec(call: Call, names: tuple[str, ...], unit: engine) -> Fault | None:
                 kind=DtypeError,
             )
         if view.dtype.itemsize != views[0][1].dtype.itemsize:
-            wanted = f"{views[0][1].dtype.bits} bits, as {views[0][0]}"
-            return fault(name, f"{name} and {views[0][0]} differ in width", wanted, kind=DtypeError)
+            expected = f"{views[0][1].dtype.bits} bits, as {views[0][0]}"
+            return fault(
+                name, f"{name} and {views[0][0]} differ in width", expected, kind=DtypeError
+            )
     if call.engine is unit:
         return None
     return fault(

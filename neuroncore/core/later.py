@@ -36,9 +36,9 @@ SWITCH = 2e-4  # seconds after which Python switches to a thread that has comput
 
 def threads() -> int:
     """Return the number of threads that compute products."""
-    given = os.environ.get(THREADS, "")
-    if given.isdecimal() and int(given):
-        return int(given)
+    setting = os.environ.get(THREADS, "")
+    if setting.isdecimal() and int(setting):
+        return int(setting)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -348,15 +348,15 @@ def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
         yield mine, theirs, copied
 
 
-def _pairs(one: Any, other: Any) -> Iterator[tuple[Tile, Tile]]:
+def _pairs(first: Any, second: Any) -> Iterator[tuple[Tile, Tile]]:
     """Yield the pairs of tensors at the same places of two results."""
-    if isinstance(one, Tile) and isinstance(other, Tile):
-        yield one, other
-    elif isinstance(one, dict) and isinstance(other, dict):
-        for key in one.keys() & other.keys():
-            yield from _pairs(one[key], other[key])
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        for pair in zip(one, other, strict=False):
+    if isinstance(first, Tile) and isinstance(second, Tile):
+        yield first, second
+    elif isinstance(first, dict) and isinstance(second, dict):
+        for key in first.keys() & second.keys():
+            yield from _pairs(first[key], second[key])
+    elif isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        for pair in zip(first, second, strict=False):
             yield from _pairs(*pair)
 
 

@@ -258,8 +258,7 @@ class System:
         ]
 
     def _do(self, numbers: Collection[int], singular: str, plural: str) -> str:
-        """Return the names of cores, followed by a verb: `one` is its singular, `several` its
-        plural."""
+        """Return the names of cores, followed by a verb: its `singular` or its `plural`."""
         verb = plural if self.world.several(numbers) else singular
         return f"{self.world.all_named(numbers)} {verb}"
 

@@ -191,7 +191,7 @@ def _derived(name: str, left: VirtualRegister | int, right: VirtualRegister | in
     loads = [r.load for r in (left, right) if isinstance(r, VirtualRegister) and r.load]
     if not loads:
         return None
-    last = max(loads, key=lambda one: one.row)
+    last = max(loads, key=lambda load: load.row)
 
     def number(operand: VirtualRegister | int) -> int:
         if not isinstance(operand, VirtualRegister):

@@ -52,21 +52,23 @@ class Dynamic:
 
     def __post_init__(self) -> None:
         several = self.vector or self.picks
-        index, what = self.index, "an index" if several else "a run-time index"
+        index, index_name = self.index, "an index" if several else "a run-time index"
         if isinstance(index, VirtualRegister) and not several:
             return
         if not isinstance(index, Tile):
             kinds = "a tile of integers" if several else "a register or a tile"
-            raise SignatureError(f"{what} must be {kinds}", expected=kinds, got=str(index))
+            raise SignatureError(f"{index_name} must be {kinds}", expected=kinds, got=str(index))
         if not index.dtype.is_integer:
-            raise DtypeError(f"{what} is {index.dtype}", expected="integers", got=str(index))
+            raise DtypeError(f"{index_name} is {index.dtype}", expected="integers", got=str(index))
         if index.region is not MemoryRegion.sbuf:
-            raise BufferKindError(f"{what} must be in sbuf", expected="sbuf", got=str(index))
+            raise BufferKindError(f"{index_name} must be in sbuf", expected="sbuf", got=str(index))
         if not several and index.size != 1:
-            raise ShapeError(f"{what} must be one number", expected="shape (1, 1)", got=str(index))
+            raise ShapeError(
+                f"{index_name} must be one number", expected="shape (1, 1)", got=str(index)
+            )
         if index.dynamic:
             raise ViewError(
-                f"{what} is at a run-time offset itself",
+                f"{index_name} is at a run-time offset itself",
                 got=str(index),
                 hint="copy it to another tensor first",
             )

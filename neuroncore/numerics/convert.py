@@ -375,8 +375,7 @@ class Statistics:
     """The variance of the results, in squared steps; fraction * (1 - fraction) is expected."""
     z: float
     lags: dict[int, float]
-    """By distance n: the distance from 0 of the correlation of results that are n elements
-    apart."""
+    """By n: the distance of the correlation of results that are n elements apart from 0."""
 
     @property
     def worst(self) -> float:

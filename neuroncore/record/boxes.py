@@ -160,28 +160,30 @@ def _without_near_misses(
     return near[keep], np.concatenate([[0], np.cumsum(counts)])
 
 
-def _form_pair(one: int, two: int, patterns: Patterns, in_steps: Array) -> tuple[Form, int, Form]:
-    """Return the forms of patterns `one` and `two`, and the distance in bytes from the beginning of
-    pattern `one` to the beginning of pattern `two`.
+def _form_pair(
+    pattern: int, other: int, patterns: Patterns, in_steps: Array
+) -> tuple[Form, int, Form]:
+    """Return (the form of a pattern, the distance in bytes from its beginning to the beginning of
+    another pattern, the form of the other pattern).
 
     If the first axes of both have steps of the same length, and both stay within their steps
     (`in_steps`), return the forms without this axis, and the distance within a step.
     """
-    first, second = patterns.forms[patterns.form[one]], patterns.forms[patterns.form[two]]
-    start, following = int(patterns.start[one]), int(patterns.start[two])
+    first, second = patterns.forms[patterns.form[pattern]], patterns.forms[patterns.form[other]]
+    start, following = int(patterns.start[pattern]), int(patterns.start[other])
     pitch = first.steps[0]
-    if second.steps[0] == pitch and in_steps[one] and in_steps[two]:
+    if second.steps[0] == pitch and in_steps[pattern] and in_steps[other]:
         first, second = (Form(f.shape[1:], f.steps[1:], f.item) for f in (first, second))
         start, following = start % pitch, following % pitch
     return first, following - start, second
 
 
-def _meet(one: Form, apart: int, two: Form) -> bool:
-    """Return whether two strided accesses share a byte, if access `two` begins `apart` bytes after
-    access `one`. For large accesses return True without a search."""
-    if max(prod(form.shape) * form.item for form in (one, two)) > EXACT_BYTES:
+def _meet(form_a: Form, distance: int, form_b: Form) -> bool:
+    """Return whether two strided accesses share a byte, if the access of `form_b` begins `distance`
+    bytes after the access of `form_a`. For large accesses return True without a search."""
+    if max(prod(form.shape) * form.item for form in (form_a, form_b)) > EXACT_BYTES:
         return True
-    return bool(np.isin(_bytes(one), _bytes(two) + apart).any())
+    return bool(np.isin(_bytes(form_a), _bytes(form_b) + distance).any())
 
 
 def _bytes(form: Form) -> Array:

@@ -169,16 +169,16 @@ def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
     """Yield each Call with a table [rows, operands], which has the windows of the operands in all
     rows that make this Call."""
     rows, begins = program.raw()
-    call = rows[begins[:-1]]
-    for number in np.unique(call).tolist():
-        one = program.calls[number]
-        count = len(one.reads + one.indices + one.writes)
-        begin = begins[:-1][call == number]
-        yield one, rows[begin[:, np.newaxis] + 2 + np.arange(count)]
+    numbers = rows[begins[:-1]]
+    for number in np.unique(numbers).tolist():
+        call = program.calls[number]
+        count = len(call.reads + call.indices + call.writes)
+        begin = begins[:-1][numbers == number]
+        yield call, rows[begin[:, np.newaxis] + 2 + np.arange(count)]
 
 
-def _seen(program: Program, wanted: View, used: Array) -> None:
-    """Check that the windows `used` have fixed positions and the view `wanted`, which their call
+def _seen(program: Program, expected: View, used: Array) -> None:
+    """Check that the windows `used` have fixed positions and the view `expected`, which their call
     expects."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
@@ -192,19 +192,19 @@ def _seen(program: Program, wanted: View, used: Array) -> None:
             offsets = offsets[np.unique(rows, return_index=True)[1]]
         elif not layout.on_chip:
             offsets = offsets[:1]
-        if any(geometry.view(offset) != wanted for offset in np.unique(offsets).tolist()):
-            raise ValueError(f"a window is not the {wanted} of its call")
+        if any(geometry.view(offset) != expected for offset in np.unique(offsets).tolist()):
+            raise ValueError(f"a window is not the {expected} of its call")
 
 
 def _moves(
     program: Program,
-    wanted: View,
+    expected: View,
     geometry: Geometry,
     offset: int,
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a window that moves has the view `wanted`, which its call expects. `indices`
+    """Check that a window that moves has the view `expected`, which its call expects. `indices`
     yields the windows of the call's index tiles; each move by a tile takes the next of them."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
@@ -222,8 +222,8 @@ def _moves(
         *(fixed.shape, fixed.strides, fixed.dtype, fixed.region, *where, kind, fixed.stepped),
         *(fixed.home, picked_by, len(by_tiles)),
     )
-    if view != wanted:
-        raise ValueError(f"a window that moves is not the {wanted} of its call")
+    if view != expected:
+        raise ValueError(f"a window that moves is not the {expected} of its call")
 
 
 # --- values and registers -------------------------------------------------------------------------
@@ -303,12 +303,12 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
     declared = {p.name: p.declared for p in call.instruction.parameters}
     for name, (value, kind) in zip(names, pairs, strict=False):
         number = value_of(value, kind)
-        kind_of_value = declared[name]
-        if isinstance(kind_of_value, Register):
-            if kind is not VirtualRegister and not (kind_of_value.number and kind is int):
+        declaration = declared[name]
+        if isinstance(declaration, Register):
+            if kind is not VirtualRegister and not (declaration.number and kind is int):
                 raise ValueError(f"{name} of {call.name} is {number!r:.40}")
-        elif isinstance(kind_of_value, Immediate):
-            kind_of_value.take(call.name, name, number)
+        elif isinstance(declaration, Immediate):
+            declaration.take(call.name, name, number)
         elif call[name] == "number" and not isinstance(number, int | float | np.number):
             raise ValueError(f"{name} of {call.name} is {number!r:.40}")
 

@@ -159,12 +159,12 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
     return Columns(call, rows[begins + 1], _starts(tiles), rows[is_operand], values)
 
 
-def inside(numbers: Any, count: int, what: str) -> None:
+def inside(numbers: Any, count: int, things: str) -> None:
     """Raise ValueError unless all numbers are indices of `count` things: from 0 to `count` - 1.
-    `what` names these things in the message."""
+    `things` names these things in the message."""
     array = np.asarray(numbers)
     if array.size and not (array.min() >= 0 and array.max() < count):
-        raise ValueError(f"there are {count} {what}")
+        raise ValueError(f"there are {count} {things}")
 
 
 birth = Struct("<qq").pack  # packs a storage and the line of its allocation
@@ -299,14 +299,14 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
     return Storages(number, kind, order[at], kinds)
 
 
-def _last_values(pairs: Array, wanted: Array, otherwise: int) -> Array:
-    """Return, for each storage number in `wanted`, the value of its last pair, or `otherwise` if it
+def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
+    """Return, for each storage number in `numbers`, the value of its last pair, or `default` if it
     has no pair. A row of `pairs` has the number of a storage and a value."""
     if not len(pairs):
-        return np.full(len(wanted), otherwise)
+        return np.full(len(numbers), default)
     number, value = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T
-    at = np.searchsorted(number, wanted, side="right") - 1
-    values: Array = np.where(number[at] == wanted, value[at], otherwise)
+    at = np.searchsorted(number, numbers, side="right") - 1
+    values: Array = np.where(number[at] == numbers, value[at], default)
     return values
 
 

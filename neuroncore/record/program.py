@@ -305,8 +305,11 @@ class Program:
     def same_operands(self, other: Program) -> bool:
         """Return whether two programs have the same operands, because `with_rows` made one from the
         other."""
-        own, others = self._reading(), other._reading()
-        return own.columns.operands is others.columns.operands and own.boxes is others.boxes
+        tables, other_tables = self._reading(), other._reading()
+        return (
+            tables.columns.operands is other_tables.columns.operands
+            and tables.boxes is other_tables.boxes
+        )
 
     def last_writer(self, storage: int) -> Call | None:
         """Return the last call that wrote to a tensor, or None."""

@@ -175,7 +175,7 @@ class Execution:
                 )
 
     def _decided(self, actual: int) -> tuple[int, ...]:
-        """Return the values on which the kernel has branched as in the record, and then `found`,
+        """Return the values on which the kernel has branched as in the record, and then `actual`,
         the first value that differs."""
         rows, _, values, _ = np.array(self.program.data.branches, np.int64).reshape(-1, 4).T
         checked = [*values[rows < self.row].tolist()]

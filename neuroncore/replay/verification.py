@@ -33,14 +33,14 @@ def native(array: Any) -> Array:
     return native_array.astype(native_array.dtype.newbyteorder("="), copy=False)
 
 
-def unequal_arrays(got: Array, wanted: Array) -> Array:
+def unequal_arrays(actual: Array, expected: Array) -> Array:
     """Return flags of the elements of two arrays that differ in bits. Any NaN equals any other. If
     the arrays differ in shape or type, the flags are True, in shape (1, 1, ...)."""
-    if got.shape != wanted.shape or got.dtype != wanted.dtype:
-        return np.ones((1,) * got.ndim, np.bool_)
-    wrong: Array = _bits(got) != _bits(wanted)
-    if wrong.any() and got.dtype.kind not in "iub":
-        wrong &= ~((got != got) & (wanted != wanted))
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return np.ones((1,) * actual.ndim, np.bool_)
+    wrong: Array = _bits(actual) != _bits(expected)
+    if wrong.any() and actual.dtype.kind not in "iub":
+        wrong &= ~((actual != actual) & (expected != expected))
     return wrong
 
 
@@ -278,8 +278,8 @@ class Verification:
         `verdict`, with the first difference if there is one. A difference means that the run used
         other code of the emulator than the replay."""
         for number, (run_result, replayed_result) in enumerate(zip(run, replayed, strict=True)):
-            got, wanted = native(run_result), native(replayed_result)
-            wrong = unequal_arrays(got, wanted)
+            actual, expected = native(run_result), native(replayed_result)
+            wrong = unequal_arrays(actual, expected)
             if wrong.any():
                 at = tuple(int(i) for i in np.argwhere(wrong)[0])
                 mismatch = Mismatch(
@@ -288,8 +288,8 @@ class Verification:
                     core=0,
                     operand=f"result {number}",
                     element=at,
-                    emulator=str(got[at]),
-                    reading=str(wanted[at]),
+                    emulator=str(actual[at]),
+                    reading=str(expected[at]),
                     count=int(wrong.sum()),
                 )
                 return replace(verdict, difference=mismatch)
