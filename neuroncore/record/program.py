@@ -305,11 +305,8 @@ class Program:
     def same_operands(self, other: Program) -> bool:
         """Return whether two programs have the same operands, because `with_rows` made one from the
         other."""
-        tables, other_tables = self._reading(), other._reading()
-        return (
-            tables.columns.operands is other_tables.columns.operands
-            and tables.boxes is other_tables.boxes
-        )
+        mine, theirs = self._reading(), other._reading()
+        return mine.columns.operands is theirs.columns.operands and mine.boxes is theirs.boxes
 
     def last_writer(self, storage: int) -> Call | None:
         """Return the last call that wrote to a tensor, or None."""
