@@ -194,8 +194,7 @@ class Run:
         saved.save(replace(self.record, outcome=outcome), Path(path))
 
     def _changed(self) -> dict[int, Array]:
-        """Return the array arguments that the kernel changed, by position, with their new
-        contents."""
+        """Return the new contents of the array arguments that the kernel changed, by position."""
         return originals.changed(self._used, before) if (before := self._original) else {}
 
     def replay(self, *inputs: Any) -> Any:
