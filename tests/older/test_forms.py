@@ -289,3 +289,47 @@ def test_a_row_chosen_by_a_tile_stands_beside_slices():
 
     for n in range(4):
         assert (row(x, np.array([[n]], np.int32)) == x[:, n]).all()
+
+
+INTEGERS = np.array([[-1, -(2**31), 2**31 - 1, 2**24 + 1, 0, 7]], np.int32)
+
+
+@pytest.mark.parametrize("target", [np.uint32, np.int32])
+def test_transfers_between_integers_of_32_bits_move_bits(target):
+    given = INTEGERS if target is np.uint32 else INTEGERS.view(np.uint32)
+
+    @nki.jit
+    def kernel(x):
+        stored, copied, loaded, masked = (
+            nl.ndarray(x.shape, target, buffer=nl.shared_hbm) for _ in range(4)
+        )
+        tile = nl.load(x)
+        i, j = nl.mgrid[0:1, 0:8]
+        nl.store(stored, tile)
+        nisa.dma_copy(dst=copied, src=tile)
+        nl.store(loaded, nl.load(x, dtype=target))
+        wide = nl.load(x[i, j], mask=j < 6)
+        nl.store(masked[i, j], wide, mask=j < 6)
+        return stored, copied, loaded, masked
+
+    for got in kernel(given):
+        assert (got == given.view(target)).all()
+
+
+def test_what_a_gather_did_not_find_is_minus_one_as_an_int32():
+    @nki.jit
+    def kernel(x, rows):
+        found = nl.ndarray((2, 8), np.int32, buffer=nl.shared_hbm)
+        picked = nl.ndarray((2, 6), np.uint32, buffer=nl.shared_hbm)
+        index = nl.load(rows)
+        gathered = nl.load(x[index, nl.arange(6)[None, :]])
+        nl.store(picked[index, nl.arange(6)[None, :]], gathered)
+        tile = nl.load(rows, dtype=np.float32)
+        values = nl.broadcast_to(tile, shape=(2, 8))
+        nl.store(found, nisa.nc_find_index8(data=values, vals=nl.add(values, 9)))
+        return found, picked
+
+    x, rows = np.concatenate([INTEGERS, INTEGERS[:, ::-1]]), np.array([[1], [0]], np.int32)
+    found, picked = kernel(x, rows)
+    assert (found == -1).all()
+    assert (picked == x.view(np.uint32)).all()
