@@ -1,4 +1,4 @@
-"""Functions that the bodies of clauses use: where to compute, chains of operators, folds.
+"""Functions that the bodies of clauses use: arrays for results, chains of operators, folds.
 
 Arrays are [P, F...]; every function writes its result into `out` or into its tile.
 """
@@ -98,7 +98,8 @@ def per_lane(operand: Any, like: Array) -> Array:
 
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
-    """Return flags in the shape of `dst`: where the predicate is not 0 (with `reverse`, is 0)."""
+    """Return flags, in the shape of `dst`, of the elements whose predicate is not 0, or is 0 with
+    `reverse`."""
     compare = np.equal if reverse else np.not_equal
     chosen: Array = compare(predicate.codes(), 0)
     return shaped(chosen, dst.shape)
@@ -329,7 +330,7 @@ def scale_and_add(x: Array, scale: Any, terms: Array, out: Array) -> bool:
 
 
 def stepped(dst: Tile, data: Tile, *steps: Step, out: Array | None = None) -> Array:
-    """Return ((data <op> operand) <op> operand) ..., each step rounded, in `out` or a new array."""
+    """Return ((data <op> operand) <op> operand) ... in `out` or a new array. Each step rounds."""
     result = floats(dst) if out is None else out
     value = shaped(data.values(), dst.shape)
     for op, operand, reverse in steps:

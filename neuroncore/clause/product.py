@@ -114,7 +114,7 @@ def picks(matrix: Array) -> bool:
 
 def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array | None:
     """Return flags [M, N] of the elements of a product that come from flagged elements, if only one
-    of its matrices has flags and the other one only moves its rows. Return None otherwise.
+    of its matrices has flags and the other matrix only moves its rows. Return None otherwise.
 
     `in_s` and `in_x` are the flags of s and x, or None."""
     if in_s is not None and in_x is None and picks(x):

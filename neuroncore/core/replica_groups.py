@@ -28,8 +28,8 @@ def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool)
 
 
 def instance(core: Core) -> Instance:
-    """Return the instance on which the ranks run: the one that the launch names, or else the
-    largest instance whose chips have this machine's cores."""
+    """Return the instance on which the ranks run. If the launch names none, it is the largest
+    instance whose chips have this machine's cores."""
     name = core.world.instance
     return find_instance(name) if name else of_machine(core.machine.name)
 

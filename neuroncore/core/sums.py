@@ -209,7 +209,8 @@ def transposed(core: Core, dst: Tile, data: Tile) -> None:
 
 
 def without(values: Array, lost: Array | None) -> Array:
-    """Return the values, with 0 where `lost` is true. If `lost` is None, no value is replaced."""
+    """Return the values, in which 0 replaces each value that `lost` flags. If `lost` is None, no
+    value is replaced."""
     return values if lost is None else np.where(lost, np.float32(0), values)
 
 

@@ -262,7 +262,8 @@ class Tile:
         return self._array
 
     def values(self) -> Array:
-        """Return the elements as float32: the memory itself for float32 tiles, else a new array."""
+        """Return the elements as float32: the memory itself for float32 tiles, otherwise a new
+        array."""
         codes = self.codes()
         return codes if self.held is float32 else codec.decode(self.held, codes)
 
@@ -355,7 +356,7 @@ class Tile:
         return np.array(code, self.held.code_type).view(self.held.numpy)
 
     def poison_elements(self, missing: Array, zeros: bool) -> None:
-        """Put 0 or poison where elements are `missing`."""
+        """Put 0 (with `zeros`) or poison into the elements that `missing` flags."""
         codes = self.codes()
         codes[missing] = self.leftover(zeros).view(codes.dtype)
 

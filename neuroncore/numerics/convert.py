@@ -147,7 +147,7 @@ def round(
     """Return numbers rounded to a format, as float32 of the same shape. In mode "stochastic" the
     result is one of the two neighbors, at random.
 
-    Arguments and errors are those of `encode`.
+    Arguments and errors are as for `encode`.
     """
     codes = encode(values, dtype, mode, seed, saturate=saturate, first=first)
     rounded: Array = decode(codes, dtype)

@@ -2,7 +2,7 @@
 
 Each instruction is evaluated a second time, in float64, on float64 inputs. The result of this
 shadow computation is the result that the kernel would have without any rounding. Integers, packed
-formats and random numbers are those of the chip. The chip's values are the results that the
+formats and random numbers are the chip's. The chip's values are the results that the
 emulator computes in the formats of the kernel. The error that an instruction introduces is its
 result minus the float64 evaluation on the chip's inputs, in units in the last place (ulps) of the
 result's format.

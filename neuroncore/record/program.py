@@ -473,7 +473,7 @@ def _values(column: array[int]) -> Array:
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return the table with other row numbers. An entry has `width` numbers, and the first one is
+    """Return the table with other row numbers. An entry has `width` numbers. The first of them is
     the number of a row of the record: i becomes begin[i]."""
     entries = np.array(table, np.int64).reshape(-1, width)
     entries[:, 0] = begin[entries[:, 0]]

@@ -394,7 +394,7 @@ def _complete(record: Record) -> Setting:
 
 
 def _cores(setting: Setting) -> list[Core]:
-    """Return new cores like those of the run, rank by rank."""
+    """Return new cores with the settings of the run, rank by rank."""
     options = replace(setting.options, record=False, precision=False)
     cores, world = [], setting.world
     for rank in range(world.ranks):

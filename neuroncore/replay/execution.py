@@ -131,8 +131,8 @@ class Execution:
         return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
-        """Execute the next row. Raises the errors that the kernel would raise, at its line, and
-        OtherPath where the kernel would take another path."""
+        """Execute the next row. Raises the errors that the kernel would raise, with the kernel's
+        line, and OtherPath if the kernel would take another path."""
         number = self.row
         if number in self._begun:
             *_, (self.core.program_id,) = self._begun[number]
