@@ -21,7 +21,7 @@ from neuroncore.base.units import duration
 from neuroncore.cli import terminal
 from neuroncore.cli.environment import NEEDED, installed
 from neuroncore.eval import answers, isolation
-from neuroncore.eval.answers import Held
+from neuroncore.eval.answers import Isolation
 
 SCHEMA = "neuroncore.doctor/1"
 
@@ -148,7 +148,7 @@ def isolated() -> Diagnosis:
     return Diagnosis("ok", f"`neuroncore eval` isolates kernels by {', '.join(held)}")
 
 
-def _held() -> Held:
+def _held() -> Isolation:
     """Return the isolation that the system grants to a process of this user. A forked process
     isolates itself and reports the result."""
     reads, writes = os.pipe()
@@ -157,14 +157,14 @@ def _held() -> Held:
         try:
             namespaces = isolation.unshare()
             held = isolation.restrict(())._replace(namespaces=int(namespaces))
-            os.write(writes, answers.HELD.pack(*held))
+            os.write(writes, answers.ISOLATION.pack(*held))
         finally:
             os._exit(0)
     os.close(writes)
     with os.fdopen(reads, "rb") as file:
         content = file.read()
     os.waitpid(process, 0)
-    return answers.held(content)
+    return answers.isolation(content)
 
 
 def processors() -> Diagnosis:

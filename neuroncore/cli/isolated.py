@@ -14,7 +14,7 @@ from neuroncore.cli import main
 from neuroncore.cli import run as run
 from neuroncore.cli import why as why
 from neuroncore.eval import answers
-from neuroncore.eval.answers import Held
+from neuroncore.eval.answers import Isolation
 from neuroncore.eval.forking import Zygote, meaning
 from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.eval.refusals import Refused
@@ -51,7 +51,7 @@ class Printed(NamedTuple):
 
     text: str
     code: int
-    held: Held
+    held: Isolation
 
 
 class IsolatedCommands:
@@ -75,4 +75,6 @@ class IsolatedCommands:
         parts = answers.records(content)
         if len(parts) != 2 or not parts[0].isdigit():
             raise Refused("BAD_ANSWER", "the process did not write its result")
-        return Printed(parts[1].decode("utf-8", "replace"), int(parts[0]), answers.held(content))
+        return Printed(
+            parts[1].decode("utf-8", "replace"), int(parts[0]), answers.isolation(content)
+        )
