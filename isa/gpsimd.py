@@ -97,10 +97,10 @@ def local_gather(
     c is a group of 16 partitions, and p is a partition of it. n is num_elem_per_idx, and i is below
     num_valid_indices. The numbers in index count elements.
     """
-    each = core.machine.limits.gpsimd_core_partitions
-    cores = src_buffer.shape[0] // each
-    table = src_buffer.codes().reshape(cores, each, -1)
-    indices = index.codes().reshape(cores, each, -1)
+    lanes = core.machine.limits.gpsimd_core_partitions
+    cores = src_buffer.shape[0] // lanes
+    table = src_buffer.codes().reshape(cores, lanes, -1)
+    indices = index.codes().reshape(cores, lanes, -1)
     indices = indices.swapaxes(1, 2).reshape(cores, -1)[:, :num_valid_indices]
     inside(indices, table.shape[2], num_elem_per_idx, "index", "core")
     places = indices.astype(np.intp)[:, np.newaxis, :, np.newaxis] + np.arange(num_elem_per_idx)

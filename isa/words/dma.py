@@ -235,9 +235,9 @@ def compute_cost(call: Call, machine: Machine) -> cost.Cost:
     moves = [part.transfer for part in parts if part.transfer is not None]
     first, last = min(m.first for m in moves), max(m.last for m in moves)
     work = sum(m.ns * (m.last - m.first + 1) for m in moves)
-    each = work / (last - first + 1) / machine.dma.accumulate
+    time = work / (last - first + 1) / machine.dma.accumulate
     software = any(m.software for m in moves)
-    transfer = cost.Transfer(first, last, each, moves[0].store, software)
+    transfer = cost.Transfer(first, last, time, moves[0].store, software)
     return cost.Cost(max(p.busy_ns for p in parts), parts[0].latency_ns, transfer=transfer)
 
 

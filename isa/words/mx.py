@@ -52,8 +52,8 @@ def scale_rows(partitions: int, machine: Machine) -> Array:
     """Return the rows (indices) of a scale tile that have the scales of data with this number of
     partitions."""
     quadrant, groups = machine.limits.quadrant, np.arange(partitions // ROWS)
-    each = quadrant // ROWS
-    return groups // each * quadrant + groups % each
+    per_quadrant = quadrant // ROWS
+    return groups // per_quadrant * quadrant + groups % per_quadrant
 
 
 def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:

@@ -185,7 +185,7 @@ def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
 SMALL = 1 << 16  # arrays of at most this many bytes are simply copied
 
 
-def apart(per_rank: Sequence[Arguments]) -> list[Arguments]:
+def separated(per_rank: Sequence[Arguments]) -> list[Arguments]:
     """Return the arguments of ranks. Arrays whose memory is passed to several ranks are replaced by
     separate copies. An array of a single rank remains the caller's array, so the kernel's writes
     appear in it."""

@@ -55,7 +55,7 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
     return register
 
 
-def kept(name: str, function: Issues) -> Issues:
+def with_promises(name: str, function: Issues) -> Issues:
     """Return the function of the instruction `name` with the checks that only this API makes. The
     function raises SignatureError if the API requires a promise of the kernel that a call does not
     make."""

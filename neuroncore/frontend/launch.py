@@ -21,15 +21,15 @@ from neuroncore.core import leftovers
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.system import System, cores_together
 from neuroncore.frontend import outcome
-from neuroncore.frontend.arguments import Arguments, apart
+from neuroncore.frontend.arguments import Arguments, separated
 from neuroncore.frontend.outcome import Inputs, warn
 from neuroncore.frontend.outcome import Launch as Launch
 from neuroncore.frontend.outcome import NeuronWarning as NeuronWarning
 from neuroncore.frontend.settings import (
     current_settings,
     environment_options,
+    notify,
     target_machine,
-    tell,
     unobserved,
     verifies,
 )
@@ -135,7 +135,7 @@ def launch_ranks(
         current.observer.begun(cores[0])
     ranks = [
         _Rank([cores[n] for n in world.cores_of(rank)], function, arguments, way)
-        for rank, arguments in enumerate(apart(per_rank))
+        for rank, arguments in enumerate(separated(per_rank))
     ]
     with progress(lambda: issued(cores[0])):
         system = System(cores, world, options.turns)
@@ -349,7 +349,7 @@ def _precision(cores: list[Core]) -> Precision | None:
 def finish(run: Launch) -> Any:
     """Report a run to its observer; without an observer, warn about its findings. Return its
     outputs."""
-    if not tell(run):
+    if not notify(run):
         warn(run.findings)
     return run.outputs
 

@@ -369,7 +369,7 @@ class Launch:
         return self.core.machine
 
 
-def kept(launch: Launch) -> tuple[Arguments, Arguments | None]:
+def arrays_of(launch: Launch) -> tuple[Arguments, Arguments | None]:
     """Return two Arguments: the arrays among a launch's arguments after the launch, and copies of
     these arrays from before the launch, or None if there are no copies."""
     used: Arguments = tuple(value for _, value in launch.inputs), {}
@@ -446,8 +446,8 @@ def likely_wrong(findings: Iterable[Finding]) -> Iterator[Finding]:
 def counted(findings: list[Finding]) -> str:
     """Return the text of several findings about one line: the first finding, and the number of the
     others."""
-    more = f" (and {len(findings) - 1} more of this line)" if len(findings) > 1 else ""
-    return f"{findings[0]}{more}"
+    others = f" (and {len(findings) - 1} more of this line)" if len(findings) > 1 else ""
+    return f"{findings[0]}{others}"
 
 
 def warn(findings: Iterable[Finding]) -> None:

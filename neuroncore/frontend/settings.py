@@ -96,7 +96,7 @@ def settings(
         _settings.reset(token)
 
 
-def tell(*ranks: Launch) -> bool:
+def notify(*ranks: Launch) -> bool:
     """Report a finished launch to the observer. `ranks` are the Launches of its ranks. Return
     whether there is an observer."""
     observer = current_settings().observer
@@ -180,9 +180,9 @@ def environment_options() -> Options:
     return replace(options, stochastic=True, stochastic_seed=int(seed))
 
 
-def compiler_flags(more: str | None = None) -> list[str]:
-    """Return the flags of the compiler, as words, from the environment and from `more`."""
-    return f"{os.environ.get(FLAGS_VARIABLE, '')} {more or ''}".split()
+def compiler_flags(option: str | None = None) -> list[str]:
+    """Return the flags of the compiler, as words, from the environment and from `option`."""
+    return f"{os.environ.get(FLAGS_VARIABLE, '')} {option or ''}".split()
 
 
 def _switched(variable: str, default: bool) -> bool:

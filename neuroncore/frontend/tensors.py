@@ -66,8 +66,8 @@ def _corners(tile: Tile) -> str:
         return ""
     axes = list(zip(tile.shape, tile.strides, strict=True))
     shape = tuple(min(size, 2) for size, _ in axes)
-    apart = tuple(step * max(size - 1, 1) for size, step in axes)
-    corners = tile.window(shape, apart, tile.offset, dynamic=())
+    strides = tuple(step * max(size - 1, 1) for size, step in axes)
+    corners = tile.window(shape, strides, tile.offset, dynamic=())
     return _text(corners.numpy(), corners.missing(), tile.shape)
 
 

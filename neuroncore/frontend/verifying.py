@@ -65,7 +65,8 @@ def record_of(launches: Sequence[Launch]) -> Record:
     if len(programs) < len(cores):
         raise UsageError("a launch without a record (Options.record) can't be verified")
     settings = [
-        outcome.setting(rank, launch, *outcome.kept(launch)) for rank, launch in enumerate(launches)
+        outcome.setting(rank, launch, *outcome.arrays_of(launch))
+        for rank, launch in enumerate(launches)
     ]
     return Record(programs, {"kernel": launches[0].kernel}, outcome.together(settings))
 

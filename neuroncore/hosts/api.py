@@ -29,7 +29,7 @@ from neuroncore.frontend.arguments import (
 )
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
-from neuroncore.frontend.settings import current_settings, environment_options, last_launch, tell
+from neuroncore.frontend.settings import current_settings, environment_options, last_launch, notify
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
 from neuroncore.numerics.libraries import as_numpy
@@ -435,14 +435,14 @@ def run(
     ranks = [of_a_rank(arguments) for arguments in per_rank]
     copies = [copied(arguments) for arguments in ranks]
     launches = launched.on_ranks(ranks, lnc, target=target, options=options, instance=instance)
-    tell(*launches)
+    notify(*launches)
     return of_ranks(launches, [(rank.arguments, rank.named) for rank in launches], copies)
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = None) -> Run:
     """Return the Run of a launch, or of all ranks of a world. `arguments` are those of a kernel on
     one rank, after and before the launch; by default they are the arrays that launches kept."""
-    pairs = [outcomes.kept(launch) for launch in ranks] if arguments is None else [arguments]
+    pairs = [outcomes.arrays_of(launch) for launch in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [before for _, before in pairs])
 
 

@@ -130,14 +130,14 @@ def nc_match_replace8(i: Any) -> None:
 def occurrences(data: Operand, vals: Operand, step: int) -> Array:
     """Return the position of each of eight values in its row, or MISSING. Equal values get
     successive positions, in the direction of `step` (1 or -1)."""
-    found = np.full((data.lanes, 8), MISSING)
+    result = np.full((data.lanes, 8), MISSING)
     for p, (x, wanted) in enumerate(zip(data.rows(), vals.rows(), strict=True)):
         free = np.ones(len(x), np.bool_)
         for k in range(8)[::step]:
             places = np.flatnonzero((x == wanted[k]) & free)
-            found[p, k] = places[0] if len(places) else MISSING
+            result[p, k] = places[0] if len(places) else MISSING
             free[places[:1]] = False
-    return found
+    return result
 
 
 def range_select(i: Any) -> None:

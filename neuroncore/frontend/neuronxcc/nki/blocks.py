@@ -21,7 +21,7 @@ from neuroncore.base.errors import OutOfBoundsError, SignatureError
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki import lifetimes
 from neuroncore.frontend.neuronxcc.nki.lifetimes import Numbering
-from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, first_given, running
+from neuroncore.frontend.neuronxcc.nki.scopes import LoopIndex, first_address, running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.memory.access import Dims
 from neuroncore.memory.storage import Storage
@@ -45,7 +45,7 @@ class Allocation:
         format `form`. Return None if the system chooses addresses."""
         if self.address is None:
             return None
-        address = first_given(self.address)
+        address = first_address(self.address)
         partitions, size = shape[0], prod(shape[1:]) * form.itemsize
 
         def place(block: Block) -> Address:

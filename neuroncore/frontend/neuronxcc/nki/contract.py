@@ -19,7 +19,7 @@ from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.outcome import RETURNS, at_return
 
 
-def kept(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
+def with_checks(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
     """Return a function that calls the kernel's `function` and checks what it writes and returns.
     The checks raise ImmutableError, SignatureError and OutputError.
 

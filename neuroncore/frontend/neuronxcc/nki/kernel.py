@@ -73,9 +73,9 @@ class Kernel:
     def _like(self, kind: type[Kernel], **changes: Any) -> Kernel:
         """Return the kernel as an object of another class of kernels, such as Benchmarked, with
         `changes` of its attributes."""
-        fields = {"function": self.function, "mode": self.mode, "grid": self.grid}
-        more = {"options": self.options, "jitted": self.jitted}
-        return kind(**{**fields, **more, **changes})
+        fields: dict[str, Any] = {"function": self.function, "mode": self.mode, "grid": self.grid}
+        fields |= {"options": self.options, "jitted": self.jitted}
+        return kind(**{**fields, **changes})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running() is not None:
@@ -101,7 +101,7 @@ class Kernel:
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
         target = self.options.get("platform_target")
-        checked = contract.kept(self.function, self.returns, str(self.options))
+        checked = contract.with_checks(self.function, self.returns, str(self.options))
         return launch(
             _inspected(checked) if self.mode == "simulation" else checked,
             [_array(value) for value in args],
@@ -132,7 +132,7 @@ class Kernel:
             (tuple(map(_array, args)), {name: _array(value) for name, value in named.items()})
             for args, named in per_rank
         ]
-        checked = contract.kept(self.function, self.returns, str(self.options))
+        checked = contract.with_checks(self.function, self.returns, str(self.options))
         way = Way(Tensor, shares, flush)
         grid = tuple(len(n) if isinstance(n, spmd_dim) else n for n in self.grid)
         compiler: dict[str, Any] = {"order": "compiled", "flags": self._flags}

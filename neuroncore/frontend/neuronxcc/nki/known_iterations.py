@@ -261,12 +261,12 @@ class KnownIterations:
         return self._moves.setdefault(id(place), moves) == moves
 
     def run(
-        self, core: Core, state: Running, numbers: Numbers, listed: list[int],
+        self, core: Core, state: Running, numbers: Numbers, number_list: list[int],
         storages: list[Storage],
     ) -> None:  # fmt: skip
         """Execute an iteration, and write its rows and marks to the record. `numbers` are the
-        values that the template's numbers have in this iteration, and `listed` has the same values
-        as a list. `storages` are the storages of the blocks in `outside`."""
+        values that the template's numbers have in this iteration, and `number_list` has the same
+        values as a list. `storages` are the storages of the blocks in `outside`."""
         numbered = [storage.id for storage in storages]
         made: list[Storage] = []
         tables, tiles = (made, storages), self._tiles.copy()
@@ -278,7 +278,7 @@ class KnownIterations:
                 if type(event) is not _Known:
                     new, storage = event
                     if storage is None:
-                        storage = new.made(core, state, listed)
+                        storage = new.made(core, state, number_list)
                     else:
                         new.renew(core, self._program, storage)
                     made.append(storage)
@@ -287,7 +287,7 @@ class KnownIterations:
                 marks = event.marks
                 for tile, kind, place, geometry, at in event.new:
                     storage = place if kind == FIXED else tables[kind][place]
-                    tiles[tile] = Tensor(storage, geometry, listed[at])
+                    tiles[tile] = Tensor(storage, geometry, number_list[at])
                 _execute(core, state, event, tiles)
                 issued, words = issued + 1, event.words
             marks = len(self._marks.words)
@@ -296,7 +296,7 @@ class KnownIterations:
             self._write(numbers, numbered, issued, words, marks)
             state.notes = notes
         if notes is not None:
-            self._note(notes, begun, listed, numbered, storages)
+            self._note(notes, begun, number_list, numbered, storages)
 
     def _note(
         self, notes: Notes, begun: int, numbers: list[int], numbered: list[int],

@@ -194,7 +194,7 @@ def running(core: Core | None = None) -> Running:
     return state
 
 
-def first_given(address: Any) -> Any:
+def first_address(address: Any) -> Any:
     """Return the address that the same allocation got in the first iteration of the loops around
     it; in that iteration, return `address`. The compiler reads the bodies of loops once, so kernels
     may increment addresses in them."""
@@ -351,7 +351,7 @@ def _in_helper() -> bool:
     return caller is not None and not source.is_ours(caller)
 
 
-def around(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
+def enclosing_iteration(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
     """Return the iteration of `loops` that contains the outermost of the `folded` loops, or None if
     that loop is the outermost running one. If no folded loop is running, return the innermost
     iteration, or None if no loop is running."""

@@ -71,7 +71,7 @@ class TracedLoop(Loop):
         try:
             for number, value in enumerate(self.values):
                 if names and number:
-                    # published kernels count up the addresses of tensors (`first_given`)
+                    # published kernels count up the addresses of tensors (`first_address`)
                     names.again("warning" if state.met == turns.met else "note")
                 if plan is not None and plan.repeats(turns, value):
                     continue
@@ -323,13 +323,13 @@ class _Blocks:
         # blocks of a tensor that move alike are different in all iterations, as in the first
         self._stay_apart = len(ways) == len({tensor for tensor, _ in ways})
 
-    def are_new(self, numbers: Numbers, listed: list[int]) -> bool:
+    def are_new(self, numbers: Numbers, number_list: list[int]) -> bool:
         """Return whether all blocks that an iteration makes are different, are in the bounds of
-        their tensors, and have no tiles yet. `listed` are the iteration's `numbers` as a list."""
+        their tensors, and have no tiles yet. `number_list` has `numbers` as a list."""
         at = numbers[self._at]
         if (at < 0).any() or (at >= self._sizes).any():
             return False
-        keys = [(tensor, tuple(listed[a:b])) for tensor, a, b in self._new]
+        keys = [(tensor, tuple(number_list[a:b])) for tensor, a, b in self._new]
         if not self._stay_apart and len({(id(t), key) for t, key in keys}) < len(keys):
             return False
         return not any(tensor.has(key) for tensor, key in keys)
@@ -420,16 +420,16 @@ class Template:
             return None
         if (numbers[self._at] // self._apart != self._places).any():
             return None
-        listed: list[int] = numbers.tolist()
+        number_list: list[int] = numbers.tolist()
         storages = []
         for tiles, begin, end, whole in blocks.outside:
-            tile = tiles.get(tuple(listed[begin:end]))
+            tile = tiles.get(tuple(number_list[begin:end]))
             if tile is None or not self._is_ready(tile.storage, whole):
                 return None
             storages.append(tile.storage)
         if not all(self._is_ready(*entry) for entry in self._fixed):
             return None
-        return (listed, storages) if blocks.are_new(numbers, listed) else None
+        return (number_list, storages) if blocks.are_new(numbers, number_list) else None
 
     def _is_ready(self, storage: Storage, whole: bool) -> bool:
         """Return whether instructions can use a storage now: its loop iteration is not over, and no

@@ -35,7 +35,7 @@ __all__ = [*_dialects.api(globals()), "constants", *_NAMES]
 def __getattr__(name: str) -> _issue.Issues:
     if name not in _NAMES:
         raise _dialects.unknown("nki.isa", name, __all__)
-    function = globals()[name] = _issue.kept(name, _issue.function(name))
+    function = globals()[name] = _issue.with_promises(name, _issue.function(name))
     return function
 
 

@@ -18,7 +18,7 @@ from neuroncore.frontend.neuronxcc.nki.expressions import Index
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
 from neuroncore.frontend.neuronxcc.nki.results import PSUM, delayed, fill, hold, issue, new, tile
-from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, around, running
+from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopIndex, enclosing_iteration, running
 from neuroncore.frontend.neuronxcc.nki.templates import TracedLoop
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.operators import format_of
@@ -103,7 +103,7 @@ def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     key = (None if site is None else (id(site[0]), site[1]), outer)
     sums: dict[Any, Tensor] = loops[0].loop.sums
     if key not in sums:
-        scope = around(running().loops, [index.loop for index in loops])
+        scope = enclosing_iteration(running().loops, [index.loop for index in loops])
         sizes = data.shape if len(data.shape) > 1 else (*data.shape, 1)
         sums[key] = delayed(core, scope, MemoryRegion.sbuf, sizes, form)
     return sums[key]
