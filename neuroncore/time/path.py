@@ -168,11 +168,27 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
     waits = np.flatnonzero(follows & ~turn)
     reader, writer = path[waits], before[waits]
     ordered = np.isin(_pairs(reader, writer, len(timeline.queue)), _asked(timeline))
-    boxes = timeline.program.boxes().table
-    data = read_of(timeline.compiled.accesses, boxes, reader, writer)
+    data = _wait_for_data(timeline, reader, writer)
     reasons[waits] = np.where(data, DATA, np.where(ordered, ORDER, SPACE))
     reasons[follows & turn] = TURN
     return reasons
+
+
+def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
+    """Return, for each k, whether instruction reader[k] waits for data of instruction writer[k]. An
+    instruction with which others are merged reads what they read, and each of the others has its
+    result when this instruction ends."""
+    accesses, heads = timeline.compiled.accesses, timeline.compiled.heads
+    boxes = timeline.program.boxes().table
+    data: Array = read_of(accesses, boxes, reader, writer) | (heads[reader] == writer)
+    others = np.flatnonzero(heads >= 0)
+    others = others[np.argsort(heads[others], kind="stable")]
+    first, last = (np.searchsorted(heads[others], reader, side) for side in ("left", "right"))
+    count = last - first
+    pair = np.repeat(np.arange(len(reader)), count)
+    at = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    data[pair[read_of(accesses, boxes, others[first[pair] + at], writer[pair])]] = True
+    return data
 
 
 def _asked(timeline: Timeline) -> Array:

@@ -6,6 +6,7 @@ import pytest
 from device import Device, parallel
 
 from neuroncore.time.compiled import compiled
+from neuroncore.time.path import DATA, SPACE, steps
 from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule
 from neuroncore.time.vectorized import FLAG
@@ -265,3 +266,11 @@ def test_transfers_of_neighboring_iterations_are_one_up_to_512_kib(width, target
     assert moves.sum() == 2 * 4 // each
     alone = schedule(device.core.program, device.core.machine, "scheduled")
     assert timeline.transfer_ns.sum() == pytest.approx(alone.transfer_ns.sum())
+
+
+def test_a_merged_transfer_waits_for_data_of_each_iteration():
+    """A small program waits for no space, neither to load nor to store."""
+    device = stores(4, 512)
+    critical = steps(schedule(device.core.program, device.core.machine, "compiled"))
+    assert DATA in critical.held
+    assert SPACE not in critical.held
