@@ -275,7 +275,7 @@ class KnownIterations:
         issued = words = marks = 0
         try:
             for event in self._events:
-                if type(event) is not _Known:
+                if isinstance(event, tuple):
                     new, storage = event
                     if storage is None:
                         storage = new.made(core, state, number_list)
