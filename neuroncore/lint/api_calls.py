@@ -1,9 +1,9 @@
-"""Rules about calls of the API and the interface of a kernel: names and parameters that a release
-lacks, forms that it refuses, decorators, parameters, classes and results. Also source that means
-something else in the older API.
+"""Rules about calls of the API: names and parameters that a release lacks, and forms that it
+refuses. Rules about the interface of a kernel: decorators, parameters, classes and results. Also
+rules about source that means something else in the older API.
 
 The form of a name has its parameters in a range of releases (`modules.ApiForm`). A Spot is a node
-of a kernel's syntax tree (`constructs.Spot`), and a Scope a function of the device
+of a kernel's syntax tree (`constructs.Spot`), and a Scope is a function of the device
 (`inference.Scope`). A rule yields its findings as tuples (code, node, sentence).
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
 
-from neuroncore.lint.constructs import Rules, Spot, Told
+from neuroncore.lint.constructs import Report, Rules, Spot
 from neuroncore.lint.inference import Scope
 from neuroncore.lint.kernels import SourceFiles
 from neuroncore.lint.modules import (
@@ -32,15 +32,17 @@ RULES = Rules()
 
 
 @RULES.about(ast.Call)
-def allocations(spot: Spot) -> Iterator[Told]:
-    """Report tensors in HBM that all programs of a launch share, if they are allocated in a
-    loop."""
+def allocations(spot: Spot) -> Iterator[Report]:
+    """Report the allocation of tensors in HBM that all programs of a launch share, if it is in a
+    loop of any kind."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or not spot.nested:
         return
     called = scope.scope_of(node.func)
-    calls = [(scope, node)] if called is None else [(called, one) for one in called.of(ast.Call)]
-    if any(_is_shared(*one) for one in calls):
+    calls = (
+        [(scope, node)] if called is None else [(called, inner) for inner in called.of(ast.Call)]
+    )
+    if any(_is_shared(*scope_and_call) for scope_and_call in calls):
         yield "SHARED_HBM_IN_LOOP", node, f"{ast.unparse(node)} is in a loop"
 
 
@@ -54,16 +56,24 @@ def _is_shared(scope: Scope, call: ast.Call) -> bool:
 
 
 @RULES.about(ast.AugAssign, ast.Assign)
-def counters(spot: Spot) -> Iterator[Told]:
-    """Report numbers that are incremented in a loop and read after it: the compiler runs the body
-    once. Published kernels compute addresses in this way, but use them only within the loop."""
+def counters(spot: Spot) -> Iterator[Report]:
+    """Report numbers that are incremented in a loop and read after it, if the compiler of the older
+    API runs the body of the loop once for all iterations. Published kernels compute addresses in
+    this way, but use them only within the loop."""
     node, scope = spot.node, spot.scope
     name = _counted(node) if spot.traced else ""
     if not name:
         return
     bound = scope.bindings.get(name, [])
-    starts = [one for how, one in bound if how == "is" and isinstance(one, ast.Constant)]
-    plain = all(how == "is" and isinstance(one, ast.Constant | ast.BinOp) for how, one in bound)
+    starts = [
+        expression
+        for how, expression in bound
+        if how == "is" and isinstance(expression, ast.Constant)
+    ]
+    plain = all(
+        how == "is" and isinstance(expression, ast.Constant | ast.BinOp)
+        for how, expression in bound
+    )
     if starts and plain and _is_read_behind(scope, name, spot.traced[-1]):
         message = f"{name} is incremented in a loop that is traced once"
         yield "COUNTER_IN_TRACED_LOOP", node, message
@@ -81,18 +91,18 @@ def _counted(node: ast.AST) -> str:
 
 def _is_read_behind(scope: Scope, name: str, loop: ast.For) -> bool:
     end = loop.end_lineno or loop.lineno
-    named = (one for one in scope.nodes if isinstance(one, ast.Name) and one.id == name)
-    return any(isinstance(one.ctx, ast.Load) and one.lineno > end for one in named)
+    named = (node for node in scope.nodes if isinstance(node, ast.Name) and node.id == name)
+    return any(isinstance(node.ctx, ast.Load) and node.lineno > end for node in named)
 
 
 @RULES.about(ast.Subscript)
-def indexing(spot: Spot) -> Iterator[Told]:
+def indexing(spot: Spot) -> Iterator[Report]:
     """Report subscripts that combine slices with index expressions."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
         parts = node.slice.elts
-        sliced = any(isinstance(one, ast.Slice) and (one.lower or one.upper) for one in parts)
-        if sliced and any(_is_expression(scope, one) for one in parts):
+        sliced = any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in parts)
+        if sliced and any(_is_expression(scope, part) for part in parts):
             yield "MIXED_INDEXING", node, f"{ast.unparse(node)} mixes slices and index expressions"
 
 
@@ -107,14 +117,15 @@ def of_the_api(spot: Spot) -> bool:
 
 
 @RULES.about(ast.Attribute, ast.Name, ast.Call)
-def of_its_release(spot: Spot) -> Iterator[Told]:
+def of_its_release(spot: Spot) -> Iterator[Report]:
     """Report names that the release of the kernel lacks."""
     return misfits(spot, spot.scope.release)
 
 
-def misfits(spot: Spot, release: str) -> Iterator[Told]:
-    """Report names and parameters that this release lacks and another one has, and arguments in the
-    order of another release. Functions of the other API are left out."""
+def misfits(spot: Spot, release: str) -> Iterator[Report]:
+    """Report names and parameters that `release` lacks and another release has, arguments in the
+    order of another release, and missing arguments. Functions are left out if they are of the older
+    API and `release` is not, or the reverse."""
     node, scope = spot.node, spot.scope
     if scope.is_older != (release == RELEASES[0]):
         return
@@ -128,7 +139,7 @@ def misfits(spot: Spot, release: str) -> Iterator[Told]:
 
 
 @RULES.about(ast.Attribute, ast.Name)
-def of_no_release(spot: Spot) -> Iterator[Told]:
+def of_no_release(spot: Spot) -> Iterator[Report]:
     """Report names that no release has, if they are similar to a name of some release. Other
     unknown names are not reported, because the reference pages may omit them."""
     node = spot.node
@@ -142,10 +153,10 @@ def of_no_release(spot: Spot) -> Iterator[Told]:
         yield "UNKNOWN_NAME", node, f"{unknown}: did you mean {meant}?"
 
 
-# all pages omit these; nki-library uses them
+# the reference pages of all releases omit these names, but nki-library uses them
 UNLISTED = ("nki.language.bool", "nki.language.range")
 MODULES = ("nki.isa", "nki.language", "nki.collectives")
-LIKE = 0.8  # least similarity (1 is equal): one letter missing, wrong or added
+LIKE = 0.8  # the least similarity, from 0 to 1 for equal names: about one letter differs
 
 
 @cache
@@ -153,7 +164,7 @@ def _meant(name: str) -> str:
     """Return the last part of the name that is most similar to `name` in its module; "" if none is
     similar."""
     module, _, last = name.rpartition(".")
-    known = (one.rpartition(".") for one in forms())
+    known = (form_name.rpartition(".") for form_name in forms())
     names = [name_there for home, _, name_there in known if home == module]
     return next(iter(get_close_matches(last, names, 1, LIKE)), "")
 
@@ -166,8 +177,8 @@ def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
         node, scope = spot.node, spot.scope
         key: tuple[object, ...] = ()
         if isinstance(node, ast.Call):
-            kinds_given = (type(one) for one in node.args)
-            named = ((one.arg or id(one), type(one.value)) for one in node.keywords)
+            kinds_given = (type(passed) for passed in node.args)
+            named = ((keyword.arg or id(keyword), type(keyword.value)) for keyword in node.keywords)
             key = scope.is_older, scope.api(node.func), *kinds_given, *named
         elif isinstance(node, ast.Attribute | ast.Name):
             key = scope.is_older, type(node.ctx), scope.api(node)
@@ -175,18 +186,18 @@ def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
     yield from groups.values()
 
 
-def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
+def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
     name = scope.api(call.func)
     form = form_in(name, release)
     if form is None or form.parameters is None:
         return
     unknown = [(word, at) for word, at, _ in _keywords(scope, call) if word not in form.names]
     for word, at in () if form.takes_any else unknown:
-        having = [one for one in forms()[name] if word in one.names]
+        having = [form for form in forms()[name] if word in form.names]
         if others := elsewhere(having, release):
             message = f"{name_of(call.func)} has {word} in {others}, not in {release}"
             yield "PARAMETER_OF_RELEASE", at, f"{message} of the API"
-    for parameter, value in _given(scope, call, form):
+    for parameter, value in _arguments(scope, call, form):
         listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)
         if _is_operator_of(parameter) and listed:
             message = f"{ast.unparse(value)} is where {name_of(call.func)} takes {parameter}"
@@ -197,38 +208,39 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Told]:
 
 
 def _missing(scope: Scope, call: ast.Call, form: ApiForm) -> list[str]:
-    """Return the required parameters that a call doesn't pass; none if `*`, `**` or a partial
-    function may pass them."""
-    spread = any(one.arg is None for one in call.keywords)
-    spread |= any(isinstance(one, ast.Starred) for one in call.args)
+    """Return the required parameters that a call doesn't pass; an empty list if `*`, `**` or a
+    partial function may pass them."""
+    spread = any(keyword.arg is None for keyword in call.keywords)
+    spread |= any(isinstance(passed, ast.Starred) for passed in call.args)
     if spread or scope.program.modules.is_bound(scope.module, call.func):
         return []
-    given = {parameter for parameter, _ in _given(scope, call, form)}
-    return [one for one in form.required if one not in given]
+    passed = {parameter for parameter, _ in _arguments(scope, call, form)}
+    return [parameter for parameter in form.required if parameter not in passed]
 
 
-def _given(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[str, ast.expr]]:
-    """Return the arguments of a call, each with the name of its parameter."""
+def _arguments(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the arguments of a call, each with the name of its parameter."""
     yield from zip(form.names, call.args, strict=False)
     for word, _, value in _keywords(scope, call):
         yield word, value
 
 
 def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.expr]]:
-    """Return the named arguments of a call, also from a `**` dictionary: name, node and value."""
-    for one in call.keywords:
-        held = one.value if one.arg is None else None
-        held = None if held is None else scope.stands_for(held)
-        if one.arg is not None:
-            yield one.arg, one, one.value
-        elif isinstance(held, ast.Dict):
-            for key, value in zip(held.keys, held.values, strict=True):
+    """Yield the named arguments of a call, also those of a dictionary after `**`: the name, the
+    node at which to report a fault, and the value."""
+    for keyword in call.keywords:
+        dictionary = keyword.value if keyword.arg is None else None
+        dictionary = None if dictionary is None else scope.stands_for(dictionary)
+        if keyword.arg is not None:
+            yield keyword.arg, keyword, keyword.value
+        elif isinstance(dictionary, ast.Dict):
+            for key, value in zip(dictionary.keys, dictionary.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     yield key.value, value, value
 
 
 @RULES.about(ast.Call)
-def axes(spot: Spot) -> Iterator[Told]:
+def axes(spot: Spot) -> Iterator[Report]:
     """Report tensors on the chip that lack a second axis."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
@@ -243,13 +255,13 @@ def axes(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.Call)
-def operands(spot: Spot) -> Iterator[Told]:
+def operands(spot: Spot) -> Iterator[Report]:
     """Report operands of instructions with more axes than a view can have."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
     instruction = scope.api(node.func).startswith("nki.isa.") and not scope.is_older
-    for parameter, value in _given(scope, node, form) if instruction and form else ():
+    for parameter, value in _arguments(scope, node, form) if instruction and form else ():
         operand = scope.value(value)
         axes = len(operand.shape or ()) if operand.memory in ROLES["on_chip"] else 0
         if axes > ROLES["most_axes"]:
@@ -257,19 +269,19 @@ def operands(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.Call)
-def kinds(spot: Spot) -> Iterator[Told]:
+def kinds(spot: Spot) -> Iterator[Report]:
     """Report arguments whose kind their parameter doesn't accept."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
-    for parameter, value in () if form is None else _given(scope, node, form):
-        known = _constants(scope, value) if parameter in ROLES["objects"] else []
-        for one in known:
-            if parameter == "buffer" and isinstance(one, str):
-                yield "STRING_BUFFER", value, f"buffer is the string {one!r}"
-            elif parameter != "buffer" and type(one) is int:
+    for parameter, value in () if form is None else _arguments(scope, node, form):
+        constants = _constants(scope, value) if parameter in ROLES["objects"] else []
+        for constant in constants:
+            if parameter == "buffer" and isinstance(constant, str):
+                yield "STRING_BUFFER", value, f"buffer is the string {constant!r}"
+            elif parameter != "buffer" and type(constant) is int:
                 code = "ENUM_BY_A_NAME" if isinstance(value, ast.Name) else "ENUM_BY_NUMBER"
-                yield code, value, f"{parameter} is the number {one}"
+                yield code, value, f"{parameter} is the number {constant}"
 
 
 def _constants(scope: Scope, node: ast.expr) -> list[object]:
@@ -279,8 +291,8 @@ def _constants(scope: Scope, node: ast.expr) -> list[object]:
     if isinstance(value, ast.IfExp):
         return [*_constants(scope, value.body), *_constants(scope, value.orelse)]
     is_given = isinstance(value, ast.Name) and value.id in scope.parameters
-    held = scope.given(value.id) if is_given else [value]  # type: ignore[attr-defined]
-    return [one.value for one in held if isinstance(one, ast.Constant)]
+    values = scope.given(value.id) if is_given else [value]  # type: ignore[attr-defined]
+    return [expression.value for expression in values if isinstance(expression, ast.Constant)]
 
 
 def _is_operator_of(parameter: str) -> bool:
@@ -290,7 +302,7 @@ def _is_operator_of(parameter: str) -> bool:
 ENUMERATIONS = ("enum.Enum", "enum.IntEnum", "enum.Flag", "enum.IntFlag", "enum.StrEnum")
 
 
-def kernels(scope: Scope) -> Iterator[Told]:
+def kernels(scope: Scope) -> Iterator[Report]:
     """Report faults in the decorators and parameters of a kernel."""
     device, node = scope.device, scope.node
     if isinstance(node, ast.ClassDef):
@@ -308,21 +320,21 @@ def kernels(scope: Scope) -> Iterator[Told]:
         yield from _results(scope)
 
 
-def decorators(scope: Scope) -> Iterator[Told]:
+def decorators(scope: Scope) -> Iterator[Report]:
     """Report faults in the decorators that make a function a kernel, and in their options."""
-    for one in scope.node.decorator_list:
-        name = scope.program.launcher(scope.module, one)
-        if name in ROLES["compiled"] and isinstance(one, ast.Call):
-            yield from _options(one)
+    for decorator in scope.node.decorator_list:
+        name = scope.program.launcher(scope.module, decorator)
+        if name in ROLES["compiled"] and isinstance(decorator, ast.Call):
+            yield from _options(decorator)
         if name in ROLES["compiled"] and scope.program.is_called_by_kernels(scope.node):
             yield (
                 "KERNEL_IN_KERNEL",
-                one,
+                decorator,
                 f"{scope.node.name} is called by a kernel, but is a kernel itself",
             )
 
 
-def _options(call: ast.Call) -> Iterator[Told]:
+def _options(call: ast.Call) -> Iterator[Report]:
     for keyword in call.keywords:
         if keyword.arg == "mode":
             yield "JIT_MODE", keyword.value, "nki.jit has a mode"
@@ -330,20 +342,20 @@ def _options(call: ast.Call) -> Iterator[Told]:
             yield "JIT_PLATFORM", keyword.value, "nki.jit has a platform_target"
 
 
-def _class(scope: Scope) -> Iterator[Told]:
+def _class(scope: Scope) -> Iterator[Report]:
     """Report faults in classes whose objects a kernel makes or receives."""
     node = scope.node
     assert isinstance(node, ast.ClassDef)
-    meant = [scope.program.modules.meaning(scope.module, one) for one in node.bases]
-    if any(one in ENUMERATIONS for one in meant) or _is_an_error(node):
+    meanings = [scope.program.modules.meaning(scope.module, base) for base in node.bases]
+    if any(meaning in ENUMERATIONS for meaning in meanings) or _is_an_error(node):
         return
-    if not any(_is_object(scope.program, one) for one in meant):
+    if not any(_is_object(scope.program, meaning) for meaning in meanings):
         yield (
             "NOT_NKI_OBJECT",
             node,
             f"class {node.name} of a kernel does not inherit from NKIObject",
         )
-    elif len(meant) > 1:
+    elif len(meanings) > 1:
         bases = ", ".join(map(ast.unparse, node.bases))
         yield "NOT_NKI_OBJECT", node, f"class {node.name} of a kernel inherits from {bases}"
 
@@ -352,40 +364,40 @@ def _is_object(program: SourceFiles, meant: object) -> bool:
     """Return whether a class is NKIObject, or inherits from it."""
     if isinstance(meant, tuple) and isinstance(meant[1], ast.ClassDef):
         module, node = meant
-        inner = [program.modules.meaning(module, one) for one in node.bases]
-        return any(_is_object(program, one) for one in inner if one != meant)
+        meanings = [program.modules.meaning(module, base) for base in node.bases]
+        return any(_is_object(program, meaning) for meaning in meanings if meaning != meant)
     return isinstance(meant, str) and meant.rpartition(".")[2] == ROLES["base_class"]
 
 
 def _is_an_error(node: ast.ClassDef) -> bool:
-    names = [ast.unparse(one) for one in node.bases]
-    return any(one.endswith(("Error", "Exception")) for one in names)
+    names = [ast.unparse(base) for base in node.bases]
+    return any(name.endswith(("Error", "Exception")) for name in names)
 
 
 def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """Return the expressions of a kernel's results: the elements if its return value is a list, a
-    tuple or a dictionary, else the value itself."""
+    """Return the expressions of a kernel's results, from the expression `node` that it returns: the
+    elements of a list, a tuple or a dictionary, otherwise the expression itself."""
     match node:
         case ast.Dict():
             return node.values
-        case ast.Call(func=ast.Name("tuple" | "list"), args=[held]):
-            return _returned(scope, held)
+        case ast.Call(func=ast.Name("tuple" | "list"), args=[sequence]):
+            return _returned(scope, sequence)
     listed = scope.elements(node)
     return [node] if listed is None else [*listed]
 
 
-def _results(scope: Scope) -> Iterator[Told]:
+def _results(scope: Scope) -> Iterator[Report]:
     """Report tensors that a kernel returns from memory that the caller can't read."""
-    for one in scope.nodes:
-        if not isinstance(one, ast.Return) or one.value is None:
+    for statement in scope.nodes:
+        if not isinstance(statement, ast.Return) or statement.value is None:
             continue
-        for result in _returned(scope, one.value):
+        for result in _returned(scope, statement.value):
             value = scope.value(result)
             if value.kind != "tensor" or value.memory in (None, ROLES["result_memory"]):
                 continue
             on_chip = value.memory in ROLES["on_chip"]
             born = () if on_chip or value.born is None else (value.born,)
-            for at in (one, *born):
+            for at in (statement, *born):
                 message = (
                     f"the kernel returns {ast.unparse(result)}, which is in {value.memory}; "
                     "results must be in HBM"
@@ -393,16 +405,18 @@ def _results(scope: Scope) -> Iterator[Told]:
                 yield "RESULT_MEMORY", at, message
 
 
-def launches(program: SourceFiles) -> Iterator[Told]:
+def launches(program: SourceFiles) -> Iterator[Report]:
     """Report faults in the arguments of kernels that the file calls, and in the calls that make
     kernels of functions."""
     first = program.modules.first
     for device, passed, values in program.arguments():
-        if values and all(_is_a_list(first, one) for one in values):
+        if values and all(_is_a_list(first, value) for value in values):
             message = f"{device.name} has a list as an argument: {ast.unparse(passed)}"
             yield "LIST_ARGUMENT", passed, message
-    decorators = {one for node in first.definitions.values() for one in node.decorator_list}
-    for call in (one for one in first.nodes if isinstance(one, ast.Call)):
+    decorators = {
+        decorator for node in first.definitions.values() for decorator in node.decorator_list
+    }
+    for call in (node for node in first.nodes if isinstance(node, ast.Call)):
         if call not in decorators and program.api_name(first, call.func) in ROLES["compiled"]:
             yield from _options(call)
 
@@ -413,8 +427,8 @@ def _is_a_list(module: Module, node: ast.expr) -> bool:
         case ast.List() | ast.ListComp() | ast.Call(func=ast.Name("list" | "sorted")):
             return True
         case ast.Tuple():
-            return any(_is_a_list(module, one) for one in node.elts)
+            return any(_is_a_list(module, element) for element in node.elts)
         case ast.Name() if node.id in module.values and node.id not in module.changed:
-            held = module.values[node.id]
-            return not isinstance(held, ast.Name) and _is_a_list(module, held)
+            value = module.values[node.id]
+            return not isinstance(value, ast.Name) and _is_a_list(module, value)
     return False

@@ -21,9 +21,9 @@ from neuroncore.lint.syntax import DEFINITIONS, argument, children, literal
 
 
 class Spot(NamedTuple):
-    """A node of a function of the device. `loops` are the loops of the device around it, the
-    outermost first. `traced` are the loops around it whose body the older API runs once for all
-    iterations. `ordered` is True in a `with` block that keeps the order of instructions."""
+    """A node of a function of the device. `loops` are the loops of the device around the node, the
+    outermost first. `traced` are the loops around the node whose body the older API runs once for
+    all iterations. `ordered` is True in a `with` block that keeps the order of instructions."""
 
     node: ast.AST
     scope: Scope
@@ -35,17 +35,17 @@ class Spot(NamedTuple):
 
 # the fields of a Spot other than its node
 Around = tuple[Scope, tuple[ast.AST, ...], tuple[ast.For, ...], bool, bool]
-AROUND = frozenset((ast.For, ast.While, ast.With))  # kinds of nodes that enclose others
+AROUND = frozenset((ast.For, ast.While, ast.With))  # nodes that change the fields of Spots inside
 DEFINED = frozenset(DEFINITIONS)
 # kinds of nodes without rules
-UNASKED = frozenset((ast.keyword, ast.Slice, ast.FormattedValue, ast.Expr))
+WITHOUT_RULES = frozenset((ast.keyword, ast.Slice, ast.FormattedValue, ast.Expr))
 # A rule's finding: a code, the node at fault, and a sentence.
-Told = tuple[str, ast.AST, str]
-Rule = Callable[[Spot], Iterator[Told]]
+Report = tuple[str, ast.AST, str]
+Rule = Callable[[Spot], Iterator[Report]]
 
 
 class Rules:
-    """The rules of a module. `of` has the list of rules for each type of node."""
+    """The rules of one module of this room. `of` has the list of rules for each type of node."""
 
     def __init__(self) -> None:
         self.of: dict[type[ast.AST], list[Rule]] = {}
@@ -54,8 +54,8 @@ class Rules:
         """Return a decorator for a rule about nodes of some types."""
 
         def add(rule: Rule) -> Rule:
-            for one in types:
-                self.of.setdefault(one, []).append(rule)
+            for node_type in types:
+                self.of.setdefault(node_type, []).append(rule)
             return rule
 
         return add
@@ -84,24 +84,24 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
     return {name: next(iter(loops)) for name, loops in loops_of.items() if len(loops) == 1}
 
 
-def _enter(node: ast.AST, around: Around, found: list[Spot]) -> None:
-    """Append to `found` the Spots of a node and of the nodes in it, which the compiler reads.
-    Decorators, defaults, annotations, and nodes without rules are left out. `around` has the other
-    fields of the Spots."""
+def _enter(node: ast.AST, around: Around, listed: list[Spot]) -> None:
+    """Append to `listed` the Spots of a node and of the nodes in it that the compiler reads.
+    Decorators, defaults, annotations, and nodes without rules are left out. `around` has the fields
+    of the Spots other than the node."""
     kind = type(node)
-    if kind not in UNASKED:
-        found.append(Spot(node, *around))
+    if kind not in WITHOUT_RULES:
+        listed.append(Spot(node, *around))
     if kind in AROUND:
         around = _entered(Spot(node, *around))
     for child in _read(node):
         kind = type(child)
         if kind is ast.Name or kind is ast.Attribute:
             if not _is_own(around[0], child):
-                _enter(child, around, found)
+                _enter(child, around, listed)
         elif kind is ast.ClassDef:
-            found.append(Spot(child, *around))
+            listed.append(Spot(child, *around))
         elif kind not in DEFINED and not (kind is ast.Constant and _is_plain(child)):
-            _enter(child, around, found)
+            _enter(child, around, listed)
 
 
 def _is_plain(node: ast.AST) -> bool:
@@ -110,10 +110,11 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _read(node: ast.AST) -> Sequence[ast.AST]:
+    """Return the children of a node that the compiler reads."""
     if isinstance(node, DEFINITIONS):
         return node.body
     if isinstance(node, ast.AnnAssign):
-        return [one for one in (node.target, node.value) if one is not None]
+        return [part for part in (node.target, node.value) if part is not None]
     return children(node)
 
 
@@ -136,7 +137,7 @@ def _entered(spot: Spot) -> Around:
     elif isinstance(node, ast.While) and scope.value(node.test).kind == "register":
         loops += (node,)
     elif isinstance(node, ast.With):
-        ordered = ordered or any(_keeps_order(scope, one) for one in node.items)
+        ordered = ordered or any(_keeps_order(scope, item) for item in node.items)
     nested = spot.nested or isinstance(node, ast.For | ast.While)
     return scope, loops, traced, ordered, nested
 
@@ -155,9 +156,9 @@ LARGEST = 2**32  # the magnitudes of 32-bit numbers, signed or unsigned, are sma
 
 
 class Construct(NamedTuple):
-    """A kind of node that the language does not have: its code; the message, in which `function`
-    is the name of the function around the node; and the shortest source of a kernel with such a
-    node."""
+    """A kind of node that the language of kernels does not have: its code; the message, in which
+    `function` stands for the name of the function around the node; and the shortest source of a
+    kernel with such a node."""
 
     kind: type[ast.AST]
     code: str
@@ -168,8 +169,8 @@ class Construct(NamedTuple):
 A_COMPREHENSION, A_GENERATOR = "a comprehension in a kernel", "{function} is a generator: it yields"
 CAUGHT, ASYNC = "exceptions are caught in a kernel", "async code in a kernel"
 CONSTRUCTS = {
-    one.kind: one
-    for one in (
+    construct.kind: construct
+    for construct in (
         Construct(ast.ListComp, "COMPREHENSION", A_COMPREHENSION, "n = [i for i in (1, 2)]"),
         Construct(ast.SetComp, "COMPREHENSION", A_COMPREHENSION, "n = {i for i in (1, 2)}"),
         Construct(ast.DictComp, "COMPREHENSION", A_COMPREHENSION, "n = {'a': i for i in (1, 2)}"),
@@ -200,21 +201,21 @@ CONSTRUCTS = {
 
 
 @RULES.about(*CONSTRUCTS)
-def constructs(spot: Spot) -> Iterator[Told]:
+def constructs(spot: Spot) -> Iterator[Report]:
     """Report expressions and statements that are not part of the language."""
     row = CONSTRUCTS[type(spot.node)]
     yield row.code, spot.node, row.sentence.format(function=spot.scope.node.name)
 
 
 @RULES.about(ast.Call)
-def sets(spot: Spot) -> Iterator[Told]:
+def sets(spot: Spot) -> Iterator[Report]:
     """Report sets that a call creates."""
     if isinstance(spot.node, ast.Call) and _calls_one_of(spot.node, ("set", "frozenset")):
         yield "SET", spot.node, "a set in a kernel"
 
 
 @RULES.about(ast.Compare, ast.Call)
-def identity(spot: Spot) -> Iterator[Told]:
+def identity(spot: Spot) -> Iterator[Report]:
     """Report `is` between values. It is allowed with None, and between tensors, because the
     vendor's kernels use it so."""
     node, scope = spot.node, spot.scope
@@ -226,21 +227,25 @@ def identity(spot: Spot) -> Iterator[Told]:
         return
     operands = [node.left, *node.comparators]
     for number, operator in enumerate(node.ops):
-        both = operands[number : number + 2]
-        to_none = any(isinstance(one, ast.Constant) and one.value is None for one in both)
+        pair = operands[number : number + 2]
+        to_none = any(
+            isinstance(operand, ast.Constant) and operand.value is None for operand in pair
+        )
         if isinstance(operator, ast.Is | ast.IsNot) and not to_none:
-            yield _identity(spot, both, "'is'" if isinstance(operator, ast.Is) else "'is not'")
+            yield _identity(spot, pair, "'is'" if isinstance(operator, ast.Is) else "'is not'")
 
 
-def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Told:
+def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Report:
     scope = spot.scope
-    known = any(isinstance(one, ast.Constant) or scope.api(one) for one in operands)
-    code = "IDENTITY" if known else "IDENTITY_OF_OBJECTS"
+    is_constant = any(
+        isinstance(operand, ast.Constant) or scope.api(operand) for operand in operands
+    )
+    code = "IDENTITY" if is_constant else "IDENTITY_OF_OBJECTS"
     return code, spot.node, f"{word} compares the identity of objects, not their values"
 
 
 @RULES.about(ast.Constant, ast.Call, ast.BinOp, ast.UnaryOp)
-def values(spot: Spot) -> Iterator[Told]:
+def values(spot: Spot) -> Iterator[Report]:
     """Report values that the language of kernels doesn't have."""
     match spot.node:
         case ast.Constant(value=complex()) | ast.Call(func=ast.Name(id="complex")):
@@ -253,15 +258,15 @@ def values(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.Name, ast.Attribute)
-def values_of_the_file(spot: Spot) -> Iterator[Told]:
+def values_of_the_file(spot: Spot) -> Iterator[Report]:
     """Report values that the language of kernels doesn't have, if a kernel reads them from a name
     of its file or from a module that makes them."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name | ast.Attribute)
-    if isinstance(node, ast.Name) and (held := scope.module.values.get(node.id)) is not None:
-        if _is_wide(held):
-            yield "VALUE_TYPE", node, f"{node.id}, {literal(held)}, needs more than 32 bits"
-        if isinstance(held, ast.Set) or _calls_one_of(held, ("set", "frozenset")):
+    if isinstance(node, ast.Name) and (file_value := scope.module.values.get(node.id)) is not None:
+        if _is_wide(file_value):
+            yield "VALUE_TYPE", node, f"{node.id}, {literal(file_value)}, needs more than 32 bits"
+        if isinstance(file_value, ast.Set) or _calls_one_of(file_value, ("set", "frozenset")):
             yield "SET", node, f"{node.id} of the file is a set"
     meaning = scope.program.modules.meaning(scope.module, node)
     if isinstance(meaning, str) and "." in meaning and meaning.partition(".")[0] in NUMBERS:
@@ -269,7 +274,7 @@ def values_of_the_file(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.Call)
-def wide_values(spot: Spot) -> Iterator[Told]:
+def wide_values(spot: Spot) -> Iterator[Report]:
     """Report numpy numbers that are wider than the numbers of the language."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
@@ -295,7 +300,7 @@ def _is_wide(node: ast.AST) -> bool:
 
 
 @RULES.about(ast.Dict, ast.Subscript, ast.Call)
-def keys(spot: Spot) -> Iterator[Told]:
+def keys(spot: Spot) -> Iterator[Report]:
     """Report dictionaries whose keys are not strings."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Dict):
@@ -307,10 +312,10 @@ def keys(spot: Spot) -> Iterator[Told]:
         if kind:
             yield "DICT_KEY", node, f"a dictionary has {kind} as a key"
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        asked = node.func.attr in ("get", "setdefault", "pop") and _is_dictionary(
+        looks_up = node.func.attr in ("get", "setdefault", "pop") and _is_dictionary(
             scope, node.func.value
         )
-        if asked and (kind := _not_a_string(scope, node.args[0])):
+        if looks_up and (kind := _not_a_string(scope, node.args[0])):
             yield "DICT_KEY", node, f"a dictionary is asked for {kind}"
 
 
@@ -333,8 +338,8 @@ def _is_dictionary(scope: Scope, node: ast.expr) -> bool:
 
 
 @RULES.about(ast.FunctionDef)
-def functions(spot: Spot) -> Iterator[Told]:
-    """Report functions that are defined in a kernel, and are not the body of a loop of the
+def functions(spot: Spot) -> Iterator[Report]:
+    """Report functions that are defined in a kernel, unless they are the body of a loop of the
     device."""
     outer = spot.scope.outer
     if spot.node is not spot.scope.node or outer is None or isinstance(outer.node, ast.ClassDef):
@@ -348,15 +353,19 @@ def functions(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.Assign)
-def targets(spot: Spot) -> Iterator[Told]:
+def targets(spot: Spot) -> Iterator[Report]:
     """Report an unpacking whose targets are not all plain names, such as `a[0], b = pair`."""
     if not isinstance(spot.node, ast.Assign):
         return
     for target in spot.node.targets:
         parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-        for one in parts:
-            if what := WHERE.get(type(one)):
-                yield "UNPACKING", spot.node, f"a tuple is unpacked into {what}: {ast.unparse(one)}"
+        for part in parts:
+            if kind := WHERE.get(type(part)):
+                yield (
+                    "UNPACKING",
+                    spot.node,
+                    f"a tuple is unpacked into {kind}: {ast.unparse(part)}",
+                )
 
 
 WHERE: dict[type[ast.expr], str] = {
@@ -367,26 +376,26 @@ WHERE: dict[type[ast.expr], str] = {
 
 
 @RULES.about(ast.Call)
-def objects(spot: Spot) -> Iterator[Told]:
+def objects(spot: Spot) -> Iterator[Report]:
     """Report objects of classes that Python creates from lists of names, such as named tuples."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     origin = scope.stands_for(node.func)
     maker = origin.func if isinstance(origin, ast.Call) else origin
-    known = scope.program.modules.meaning(scope.module, maker)
-    if known in ("collections.namedtuple", "types.SimpleNamespace"):
-        yield "NOT_NKI_OBJECT", node, f"{ast.unparse(node.func)} is made by {known}"
+    made_by = scope.program.modules.meaning(scope.module, maker)
+    if made_by in ("collections.namedtuple", "types.SimpleNamespace"):
+        yield "NOT_NKI_OBJECT", node, f"{ast.unparse(node.func)} is made by {made_by}"
 
 
 @RULES.about(ast.ClassDef)
-def classes(spot: Spot) -> Iterator[Told]:
+def classes(spot: Spot) -> Iterator[Report]:
     """Report classes that are defined in a kernel."""
     if isinstance(spot.node, ast.ClassDef) and spot.node is not spot.scope.node:
         yield "NOT_NKI_OBJECT", spot.node, f"class {spot.node.name} is defined inside a kernel"
 
 
 @RULES.about(ast.Call)
-def printing(spot: Spot) -> Iterator[Told]:
+def printing(spot: Spot) -> Iterator[Report]:
     """Report a prefix of device_print that is not a constant."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or scope.api(node.func) not in ROLES["printing"]:

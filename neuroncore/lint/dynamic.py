@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 
-from neuroncore.lint.constructs import Rules, Spot, Told, loops_of_assignments
+from neuroncore.lint.constructs import Report, Rules, Spot, loops_of_assignments
 from neuroncore.lint.inference import RUNTIME, Scope
 from neuroncore.lint.modules import ROLES
 from neuroncore.lint.syntax import argument, default_of, literal, name_of, nested
@@ -26,15 +26,15 @@ WHAT = {
     "index": "the index of a device loop, whose value is known only at run time",
     "indices": "an index expression, which has a value for each element",
 }
-# functions of Python that need numbers, or that compare their arguments
+# functions of Python that need numbers or truth values, or that compare their arguments
 OF_NUMBERS = ("int", "float", "bool", "range", "min", "max", "sorted", "divmod", "round", "pow")
 # functions that iterate over their argument
-GOING_THROUGH = (
+ITERATING = (
     *("enumerate", "zip", "list", "tuple", "map", "filter", "sum", "any", "all", "iter"),
     *("reversed", "sorted", "next"),
 )
-OF_TRUTH = ("bool", "any", "all")  # those of the functions above that need only a truth value
-ASKING = frozenset((*OF_NUMBERS, *GOING_THROUGH))
+OF_TRUTH = ("bool", "any", "all")  # functions of both lists that need only truth values
+NUMBER_OR_ITERATION = frozenset((*OF_NUMBERS, *ITERATING))
 WHILE_ENDS = "0.6"  # the release that deprecates `while`: NKI migration guide, 0.5 to 0.6
 LIBRARIES = ("numpy", "math")  # their functions take numbers
 
@@ -53,50 +53,50 @@ def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
 
 
 def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
-    """Return whether a condition may test only whether the tensor `node` is given, and not its
-    contents. `asker` is the statement or expression with the condition."""
+    """Return whether a condition may test only whether the caller passed the tensor `node`, and not
+    its contents. `asker` is the statement or expression with the condition."""
     tested = scope.value(node)
     asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
     return tested.kind == "tensor" and asked_so and not tested.compared
 
 
 @RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
-def conditions(spot: Spot) -> Iterator[Told]:
+def conditions(spot: Spot) -> Iterator[Report]:
     """Report truth values that the compiler can't know, if a kernel needs them."""
     node, scope = spot.node, spot.scope
-    asked: list[ast.expr] = []
+    tests: list[ast.expr] = []
     match node:
         case ast.If() | ast.IfExp():
-            asked = [node.test]
+            tests = [node.test]
         # assertions about tensors are left out: they check a simulation
         case ast.Assert() if scope.value(node.test).kind != "tensor":
-            asked = [node.test]
+            tests = [node.test]
         case ast.While() if scope.value(node.test).kind != "register":
-            asked = [node.test]
+            tests = [node.test]
         case ast.While(test=ast.Compare() | ast.BinOp() | ast.UnaryOp()):
-            asked = [node.test]
+            tests = [node.test]
         case ast.BoolOp():
-            asked = node.values
+            tests = node.values
         case ast.UnaryOp(op=ast.Not()):
-            asked = [node.operand]
+            tests = [node.operand]
         case ast.Compare() if len(node.ops) > 1:  # a chain of comparisons is joined by `and`
-            asked = [node]
-    for one in asked:
-        if isinstance(one, ast.BoolOp) or (isinstance(one, ast.UnaryOp) and not scope.is_older):
+            tests = [node]
+    for test in tests:
+        if isinstance(test, ast.BoolOp) or (isinstance(test, ast.UnaryOp) and not scope.is_older):
             continue  # its operands are separate Spots
-        if scope.value(one).kind == "indices":
-            yield "MASK_TRUTH", one, f"the condition {ast.unparse(one)} is {WHAT['indices']}"
-        what = _runtime(scope, one)
-        if what and not _is_in_hbm(scope, one):
-            condition = f"the condition {ast.unparse(one)}"
-            if _may_be_given(scope, node, one):
-                yield "TENSOR_TRUTH", one, f"{condition} is a tensor: it is true for any contents"
+        if scope.value(test).kind == "indices":
+            yield "MASK_TRUTH", test, f"the condition {ast.unparse(test)} is {WHAT['indices']}"
+        what = _runtime(scope, test)
+        if what and not _is_in_hbm(scope, test):
+            condition = f"the condition {ast.unparse(test)}"
+            if _may_be_given(scope, node, test):
+                yield "TENSOR_TRUTH", test, f"{condition} is a tensor: it is true for any contents"
             else:
-                yield "DYNAMIC_CTRL", one, f"{condition} depends on {what}"
+                yield "DYNAMIC_CTRL", test, f"{condition} depends on {what}"
 
 
 @RULES.about(ast.For, ast.comprehension)
-def iterations(spot: Spot) -> Iterator[Told]:
+def iterations(spot: Spot) -> Iterator[Report]:
     """Report Python's loops over values of the device."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.For | ast.comprehension) and (what := _runtime(scope, node.iter)):
@@ -105,7 +105,7 @@ def iterations(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.Call)
-def conversions(spot: Spot) -> Iterator[Told]:
+def conversions(spot: Spot) -> Iterator[Report]:
     """Report Python numbers, ranges, arrays and lists that are made from values of the device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
@@ -113,12 +113,12 @@ def conversions(spot: Spot) -> Iterator[Told]:
     called = scope.program.modules.meaning(scope.module, node.func)
     module = called.partition(".")[0] if isinstance(called, str) and "." in called else ""
     ranges = scope.api(node.func) in ROLES["traced_ranges"] and not scope.is_older
-    if not (builtin in ASKING or module in LIBRARIES or ranges):
+    if not (builtin in NUMBER_OR_ITERATION or module in LIBRARIES or ranges):
         return
-    for read in (inner for argument_node in node.args for inner in _passed(argument_node, builtin)):
+    for read in (inner for passed in node.args for inner in _passed(passed, builtin)):
         what = _runtime(scope, read)
         inner = read not in node.args  # `any` and similar functions test only its truth
-        if what and not inner and builtin in GOING_THROUGH and scope.value(read).kind == "tensor":
+        if what and not inner and builtin in ITERATING and scope.value(read).kind == "tensor":
             yield "TENSOR_LOOP", node, f"{builtin} goes over {what}"
         elif what and (inner or builtin in OF_NUMBERS or module in LIBRARIES or ranges):
             may_be_given = builtin in OF_TRUTH and _may_be_given(scope, node, read)
@@ -126,36 +126,41 @@ def conversions(spot: Spot) -> Iterator[Told]:
             yield code, node, f"{ast.unparse(node.func)} gets {what}"
 
 
-def _passed(given: ast.expr, function: str) -> list[ast.expr]:
+def _passed(passed: ast.expr, function: str) -> list[ast.expr]:
     """Return the values that a function reads: its argument, or the elements of a list argument."""
-    listed = isinstance(given, ast.List | ast.Tuple) and function in ("any", "all", "min", "max")
-    return [*given.elts] if listed else [given]  # type: ignore[attr-defined]
+    listed = isinstance(passed, ast.List | ast.Tuple) and function in (
+        "any",
+        "all",
+        "min",
+        "max",
+    )
+    return [*passed.elts] if listed else [passed]  # type: ignore[attr-defined]
 
 
 @RULES.about(ast.Assign, ast.Starred)
-def unpacked(spot: Spot) -> Iterator[Told]:
+def unpacked(spot: Spot) -> Iterator[Report]:
     """Report tensors that are unpacked into names, or into arguments."""
     node, scope = spot.node, spot.scope
-    taken = [node.value] if isinstance(node, ast.Starred) else []
+    values = [node.value] if isinstance(node, ast.Starred) else []
     if isinstance(node, ast.Assign) and any(
-        isinstance(one, ast.Tuple | ast.List) for one in node.targets
+        isinstance(target, ast.Tuple | ast.List) for target in node.targets
     ):
-        taken = [node.value]
-    for one in taken:
-        if scope.value(one).kind == "tensor":
-            yield "TENSOR_LOOP", node, f"{ast.unparse(one)} is unpacked: {WHAT['tensor']}"
+        values = [node.value]
+    for value in values:
+        if scope.value(value).kind == "tensor":
+            yield "TENSOR_LOOP", node, f"{ast.unparse(value)} is unpacked: {WHAT['tensor']}"
 
 
 @RULES.about(ast.Subscript)
-def elements(spot: Spot) -> Iterator[Told]:
+def elements(spot: Spot) -> Iterator[Report]:
     """Report elements of Python lists and dictionaries that are selected by an index of the
     device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Subscript)
     is_list = scope.elements(node.value) is not None
-    held = scope.stands_for(node.value)
+    container = scope.stands_for(node.value)
     if scope.value(node.slice).kind in ("register", "index") and (
-        is_list or isinstance(held, ast.List | ast.Tuple | ast.Dict)
+        is_list or isinstance(container, ast.List | ast.Tuple | ast.Dict)
     ):
         what = _runtime(scope, node.slice)
         yield "DYNAMIC_CTRL", node, f"{ast.unparse(node.value)} is indexed by {what}"
@@ -165,7 +170,7 @@ def elements(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.For, ast.While, ast.Call, ast.Break, ast.Continue, ast.Return)
-def loops(spot: Spot) -> Iterator[Told]:
+def loops(spot: Spot) -> Iterator[Report]:
     """Report loops of the device in places where they are not allowed, and statements that end
     them."""
     node, scope = spot.node, spot.scope
@@ -178,7 +183,7 @@ def loops(spot: Spot) -> Iterator[Told]:
         word = "break" if isinstance(node, ast.Break) else "continue"
         yield "LEAVING_A_LOOP", node, f"{word} in a device loop"
     if isinstance(node, ast.Return) and any(
-        isinstance(one, ast.For | ast.While) for one in spot.loops
+        isinstance(loop, ast.For | ast.While) for loop in spot.loops
     ):
         yield "LEAVING_A_LOOP", node, "return in a device loop"
 
@@ -196,20 +201,20 @@ def _calls_a_loop(scope: Scope, node: ast.AST, depth: int = 4) -> bool:
     of the device."""
     called = scope.scope_of(node.func) if isinstance(node, ast.Call) and depth else None
     return called is not None and any(
-        _is_a_loop(called, one) or _calls_a_loop(called, one, depth - 1)
-        for one in (*called.of(ast.For), *called.of(ast.While), *called.of(ast.Call))
+        _is_a_loop(called, inner) or _calls_a_loop(called, inner, depth - 1)
+        for inner in (*called.of(ast.For), *called.of(ast.While), *called.of(ast.Call))
     )
 
 
 def _ends(spot: Spot) -> bool:
     """Return whether the innermost loop around a `break` or `continue` runs on the device."""
-    around = [one for one in spot.scope.nodes if isinstance(one, ast.For | ast.While)]
-    holding = [one for one in around if any(inner is spot.node for inner in nested(one))]
-    return bool(holding) and holding[-1] in spot.loops
+    around = [node for node in spot.scope.nodes if isinstance(node, ast.For | ast.While)]
+    enclosing = [loop for loop in around if any(inner is spot.node for inner in nested(loop))]
+    return bool(enclosing) and enclosing[-1] in spot.loops
 
 
 @RULES.about(ast.Call)
-def bodies(spot: Spot) -> Iterator[Told]:
+def bodies(spot: Spot) -> Iterator[Report]:
     """Report statements that the body function of a loop of the device may not have."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
@@ -217,11 +222,19 @@ def bodies(spot: Spot) -> Iterator[Told]:
     if body is None:
         return
     name = body.node.name
-    results = [one.value for one in body.nodes if isinstance(one, ast.Return) and one.value]
-    results = [one for one in results if not (isinstance(one, ast.Constant) and one.value is None)]
+    results = [
+        statement.value
+        for statement in body.nodes
+        if isinstance(statement, ast.Return) and statement.value
+    ]
+    results = [
+        result
+        for result in results
+        if not (isinstance(result, ast.Constant) and result.value is None)
+    ]
     message = f"the body {name} returns a value"
     if scope.api(node.func) not in ROLES["counted_loops"]:
-        results = [one for one in results if _is_no_condition(body, one)]
+        results = [result for result in results if _is_no_condition(body, result)]
         message = f"the body {name} returns more than the next condition"
     for at in (node, *results) if results else ():
         yield "LOOP_BODY_RESULT", at, message
@@ -232,7 +245,7 @@ def _is_no_condition(body: Scope, result: ast.expr) -> bool:
 
 
 @RULES.about(ast.Call)
-def steps(spot: Spot) -> Iterator[Told]:
+def steps(spot: Spot) -> Iterator[Report]:
     """Report steps of loops of the device that are not allowed."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
@@ -246,26 +259,27 @@ def steps(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.Call, ast.Assign)
-def escapes(spot: Spot) -> Iterator[Told]:
-    """Report tensors of a loop's body that are kept after the loop."""
+def escapes(spot: Spot) -> Iterator[Report]:
+    """Report tensors that the body function of a loop allocates and keeps for use after the
+    loop."""
     node, scope = spot.node, spot.scope
     if not scope.is_loop_body:
         return
     kept: list[ast.expr] = []
     match node:
-        case ast.Call(func=ast.Attribute(attr="append" | "insert", value=ast.Name() as held)):
-            kept = node.args[-1:] if held.id not in scope.bindings else []
+        case ast.Call(func=ast.Attribute(attr="append" | "insert", value=ast.Name() as container)):
+            kept = node.args[-1:] if container.id not in scope.bindings else []
         case ast.Assign(
             targets=[
-                ast.Subscript(value=ast.Name() as held)
-                | ast.Attribute(value=ast.Name() as held)
-                | (ast.Name() as held)
+                ast.Subscript(value=ast.Name() as container)
+                | ast.Attribute(value=ast.Name() as container)
+                | (ast.Name() as container)
             ]
         ):
-            kept = [node.value] if held.id not in scope.bindings else []
-    for one in kept:
-        if _is_born_in(scope, one):
-            message = f"{ast.unparse(one)}, a tensor of the loop's body, is used after the loop"
+            kept = [node.value] if container.id not in scope.bindings else []
+    for value in kept:
+        if _is_born_in(scope, value):
+            message = f"{ast.unparse(value)}, a tensor of the loop's body, is used after the loop"
             yield "LOOP_TENSOR_KEPT", node, message
 
 
@@ -277,22 +291,22 @@ def _is_born_in(scope: Scope, node: ast.expr) -> bool:
 
 
 @RULES.about(ast.Call, ast.AugAssign)
-def induction(spot: Spot) -> Iterator[Told]:
-    """Report assignments to the index of a loop: the device counts iterations in a separate
-    register."""
+def induction(spot: Spot) -> Iterator[Report]:
+    """Report writes to the index of a loop of the device. They have no effect on the loop, because
+    the device counts iterations in a separate register."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and scope.api(node.func) in ROLES["register_writers"]:
-        written = argument(node, 0, "dst")
-        if written is not None and scope.value(written).kind == "index":
+        register = argument(node, 0, "dst")
+        if register is not None and scope.value(register).kind == "index":
             yield (
                 "INDUCTION_WRITE",
                 node,
-                f"{ast.unparse(written)} is the index of a loop, and is written",
+                f"{ast.unparse(register)} is the index of a loop, and is written",
             )
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         bound = scope.bindings.get(node.target.id, [])
         is_given = scope.loop_values.get(node.target.id) is not None
-        if is_given or any(_counts(scope, how, one) for how, one in bound):
+        if is_given or any(_counts(scope, how, source) for how, source in bound):
             yield (
                 "INDUCTION_WRITE",
                 node,
@@ -323,8 +337,9 @@ def _first_name(scope: Scope, node: ast.expr) -> str:
 
 
 @RULES.about(ast.Call)
-def orderings(spot: Spot) -> Iterator[Told]:
-    """Report instructions that wait for another one across the boundary of a loop of the device."""
+def orderings(spot: Spot) -> Iterator[Report]:
+    """Report instructions that wait for an instruction inside another loop of the device, or for
+    one before the loop of the device that they are in."""
     node, scope = spot.node, spot.scope
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return
@@ -333,11 +348,11 @@ def orderings(spot: Spot) -> Iterator[Told]:
     waiting, assigned = node.func.value, _loops_of_instructions(scope)
     called = isinstance(waiting, ast.Call)
     consumer = spot.loops if called else assigned.get(_first_name(scope, waiting))
-    for one in node.args:
-        producer = assigned.get(_first_name(scope, one))
+    for other in node.args:
+        producer = assigned.get(_first_name(scope, other))
         if producer is None or consumer is None:
             continue
-        message = f"{ast.unparse(waiting)} waits for {ast.unparse(one)}, which is issued"
+        message = f"{ast.unparse(waiting)} waits for {ast.unparse(other)}, which is issued"
         if producer != consumer[: len(producer)]:
             yield "ORDER_ACROSS_LOOPS", node, f"{message} in a device loop that it is not in"
         elif producer != consumer:
@@ -351,7 +366,7 @@ CHANGING = (
 
 
 @RULES.about(ast.Attribute, ast.Name)
-def host_state(spot: Spot) -> Iterator[Told]:
+def host_state(spot: Spot) -> Iterator[Report]:
     """Report random numbers, the environment, clocks and files of the host."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
@@ -375,8 +390,8 @@ def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
     """Return the function whose call created a value of the file, such as a random number
     generator; the node itself for other values."""
     if isinstance(node, ast.Name) and node.id not in (*scope.bindings, *scope.parameters):
-        known = scope.module.values.get(node.id)
-        return known.func if isinstance(known, ast.Call) else node
+        file_value = scope.module.values.get(node.id)
+        return file_value.func if isinstance(file_value, ast.Call) else node
     return node
 
 
@@ -386,7 +401,7 @@ def _is_of_the_host(dotted: str) -> bool:
 
 
 @RULES.about(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
-def changes(spot: Spot) -> Iterator[Told]:
+def changes(spot: Spot) -> Iterator[Report]:
     """Report values of the file that a kernel changes."""
     node, scope = spot.node, spot.scope
     for target in _changed(node):
@@ -400,12 +415,12 @@ def changes(spot: Spot) -> Iterator[Told]:
 def _changed(node: ast.AST) -> list[ast.expr]:
     """Return the expressions that a statement or a call changes."""
     if isinstance(node, ast.Call):
-        func, held = node.func, None
+        func, changed_value = node.func, None
         if isinstance(func, ast.Attribute) and func.attr in CHANGING:
-            held = func.value
+            changed_value = func.value
         elif isinstance(func, ast.Name) and func.id == "next" and node.args:
-            held = node.args[0]
-        return [] if held is None else [ast.Subscript(held, ast.Constant(0))]
+            changed_value = node.args[0]
+        return [] if changed_value is None else [ast.Subscript(changed_value, ast.Constant(0))]
     if isinstance(node, ast.Assign | ast.Delete):
         return node.targets
     return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
@@ -439,12 +454,12 @@ def _default(scope: Scope, target: ast.expr) -> str:
     is_given = root in scope.parameters and root not in scope.bindings
     if root is None or isinstance(scope.node, ast.ClassDef) or not is_given:
         return ""
-    held = default_of(scope.node.args, root)
-    return root if isinstance(held, ast.List | ast.Dict | ast.Set) else ""
+    default = default_of(scope.node.args, root)
+    return root if isinstance(default, ast.List | ast.Dict | ast.Set) else ""
 
 
 @RULES.about(ast.Name)
-def changed_values(spot: Spot) -> Iterator[Told]:
+def changed_values(spot: Spot) -> Iterator[Report]:
     """Report names of the file that a kernel reads, if the file's main part changes their
     values."""
     node, scope = spot.node, spot.scope
@@ -455,7 +470,7 @@ def changed_values(spot: Spot) -> Iterator[Told]:
 
 
 @RULES.about(ast.Attribute, ast.Name)
-def older_names(spot: Spot) -> Iterator[Told]:
+def older_names(spot: Spot) -> Iterator[Report]:
     """Report names of neuronxcc.nki in a kernel of today's API."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Attribute | ast.Name) or scope.is_older or not scope.api(node):

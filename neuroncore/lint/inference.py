@@ -38,11 +38,12 @@ RUNTIME = ("tensor", "register", "index")
 
 @dataclass(frozen=True)
 class Value:
-    """The kind of an expression. For a tensor also its memory, shape and format, if they are known,
-    and whether it is the result of a comparison.
+    """The kind of an expression. For a tensor also its memory and shape, if they are known, the
+    call that allocates it (`born`), and whether it is the result of a comparison (`compared`).
 
     "index" is the counter of a loop of the device, "indices" an index expression of the older API,
-    "integer" the counter of a loop that the compiler unrolls, and "host" any other value of Python.
+    "integer" the counter of a loop that the compiler unrolls, "instruction" the result of a call of
+    nki.isa, and "host" any other value of Python.
     """
 
     kind: Kind
@@ -78,8 +79,8 @@ class Scopes:
         self.program, self.release = program, release
         self._of: dict[ast.AST, Scope] = {}
 
-    def hold_against(self, release: str) -> None:
-        """Use another release of the API. Values of names that were inferred so far are forgotten,
+    def use_release(self, release: str) -> None:
+        """Infer the kinds for another release of the API from now on. Known values are cleared,
         because a name may mean something else in that release."""
         self.release = release
         for scope in self._of.values():
@@ -90,17 +91,17 @@ class Scopes:
         """The calls of each function, each with the scope that contains the call."""
         calls_of: dict[ast.AST, list[tuple[Scope, ast.Call]]] = {}
         for scope in self.all():
-            for one in (scope, *scope.all_inner()):
-                for call in one.of(ast.Call):
-                    called = self.program.modules.meaning(one.module, call.func)
+            for inner in (scope, *scope.all_inner()):
+                for call in inner.of(ast.Call):
+                    called = self.program.modules.meaning(inner.module, call.func)
                     if isinstance(called, tuple):
-                        calls_of.setdefault(called[1], []).append((one, call))
+                        calls_of.setdefault(called[1], []).append((inner, call))
         return calls_of
 
     def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
-        """Return all calls of a function, each with the scope that contains the call. Return none
-        if the function is launched, passed as a value or called by another name: then not all
-        arguments are known."""
+        """Return all calls of a function, each with the scope that contains the call. Return an
+        empty list if the function is launched, passed as a value or called by another name, because
+        not all of its arguments are known then."""
         known = self._calls.get(node, [])
         by_its_name = all((name_of(call.func) or "").endswith(node.name) for _, call in known)
         return [] if self.program.is_more_than_called(node) or not by_its_name else known
@@ -119,8 +120,8 @@ class Scopes:
     def _all(self) -> list[Scope]:
         scopes = [self.of(device) for device in self.program.functions]
         for scope in scopes:
-            for one in (scope, *scope.all_inner()):
-                one.give_to_bodies()
+            for inner in (scope, *scope.all_inner()):
+                inner.set_body_parameters()
         return scopes
 
 
@@ -138,8 +139,8 @@ class Scope(Names):
         defined: list[ast.FunctionDef | ast.AsyncFunctionDef]
         defined = [*self.of(ast.FunctionDef), *self.of(ast.AsyncFunctionDef)]
         self.inner = {
-            one.name: Scope(scopes, replace(device, node=one, is_kernel=False), self)
-            for one in defined
+            definition.name: Scope(scopes, replace(device, node=definition, is_kernel=False), self)
+            for definition in defined
         }
         self.is_loop_body = False  # True for the body of a loop that the device runs
         self.loop_values: dict[str, Value] = {}  # the values of a loop body's parameters
@@ -165,7 +166,7 @@ class Scope(Names):
         for inner in self.inner.values():
             inner.forget_values()
 
-    def give_to_bodies(self) -> None:
+    def set_body_parameters(self) -> None:
         """Set the values of the parameters of functions that this function passes to loops of the
         device as bodies."""
         for call in self.of(ast.Call):
@@ -182,10 +183,10 @@ class Scope(Names):
         where = ROLES["loop_bodies"].get(self.api(call.func))
         if where is None:
             return None
-        named = {one.arg: one.value for one in call.keywords}.get("body_fun")
-        if len(call.args) <= where and named is None:
+        body = {keyword.arg: keyword.value for keyword in call.keywords}.get("body_fun")
+        if len(call.args) <= where and body is None:
             return None
-        return self.scope_of(call.args[where] if named is None else named)
+        return self.scope_of(call.args[where] if body is None else body)
 
     # --- names ---------------------------------------------------------------------------------
 
@@ -197,11 +198,13 @@ class Scope(Names):
             return UNKNOWN
         if name in self.parameters:
             self._open.add(name)
-            value = UNKNOWN if name in self.bindings else self._given(name, depth - 1)
+            value = UNKNOWN if name in self.bindings else self._from_calls(name, depth - 1)
             self._open.discard(name)
         elif name in self.bindings:
             self._open.add(name)
-            value = agreed(self._bound(how, one, depth - 1) for how, one in self.bindings[name])
+            value = agreed(
+                self._bound(how, expression, depth - 1) for how, expression in self.bindings[name]
+            )
             self._open.discard(name)
         elif self.outer is not None:
             return self.outer.named(name, depth - 1)
@@ -211,7 +214,7 @@ class Scope(Names):
         self._values[name] = value
         return value
 
-    def _given(self, name: str, depth: int) -> Value:
+    def _from_calls(self, name: str, depth: int) -> Value:
         """Return the value of a parameter: the properties on which the arguments of all calls
         agree."""
         if name in self.loop_values:
@@ -225,15 +228,19 @@ class Scope(Names):
         return replace(agreed(values), born=None)
 
     def given(self, name: str) -> list[ast.expr]:
-        """Return the expressions that calls of the function pass for a parameter, or its default
-        where a call passes none. There are none if not all calls are known."""
+        """Return the expressions that the calls of the function pass for a parameter; if a call
+        passes none, its default. Return an empty list if some calls are unknown."""
         if isinstance(self.node, ast.ClassDef):
             return []
         calls = self.scopes.calls(self.node)
         passed = [(scope, given_to(call, self.node.args, name)) for scope, call in calls]
-        return [scope.stands_for(one) for scope, one in passed if one is not None]
+        return [
+            scope.stands_for(expression) for scope, expression in passed if expression is not None
+        ]
 
     def _bound(self, how: str, expression: ast.expr, depth: int) -> Value:
+        """Return the value of a name that is bound to an expression as `how` says
+        (`syntax.bindings`)."""
         if how == "is":
             return self.value(expression, depth)
         if how == "each":
@@ -253,14 +260,14 @@ class Scope(Names):
         return self._common(iterable, depth)
 
     def _common(self, node: ast.expr, depth: int) -> Value:
-        """Return the properties that all elements of a list have. The value is unknown unless this
-        function builds the list."""
+        """Return a Value with the properties that all elements of a list have. It is unknown unless
+        this function builds the list."""
         name = f"{node.id}[]" if isinstance(node, ast.Name) else ""
         if name in self._open or not depth:
             return UNKNOWN
         if name not in self._values:
             self._open.add(name)
-            common = agreed(self.value(one, depth - 1) for one in self.elements(node) or ())
+            common = agreed(self.value(element, depth - 1) for element in self.elements(node) or ())
             self._open.discard(name)
             if not name:
                 return common
@@ -290,7 +297,7 @@ class Scope(Names):
             case ast.Attribute():
                 return self._attribute(node, depth - 1)
             case ast.IfExp():
-                return agreed(self.value(one, depth - 1) for one in (node.body, node.orelse))
+                return agreed(self.value(branch, depth - 1) for branch in (node.body, node.orelse))
             case ast.BinOp():
                 return self._computed([node.left, node.right], depth - 1)
             case ast.UnaryOp():
@@ -315,12 +322,14 @@ class Scope(Names):
         ):
             return UNKNOWN
         self._open.add(name)
-        value = agreed(self._bound(how, one, depth) for how, one in self.bindings[name])
+        value = agreed(
+            self._bound(how, expression, depth) for how, expression in self.bindings[name]
+        )
         self._open.discard(name)
         return value
 
     def _computed(self, operands: Sequence[ast.expr], depth: int) -> Value:
-        kinds = [self.value(one, depth).kind for one in operands]
+        kinds = [self.value(operand, depth).kind for operand in operands]
         for kind in ("tensor", "register", "index", "indices"):
             if kind in kinds:
                 return Value(kind, "sbuf" if kind == "tensor" else None)
@@ -361,8 +370,8 @@ class Scope(Names):
         whose compiler chooses it."""
         if name in ROLES["in_psum"]:
             return "psum"
-        chosen = any(one.arg in (None, "buffer") for one in call.keywords)
-        return None if chosen or self.is_older else "sbuf"
+        may_choose = any(keyword.arg in (None, "buffer") for keyword in call.keywords)
+        return None if may_choose or self.is_older else "sbuf"
 
     def _loaded(self, name: str, call: ast.Call) -> Shape | None:
         """Return the shape of a tensor that is loaded from a slice of another tensor."""
@@ -395,22 +404,26 @@ class Scope(Names):
             return UNKNOWN  # the value is a list of elements, not an element
         number = literal(node.slice)
         if isinstance(node.value, ast.List | ast.Tuple) and number is not None:
-            return agreed(self.value(one, depth) for one in node.value.elts[number : number + 1])
+            return agreed(
+                self.value(element, depth) for element in node.value.elts[number : number + 1]
+            )
         return self._common(node.value, depth)
 
     def _returned(self, function: ast.expr, depth: int) -> Value:
-        """Return the value that a function, of this file or another, returns."""
+        """Return the value that the function which an expression names returns."""
         scope = self.scope_of(function)
         if scope is None:
             return UNKNOWN
-        results = [one.value for one in scope.of(ast.Return)]
-        value = agreed(scope.value(one, depth // 2) if one else HOST for one in results)
+        results = [statement.value for statement in scope.of(ast.Return)]
+        value = agreed(scope.value(result, depth // 2) if result else HOST for result in results)
         return replace(value, born=None, shape=None)
 
     def makes_its_result(self) -> bool:
-        """Return whether a function returns a tensor that it makes."""
-        results = [one.value for one in self.of(ast.Return) if one.value is not None]
-        return bool(results) and all(self.value(one).born is not None for one in results)
+        """Return whether this function only returns tensors that it allocates."""
+        results = [
+            statement.value for statement in self.of(ast.Return) if statement.value is not None
+        ]
+        return bool(results) and all(self.value(result).born is not None for result in results)
 
     def scope_of(self, function: ast.expr) -> Scope | None:
         """Return the scope of the function that an expression names, which is defined in this

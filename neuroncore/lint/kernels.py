@@ -20,8 +20,8 @@ from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_o
 
 @dataclass(frozen=True)
 class Device:
-    """A function or a class that the compiler reads, with its file. If it is a kernel, a launch
-    calls it."""
+    """A function or a class that the compiler reads, with its file. `is_kernel` is True if a launch
+    calls it directly."""
 
     module: Module
     node: Definition
@@ -40,21 +40,24 @@ class SourceFiles:
         self.functions: list[Device] = []
         self._seen: set[int] = set()
         self._called: set[int] = set()
-        self._handed_on: set[int] = set()
+        self._passed_as_values: set[int] = set()
         roots = self._roots(kernel)
         for module, node in roots or self._without_kernels():
-            self._handed_on.add(id(node))
+            self._passed_as_values.add(id(node))
             self._add(module, node, is_kernel=bool(roots))
         self._started = {id(device.node) for _, device in self.launches()}
         self._started |= {id(node) for _, node in roots if kernel is not None}
         self._started |= {id(node) for _, node in roots if self._is_named_nowhere(node)}
-        for definition in self._given():
+        for definition in self._argument_classes():
             self._add(*definition, is_kernel=False)
 
     @property
     def files(self) -> list[str]:
         """The paths of the files that were read; the first is the user's file."""
-        paths = [str(self.modules.first.path), *(str(one.module.path) for one in self.functions)]
+        paths = [
+            str(self.modules.first.path),
+            *(str(device.module.path) for device in self.functions),
+        ]
         return list(dict.fromkeys(paths))
 
     def api_name(self, module: Module, expression: ast.expr) -> str | None:
@@ -69,7 +72,7 @@ class SourceFiles:
 
     def is_launched(self, module: Module, node: Definition) -> bool:
         """Return whether a decorator of a function makes it a kernel."""
-        return any(self.launcher(module, one) for one in node.decorator_list)
+        return any(self.launcher(module, decorator) for decorator in node.decorator_list)
 
     def is_called_by_kernels(self, node: Definition) -> bool:
         """Return whether any function of the device calls this function by its name."""
@@ -81,13 +84,13 @@ class SourceFiles:
         name."""
         if self.modules.first.path.with_name("__init__.py").exists():
             return False
-        names = (name_of(one) for one in self.modules.first.nodes if isinstance(one, ast.Name))
+        names = (name_of(node) for node in self.modules.first.nodes if isinstance(node, ast.Name))
         return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
-        """Return whether not all calls of a function are known: it is a kernel or an entry point of
-        the file, or it is passed as a value."""
-        return id(node) in self._handed_on
+        """Return whether some calls of a function may be unknown, because the function is a kernel
+        or an entry point of the file, or because it is passed as a value."""
+        return id(node) in self._passed_as_values
 
     def starts(self, node: Definition) -> bool:
         """Return whether a function is a kernel that the file launches or that the user requested.
@@ -113,20 +116,23 @@ class SourceFiles:
         if kernel is not None and kernel not in {**first.values, **first.imports}:
             hint = did_you_mean(kernel, first.definitions)
             raise UsageError(f"{first.path} has no {kernel}" + (f"; {hint}" if hint else ""))
-        kernels = [(first, one) for one in _functions(first) if self.is_launched(first, one)]
-        return [*kernels, *self._handed_over()]
+        kernels = [
+            (first, function) for function in _functions(first) if self.is_launched(first, function)
+        ]
+        return [*kernels, *self._launched_kernels()]
 
-    def _given(self) -> Iterator[tuple[Module, Definition]]:
-        """Return the classes of the objects that the file passes to kernels."""
-        passed = [one for _, _, values in self.arguments() for one in values]
+    def _argument_classes(self) -> Iterator[tuple[Module, Definition]]:
+        """Yield the classes of the objects that the file passes to kernels, and of the defaults of
+        kernels."""
+        passed = [value for _, _, values in self.arguments() for value in values]
         for device in self.functions:
             if device.is_kernel and not isinstance(device.node, ast.ClassDef):
                 passed += device.node.args.defaults
         for value in passed:
             known = self.modules.first.values
-            held = known.get(value.id) if isinstance(value, ast.Name) else value
-            if isinstance(held, ast.Call):
-                yield from self._classes(self.modules.first, held)
+            passed_object = known.get(value.id) if isinstance(value, ast.Name) else value
+            if isinstance(passed_object, ast.Call):
+                yield from self._classes(self.modules.first, passed_object)
 
     def _classes(
         self, module: Module, call: ast.Call, depth: int = 3
@@ -138,32 +144,35 @@ class SourceFiles:
         if definition is not None and isinstance(definition[1], ast.ClassDef):
             yield definition
         elif definition is not None:
-            for one in inside(definition[1]):
-                if isinstance(one, ast.Return) and isinstance(one.value, ast.Call):
-                    yield from self._classes(definition[0], one.value, depth - 1)
+            for inner in inside(definition[1]):
+                if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Call):
+                    yield from self._classes(definition[0], inner.value, depth - 1)
 
     def arguments(self) -> Iterator[tuple[Device, ast.expr, list[ast.expr]]]:
-        """Return the arguments of kernels that the file launches, each with its possible values:
-        for a name, all that the file assigns to it."""
+        """Yield the arguments of kernels that the file launches: the kernel, the argument, and its
+        possible values. The values of a name are all values that the file assigns to it. The
+        elements of a list, a tuple or a dictionary are also yielded as arguments."""
         assigned: dict[str, list[ast.expr]] = {}
         first = self.modules.first
-        for one in first.nodes:
-            for target in one.targets if isinstance(one, ast.Assign) else ():
-                if isinstance(target, ast.Name) and isinstance(one, ast.Assign):
-                    assigned.setdefault(target.id, []).append(one.value)
+        for statement in first.nodes:
+            for target in statement.targets if isinstance(statement, ast.Assign) else ():
+                if isinstance(target, ast.Name) and isinstance(statement, ast.Assign):
+                    assigned.setdefault(target.id, []).append(statement.value)
         for call, device in self.launches():
-            for argument in (*call.args, *(one.value for one in call.keywords)):
-                named = argument.id if isinstance(argument, ast.Name) else None
-                values = [argument] if named is None else assigned.get(named, [])
+            for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+                name = argument.id if isinstance(argument, ast.Name) else None
+                values = [argument] if name is None else assigned.get(name, [])
                 yield device, argument, values
-                yield from ((device, argument, [one]) for held in values for one in _parts(held))
+                yield from (
+                    (device, argument, [part]) for value in values for part in _parts(value)
+                )
 
     def launches(self) -> Iterator[tuple[ast.Call, Device]]:
-        """Return the calls that launch kernels: k(...), k[2](...), nki.jit(k)(...),
-        nki.simulate(k)(...)."""
-        kernels = {one.node: one for one in self.functions if one.is_kernel}
+        """Yield the calls in the file that launch kernels, such as k(...), k[2](...),
+        nki.jit(k)(...) and nki.simulate(k)(...), each with its kernel."""
+        kernels = {device.node: device for device in self.functions if device.is_kernel}
         first = self.modules.first
-        nodes = (one.node for one in self.functions if one.module is first)
+        nodes = (device.node for device in self.functions if device.module is first)
         within = {inner for node in nodes for inner in inside(node)}
         for call in first.nodes:
             if isinstance(call, ast.Call) and call not in within:
@@ -185,14 +194,16 @@ class SourceFiles:
         """Return the functions that call instructions, for a file without kernels: kernels of other
         files may call them. Tests are left out."""
         first = self.modules.first
-        helpers = (one for one in _functions(first) if not one.name.startswith("test"))
-        return [(first, one) for one in helpers if self._issues(first, one)]
+        helpers = (
+            function for function in _functions(first) if not function.name.startswith("test")
+        )
+        return [(first, function) for function in helpers if self._issues(first, function)]
 
-    def _handed_over(self) -> Iterator[tuple[Module, Definition]]:
+    def _launched_kernels(self) -> Iterator[tuple[Module, Definition]]:
         """Yield the kernels that the file launches, also those of other files, and the functions
         that it passes to a launcher."""
         first = self.modules.first
-        for call in (one for one in first.nodes if isinstance(one, ast.Call)):
+        for call in (node for node in first.nodes if isinstance(node, ast.Call)):
             if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
                 if (definition := self._definition(first, call.args[0])) is not None:
                     yield definition
@@ -203,8 +214,10 @@ class SourceFiles:
 
     def _issues(self, module: Module, node: ast.AST) -> bool:
         """Return whether the body of a function contains a call of an instruction."""
-        calls = (one.func for one in inside(node) if isinstance(one, ast.Call))
-        return any((self.api_name(module, one) or "").startswith("nki.isa.") for one in calls)
+        calls = (inner.func for inner in inside(node) if isinstance(inner, ast.Call))
+        return any(
+            (self.api_name(module, function) or "").startswith("nki.isa.") for function in calls
+        )
 
     def _definition(self, module: Module, expression: ast.expr) -> tuple[Module, Definition] | None:
         return _defined(self.modules.meaning(module, expression))
@@ -215,22 +228,22 @@ class SourceFiles:
             return
         self._seen.add(id(node))
         self.functions.append(Device(module, node, is_kernel))
-        body = [one for statement in node.body for one in inside(statement)]
+        body = [inner for statement in node.body for inner in inside(statement)]
         self._called |= {id(definition[1]) for definition in self._calls(module, body)}
         for name, is_called in _names_of_the_file(node, body):
             if (definition := _defined(self.modules.meaning_of(module, name))) is not None:
                 if not is_called:
-                    self._handed_on.add(id(definition[1]))
+                    self._passed_as_values.add(id(definition[1]))
                 self._add(*definition, is_kernel=False)
-            elif isinstance(held := module.values.get(name.partition(".")[0]), ast.Call):
-                for kind in [*self._classes(module, held)]:
+            elif isinstance(file_value := module.values.get(name.partition(".")[0]), ast.Call):
+                for kind in [*self._classes(module, file_value)]:
                     self._add(*kind, is_kernel=False)
 
     def _calls(
         self, module: Module, body: Sequence[ast.AST]
     ) -> Iterator[tuple[Module, Definition]]:
         """Yield the functions that `body` calls, also those that it launches with a grid."""
-        for call in (one for one in body if isinstance(one, ast.Call)):
+        for call in (inner for inner in body if isinstance(inner, ast.Call)):
             called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
             if (definition := self._definition(module, called)) is not None:
                 yield definition
@@ -248,14 +261,14 @@ def _parts(node: ast.expr) -> list[ast.expr]:
         case ast.Dict():
             return node.values
         case ast.Call(func=ast.Name("dict")):
-            return [one.value for one in node.keywords]
+            return [keyword.value for keyword in node.keywords]
     return []
 
 
 def _functions(module: Module) -> Iterator[Definition]:
-    for one in module.definitions.values():
-        if not isinstance(one, ast.ClassDef):
-            yield one
+    for definition in module.definitions.values():
+        if not isinstance(definition, ast.ClassDef):
+            yield definition
 
 
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
@@ -266,17 +279,17 @@ def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[
     called: set[ast.expr] = set()
     read: list[ast.expr] = []
     arguments = [] if isinstance(node, ast.ClassDef) else inside(node.args)
-    for one in (*body, *(one for one in arguments if isinstance(one, ast.arg))):
-        if isinstance(one, ast.Name | ast.Attribute):
-            if isinstance(one.ctx, ast.Load):
-                read.append(one)
-            elif isinstance(one, ast.Name):
-                bound.add(one.id)
-        elif isinstance(one, ast.Call):
-            called.add(one.func)
-        elif isinstance(one, ast.arg):
-            bound.add(one.arg)
-    names = dict.fromkeys((name_of(one), one in called) for one in read)
+    for inner in (*body, *(part for part in arguments if isinstance(part, ast.arg))):
+        if isinstance(inner, ast.Name | ast.Attribute):
+            if isinstance(inner.ctx, ast.Load):
+                read.append(inner)
+            elif isinstance(inner, ast.Name):
+                bound.add(inner.id)
+        elif isinstance(inner, ast.Call):
+            called.add(inner.func)
+        elif isinstance(inner, ast.arg):
+            bound.add(inner.arg)
+    names = dict.fromkeys((name_of(expression), expression in called) for expression in read)
     return [
         (name, is_called)
         for name, is_called in names
@@ -289,20 +302,20 @@ ALIASES = 40  # the longest chain of aliases that is followed
 
 
 class Names:
-    """The names of a function of the device, or of a function that is defined in it (`outer` is the
-    enclosing one)."""
+    """The names of a function of the device, or of a function that is defined in another one;
+    `outer` has the names of that enclosing function."""
 
     def __init__(self, program: SourceFiles, device: Device, outer: Names | None) -> None:
         self.program, self.device, self.outer = program, device, outer
         self.module, self.node = device.module, device.node
         self.nodes = nested(self.node)
         self._of_kind: dict[type[ast.AST], list[ast.AST]] = {}
-        for one in self.nodes:
-            self._of_kind.setdefault(type(one), []).append(one)
+        for node in self.nodes:
+            self._of_kind.setdefault(type(node), []).append(node)
         self._api: dict[ast.expr, str] = {}
         self.names_older: bool = self._is_of_the_older() if outer is None else outer.names_older
-        self.bindings = bindings([one for kind in BINDING for one in self.of(kind)])
-        self.file_names = {name for one in self.of(ast.Global) for name in one.names}
+        self.bindings = bindings([node for kind in BINDING for node in self.of(kind)])
+        self.file_names = {name for statement in self.of(ast.Global) for name in statement.names}
 
     def of(self, kind: type[Node]) -> Sequence[Node]:
         """Return the nodes of a kind, without those in functions and classes that are defined
@@ -320,14 +333,17 @@ class Names:
         """The names of the parameters that collect further arguments, such as `args` of `*args`."""
         arguments = None if isinstance(self.node, ast.ClassDef) else self.node.args
         stars = () if arguments is None else (arguments.vararg, arguments.kwarg)
-        return [one.arg for one in stars if one is not None]
+        return [parameter.arg for parameter in stars if parameter is not None]
 
     @cached_property
     def parameters(self) -> list[str]:
         if isinstance(self.node, ast.ClassDef):
             return []
         arguments = self.node.args
-        return [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        return [
+            parameter.arg
+            for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        ]
 
     def api(self, expression: ast.expr) -> str:
         """Return the API's name for an expression; "" if the expression is not of the API."""
@@ -369,23 +385,27 @@ class Names:
 
     def _is_of_the_older(self) -> bool:
         """Return whether a function uses names of the older API and none of today's."""
-        origins = [self.module.imports.get(name) for name in {one.id for one in self.of(ast.Name)}]
-        of_api = {one[1].partition(".")[0] for one in origins if one and of_the_api(one[1])}
+        origins = [
+            self.module.imports.get(name) for name in {node.id for node in self.of(ast.Name)}
+        ]
+        of_api = {
+            origin[1].partition(".")[0] for origin in origins if origin and of_the_api(origin[1])
+        }
         return self.module.is_older or of_api == {"neuronxcc"}
 
     def elements(self, node: ast.expr) -> Sequence[ast.expr] | None:
-        """Return the elements of a list or a tuple of this function, with those that are appended
-        to it. Return None for other expressions, and for lists that are changed in other ways."""
+        """Return the elements of a list or a tuple that this function builds, also those that are
+        appended later. Return None for other expressions, and if the name has other bindings."""
         if isinstance(node, ast.List | ast.Tuple):
             return node.elts
         bound = self.bindings.get(node.id) if isinstance(node, ast.Name) else None
         if bound is None or not isinstance(node, ast.Name) or node.id in self.parameters:
             return None
         listed: list[ast.expr] = []
-        for how, one in bound:
-            if how != "is" or not isinstance(one, ast.List | ast.Tuple):
+        for how, value in bound:
+            if how != "is" or not isinstance(value, ast.List | ast.Tuple):
                 return None
-            listed += one.elts
+            listed += value.elts
         return [*listed, *self._appended.get(node.id, ())]
 
     @cached_property
@@ -394,8 +414,8 @@ class Names:
         appended: dict[str, list[ast.expr]] = {}
         for call in self.of(ast.Call):
             match call:
-                case ast.Call(func=ast.Attribute(ast.Name(name), "append"), args=[one]):
-                    appended.setdefault(name, []).append(one)
+                case ast.Call(func=ast.Attribute(ast.Name(name), "append"), args=[value]):
+                    appended.setdefault(name, []).append(value)
                 case ast.Call(func=ast.Attribute(ast.Name(name), "extend" | "insert")):
                     appended.setdefault(name, []).append(call)  # an unknown element
         for assign in self.of(ast.Assign):

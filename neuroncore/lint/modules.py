@@ -25,7 +25,7 @@ from neuroncore.base.source import Place
 from neuroncore.lint.syntax import DEFINITIONS, Definition, inside, name_of, statements
 
 RELEASES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
-COMPLETE = "0.3"  # from this release on the SDK contains the declarations
+COMPLETE = "0.3"  # the first release whose SDK contains the declarations of the API
 HOME = Path(__file__).with_name("api")
 ROLES: Mapping[str, Any] = tomllib.loads((HOME / "roles.toml").read_text("utf-8"))
 
@@ -45,16 +45,22 @@ class ApiForm:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the parameters, without the mark of a default."""
-        return tuple(one.rstrip("=") for one in self.parameters or ())
+        return tuple(parameter.rstrip("=") for parameter in self.parameters or ())
 
     @cached_property
     def required(self) -> tuple[str, ...]:
         """The names of the parameters without a default."""
-        return tuple(one for one in self.parameters or () if one[0] != "*" and one[-1] != "=")
+        return tuple(
+            parameter
+            for parameter in self.parameters or ()
+            if parameter[0] != "*" and parameter[-1] != "="
+        )
 
     @cached_property
     def takes_any(self) -> bool:
-        return self.parameters is None or any(one.startswith("**") for one in self.parameters)
+        return self.parameters is None or any(
+            parameter.startswith("**") for parameter in self.parameters
+        )
 
 
 @cache
@@ -70,15 +76,15 @@ def _form(first: str, last: str, parameters: str | None) -> ApiForm:
 
 @cache
 def form_in(name: str, release: str) -> ApiForm | None:
-    """Return the form of a name in a release; None if the release lacks the name."""
-    return next((one for one in forms().get(name, ()) if one.holds_in(release)), None)
+    """Return the form of a name in a release; None if no form is known there."""
+    return next((form for form in forms().get(name, ()) if form.holds_in(release)), None)
 
 
 def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
     """Return the releases of the forms in `rows` as text, such as "0.1" or "0.3 to 0.6", if
-    `release` certainly lacks them; else "". That is certain for releases after the last form. For
-    releases before the first form it is certain only if that form is later than COMPLETE, because
-    the lists of earlier releases are incomplete."""
+    `release` certainly has none of the forms; otherwise "". This is certain if `release` is later
+    than the last form. If it is earlier than the first form, this is certain only if the first form
+    is later than COMPLETE, because the lists of earlier releases are incomplete."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -122,46 +128,60 @@ class Module:
         targets: dict[str, tuple[int, str]] = {}
         for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
-                for one in node.names:
-                    whole = one.name if one.asname else one.name.partition(".")[0]
-                    targets[one.asname or whole] = (0, whole)
+                for alias in node.names:
+                    whole = alias.name if alias.asname else alias.name.partition(".")[0]
+                    targets[alias.asname or whole] = (0, whole)
             elif isinstance(node, ast.ImportFrom):
-                for one in node.names:
-                    dotted = f"{node.module}.{one.name}" if node.module else one.name
-                    targets[one.asname or one.name] = (node.level, dotted)
+                for alias in node.names:
+                    dotted = f"{node.module}.{alias.name}" if node.module else alias.name
+                    targets[alias.asname or alias.name] = (node.level, dotted)
         return targets
 
     @cached_property
     def definitions(self) -> dict[str, Definition]:
         """The functions and classes of the file at module level, also under an `if` or a `try`."""
-        return {one.name: one for one in _top(self.tree.body) if isinstance(one, DEFINITIONS)}
+        return {
+            statement.name: statement
+            for statement in _top(self.tree.body)
+            if isinstance(statement, DEFINITIONS)
+        }
 
     @cached_property
     def values(self) -> dict[str, ast.expr]:
         """The values that are assigned to names at module level."""
         assigned: dict[str, ast.expr] = {}
-        for one in _top(self.tree.body):
-            if isinstance(one, ast.Assign):
-                assigned |= {at.id: one.value for at in one.targets if isinstance(at, ast.Name)}
-            elif isinstance(one, ast.AnnAssign) and one.value and isinstance(one.target, ast.Name):
-                assigned[one.target.id] = one.value
+        for statement in _top(self.tree.body):
+            if isinstance(statement, ast.Assign):
+                assigned |= {
+                    at.id: statement.value for at in statement.targets if isinstance(at, ast.Name)
+                }
+            elif (
+                isinstance(statement, ast.AnnAssign)
+                and statement.value
+                and isinstance(statement.target, ast.Name)
+            ):
+                assigned[statement.target.id] = statement.value
         return assigned
 
     @cached_property
     def changed(self) -> frozenset[str]:
         """The names of the file whose values its main part changes, also by assigning to
         elements."""
-        runs = [one for one in self.tree.body if isinstance(one, ast.If) and asks_if_run(one.test)]
+        runs = [
+            statement
+            for statement in self.tree.body
+            if isinstance(statement, ast.If) and asks_if_run(statement.test)
+        ]
         assigned: set[str] = set()
-        for one in statements([part for run in runs for part in run.body]):
-            targets = one.targets if isinstance(one, ast.Assign) else []
-            targets = [one.target] if isinstance(one, ast.AugAssign) else targets
+        for statement in statements([part for run in runs for part in run.body]):
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            targets = [statement.target] if isinstance(statement, ast.AugAssign) else targets
             assigned |= {(name_of(_root(target)) or "").partition(".")[0] for target in targets}
-        outside = (one for one in self.tree.body if one not in runs)
+        outside = (statement for statement in self.tree.body if statement not in runs)
         defined = {
             name_of(target)
-            for one in _top([*outside])
-            for target in (one.targets if isinstance(one, ast.Assign) else [])
+            for statement in _top([*outside])
+            for target in (statement.targets if isinstance(statement, ast.Assign) else [])
         }
         return frozenset(assigned & defined)
 
@@ -178,7 +198,7 @@ class Module:
         return inside(self.tree)
 
     def place(self, node: ast.AST, function: str = "") -> Place:
-        """Return the place of a node."""
+        """Return the place of a node; for a function or a class, the place of its first line."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         if isinstance(node, DEFINITIONS):  # only its first line
             return Place(str(self.path), line, column, line, column + len(node.name), function)
@@ -188,8 +208,9 @@ class Module:
 
 
 def asks_if_run(test: ast.expr) -> bool:
-    """Return whether a condition tests whether the file is run (and not imported)."""
-    return any(isinstance(one, ast.Name) and one.id == "__name__" for one in inside(test))
+    """Return whether a condition tests whether the file is run and not imported, by the name
+    `__name__`."""
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in inside(test))
 
 
 def _root(target: ast.expr) -> ast.expr:
@@ -199,13 +220,13 @@ def _root(target: ast.expr) -> ast.expr:
 
 
 def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Return statements of a file that are outside all functions."""
-    for one in body:
-        yield one
-        if isinstance(one, ast.If | ast.Try | ast.With | ast.For | ast.While):
-            yield from _top(one.body)
-            yield from _top(getattr(one, "orelse", []))
-            for handler in getattr(one, "handlers", []):
+    """Yield the statements of a file that are outside all functions and classes."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If | ast.Try | ast.With | ast.For | ast.While):
+            yield from _top(statement.body)
+            yield from _top(getattr(statement, "orelse", []))
+            for handler in getattr(statement, "handlers", []):
                 yield from _top(handler.body)
 
 
@@ -282,11 +303,11 @@ class Modules:
     def is_bound(self, module: Module, expression: ast.expr) -> bool:
         """Return whether a name is assigned the result of a call, such as functools.partial(f, 1),
         which may bind arguments to a function."""
-        seen: set[str | None] = set()
+        visited: set[str | None] = set()
         while (name := name_of(expression)) in module.values and name not in module.imports:
-            if name in seen:
+            if name in visited:
                 return False
-            seen.add(name)
+            visited.add(name)
             expression = module.values[name]
         return isinstance(expression, ast.Call)
 
@@ -301,19 +322,20 @@ class Modules:
         return definition or (None if level else whole)
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
-        """Return the definition that the dotted name `whole` has: one of a file that it names, or
-        one that this file imports; None if there is none. `level` is as in `_find`, and `more` is
-        how many further imports are followed."""
+        """Return the definition of the dotted name `whole`: the file that it names has the
+        definition, or imports it from another file. Return None if there is none. `level` is the
+        number of dots of a relative import, 0 for an absolute one, and `more` is how many further
+        imports are followed."""
         parts = whole.split(".")
         for count in range(len(parts) - 1, -1, -1):
             home = self._find(module, level, parts[:count])
             if home is None:
                 continue
-            left = parts[count:]
-            if len(left) == 1 and left[0] in home.definitions:
-                return home, home.definitions[left[0]]
-            if left:
-                return self._imported(home, left[0], ".".join(left[1:]), more - 1)
+            rest_of_parts = parts[count:]
+            if len(rest_of_parts) == 1 and rest_of_parts[0] in home.definitions:
+                return home, home.definitions[rest_of_parts[0]]
+            if rest_of_parts:
+                return self._imported(home, rest_of_parts[0], ".".join(rest_of_parts[1:]), more - 1)
         return None
 
     def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
@@ -330,7 +352,7 @@ class Modules:
     def _looked_for(self, folder: Path, level: int, dotted: str) -> Module | None:
         parts = dotted.split(".") if dotted else []
         above = [folder, *folder.parents]
-        known = [Path(one) for one in sys.path if one]
+        known = [Path(entry) for entry in sys.path if entry]
         folders = [above[level - 1]] if level else [*above[:8], *known]
         for number, folder in enumerate(folders):
             path = _file(folder, parts)

@@ -21,7 +21,7 @@ PLAIN = {
 
 
 INNER = {  # for each kind of node, the fields that contain other nodes
-    kind: tuple(one for one in kind._fields if one not in PLAIN)
+    kind: tuple(field for field in kind._fields if field not in PLAIN)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
@@ -35,28 +35,29 @@ def children(node: ast.AST) -> list[ast.AST]:
     for name in INNER[type(node)]:
         value = getattr(node, name, None)
         if type(value) is list:
-            nodes += value if None not in value else [one for one in value if one is not None]
+            nodes += value if None not in value else [child for child in value if child is not None]
         elif value is not None:
             nodes.append(value)
     return nodes
 
 
 def inside(node: ast.AST) -> list[ast.AST]:
-    """Return a node and all nodes in it, each before its children."""
+    """Return a node and all nodes below it in the syntax tree, each before its children."""
     return _below([node], frozenset())
 
 
 def nested(node: ast.AST) -> list[ast.AST]:
-    """Return all nodes in a node, except those in functions and classes that are defined in it."""
+    """Return all nodes below a node, except those inside the functions and classes that are defined
+    there."""
     return _below(children(node)[::-1], CLOSED)
 
 
-def _below(left: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AST]:
-    """Return the nodes in `left`, and the nodes in them, in source order. `left` is in reverse
-    order. Nodes inside a node of a type in `closed` are left out."""
+def _below(pending: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AST]:
+    """Return the nodes in `pending`, which is in reverse order, and all nodes below them, in source
+    order. Nodes below a node of a type in `closed` are left out. `pending` is empty afterwards."""
     nodes: list[ast.AST] = []
-    while left:
-        node = left.pop()
+    while pending:
+        node = pending.pop()
         nodes.append(node)
         kind = type(node)
         if kind in closed:
@@ -64,20 +65,22 @@ def _below(left: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AS
         for name in OUTER[kind]:
             value = getattr(node, name, None)
             if type(value) is list:
-                left += value[::-1] if None not in value else [one for one in value[::-1] if one]
+                pending += (
+                    value[::-1] if None not in value else [child for child in value[::-1] if child]
+                )
             elif value is not None:
-                left.append(value)
+                pending.append(value)
     return nodes
 
 
 def statements(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return statements and the statements in them, also in functions."""
+    """Return statements and all statements inside them, also those of functions."""
     listed: list[ast.stmt] = []
-    for one in body:
-        listed.append(one)
+    for statement in body:
+        listed.append(statement)
         for name in ("body", "orelse", "finalbody"):
-            listed += statements(getattr(one, name, []))
-        for block in (*getattr(one, "handlers", ()), *getattr(one, "cases", ())):
+            listed += statements(getattr(statement, name, []))
+        for block in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
             listed += statements(block.body)
     return listed
 
@@ -103,15 +106,15 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
     """Return an argument of a call, by its position or its name."""
     if position < len(call.args):
         return call.args[position]
-    return next((one.value for one in call.keywords if one.arg == name), None)
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
 def given_to(call: ast.Call, parameters: ast.arguments, name: str) -> ast.expr | None:
     """Return the argument that a call passes for a parameter, or its default; None if unknown."""
-    if any(isinstance(one, ast.Starred) for one in call.args) or None in _named(call):
+    if any(isinstance(value, ast.Starred) for value in call.args) or None in _named(call):
         return None
-    positional = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
-    by_name = [one.value for one in call.keywords if one.arg == name]
+    positional = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
+    by_name = [keyword.value for keyword in call.keywords if keyword.arg == name]
     if by_name:
         return by_name[0]
     if name in positional and positional.index(name) < len(call.args):
@@ -120,16 +123,18 @@ def given_to(call: ast.Call, parameters: ast.arguments, name: str) -> ast.expr |
 
 
 def _named(call: ast.Call) -> list[str | None]:
-    return [one.arg for one in call.keywords]
+    return [keyword.arg for keyword in call.keywords]
 
 
 def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
     """Return the default of a parameter, if it has one."""
-    positional = [one.arg for one in (*parameters.posonlyargs, *parameters.args)]
+    positional = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
     defaults = positional[len(positional) - len(parameters.defaults) :]
-    named = [one.arg for one in parameters.kwonlyargs]
+    named = [parameter.arg for parameter in parameters.kwonlyargs]
     by_name = {**dict(zip(defaults, parameters.defaults, strict=True))}
-    by_name |= {key: one for key, one in zip(named, parameters.kw_defaults, strict=True) if one}
+    by_name |= {
+        key: default for key, default in zip(named, parameters.kw_defaults, strict=True) if default
+    }
     return by_name.get(name)
 
 
@@ -164,17 +169,17 @@ def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None
 
 
 def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
-    """Return the number of elements that an index takes from each axis, if it consists of slices
-    with literal numbers; else None. `whole` is the shape of the tensor, for slices without an
-    end."""
+    """Return the number of elements that an index takes from each axis, with None for an axis where
+    it is unknown. Return None if the index does not consist of slices without a step. `whole` is
+    the shape of the tensor, for slices without an end."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     axes = whole if whole is not None and len(whole) == len(parts) else (None,) * len(parts)
     counts: list[int | None] = []
-    for one, size in zip(parts, axes, strict=True):
-        if not isinstance(one, ast.Slice) or one.step is not None:
+    for part, size in zip(parts, axes, strict=True):
+        if not isinstance(part, ast.Slice) or part.step is not None:
             return None
-        first = 0 if one.lower is None else literal(one.lower)
-        last = size if one.upper is None else literal(one.upper)
+        first = 0 if part.lower is None else literal(part.lower)
+        last = size if part.upper is None else literal(part.upper)
         known = first is not None and last is not None and 0 <= first <= last
         counts.append(last - first if known else None)  # type: ignore[operator]
     return tuple(counts)
@@ -182,8 +187,8 @@ def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
 
 def numbers(parts: Sequence[ast.expr]) -> Shape:
     """Return a shape, with None for each part that is not a literal number."""
-    literals = [literal(one) for one in parts]
-    return tuple(None if one is None or one < 0 else one for one in literals)
+    literals = [literal(part) for part in parts]
+    return tuple(None if size is None or size < 0 else size for size in literals)
 
 
 def shape_of_view(call: ast.Call) -> Shape | None:
@@ -194,17 +199,17 @@ def shape_of_view(call: ast.Call) -> Shape | None:
         return None
     if method == "reshape":
         return numbers(shape.elts)
-    pairs = [one.elts for one in shape.elts if isinstance(one, ast.Tuple | ast.List)]
-    if len(pairs) != len(shape.elts) or any(len(one) != 2 for one in pairs):
+    pairs = [pair.elts for pair in shape.elts if isinstance(pair, ast.Tuple | ast.List)]
+    if len(pairs) != len(shape.elts) or any(len(pair) != 2 for pair in pairs):
         return None
     return numbers([count for _, count in pairs])
 
 
 def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
     """Return, for each name that a function binds (also an attribute, such as "a.b"), its bindings.
-    A binding is a pair of a word and an expression: with "is" the name has the value of the
-    expression; with "each" the value of one of its elements in turn; with "part" something else
-    that comes from the expression."""
+    A binding is a pair of a word and an expression. If the word is "is", the name has the value of
+    the expression; if it is "each", the value of one element of the expression after the other; if
+    it is "part", another value that comes from the expression."""
     bound_to: dict[str, list[tuple[str, ast.expr]]] = {}
 
     def bind(target: ast.expr, how: str, source: ast.expr) -> None:
@@ -215,11 +220,11 @@ def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
         elif isinstance(target, ast.Tuple | ast.List):
             pairs = how == "is" and isinstance(source, ast.Tuple | ast.List)
             same = pairs and len(source.elts) == len(target.elts)  # type: ignore[attr-defined]
-            for number, one in enumerate(target.elts):
+            for number, part in enumerate(target.elts):
                 if same:
-                    bind(one, "is", source.elts[number])  # type: ignore[attr-defined]
+                    bind(part, "is", source.elts[number])  # type: ignore[attr-defined]
                 else:
-                    bind(one, "part", source)
+                    bind(part, "part", source)
 
     shared: set[str] = set()
     for node in nodes:
@@ -229,8 +234,8 @@ def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
             case ast.Assign():
                 for target in node.targets:
                     bind(target, "is", node.value)
-            case ast.AnnAssign(value=ast.expr() as given):
-                bind(node.target, "is", given)
+            case ast.AnnAssign(value=ast.expr() as value):
+                bind(node.target, "is", value)
             case ast.NamedExpr():
                 bind(node.target, "is", node.value)
             case ast.AugAssign():
