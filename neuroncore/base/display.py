@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-BLOCKS = 24  # characters of a bar for 100 %
+BLOCKS = 24  # the number of characters of a bar for 100 %
 
 
 def block(head: str, *parts: str) -> str:
@@ -25,8 +25,8 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
 
 
 def _row(cells: Sequence[str], kind: str) -> str:
-    made = (f"<{kind} style='text-align:left'>{escape(cell)}</{kind}>" for cell in cells)
-    return f"<tr>{''.join(made)}</tr>"
+    cells_html = (f"<{kind} style='text-align:left'>{escape(cell)}</{kind}>" for cell in cells)
+    return f"<tr>{''.join(cells_html)}</tr>"
 
 
 def bar(share: float) -> str:

@@ -123,8 +123,8 @@ class KernelError(NeuronError, ValueError, AssertionError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the places, because code objects can't be pickled."""
-        found = {"place": self.place, "stack": self.stack, "_visits": []}
-        return type(self), self.args, {**self.__dict__, **found}
+        places = {"place": self.place, "stack": self.stack, "_visits": []}
+        return type(self), self.args, {**self.__dict__, **places}
 
     def _render_traceback_(self) -> list[str]:
         return str(self).split("\n")
@@ -149,8 +149,8 @@ class KernelError(NeuronError, ValueError, AssertionError):
         ]
 
     def _fields(self) -> list[str]:
-        said = ((label, getattr(self, name)) for name, label in LABELS.items())
-        lines = [f"  {label:9} {value}" for label, value in said if value]
+        fields = ((label, getattr(self, name)) for name, label in LABELS.items())
+        lines = [f"  {label:9} {value}" for label, value in fields if value]
         more = [f"  {'also':9} {line}" for line in self.more]
         end = len(lines) - bool(self.also)  # the vendor's text is about the first fault
         return lines[:end] + more + lines[end:]

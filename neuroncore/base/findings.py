@@ -93,8 +93,8 @@ class Finding:
         if fields["line"] is not None:
             columns = fields["column"] - 1, fields["end_line"], fields["end_column"] - 1
             place = Place(fields["file"], fields["line"], *columns, "")
-        said = {name: fields[name] for name in FROM_THE_RULE}
-        return cls(fields["code"], fields["sentence"], place, **said)
+        from_rule = {name: fields[name] for name in FROM_THE_RULE}
+        return cls(fields["code"], fields["sentence"], place, **from_rule)
 
 
 FROM_THE_RULE = ("severity", "because", "hint", "source")
@@ -102,46 +102,48 @@ FROM_THE_RULE = ("severity", "because", "hint", "source")
 
 @cache
 def tables() -> Mapping[str, Mapping[str, CodeRule]]:
-    """Return the rows of each file of the table: file name, then code. Raises DefinitionError for a
-    row that does not fit `CodeRule`."""
+    """Return the rows of the table of codes, by the name of the file without its ending, and then
+    by code. Raises DefinitionError for a row that does not fit `CodeRule`."""
     folder = Path(__file__).with_name("codes")
-    found: dict[str, Mapping[str, CodeRule]] = {}
-    for one in sorted(folder.iterdir(), key=lambda file: file.name):
-        if one.name.endswith(".toml"):
-            rows = tomllib.loads(one.read_text("utf-8"))
+    by_file: dict[str, Mapping[str, CodeRule]] = {}
+    for path in sorted(folder.iterdir(), key=lambda file: file.name):
+        if path.name.endswith(".toml"):
+            rows = tomllib.loads(path.read_text("utf-8"))
             header = rows.pop("header", "")
-            found[one.name.removesuffix(".toml")] = {
+            by_file[path.name.removesuffix(".toml")] = {
                 code: _rule(code, header, row) for code, row in rows.items()
             }
-    return found
+    return by_file
 
 
 @cache
 def rules() -> Mapping[str, CodeRule]:
     """Return all rows of the table, by code. Raises DefinitionError if two rows have the same
     code."""
-    found: dict[str, CodeRule] = {}
+    by_code: dict[str, CodeRule] = {}
     for table in tables().values():
-        if twice := found.keys() & table:
+        if twice := by_code.keys() & table:
             raise DefinitionError(f"{min(twice)} is in the table of codes twice")
-        found |= table
-    return found
+        by_code |= table
+    return by_code
 
 
 def _rule(code: str, header: str, row: dict[str, str]) -> CodeRule:
     try:
-        made = CodeRule(code, **{"header": header if "example" in row else "", **row})  # type: ignore[arg-type]
+        code_rule = CodeRule(code, **{"header": header if "example" in row else "", **row})  # type: ignore[arg-type]
     except TypeError as error:
         raise DefinitionError(f"{code} of the table of codes: {error}") from None
-    if made.severity not in SEVERITIES:
-        raise DefinitionError(f"{code} of the table of codes: {made.severity!r} is not a severity")
-    return made
+    if code_rule.severity not in SEVERITIES:
+        raise DefinitionError(
+            f"{code} of the table of codes: {code_rule.severity!r} is not a severity"
+        )
+    return code_rule
 
 
 def without_advice(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings without advice about speed, for courses in which students must find out
     themselves how to make a kernel faster."""
-    return [one for one in findings if one.severity != "advice"]
+    return [finding for finding in findings if finding.severity != "advice"]
 
 
 def rule(code: str) -> CodeRule:

@@ -48,5 +48,5 @@ def version(name: str) -> str:
         for entry in entries:
             if entry.startswith(f"{name}-") and entry.endswith(ENDING):
                 return entry[len(name) + 1 : -len(ENDING)]
-    found: str = metadata.version(name)
-    return found
+    from_metadata: str = metadata.version(name)
+    return from_metadata

@@ -15,9 +15,8 @@ Order = Literal["in-order", "scheduled", "standalone", "compiled"]
 LaunchPath = Literal["framework", "standalone"]
 HarnessName = Literal["neuron-profile", "neuron-explorer", "nki.benchmark"]
 PATHS: dict[LaunchPath, Order] = {"framework": "scheduled", "standalone": "standalone"}
-DISABLE_DGE = (
-    "--disable-dge"  # a flag of the older API: descriptors are written before the kernel runs
-)
+# a flag of the older API's compiler: descriptors are written before the kernel runs
+DISABLE_DGE = "--disable-dge"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,9 +195,9 @@ class Options:
     def __post_init__(self) -> None:
         """Raise UsageError for an illegal value of a field."""
         for name, legal in choices().items():
-            if (given := getattr(self, name)) not in legal:
+            if (value := getattr(self, name)) not in legal:
                 known = " or ".join(map(repr, legal))
-                raise UsageError(f"{name} is {given!r}; it must be {known}")
+                raise UsageError(f"{name} is {value!r}; it must be {known}")
         if not 0 <= self.rng_seed < 1 << 32:
             raise UsageError(f"rng_seed is {self.rng_seed}; it must be from 0 to 2^32 - 1")
         bound = self.precision_bound
@@ -208,29 +207,29 @@ class Options:
             phase(self.clock_phase)
 
 
-def phase(given: Any) -> float:
+def phase(value_given: Any) -> float:
     """Return a phase of the Tensor engine's clock, as a fraction of its period. Raises UsageError
     for anything but a number of at least 0 and less than 1."""
     try:
-        value = float(given)
+        value = float(value_given)
     except (TypeError, ValueError):
         value = -1.0
     if not 0 <= value < 1:
-        raise UsageError(f"clock_phase is {given!r}; it must be from 0 to less than 1")
+        raise UsageError(f"clock_phase is {value_given!r}; it must be from 0 to less than 1")
     return value
 
 
 @cache
 def choices() -> dict[str, tuple[Any, ...]]:
     """Return the legal values of each field that has a fixed set of values."""
-    found: dict[str, tuple[Any, ...]] = {}
+    legal_values: dict[str, tuple[Any, ...]] = {}
     for name, kind in get_type_hints(Options).items():
         parts = (kind,) if get_origin(kind) is Literal else get_args(kind)
         if kind is bool:
-            found[name] = (False, True)
+            legal_values[name] = (False, True)
         elif literals := [part for part in parts if get_origin(part) is Literal]:
-            found[name] = get_args(literals[0]) + (None,) * (type(None) in parts)
-    return found
+            legal_values[name] = get_args(literals[0]) + (None,) * (type(None) in parts)
+    return legal_values
 
 
 documented = Options()

@@ -155,8 +155,8 @@ resumed: ContextVar[tuple[FrameType, int] | None] = ContextVar("resumed", defaul
 
 def instruction_of(frame: FrameType) -> int:
     """Return the byte offset of the bytecode instruction that a frame is at."""
-    there = resumed.get()
-    return there[1] if there is not None and there[0] is frame else frame.f_lasti
+    resumed_at = resumed.get()
+    return resumed_at[1] if resumed_at is not None and resumed_at[0] is frame else frame.f_lasti
 
 
 def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
@@ -211,12 +211,12 @@ Visit = tuple[CodeType, int, dict[str, int]]
 def visits() -> list[Visit]:
     """Return the user's frames inside the kernel, innermost first: the code, the instruction and
     the integer variables of each. The frames end where neuroncore called the kernel."""
-    found: list[Visit] = []
+    frames: list[Visit] = []
     frame = user_frame()
     while frame is not None and is_users(frame):
-        found.append((frame.f_code, instruction_of(frame), _variables(frame)))
+        frames.append((frame.f_code, instruction_of(frame), _variables(frame)))
         frame = frame.f_back
-    return found
+    return frames
 
 
 Frames = list[tuple[FrameType, int]]
@@ -226,14 +226,14 @@ def _through(trace: TracebackType | None) -> Frames:
     """Return the user's frames that an error passed through, innermost first, each with the byte
     offset of its instruction. If the error left a kernel, these are the frames inside the
     kernel."""
-    found: Frames = []
+    frames: Frames = []
     links = reversed([(link.tb_frame, link.tb_lasti) for link in _links(trace)])
     for frame, instruction in links:
         if is_users(frame):
-            found.append((frame, instruction))
-        elif found and is_ours(frame):
+            frames.append((frame, instruction))
+        elif frames and is_ours(frame):
             break
-    return found
+    return frames
 
 
 def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
@@ -245,8 +245,8 @@ def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
 def innermost(trace: TracebackType | None) -> tuple[FrameType | None, int]:
     """Return the innermost user's frame that an error passed through, and the byte offset of its
     instruction; (None, 0) if there is none."""
-    found = _through(trace)
-    return found[0] if found else (None, 0)
+    frames = _through(trace)
+    return frames[0] if frames else (None, 0)
 
 
 def innermost_place(trace: TracebackType | None) -> Place | None:

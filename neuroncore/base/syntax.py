@@ -19,16 +19,16 @@ T = TypeVar("T")
 MISSING = object()
 
 
-def by_site(made_of: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
+def by_site(compute: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
     """Cache the result of a function of a frame, by the frame's code and current instruction. The
     result must depend on nothing else in the frame."""
     kept: source.Sites[Any] = source.Sites()
 
-    @wraps(made_of)
+    @wraps(compute)
     def function(frame: FrameType) -> T:
         known: Any = kept.get(id(frame.f_code) + frame.f_lasti, MISSING)
         if known is MISSING:
-            known = kept.keep(frame.f_code, frame.f_lasti, made_of(frame))
+            known = kept.keep(frame.f_code, frame.f_lasti, compute(frame))
         result: T = known
         return result
 
@@ -88,7 +88,7 @@ def question(frame: FrameType) -> Question:
     where = line, column, end_line, end_column
     by = _parents(frame.f_code.co_filename).get(where)
     children = ast.iter_child_nodes(by) if by is not None else ()
-    of = next((one for one in children if node_span(one) == where), None)
+    of = next((child for child in children if node_span(child) == where), None)
     return Question(of, by)
 
 
@@ -125,17 +125,17 @@ def _is_stored(frame: FrameType) -> bool | None:
 FILES = 64  # the largest number of files whose results are kept
 
 
-def by_text(made_of: Callable[[str], T]) -> Callable[[str], T]:
+def by_text(compute: Callable[[str], T]) -> Callable[[str], T]:
     """Cache the result of a function of a file, by the text of the file. A file that is edited and
     imported again, or a new notebook cell with the same name, has another text. If there are more
     than FILES files, the least recently used one is dropped."""
     kept: dict[str, tuple[list[str], T]] = {}
 
-    @wraps(made_of)
+    @wraps(compute)
     def function(file: str) -> T:
         lines, known = linecache.getlines(file), kept.pop(file, None)
         if known is None or known[0] != lines:
-            known = lines, made_of(file)
+            known = lines, compute(file)
         kept[file] = known
         if len(kept) > FILES:
             del kept[next(iter(kept))]
@@ -206,17 +206,26 @@ def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
 
 
 def parameter(code: CodeType, name: str) -> Place | None:
-    """Return the place of a parameter in the definition of its function; None if the file no longer
-    contains this function."""
+    """Return the place of the parameter `name` in the definition of the function with this code;
+    None if the file no longer contains the function."""
     for node in ast.walk(tree(code.co_filename)):
         if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
             continue
-        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-        given = node.args
-        for one in (*given.posonlyargs, *given.args, *given.kwonlyargs):
-            if first == code.co_firstlineno and one.arg == name:
-                end = one.end_lineno or one.lineno, one.end_col_offset or one.col_offset
-                return Place(code.co_filename, one.lineno, one.col_offset, *end, node.name)
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        arguments = node.args
+        for argument_node in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            if first == code.co_firstlineno and argument_node.arg == name:
+                end = (
+                    argument_node.end_lineno or argument_node.lineno,
+                    argument_node.end_col_offset or argument_node.col_offset,
+                )
+                return Place(
+                    code.co_filename,
+                    argument_node.lineno,
+                    argument_node.col_offset,
+                    *end,
+                    node.name,
+                )
     return None
 
 
@@ -255,6 +264,6 @@ def _call_argument(text: str, name: str, position: int | None) -> ast.expr | Non
             return keyword.value
     if position is None or position >= len(call.args):
         return None
-    if any(isinstance(given, ast.Starred) for given in call.args[: position + 1]):
+    if any(isinstance(passed, ast.Starred) for passed in call.args[: position + 1]):
         return None
     return call.args[position]
