@@ -13,7 +13,7 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from typing import Any, get_args
 
@@ -30,24 +30,39 @@ from bench.programs.rewritten import wrong_use
 from bench.programs.views import Array
 from bench.programs.walks import Shown
 from bench.programs.watching import Failure, Watched
+from neuroncore.base import buffers
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
-from neuroncore.core import later
+from neuroncore.clause import arithmetic
+from neuroncore.core import later, leftovers, legality, packs
+from neuroncore.frontend import arguments, originals
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as KernelOfOlder
 from neuroncore.hosts.api import Run
+from neuroncore.memory import geometry
+from neuroncore.numerics import codec
+from neuroncore.record import boxes, loops
 from neuroncore.record.program import Program as Instructions
 from neuroncore.record.program import Record
-from neuroncore.replay import cursor
+from neuroncore.replay import cursor, execution
 from neuroncore.replay.cursor import Replay
 from neuroncore.replay.verification import Mismatch
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
 REWRITTEN = "compiled"  # the order whose compiler gives results other places
-SAVED, HELD = 4, 3  # of so many programs one is replayed from a file, or held to its hazards
-SHARED = 4  # of so many one has all of its products put off and shared out among threads
+SAVED, HELD = 7, 3  # of so many programs one is replayed from a file, or held to its hazards
+LIMITED = 5  # of so many one runs with little room in caches, and with loops for few elements
+SHARED = 5  # of so many one has all of its products put off and shared out among threads
 BACK = 4  # of so many one is replayed to its end again, after going back
+SHARING = (later, {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2})
+SMALL = [
+    *((packs, {"MOST": 1}), (leftovers, {"READS": 1}), (legality, {"KNOWN_MOST": 2})),
+    *((geometry, {"MOST": 2}), (boxes, {"MANY": 1}), (loops, {"FEW": 0})),
+    *((buffers, {"SMALL": 1}), (arithmetic, {"WORTH": 1}), (codec, {"LEAST": 1})),
+    *((execution, {"CHUNK": 1}), (originals, {"LARGE": 1}), (arguments, {"SMALL": 1})),
+]
+"""Limits of caches and of ways that are meant for large arrays. No result depends on them."""
 
 
 def check(program: Program) -> Run:
@@ -69,7 +84,7 @@ def examine(
         for first in (True, False, False)
     )
     uses = None if seed % HELD else Uses()
-    with warnings.catch_warnings(), _sharing(seed % SHARED == 1):
+    with warnings.catch_warnings(), _limits(seed):
         warnings.simplefilter("ignore")
         run: Run = _step("run", lambda: _run(kernel, own, launch))
         shown = _step("verify", lambda: _verify(run, expected, uses))
@@ -81,8 +96,9 @@ def examine(
         replay = _step("replay", lambda: _replayed(record, given, seed % BACK == 2))
         if seed % BACK == 3:
             _step("walk", lambda: _walked(shown, record))
-        with _watched(isinstance(kernel, KernelOfOlder)):
-            fresh: Run = _step("run", lambda: _run(kernel, again, launch))
+    with warnings.catch_warnings(), _watched(isinstance(kernel, KernelOfOlder)):
+        warnings.simplefilter("ignore")
+        fresh: Run = _step("run", lambda: _run(kernel, again, launch))
     if wrong := [*records.differences(run.record, fresh.record)]:
         raise Failure("run: another record of a second launch", ", ".join(wrong))
     _compare(replay.results(), fresh.results, "result")
@@ -99,10 +115,13 @@ def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 @contextmanager
-def _sharing(every: bool) -> Iterator[None]:
-    """Let every product that can be put off and shared out among threads be so, a few at a time."""
-    given = {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2} if every else {}
-    with _changed(later, **given):
+def _limits(seed: int) -> Iterator[None]:
+    """Let caches of some programs have room for little, or every product be put off and shared out
+    among threads that can be, a few at a time."""
+    changes = [SHARING] * (seed % SHARED == 1) + SMALL * (seed % LIMITED == 2)
+    with ExitStack() as stack:
+        for module, given in changes:
+            stack.enter_context(_changed(module, **given))
         yield
 
 

@@ -24,9 +24,10 @@ STOCHASTIC = (
     {"stochastic": True, "stochastic_bits": 9, "stochastic_seed": 5},
 )
 OF_THE_ESTIMATE = (
-    *({"loads": "single"}, {"loads": "limited"}, {"descriptors": "software"}),
-    *({"launch": "standalone"}, {"clock_phase": 0.3}),
+    *({"loads": "single"}, {"loads": "limited"}, {"loads": "once"}, {"descriptors": "software"}),
+    *({"launch": "standalone"}, {"clock_phase": 0.3}, {"order": "compiled"}, {"stacks": True}),
 )
+WITHOUT_VIEWS = r"(?s)\A(?!.*(\.view|\.ap|address|_x4)).*float"  # views need bits as in memory
 CHOICES = (
     Choice(0.1, "bfloat16|float16|float8", STOCHASTIC),
     Choice(0.4, r"ncc\.", tuple({"collective_rounding": way} for way in ("ring", "mesh"))),
@@ -38,6 +39,7 @@ CHOICES = (
     Choice(0.6, "_mx", ({"mx_order": "chain"}, {"mx_scale": "ocp"})),
     Choice(0.1, "matmul", ({"tf32_read": "truncate"}, {"fp32_matmul": "four_pass"})),
     Choice(0.04, "float", ({"subnormals": "flush"},)),
+    Choice(0.1, WITHOUT_VIEWS, ({"storage": "float32"},)),
     Choice(0.06, "", ({"uninitialized": "zeros"},)),
     Choice(0.02, "", ({"precision": True},)),
     Choice(0.05, "", OF_THE_ESTIMATE),

@@ -26,7 +26,10 @@ def _part(maker: Maker, whole: View, reads: bool, dma: bool) -> View | None:
         return _over_rows(maker, whole, base, reads)
     lanes = maker.between(1, base.lanes) if maker.chance(0.5) else base.lanes
     free = maker.between(1, max(1, base.free // maker.choose((1, 2, 4))))
-    return maker.window(base, lanes, free, How(reads=reads, anywhere=dma))
+    apart = maker.chance(0.5)
+    if apart:
+        free = min(free, maker.between(2, 4))
+    return maker.window(base, lanes, free, How(reads=reads, anywhere=dma, apart=apart))
 
 
 def _over_rows(maker: Maker, whole: View, base: View, reads: bool) -> View | None:
@@ -78,9 +81,12 @@ def _moved(maker: Maker, dst: View, src: View, dma: bool) -> None:
 
 def gaps(maker: Maker) -> None:
     """Some parts of a tensor are written, now and then the same ones of another, and other parts of
-    both are read. The results are stored as far as they are good, or not, or only overwritten."""
+    both are read, in lines that are executed several times. The results are stored as far as they
+    are good, or not, or only overwritten."""
     form, lanes = maker.form(), maker.lanes()
     wide = maker.columns(70) * 4 // SIZES[form] + 1
+    if maker.chance(0.5):  # halves of even sizes are large pieces
+        lanes, wide = maker.choose((4, 32, 64, 128)), maker.choose((2, 4, 16, 64))
     tile = maker.new("sbuf", (lanes, wide), form)
     first = _written(maker, tile)
     tiles = [tile]
@@ -91,8 +97,13 @@ def gaps(maker: Maker) -> None:
     for one in tiles:
         for _ in range(maker.choose((0, 0, 1, 2))):
             _written(maker, one)
-    for _ in range(maker.between(1, 2)):
-        _read(maker, maker.choose(tiles))
+    copy = maker.name("f")
+    maker.say(f"def {copy}(dst, src):\n    nisa.tensor_copy(dst=dst, src=src)", makes=copy)
+    for _ in range(maker.between(1, 3)):
+        one = maker.choose(tiles)
+        _read(maker, one, copy)
+        if maker.chance(0.3):
+            _written(maker, one)
     for one in tiles:
         maker.issue("nisa.memset", dst=one, value="1")
 
@@ -106,9 +117,9 @@ def _written(maker: Maker, tile: View) -> View:
     """Write a part of a tile: some columns, some partitions, or any window."""
     lanes, free = tile.lanes, tile.free
     if maker.chance(0.6):
-        lanes = maker.between(1, lanes)
+        lanes = max(1, lanes // 2) if maker.chance(0.4) else maker.between(1, lanes)
     if maker.chance(0.6):
-        free = maker.between(1, free)
+        free = max(1, free // 2) if maker.chance(0.4) else maker.between(1, free)
     part = maker.window(tile, lanes, free)
     _write(maker, part)
     return part
@@ -122,16 +133,18 @@ def _write(maker: Maker, part: View) -> None:
         maker.issue("nisa.dma_copy", dst=part, src=src)
 
 
-def _read(maker: Maker, tile: View) -> None:
-    """Compute with a part of a tile, and store a part of the result or none of it."""
-    lanes = maker.between(1, tile.lanes) if maker.chance(0.4) else tile.lanes
+def _read(maker: Maker, tile: View, copy: str) -> None:
+    """Compute with a part of a tile, now and then by a function of the kernel that copies it, and
+    store a part of the result or none of it."""
+    lanes = maker.between(1, tile.lanes) if maker.chance(0.6) else tile.lanes
     free = maker.between(1, tile.free) if maker.chance(0.5) else tile.free
     src = maker.window(tile, lanes, free, How(reads=True))
     dst = maker.new("sbuf", (lanes, free), maker.choose(maker.floats))
     kinds = ["elements that nothing has written"]
     draw = maker.random.random()
     if draw < 0.25:
-        maker.issue("nisa.tensor_copy", dst=dst, src=src, kinds=kinds)
+        maker.say(f"{copy}({dst.text}, {src.text})", kinds=kinds)
+        maker.wrote(dst)
     elif draw < 0.4:
         maker.issue("nisa.dma_copy", dst=dst, src=src, kinds=kinds)
     elif draw < 0.6:

@@ -52,7 +52,8 @@ class Watched(Verification):
             views = self.expected[line]
             self._hold(views[times % len(views)], i, row.call.name)  # each program begins anew
         self.missing.discard(line)
-        self.rows[line] = number
+        if core == len(self.replay.cores) - 1:
+            self.rows[line] = number
         self.origins.note(row, vars(i))
         if self.uses is not None:
             indices = [self.reading.operand(core, window) for window in row.indices]

@@ -12,12 +12,14 @@ from bench.programs.views import STARTS, View, key_text
 
 class How(NamedTuple):
     """What a view may be: only what `reads` repeats elements; `anywhere` lets it begin at any
-    partition; `flat` is [partitions, elements]; `moves` lets registers say where it is."""
+    partition; `flat` is [partitions, elements]; `moves` lets registers say where it is; elements
+    that are `apart` do not follow each other, if there is room."""
 
     reads: bool = False
     anywhere: bool = False
     flat: bool = False
     moves: bool = False
+    apart: bool = False
 
 
 class Windows(Draws, ABC):
@@ -47,7 +49,8 @@ class Windows(Draws, ABC):
             rows = self._stepped_rows(base, lanes)
         if lanes == base.lanes and free == base.free and self.chance(0.3):
             return self._flat(base) if how.flat else base
-        style = Windows._dynamic if how.moves and self.chance(0.4) else self.choose(self.STYLES)
+        styles = self.APART if how.apart else self.STYLES
+        style = Windows._dynamic if how.moves and self.chance(0.4) else self.choose(styles)
         found = style(self, base, rows, free, how.reads)
         if found is not None and how.flat:
             dense = len(found.shape) == 2 or (not found.moved and found.is_dense())
@@ -219,6 +222,7 @@ class Windows(Draws, ABC):
     STYLES: Sequence[Callable[[Windows, View, slice, int, bool], View | None]] = (
         *(_in_a_row, _in_a_row, _in_a_row, _stepped, _block, _block, _repeated, _pattern),
     )
+    APART = _stepped, _stepped, _pattern
 
 
 def _starts(height: int, lanes: int) -> list[int]:

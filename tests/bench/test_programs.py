@@ -303,13 +303,13 @@ def test_constants_of_the_record_are_those_of_the_kernel(monkeypatch):
 
 def test_a_finding_about_leftovers_that_don_t_matter_is_a_failure(monkeypatch):
     """Elements that were overwritten still count as uninitialized."""
-    given = leftovers.Leftovers._write
+    given = leftovers.Leftovers._mark
 
     def write(self, tile, mask, *more):
         if mask is not None:
             given(self, tile, mask, *more)
 
-    monkeypatch.setattr(leftovers.Leftovers, "_write", write)
+    monkeypatch.setattr(leftovers.Leftovers, "_mark", write)
     assert _failure("a rest that nothing has written") == "verify: UNINIT_READ"
 
 
