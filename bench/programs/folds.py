@@ -8,6 +8,7 @@ from bench.programs import picks
 from bench.programs.draws import INTEGERS, ON_CHIP
 from bench.programs.elementwise import FUNCTIONS, operators, scalar
 from bench.programs.maker import Maker
+from bench.programs.program import TIES
 from bench.programs.views import View
 
 NARROW = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
@@ -22,11 +23,22 @@ def total(maker: Maker, dst: View, forms: tuple[str, ...] = ("float32",)) -> Vie
     return maker.to_write(dst.lanes, 1, forms, apart=dst, flat=True)
 
 
+def with_ties(maker: Maker, lanes: int, free: int) -> View:
+    """A tile of which many elements have the same magnitude, and different signs."""
+    form = maker.choose(NARROW[:3])
+    made = maker.new("sbuf", (lanes, free), form)
+    maker.issue("nisa.dma_copy", dst=made, src=maker.given((lanes, free), form, TIES))
+    return made
+
+
 def tensor_reduce(maker: Maker) -> None:
     lanes, free = maker.size()
     whole = maker.chance(0.15)
     forms = (maker.choose(INTEGERS),) if whole else maker.forms
-    data = picks.to_read(maker, lanes, free, forms, maker.regions())
+    if not whole and maker.chance(0.15):
+        data = with_ties(maker, lanes, free)
+    else:
+        data = picks.to_read(maker, lanes, free, forms, maker.regions())
     axes = len(data.shape)
     folded = maker.between(1, axes - 1)
     shape = data.shape[: axes - folded]
@@ -178,6 +190,10 @@ def activate2(maker: Maker) -> None:
         given["relu_param"] = scalar(maker, lanes)
     if maker.chance(0.6):
         given |= {"reduce_op": f"nl.{maker.choose(FOLDS_OF_SCALAR)}"}
+        if maker.chance(0.5):
+            signs = maker.choose(("copy", "copy", "sign"))
+            given |= {"data": with_ties(maker, lanes, free), "op": f"nl.{signs}"}
+            given.pop("relu_param", None)
         given |= {"reduce_res": total(maker, dst)}
         _accumulated(maker, "nisa.activate2", given)
     else:
@@ -188,7 +204,7 @@ STEPS_OF_SCALAR = (
     *(("multiply", "add"), ("multiply", "subtract"), ("multiply", "bypass"), ("add", "bypass")),
     *(("subtract", "bypass"), ("bypass", "bypass")),
 )
-FOLDS_OF_SCALAR = ("add", "maximum", "minimum", "abs_max", "abs_max", "abs_min", "abs_min")
+FOLDS_OF_SCALAR = ("add", "maximum", "minimum", "abs_max", "abs_min", "abs_max", "abs_min")
 
 
 def exponential(maker: Maker) -> None:

@@ -21,6 +21,7 @@ IMPORTS = {
 FIRST = "from bench.programs.checks import main"
 KNOWN = ("known", "distinct")
 ALWAYS = "known always"  # of which the numbers are the same each time
+TIES = "ties"  # of which many have the same magnitude
 AROUND = " around"  # the end of a kind, of which some numbers are below 0
 MAGNITUDES = np.float32([0, 1, 1, 3, 5, 5, 0.25, 1e4, np.inf, np.nan])
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
@@ -185,9 +186,9 @@ def _laid_out(array: Array, rng: np.random.Generator) -> Array:
 
 
 def numbers(one: Input, rng: np.random.Generator) -> Array:
-    """Numbers of an input: mostly small, with zeros of both signs, infinities and NaN or limits of
-    integers among them now and then; or integers up to a number, any or `distinct`, some of them
-    below 0."""
+    """Numbers of an input: ties; or mostly small ones, with zeros of both signs, infinities and NaN
+    or limits of integers among them now and then; or integers up to a number, any or `distinct`,
+    some of them below 0."""
     form = np.dtype(one.form.rstrip("_"))
     low = -(one.high // 3) if one.kind.endswith(AROUND) else 0
     if one.kind.startswith("known"):
@@ -197,6 +198,8 @@ def numbers(one: Input, rng: np.random.Generator) -> Array:
         return found.reshape(one.shape).astype(form)
     if one.kind == "identity":
         return np.eye(*one.shape).astype(form)
+    if one.kind == TIES:
+        return _ties(rng.standard_normal(one.shape, np.float32), rng).astype(form)
     odd = one.kind == "any" and rng.random() < 0.2
     if form.kind in "iub":
         return _whole(one, form, rng, odd)
@@ -215,7 +218,7 @@ def _unusual(found: Array, form: Any, rng: np.random.Generator) -> Array:
     zeros."""
     draw, shape = rng.random(), found.shape
     if draw < 0.3:
-        return np.copysign(rng.choice(rng.choice(MAGNITUDES, 2), shape), found)
+        return _ties(found, rng)
     if draw < 0.5:
         return (rng.integers(-8, 9, shape) * rng.choice(STEPS)).astype(np.float32)
     if draw < 0.65:
@@ -225,6 +228,12 @@ def _unusual(found: Array, form: Any, rng: np.random.Generator) -> Array:
         return rng.integers(0, 256, count, np.uint8).view(form).reshape(shape)
     found[: shape[0] // 2] = 0
     return found
+
+
+def _ties(found: Array, rng: np.random.Generator) -> Array:
+    """Numbers of two magnitudes, with the signs of others."""
+    chosen: Array = rng.choice(rng.choice(MAGNITUDES, 2), found.shape)
+    return np.copysign(chosen, found)
 
 
 def _whole(one: Input, form: Any, rng: np.random.Generator, odd: bool) -> Array:
