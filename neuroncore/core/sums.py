@@ -120,6 +120,7 @@ def multiplied(
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # without `chain`, which would only pass its arguments on
         multiply = matmul.product
+    is_direct = _is_direct(dst)
     count = later.threads_for(dst, stationary) if chained else 1
     s_of = _Operand(stationary, product.STATIONARY, chained, group, core.options)
     x_of = _Operand(moving, product.MOVING, chained, group, core.options)
@@ -139,8 +140,10 @@ def multiplied(
         if count > 1 and isinstance(fresh, bool) and later.put_off(count, dst, s, x, not fresh):
             if fresh:
                 dst.mark_other_engine(False)
-            return
-        _put(dst, fresh, partial(multiply, s, x))
+        elif fresh is False and is_direct:  # the same as `_put`, in less time
+            multiply(s, x, dst.codes(), True)
+        else:
+            _put(dst, fresh, partial(multiply, s, x))
 
     def run_with_leftovers(
         core: Core, dst: Tile, stationary: Tile, moving: Tile, *lost: Array | None
@@ -225,7 +228,7 @@ def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
     elements of dst are overwritten (`never_written`)."""
     if fresh is True:
         dst.mark_other_engine(False)
-    if dst.dtype is float32 and isinstance(fresh, bool) and len(dst.shape) == 2:
+    if isinstance(fresh, bool) and _is_direct(dst):
         multiply(dst.codes(), not fresh)
         return
     shape = dst.shape[0], dst.free_size
@@ -239,6 +242,11 @@ def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
     dst.store(out.reshape(dst.shape))
 
 
+def _is_direct(dst: Tile) -> bool:
+    """Return whether products can be written to the memory of the tile without a copy."""
+    return dst.dtype is float32 and len(dst.shape) == 2
+
+
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     """Return which elements of `dst` a sum overwrites: True for all, False for none, or an array of
     flags. The sum is added to the other elements.
@@ -249,7 +257,7 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     if accumulate is False:
         return True
     storage = dst.storage
-    if accumulate:
+    if accumulate and storage.gaps is not None:
         core.check_written("dst, which accumulates,", dst)
     if storage.other_engine is not None:
         report_other_engine(core, dst)

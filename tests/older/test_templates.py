@@ -69,10 +69,11 @@ def tiles_in_shared_storages(x):
         one = nl.load(x[i])
         total = nl.zeros((16, 16), np.float32, buffer=nl.psum)
         total += nisa.nc_matmul(one, one)
-        nl.zeros((16, 16), np.float32, buffer=nl.psum)[...] += nisa.nc_matmul(one, one)
         half = nl.ndarray((8, 16), x.dtype)
         half[:, 0:8] = nl.add(one[:, 0:8], 1.0)
         other = nl.multiply(one, nl.copy(total[0:8]))
+        total = nl.zeros((16, 16), np.float32, buffer=nl.psum)
+        total += nisa.nc_matmul(one, one)
         last = nl.ndarray((8, 16), x.dtype)
         last[:, 0:8] = nl.copy(half[:, 0:8])
         last[:, 8:16] = nl.copy(other[:, 8:16])
@@ -280,7 +281,8 @@ def outcome(kernel):
     lines = [places[line] for line in program.columns().line]
     births = [(n, places[line]) for n, line in BIRTHS.iter_unpack(program.births)]
     told = [str(finding) for finding in run.findings]
-    rows = bytes(program.rows), births, [*program.data.iterations], lines
+    carried = sorted(program.data.carried)
+    rows = bytes(program.rows), births, [*program.data.iterations], carried, lines
     return run.results.tobytes(), told, rows
 
 

@@ -133,6 +133,7 @@ class KnownIterations:
         self._shared, self._memory = shared, memory
         # by layout: the shared storages that no tile uses at this event
         self._free = {layout: [*storages] for layout, storages in shared.items()}
+        self._sums: set[tuple[int, Any]] = set()  # kinds and places of tensors that are added to
         self._moves: dict[Any, bytes] = {}  # by tensor: the steps by which writes move
         # running loops: the first word of the marks of each; -1 for a loop that is not parallel
         self._loops: list[int] = []
@@ -204,7 +205,10 @@ class KnownIterations:
         known.dst = known.slots[step.dst][1]
         kind, place, _, at = self._placed(step.operands[step.dst])
         ending = kind == MADE and self._made[place][1] is not None
-        known.is_noted = step.accumulates or not ending
+        # that iterations add to a tensor is noted once in an iteration
+        known.is_noted = (kind, place) not in self._sums if step.accumulates else not ending
+        if step.accumulates:
+            self._sums.add((kind, place))
         return ending or step.accumulates or self._moves_alike(kind, place, at)
 
     def _placed(self, operand: Sequence[Any]) -> Sequence[Any]:
