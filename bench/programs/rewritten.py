@@ -83,14 +83,20 @@ def _as_compiled(
     and readers of a copy that is left out read what its source has then."""
     memory = _Memory([use for each in operands for use in each])
     numbers, source = memory.numbers, np.arange(len(memory.numbers))
+    copy = np.full(len(numbers), -1)  # whose result a byte is, if that is left out
+    copied: dict[int, Array] = {}
     for row in order:
         inside, out = _places(memory, operands[row])
         if fate[row] in COPIES:
-            source[out] = source[inside]
+            source[out], copy[out], copied[row] = source[inside], row, out
             continue
         if fate[row] != ACCUMULATED and (numbers[source[inside]] != read[row]).any():
             return f"{row} reads other data than in the kernel"
-        numbers[out], source[out] = results[row], out
+        for one in {*copy[out].tolist()} - {-1}:  # schedules do not see who reads the rest of it
+            own = copy[copied[one]] == one
+            at = copied[one][own]
+            numbers[at], source[at], copy[at] = results[one][own], at, -1
+        numbers[out], source[out], copy[out] = results[row], out, -1
     return ""
 
 
