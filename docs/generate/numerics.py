@@ -51,82 +51,95 @@ bench/precision_levels.py` prints the table.
 # Claims by id. Tests belong to a claim if their name begins with its id, or if they are listed.
 CONVERSIONS = {
     "C1": (
-        "float32 rounds to narrow floats to nearest even, with the bits of numpy and ml_dtypes",
+        "float32 is rounded to nearest even in narrower floats, with the bits of numpy and "
+        "ml_dtypes",
         "numerics.test_numerics_published.test_every_upper_half_of_a_float32_with_sixteen_lower_ones",
         "numerics.test_numerics_published.test_golden_nearest",
         "numerics.test_numerics_published.test_gfloat_rounds_to_nearest_as_we_do",
     ),
     "C2": (
-        "every code of every format is as in ml_dtypes; 4-bit floats and scales are as published",
+        "each code of each format has the value that ml_dtypes gives it; 4-bit floats and "
+        "scales have their published values",
         "numerics.test_codec.test_every_code_reads_as_numpy_reads_it",
         "numerics.test_packed_formats.test_the_sixteen_numbers_of_four_bits",
         "numerics.test_packed_formats.test_a_scale_is_a_power_of_two_and_ff_is_nan",
     ),
     "C3": (
-        "TF32 keeps ten fraction bits, rounded to nearest even, in 32 bits",
+        "a TF32 number has ten fraction bits, rounded to nearest even, and takes 32 bits in memory",
         "numerics.test_numerics_published.test_tfloat32_is_rounded_to_its_own_steps",
     ),
     "C4": (
-        "floats overflow to infinity half a step above the largest number; the lowest float32 does",
+        "a number that is half a step or more above the largest number of a format with "
+        "infinities becomes infinity; so the lowest float32 becomes minus infinity in "
+        "narrower formats",
         "numerics.test_codec.test_floats_overflow_half_a_step_above_the_largest",
         "isa.test_selection.test_the_filling_becomes_infinite_where_a_format_does_not_reach_it",
     ),
     "C5": (
-        "the two kinds of e4m3: up to 240 with infinities, or up to 448 with only NaN, which "
-        "overflows to NaN or, with an option, saturates",
+        "there are two kinds of e4m3: float8_e4m3 reaches 240 and has infinities; "
+        "float8_e4m3fn reaches 448 and has only NaN, so larger numbers become NaN or, with an"
+        " option, 448",
         "numerics.test_codec.test_the_two_kinds_of_e4m3_differ",
         "core.test_options.test_fn_overflow",
     ),
     "C6": (
-        "underflow is gradual, ties round to even, zeros keep their sign, every code round-trips",
+        "small numbers become subnormal, ties round to even, zeros keep their sign, and a "
+        "code that is decoded and encoded again is the same",
         "numerics.test_codec.test_floats_underflow_gradually",
         "numerics.test_codec.test_every_code_survives_reading_and_writing",
     ),
     "C7": (
-        "floats are converted to integers to nearest even and saturate; NaN becomes 0",
+        "floats are rounded to nearest even in integer formats; numbers outside the range "
+        "become the smallest or largest integer, and NaN becomes 0",
         "numerics.test_codec.test_integers_round_to_nearest_even",
         "numerics.test_codec.test_integers_saturate_and_nan_is_0",
         "numerics.test_numerics_published.test_golden_integers",
     ),
     "C8": (
-        "copies within a format move bits, except where an engine computes",
+        "a copy between tiles of the same format moves bits, except if an engine computes",
         "isa.test_copy.test_a_copy_between_equal_formats_moves_bits",
         "isa.test_copy.test_copies_between_all_pairs_of_formats",
         "isa.test_every_layout.test_operands_may_lie_anywhere",
     ),
     "C9": (
-        "conversions of 32-bit integers to other formats go through float32",
+        "a 32-bit integer is converted to float32 first, and then to another format",
         "numerics.test_numerics_published.test_golden_wide_integers",
         "isa.test_copy.test_copies_between_all_pairs_of_formats",
     ),
     "C10": (
-        "a conversion of a 32-bit integer to a narrow float rounds twice",
+        "a 32-bit integer is therefore rounded twice on its way to a narrow float",
         "numerics.test_codec.test_an_integer_rounds_twice_on_its_way_to_bfloat16",
         "isa.test_copy.test_copies_between_all_pairs_of_formats",
     ),
     "C11": (
-        "DMA converts through float32; within a format, and in the older API between int32 and "
-        "uint32, it moves bits",
+        "DMA converts between formats through float32; it moves bits if the formats are the "
+        "same and, in the older API, between int32 and uint32",
         "isa.test_dma.test_every_conversion",
         "isa.test_dma.test_one_format_is_a_copy_of_bits",
         "older.test_forms.test_transfers_between_integers_of_32_bits_move_bits",
     ),
     "C12": (
-        "a scale of zero is not NaN, and NaN as a 4-bit float is not zero, as in ml_dtypes",
+        "unlike in ml_dtypes, 0 as a scale becomes 2^-127 (ml_dtypes: NaN), and NaN as a "
+        "4-bit float becomes 6, the largest number (ml_dtypes: -0)",
         "numerics.test_packed_formats.test_scales_are_rounded_to_the_nearest_power",
         "numerics.test_packed_formats.test_four_bits_round_to_even_and_saturate",
     ),
 }
 STOCHASTIC = {
-    "S1": ("golden vectors", "numerics.test_numerics_published.test_golden_stochastic"),
+    "S1": (
+        "stochastic rounding reproduces stored results bit for bit",
+        "numerics.test_numerics_published.test_golden_stochastic",
+    ),
     "S2": (
-        "a magnitude rounds up if the random word is below the exact fraction of 2^32",
+        "a magnitude rounds up if the 32-bit random word is below 2^32 times the fraction of "
+        "the step that is cut off",
         "numerics.test_stochastic.test_the_word_below_which_a_number_goes_up_is_the_exact_fraction",
         "numerics.test_stochastic.test_the_definition_and_the_loops_agree",
         "numerics.test_numerics_published.test_gfloat_rounds_stochastically_as_we_do",
     ),
     "S3": (
-        "numbers round up as often as the fraction says, without bias, independently of each other",
+        "the share of numbers that round up is this fraction, without bias, and numbers are "
+        "rounded independently of each other",
         "numerics.test_stochastic.test_up_as_often_as_the_fraction_and_independently",
     ),
     "S4": (
@@ -134,103 +147,146 @@ STOCHASTIC = {
         "numerics.test_stochastic.test_what_a_format_holds_never_moves",
     ),
     "S5": (
-        "above the largest number, numbers overflow with the probability of their distance from it",
+        "a number between the largest number of a format and the next step becomes infinity, "
+        "or NaN, with a probability that grows with its distance from the largest number",
         "numerics.test_stochastic.test_above_the_largest_a_number_overflows_as_often_as_it_is_beyond",
         "numerics.test_stochastic.test_nothing_overflows_where_it_saturates",
     ),
     "S6": (
-        "a seed repeats its bits for any number of threads, any partition and any layout; the "
-        "bits of another seed, core, engine or instruction are unrelated",
+        "with the same seed, results have the same bits for any number of threads, any "
+        "partition and any layout; the bits of another seed, core, engine or instruction are "
+        "unrelated",
         "numerics.test_stochastic.test_threads_and_their_order_do_not_matter",
         "numerics.test_stochastic.test_any_part_of_a_tile_is_rounded_as_in_the_whole",
         "numerics.test_stochastic.test_whatever_differs_the_words_are_unrelated",
     ),
     "S7": (
-        "the vendor's sum in float16 does not stagnate: 1024 + 2048 times 0.5",
+        "the sum on the vendor's page (1024, to which 0.5 is added 2048 times, in float16) "
+        "does not stop growing",
         "numerics.test_stochastic.test_long_sums_do_not_stand_still",
     ),
-    "S8": ("if off, all is rounded to nearest; if on, float32 and integers still are",),
-    "S9": ("the mean over seeds of bfloat16 sums in PSUM is the float32 sum",),
+    "S8": (
+        "if the option is off, everything is rounded to nearest; if it is on, results in "
+        "float32 and integers are still rounded to nearest",
+    ),
+    "S9": ("the mean of bfloat16 sums in PSUM over many seeds is the float32 sum",),
 }
 TENSOR = {
-    "T1": ("exact sums have the same bits in every format and mode",),
-    "T2": ("the chain adds from row 0 to the last",),
-    "T3": ("the sum of a tile is rounded first, then its sum with PSUM",),
-    "T4": ("the initial value of a sum in PSUM; findings about it",),
-    "T5": ("a fused multiply-add makes a difference only in float32 products",),
+    "T1": ("if no addition rounds, sums have the same bits in every format and mode",),
+    "T2": ("with the option `chain`, products are added from row 0 to the last row",),
+    "T3": ("the products of a tile are added and rounded first; then this sum is added to PSUM",),
+    "T4": (
+        "without `accumulate`, the first product that writes an element of PSUM overwrites "
+        "it, and later products add; `accumulate=True` adds to the contents, with a finding "
+        "if they are uninitialized or from another engine",
+    ),
+    "T5": (
+        "fused multiply-adds and separate operations give different bits only for float32 operands",
+    ),
     "T6": (
-        "from v3 on, transposes move bits (the SDK's guide to Trainium2); 8 bits may go into 16",
+        "from v3 on, transposes move bits (the SDK's guide to Trainium2); 8-bit elements may "
+        "be written to a 16-bit format",
     ),
     "T7": (
-        "on v2 a transpose is a product (the same guide; is_transpose is for the profiler, "
-        "nki.isa.nc_matmul): NaN and infinities spread, -0 becomes +0",
+        "on v2 a transpose is a product with an identity matrix (the same guide): NaN and "
+        "infinities spread, and -0 becomes +0; the parameter is_transpose changes no result "
+        "there (nki.isa.nc_matmul)",
     ),
-    "T8": ("the formats that may be combined in a product",),
-    "T9": ("double_row is a product of twice the rows",),
+    "T8": (
+        "32-bit formats may be combined with each other, and so may narrower formats, except "
+        "float8_e4m3fn with float8_e4m3",
+    ),
+    "T9": ("double_row computes a product over twice as many rows",),
     "T10": ("float32 products, as a chain or in four passes, are as accurate as float32 allows",),
     "T11": ("sums in bfloat16 PSUM are rounded at every step",),
     "T12": ("subnormal operands are used, unless an option flushes them",),
     "T13": (
-        "uninitialized values, nearly always finite on a device, stay in their own elements in a "
-        "product with an identity matrix and in transposes on v2; in a sum they are NaN, even "
-        "times 0",
+        "uninitialized values are nearly always finite on a device; in a product with an "
+        "identity matrix, and in transposes on v2, they change only their own elements; in "
+        "other sums they are NaN, even times 0",
         "core.test_leftovers.test_uninitialized_elements_stay_in_their_places",
         "core.test_leftovers.test_a_nan_that_was_computed_spreads_where_the_array_multiplies",
         "core.test_leftovers.test_a_sum_depends_on_all_that_is_added",
     ),
 }
 VECTOR = {
-    "V1": ("every operator on special values, in both operand orders",),
+    "V1": (
+        "every operator gives the results of numpy for special values (NaN, infinities, "
+        "zeros), with its operands in both orders",
+    ),
     "V2": ("nothing is rounded between two operators",),
-    "V3": ("bit operations; shifts are logical, and shifts by the width or more give 0",),
-    "V4": ("comparisons are 1 and 0 in every format",),
+    "V3": (
+        "bit operations have the bits of numpy; shifts are logical, and a shift by the width "
+        "or more gives 0",
+    ),
+    "V4": ("a comparison gives 1 or 0 in every format",),
     "V5": ("32-bit integers are exact on the GpSimd engine, and computed in float32 elsewhere",),
-    "V6": ("a scan equals its loop; its state is float32",),
-    "V7": ("a running reduction takes the old value as its left operand; reduction commands",),
-    "V8": ("accumulator registers, and the instructions that overwrite them; in-place results",),
+    "V6": ("a scan gives the results of its loop in Python; its state is float32",),
+    "V7": (
+        "a running reduction has the previous value as its left operand; reduction commands "
+        "reset, load or continue it",
+    ),
+    "V8": (
+        "accumulator registers keep their value until an instruction that uses the register "
+        "overwrites it; a result may be written in place",
+    ),
     "V9": (
-        "searches with duplicates, NaN and missing values",
+        "searches find duplicates, NaN and missing values as documented",
         "core.test_options.test_nan_minmax_of_max8",
     ),
-    "V10": ("statistics of pieces, compared with float64",),
-    "V11": ("patterns of four axes, negative steps, 32-bit wrap",),
-    "V12": ("positions are compared in float32; the fill value may overflow narrow formats",),
-    "V13": ("shuffles of quadrants, also in place",),
+    "V10": ("mean and variance that are computed in pieces agree with float64",),
+    "V11": ("iota takes patterns of four axes and negative steps, and wraps around at 32 bits",),
+    "V12": ("positions are compared in float32; the fill value may overflow in narrow formats",),
+    "V13": ("shuffles within quadrants of 32 partitions also work in place",),
     "V14": (
-        "dropout of no element, all elements, or as many as the probability says, without scaling",
+        "dropout drops no element, all elements, or the share that the probability states, "
+        "and does not scale the rest",
     ),
     "V15": (
-        "activation functions are within 0.501 units in the last place; the published sine; inputs "
-        "outside the range of the tables are reported",
+        "activation functions are within 0.501 units in the last place and reproduce the "
+        "published sine; inputs outside the range of the tables are reported",
         "clause.test_activations.test_results_are_the_nearest_or_all_but",
         "clause.test_activations.test_sin_of_9_is_as_published",
     ),
     "V16": ("derivatives match their functions",),
-    "V17": ("gathers, bounds of sequences, positions of nonzero elements",),
+    "V17": (
+        "gathers, bounds of sequences and positions of nonzero elements are those that numpy "
+        "computes",
+    ),
     "V18": (
         "operators that only the vendor's simulator has are refused, unless an option allows them",
     ),
 }
 MICROSCALING = {
-    "X1": ("packed elements begin at the lowest bits; the positions of the scales of a quadrant",),
-    "X2": ("scales and elements by both rules, compared with the reference's results",),
-    "X3": ("zeros; the smallest and the largest scale",),
-    "X4": ("quantizing again changes nothing",),
-    "X5": ("products compared with einsum; NaN scales; scales that cancel",),
-    "X6": ("of 72 published results of a device all but one are the reference's, rounded to even",),
+    "X1": (
+        "packed elements begin at the lowest bits; the scales of a quadrant are in four of "
+        "its rows",
+    ),
+    "X2": ("scales and elements are those of the vendor's reference, by both rules for scales",),
+    "X3": ("zeros, the smallest scale and the largest scale are converted correctly",),
+    "X4": ("quantizing numbers that were quantized before changes nothing",),
+    "X5": (
+        "products agree with numpy's einsum; a NaN scale gives NaN, and scales that cancel do"
+        " not overflow",
+    ),
+    "X6": ("71 of 72 published results of a device are the reference's results, rounded to even",),
 }
 RANDOM = {
     "R1": (
-        "known answers of Philox and XORWOW",
+        "Philox and XORWOW reproduce published numbers",
         "isa.test_random.test_the_published_answers_of_philox",
         "numerics.test_stochastic.test_the_oracle_gives_the_published_answers",
     ),
     "R2": (
-        "seeds repeat, states can be saved and set, narrow integers are low bits, rand2 is uniform",
+        "the same seed gives the same numbers, states can be saved and set, narrow integers "
+        "are the low bits, and rand2 is uniform",
         "isa.test_random.test_numbers_follow_from_the_state",
         "isa.test_random_uniform.test_the_moments_of_rand2",
     ),
-    "R3": ("the generators of each machine generation",),
+    "R3": (
+        "each machine generation accepts the instructions of its documented generators, and "
+        "refuses others",
+    ),
 }
 OUTSIDE = {
     "Z1": (
