@@ -7,8 +7,9 @@ Rows go to partitions, so that a sum along a row stays inside one lane. A value 
 operands: one number per partition.
 
 The Scalar engine computes functions: `activation` is op(data * scale + bias), with a bias per
-partition. exp(x - max) is therefore one instruction, and the same instruction can add up its
-results, which gives the denominator for free. The Vector engine finds the maximum and scales.
+partition. exp(x - max) is therefore one instruction. The same instruction can also add up its
+results, so the denominator takes no further pass. The Vector engine finds the maximum, and
+multiplies by the reciprocal of the denominator.
 
     neuroncore run kernels/ch02_softmax.py::softmax
 """

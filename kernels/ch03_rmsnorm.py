@@ -2,10 +2,11 @@
 
     y[r, c] = x[r, c] / sqrt(mean over c of x[r, c]^2 + epsilon) * gain[c]
 
-The mean square is again a number per row: `activation_reduce` squares and adds in one pass. The
-gain is the opposite: a number per column, the same for all rows. A lane cannot read another
-lane's memory, so each partition needs its own copy; the DMA makes them on the way in, from a view
-of HBM that repeats its only row 128 times (its stride there is 0).
+The mean square is a number for each row, like the maximum in chapter 2: `activation_reduce` squares
+the elements and adds the squares in one pass. The gain is a number for each column, the same for
+all rows. A lane cannot read another lane's memory, so each partition needs a copy of the gain. The
+DMA that loads the gain makes these copies: it reads a view of HBM that repeats the only row 128
+times (the stride of its rows is 0).
 
     neuroncore run kernels/ch03_rmsnorm.py::rmsnorm
 """

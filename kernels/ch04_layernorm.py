@@ -5,9 +5,10 @@
 A naive program makes seven passes over the tile. Each instruction costs about one cycle per
 element of a partition plus a fixed start, so fewer passes save time:
 
-* the mean needs one pass (Vector), the centered tile a second (Vector, with a column operand);
-* one pass of the Scalar engine computes the squares and their sum;
-* scale and gain are one pass (`scalar_tensor_tensor`), the shift is the last.
+* the Vector engine makes one pass to compute the mean, and one to subtract the mean, which is a
+  column operand;
+* the Scalar engine makes one pass, which computes the squares and their sum;
+* one pass multiplies by the scale and the gain (`scalar_tensor_tensor`), and one adds the shift.
 
 Two engines share the five passes, and the tiles of different rows overlap.
 

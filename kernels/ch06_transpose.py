@@ -1,9 +1,9 @@
 """6. Transposition: moving data between partitions.
 
-Rows are in partitions, and only two engines can move data from one partition to another: the
-DMA engines, slowly, element by element; and the Tensor engine, which sends each row of its input
-down a column of its grid. `nc_transpose` is a matmul with the identity: [128, 128] in SBUF becomes
-[128, 128] in PSUM in as many cycles as there are columns.
+Rows are in partitions, so a transpose moves data between partitions. The DMA engines can do this,
+but slowly, element by element. The Tensor engine is faster, because it sends each row of its input
+down a column of its grid. `nc_transpose` is a matmul with the
+identity matrix: [128, 128] in SBUF becomes [128, 128] in PSUM, in one cycle per column.
 
 A large matrix is transposed block by block; block (i, j) of the input becomes block (j, i) of the
 result. Four blocks share one bank of PSUM, so that one copy moves them all.

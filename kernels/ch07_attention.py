@@ -8,10 +8,11 @@ things: the largest score so far, the sum of exp(score - largest), and the sum o
 times the rows of v. When a block brings a larger score, both sums are scaled by exp(old - new).
 (Rabe and Staats 2021; Dao et al. 2022, "FlashAttention".)
 
-The engines share the work. Tensor: scores, and weights @ v. Vector: the maximum, the updates.
-Scalar: exp, with the row's maximum as bias and the row's sum as a second result. The second product
-needs the weights with the keys on the partitions, but they have the queries there, so they are
-transposed on the Tensor engine, 128 x 128 at a time.
+The engines share the work. The Tensor engine computes the scores, and weights @ v. The Vector
+engine finds the maximum and updates the sums. The Scalar engine computes exp, with the row's
+maximum as bias and the row's sum as a second result. The second product needs the weights with the
+keys on the partitions, but the first product puts the queries there. So the Tensor engine
+transposes the weights, 128 x 128 at a time.
 
 With `causal`, query i sees keys 0 to i only. Blocks of keys that no query of the tile may see are
 never computed; on the blocks that the diagonal crosses, `affine_select` keeps the entries where

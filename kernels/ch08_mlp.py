@@ -3,13 +3,14 @@
     out = (silu(x @ gate) * (x @ up)) @ down
 
 A matmul returns [M, N] from stationary [K, M] and moving [K, N]: K must be on the partitions of
-both, and M is on the partitions of the result. The second product contracts over the hidden
-dimension, so the first should put that on the partitions of its result: use tiles of the
-weights as the stationary operands and x.T as the moving one. Then h.T [hidden, tokens] has
-exactly the layout that the second product needs for its stationary operand, and only x has to be
-transposed.
+both operands, and M is on the partitions of the result. The second product sums over the hidden
+dimension, so the first products should have this dimension on the partitions of their results. Use
+tiles of the weights as stationary operands, and x.T as the moving operand. Then h.T [hidden,
+tokens] has exactly the layout that the second product needs for its stationary operand, and only x
+has to be transposed.
 
-silu runs on the Scalar engine on its way out of PSUM, the product with x @ up on the Vector engine.
+The Scalar engine reads x @ gate from PSUM and computes silu. The Vector engine multiplies the
+result by x @ up.
 
     neuroncore run kernels/ch08_mlp.py::swiglu
 """

@@ -12,8 +12,9 @@ Errors still occur, but they cancel: sums scatter about the right one, and train
 bfloat16 continues where it would have stopped. There are three experiments: one number rounded many
 times, a long sum, and a classifier of handwritten digits whose weights are bfloat16.
 
-NEURON_RT_STOCHASTIC_ROUNDING_EN=1 (..._SEED=7) turns it on, on the device and in this emulator, and
-so does `neuroncore run --stochastic-rounding SEED`. This program needs both ways of rounding.
+NEURON_RT_STOCHASTIC_ROUNDING_EN=1 turns stochastic rounding on, on the device and in this emulator;
+NEURON_RT_STOCHASTIC_ROUNDING_SEED=7 sets its seed. `neuroncore run --stochastic-rounding SEED` does
+both. This program uses both ways of rounding.
 
 The digits need scikit-learn, the plots matplotlib: pip install 'neuroncore[digits,plots]'.
 
@@ -21,7 +22,8 @@ The digits need scikit-learn, the plots matplotlib: pip install 'neuroncore[digi
     neuroncore run kernels/ch10_rounding.py::running_sums
     neuroncore run kernels/ch10_rounding.py::running_sums --stochastic-rounding 7
 
-The last one differs from its reference, which rounds to nearest: about 512 instead of 32.
+The last command reports a difference, because the reference rounds to nearest: the kernel's result
+is about 512, and the reference's is 32.
 """
 
 import argparse

@@ -1,17 +1,19 @@
 """11. A small model: from token numbers to logits, on one core or on eight ranks.
 
-The chapters together: rows of a table are gathered for the tokens, two layers of attention and
-SwiGLU with RMSNorm before each, and a product with the table of outputs. The weights are random.
+The model combines the other chapters. It gathers a row of a table for each token. Then come two
+layers, each with an attention block and a SwiGLU block, and an RMSNorm before each block. At the
+end is a product with a table of outputs. The weights are random.
 
 On several ranks the model is tensor-parallel (Shoeybi et al. 2019, "Megatron-LM"): each rank has
 some heads, some hidden features, and some columns of the logits. Each of the two blocks of a layer
 ends with a product whose sums are partial: the ranks add them with an all-reduce, which takes 20
 microseconds or more, however few bytes it moves.
 
-`late` adds the partial sums of all tokens in one collective at the end of each block: no engine has
-work while it runs. `early` starts a collective for each half of the tokens as soon as their sums
-are there, and the engines go on with the other half. It makes twice as many collectives and is
-faster: 274 us instead of 321 us on trn2. Then the collectives are the bottleneck.
+`late` adds the partial sums of all tokens in one collective at the end of each block. No engine has
+work while this collective runs. `early` starts a collective for each half of the tokens as soon as
+their sums are computed, and the engines continue with the other half. It makes twice as many
+collectives and is faster: 274 us instead of 321 us on trn2. The collectives are then the
+bottleneck.
 
     neuroncore run kernels/ch11_model.py::late
     neuroncore run kernels/ch11_model.py::late --ranks 8 --inputs rank_inputs --ref rank_reference

@@ -41,9 +41,10 @@ print(summary(timeline)["total_time"])
 HEAD = """\
 # Architecture
 
-A line of a kernel follows one path to a figure in a report. Three kinds of facts define its steps.
+This page follows a line of a kernel, step by step, until it becomes a figure in a report. Facts of
+three kinds define the steps.
 An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`, and a number
-*format* is a row in `neuroncore/numerics/formats.py`. All other code reads these.
+*format* is a row in `neuroncore/numerics/formats.py`. All other code reads these facts.
 [CONTRIBUTING.md](../CONTRIBUTING.md) explains how to add one of each.
 
 ## The path
