@@ -146,9 +146,10 @@ class Options:
     yet."""
 
     clock_phase: float | None = None
-    """The phase of the Tensor engine's clock when the first product begins, for the estimate: the
-    part of a window of 3,413 ns that has passed, from 0 to less than 1. It differs from run to run,
-    because the windows do not depend on the program. None selects the phase that the machine file
+    """For the estimate: the phase of the Tensor engine's clock when the first product begins. The
+    clock changes its rate at the ends of windows of 3,413 ns; the phase is the part of a window
+    that has passed, from 0 to less than 1. It differs from run to run, because the windows do not
+    depend on the program. None selects the phase that the machine file
     assumes, which gives about the mean over all phases. trn1 has no such windows."""
 
     collective_rounding: Literal["chain", "ring", "mesh"] = "chain"

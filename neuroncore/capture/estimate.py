@@ -70,7 +70,10 @@ class _Semaphores:
         """Record `amount` increments at a time. Raise UsageError if they are more than in any known
         program."""
         if amount > MOST_INCREMENTS:
-            raise UsageError(f"an instruction adds {amount:,} to semaphore {number}")
+            raise UsageError(
+                f"an instruction adds {amount:,} to semaphore {number}, more than "
+                f"{MOST_INCREMENTS:,}, the most that is accepted"
+            )
         self.by[number] = by
         for _ in range(amount):
             insort(self.times[number], ns)

@@ -2,8 +2,10 @@
 program.
 
 Instructions match if they have the same signature: they do the same kind of work on operands of the
-same size. A statement of the device's compiler belongs to the first line that has as many matching
-instructions; the remaining instructions are matched in order. Then all instructions of a statement
+same size. For each signature, the instructions of a statement of the device's compiler are matched
+with the first line that has as many instructions of this signature as the statement has, or n times
+as many if each of the statement's instructions does the work of n. The remaining instructions are
+matched in order. Then all instructions of a statement
 get the line that most of its matched instructions have.
 """
 

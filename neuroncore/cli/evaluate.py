@@ -82,7 +82,8 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
         "--secret",
         type=int,
         metavar="N",
-        help="determines the hidden seeds, to repeat a verdict (default: drawn)",
+        help="the number that determines the hidden seeds; give the secret of a verdict to repeat "
+        "that verdict (default: a random number)",
     )
 
 

@@ -212,9 +212,10 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "--clock-phase",
         type=clock_phase,
         metavar="PART",
-        help="for the estimate: how much of a window of the Tensor engine's clock has passed when "
-        "the first product begins, from 0 to less than 1. On a device it differs from run to run "
-        "(default: a phase that gives about the mean of all phases)",
+        help="for the estimate: the Tensor engine's clock changes its rate at the ends of windows "
+        "of 3,413 ns; PART of a window, from 0 to less than 1, has passed when the first product "
+        "begins. On a device it differs from run to run (default: a phase that gives about the "
+        "mean of all phases)",
     )
 
 

@@ -45,7 +45,8 @@ Rule = Callable[[Spot], Iterator[Report]]
 
 
 class Rules:
-    """The rules of one module of this room. `of` has the list of rules for each type of node."""
+    """The rules that one module of neuroncore.lint defines. `of` has the list of rules for each
+    type of node."""
 
     def __init__(self) -> None:
         self.of: dict[type[ast.AST], list[Rule]] = {}

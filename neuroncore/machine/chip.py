@@ -1,4 +1,5 @@
-"""Chips as data: `isa/chips/<name>.toml`. Every number has a source and a grade."""
+"""Chips as data: `isa/chips/<name>.toml`. Every number has a source, and
+a grade: documented, measured or assumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Instances as data: `isa/instances/<name>.toml`. Every number has a source and a grade."""
+"""Instances as data: `isa/instances/<name>.toml`. Every number has a source, and
+a grade: documented, measured or assumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Machines as data: `isa/machines/<name>.toml`. Every number has a source and a grade."""
+"""Machines as data: `isa/machines/<name>.toml`. Every number has a source, and
+a grade: documented, measured or assumed."""
 
 from __future__ import annotations
 

@@ -172,7 +172,9 @@ class Step:
         tile: Tile = self.arguments[name]
         double = self.inexact.get(name)
         if not is_float(tile):
-            return on(tile.storage, tile)
+            if tile.dynamic or not tile.held.is_float:
+                return on(tile.storage, tile)
+            return new_tile(chip_doubles(tile), tile)  # bits of another format, viewed as floats
         if double is None and (double_of_result := self._double_of_result(tile)):
             return double_of_result.window(tile)
         if isinstance(tile, Picked):
@@ -276,7 +278,7 @@ class Step:
         return new_tile(np.array(codes, order="C"), tile, tile.held)
 
     def _result(self, name: str, number: int, contents: Tile | None) -> Tile:
-        """Return a tile for the result `name` of the evaluation with this number. It has the
+        """Return a tile for the result `name` of evaluation `number` of the sample. It has the
         previous `contents` of the destination, or zeros if the result does not depend on them."""
         tile = self.arguments[name]
         if contents is not None:
@@ -304,8 +306,8 @@ class Step:
     def compare(self, received: Energy) -> Energy:
         """Set the energy of each result: its squared error on the chip, compared with float64, by
         the line that caused it. `received` has the squared errors, by line, of data from other
-        cores. Return the squared errors of the last result by line; the error of the accumulator
-        registers is divided in the same proportion."""
+        cores. Return the squared errors of the last result by line. The caller divides the error of
+        the accumulator registers among the lines in this proportion."""
         number = self.analysis.line()
         by_line: Energy = {}
         for written in self.written:

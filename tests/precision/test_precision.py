@@ -470,6 +470,24 @@ def test_a_product_of_bits_viewed_as_another_format():
     assert found.results[0].rel_l2 == 0
 
 
+@pytest.mark.parametrize("name", ["dropout", "nc_n_gather"])
+def test_bits_viewed_as_another_format_are_moved(name):
+    def kernel(x):
+        tile, moved = loaded(x).view(nl.bfloat16), empty((32, 96), nl.bfloat16)
+        if name == "dropout":
+            nisa.dropout(dst=moved, data=tile, prob=0.0)
+        else:
+            places = empty((32, 96), nl.uint32)
+            nisa.iota(dst=places, pattern=[[1, 96]], offset=0)
+            nisa.nc_n_gather(dst=moved, data=tile, indices=places)
+        return stored(moved)
+
+    numbers = np.arange(32 * 96).reshape(32, 96).astype(ml_dtypes.bfloat16)
+    done, found = run(kernel, numbers.view(np.int32))
+    assert (done.outputs == numbers).all()
+    assert found.results[0].rel_l2 == 0
+
+
 @pytest.mark.parametrize("sizes", [(13, 300), (70, 700)], ids=["whole", "sampled"])
 def test_a_call_that_is_repeated_is_evaluated_on_its_own_operands(sizes):
     """The float64 tiles of a call are used again: the first use leaves nothing for the second."""

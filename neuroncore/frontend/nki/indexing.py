@@ -414,7 +414,7 @@ class Patterned(Indexed):
         row = self.row_elements if storage.on_chip else storage.nbytes // self.dtype.itemsize
         if row < 1:
             raise ViewError(
-                f"{'a partition of ' * first}the tensor has less than one {self.dtype}",
+                f"{'a partition of ' * first}the tensor is smaller than one {self.dtype} element",
                 argument="dtype",
                 position=5,
                 got=f"{storage.row_bytes} bytes",

@@ -119,7 +119,7 @@ def free_axes(axis: Axis, x: Tensor) -> tuple[int, ...]:
         expected=f"axes from 1 to {x.ndim - 1}",
         got=repr(axis),
         because="axis 0 is the partition axis, and each partition is reduced separately",
-        hint="nl.transpose first, or a product with ones: nl.matmul",
+        hint="apply nl.transpose first; for a sum, nl.matmul with a tile of ones also works",
     )
 
 
