@@ -27,9 +27,10 @@ Array = np.ndarray[Any, Any]
 TEXT = """\
 # Number formats compared with other libraries
 
-The same arrays, converted by `neuroncore.numerics` and by ml_dtypes {ml_dtypes} (numpy's own type
-for float16), torch {torch}, gfloat {gfloat} and torchao {torchao}. The tables count results whose
-bits differ; NaN are equal whatever their sign and payload. "-": the library lacks the format.
+This page converts the same arrays by `neuroncore.numerics` and by ml_dtypes {ml_dtypes} (numpy's
+type for float16), torch {torch}, gfloat {gfloat} and torchao {torchao}. The tables count
+results whose bits differ. All NaN count as equal, whatever their sign and payload. "-"
+means that the library lacks the format.
 `docs/generate/formats.py` writes this page.
 
 ## Casts of 1,000,000 random bit patterns of float32
@@ -38,25 +39,26 @@ bits differ; NaN are equal whatever their sign and payload. "-": the library lac
 
 * torch saturates in casts to float8_e4m3fn, so it is compared with `saturate=True`. ml_dtypes gives
   NaN above 464, and so does neuroncore by default.
-* A scale is the nearest power of two in neuroncore: 2^127 for numbers above 1.5 x 2^127, where
-  ml_dtypes and torch give NaN ({large} numbers), and 2^-127 for numbers up to 1.5 x 2^-127, some of
-  which ml_dtypes and torch round to 2^-126 ({small}). For a negative number,
-  which has no scale, torch uses the magnitude.
+* In neuroncore a number becomes the nearest scale, which is a power of two. Numbers above
+  1.5 x 2^127 become 2^127; ml_dtypes and torch give NaN ({large} numbers). Numbers up to
+  1.5 x 2^-127 become 2^-127; ml_dtypes and torch round some of them to 2^-126 ({small} numbers).
+  A negative number has no scale; torch uses its magnitude.
 * ml_dtypes gives -0 for NaN as float4_e2m1fn, which has no NaN. neuroncore gives 6, the largest
-  number. Only numbers are counted.
+  number. So the count for this format leaves out NaN.
 
 ## All codes of each format, as float32
 
 {codes}
 
-## Numbers with scales: 512 x 512 of very different sizes
+## Numbers with scales: an array of 512 x 512 numbers of very different sizes
 
 {scales}
 
-Each count includes the scales. torchao is version {torchao}'s `_choose_scale_float8`,
-`_quantize_affine_float8` and `to_mx` (scale FLOOR); gfloat is `quantize_block` with
-`compute_scale_amax`, for the first 16 rows. None of them has the device's newer rule for the scales
-of microscaling, `ocp_x2`, stochastic rounding with seeds of instructions, or tfloat32.
+Each count includes the scales. The functions of torchao {torchao} are `_choose_scale_float8`,
+`_quantize_affine_float8` and `to_mx` (scale FLOOR). The function of gfloat is `quantize_block` with
+`compute_scale_amax`; it converts only the first 16 rows. None of these libraries has the
+device's newer rule for the scales of microscaling (`ocp_x2`), stochastic rounding with seeds of
+instructions, or tfloat32.
 
 ## Speed
 

@@ -122,7 +122,8 @@ for rank, one in enumerate(late.ranks):
 print(late.why(3))
 ```
 
-While a collective runs, no engine has work. `early` starts one for each half of the tokens:
+In `late`, no engine has work while a collective runs. `early` starts a collective for each half of
+the tokens, so the engines can work on the other half:
 
 ```{code-cell}
 early = neuroncore.run(chapter.early, per_rank=given)
