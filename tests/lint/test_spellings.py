@@ -401,7 +401,9 @@ def test_every_mistake_is_reported_and_every_rule_reports_one(fired, tmp_path):
 @for_all("name", LEGAL)
 def test_it_is_not_told(name, tmp_path):
     findings, _ = told(tmp_path, *LEGAL[name])
-    assert not [str(one) for one in findings if one.severity in ("error", "warning")]
+    reported = [one for one in findings if one.severity != "advice"]
+    # one of the legal kernels has a function of its own, which is a note
+    assert not [str(one) for one in reported if one.code != "INNER_FUNCTION"]
 
 
 def test_a_form_of_an_older_release_tells_what_a_file_is_written_for(tmp_path):
