@@ -452,7 +452,7 @@ def test_patterns_that_leave_hbm_tensors_are_refused(pattern, offset):
 @pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
 def test_a_pattern_of_elements_wider_than_the_tensor_is_refused(buffer):
     tile = Device().zeros((1, 1), "uint8", buffer=buffer)
-    with pytest.raises(ViewError, match="less than one float32"):
+    with pytest.raises(ViewError, match="smaller than one float32 element"):
         tile.ap([[1, 1], [1, 1]], dtype=nl.float32)
 
 
