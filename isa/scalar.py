@@ -4,6 +4,7 @@ adder come before the function, and an accumulator after it."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def activation(
     cost=cost.dynamic(words.activation_cost),
     rules=words.BIAS,
     opcode="ACTIVATE",
-    traits=FOLDING,
+    traits=replace(FOLDING, fixed_command=reduce_cmd.reset_reduce),
 )
 def activation_reduce(
     dst: Scattered,

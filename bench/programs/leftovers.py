@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.programs.views import Array
+from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.plain.memory import Operand, PlainTensor
 from neuroncore.record.rows import Row
 
@@ -36,6 +37,7 @@ class Origins:
 
     def __init__(self) -> None:
         self._memories: dict[int, _Bytes] = {}
+        self._registers: set[engine] = set()  # engines whose accumulator registers depend on them
         self.reported: bool | None = False
 
     def note(self, row: Row, given: Mapping[str, Any]) -> None:
@@ -57,14 +59,23 @@ class Origins:
             self.reported = True
         elif not self.reported:
             shown = to_hbm or not followed
-            if (depends and shown) or (not followed and self._may_pick(row)):
+            picked = not followed and self._may_pick(row)
+            if (depends and shown) or picked or self._adds_up(row):
                 self.reported = None
+        if depends and row.call.instruction.traits.accumulates:
+            self._registers.add(row.call.engine)
         for operand in written:
             self._write(operand, depends, certain, whole=followed)
 
     def _may_pick(self, row: Row) -> bool:
         """Whether offsets of run time may lead to bytes that depend on uninitialized ones."""
         return bool(row.call.dynamic) and any(m.computed.any() for m in self._memories.values())
+
+    def _adds_up(self, row: Row) -> bool:
+        """Whether an instruction adds to accumulator registers that may depend on uninitialized
+        memory."""
+        command = row.call.arguments.get("reduce_cmd")
+        return command is reduce_cmd.reduce and row.call.engine in self._registers
 
     def _first_seen(self, operand: Operand) -> None:
         """Note a memory that an instruction writes to before any other has used it."""

@@ -41,8 +41,6 @@ Cost = Callable[["Call", Machine], Any]
 Run = Callable[..., None]  # takes the core, if the clause needs it, and the varying arguments
 # returns the cores that must meet, given a core's number
 Meets = Callable[["Call", World, int], Sequence[int]]
-# commands after which accumulator registers do not depend on their earlier values
-BEGINNING = tuple(each for each in reduce_cmd if each is not reduce_cmd.reduce)
 
 Declared = Operand | Op | Act | Static | Immediate | Register
 
@@ -112,6 +110,8 @@ class Traits:
     """It uses its engine's accumulator registers."""
     command: str = "reduce_cmd"
     """The argument that has the command for the accumulator registers."""
+    fixed_command: reduce_cmd = reduce_cmd.idle
+    """The command of an instruction without that argument."""
     exchanges: bool = False
     """Its results come from another core."""
     computes: bool = True
@@ -364,17 +364,21 @@ class Call:
 
     @property
     def transposes(self) -> bool:
-        """True if the call transposes: always, or because an argument turns the product into a
-        transpose."""
+        """True if the call transposes: always, or because an argument asks for a transpose."""
         traits = self.instruction.traits
         return traits.transposes or bool(self.arguments.get(traits.asks_transpose))
 
     @property
+    def register_command(self) -> reduce_cmd:
+        """The command for the accumulator registers; idle if the call does not use them."""
+        traits = self.instruction.traits
+        command: reduce_cmd = self.arguments.get(traits.command, traits.fixed_command)
+        return command
+
+    @property
     def adds_to_registers(self) -> bool:
         """True if the call adds to the values in the accumulator registers of its engine."""
-        traits = self.instruction.traits
-        command = self.arguments.get(traits.command, reduce_cmd.idle)
-        return traits.accumulates and command not in BEGINNING
+        return self.register_command is reduce_cmd.reduce
 
     @property
     def written_bytes(self) -> int:

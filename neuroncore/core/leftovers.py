@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from neuroncore.base.enums import reduce_cmd
+from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
 from neuroncore.core import indirection
@@ -28,8 +28,6 @@ from neuroncore.numerics.formats import Format
 T = TypeVar("T", bound=Hashable)
 # the largest number of reads remembered per storage; a loop that also writes there makes more
 READS = 256
-# the commands that set the accumulator registers before they accumulate
-RESETTING = (reduce_cmd.reset_reduce, reduce_cmd.load_reduce)
 
 
 @dataclass
@@ -68,21 +66,25 @@ class Leftovers(Generic[T]):
         self._reads: WeakKeyDictionary[Storage, _LeftoverReads[T]] = WeakKeyDictionary()
         # functions that undo the reads of the instruction that is being executed
         self._undo: list[Callable[[], None]] = []
-        # the findings on which the accumulator registers depend
-        self._registers: dict[T, None] = {}
+        # the findings on which the accumulator registers of each engine depend
+        self._registers: dict[engine, dict[T, None]] = {}
 
-    def copies(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[T, None]]:
+    def copies(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[engine, dict[T, None]]]:
         """Return copies of the leftovers of these storages and of the registers, for `restore`."""
         tainted = [self._tainted.get(storage) for storage in storages]
-        return [t and t.copy() for t in tainted], dict(self._registers)
+        return [t and t.copy() for t in tainted], _copied(self._registers)
 
-    def restore(self, storages: Iterable[Storage], copies: tuple[list[Any], dict[T, None]]) -> None:
+    def restore(
+        self,
+        storages: Iterable[Storage],
+        copies: tuple[list[Any], dict[engine, dict[T, None]]],
+    ) -> None:
         """Restore the leftovers of these storages and of the registers, and remove the leftovers of
         all other storages."""
         tainted, registers = copies
         pairs = zip(storages, tainted, strict=True)
         self._tainted = WeakKeyDictionary({storage: t.copy() for storage, t in pairs if t})
-        self._registers = dict(registers)
+        self._registers = _copied(registers)
         self._reads.clear()
 
     def forget(self, storage: Storage) -> None:
@@ -160,14 +162,13 @@ class Leftovers(Generic[T]):
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
         """Track leftovers through an instruction that has been executed."""
         self._undo.clear()
-        if not self._tainted and not self._registers:
+        if not self._tainted and not any(self._registers.values()):
             return
         reads, writes = ({n: arguments[n] for n in names} for names in (call.reads, call.writes))
         masks = {n: m for n, tile in reads.items() if (m := self.within(tile)) is not None}
         findings = {f: None for n in masks for f in self._tainted[reads[n].storage].findings}
-        traits = call.instruction.traits
-        if traits.accumulates:
-            self._accumulate(call.arguments.get(traits.command), findings)
+        if call.instruction.traits.accumulates:
+            self._accumulate(call, findings)
         if indexed := [*_indexed_storages((*reads.values(), *writes.values()))]:
             several = [t for s in indexed if (t := self._tainted.get(s)) and t.flags.mask.any()]
             findings |= {f: None for tainted in several for f in tainted.findings}
@@ -177,15 +178,15 @@ class Leftovers(Generic[T]):
         self._report(findings)
         self._mark_results(arguments, call, dict.fromkeys(writes), {}, untracked=True)
 
-    def _accumulate(self, command: reduce_cmd | None, findings: dict[T, None]) -> None:
-        """Keep the findings about values that the command accumulates in the accumulator registers.
-        If the command does not reset the registers first, report the findings that were kept
-        before."""
-        if command is reduce_cmd.idle:
+    def _accumulate(self, call: Call, findings: dict[T, None]) -> None:
+        """Keep the findings about values that the call accumulates in its engine's accumulator
+        registers. If it adds to their earlier values, report the findings that were kept before."""
+        if call.register_command is reduce_cmd.idle:
             return
-        if command not in RESETTING:
-            self._report(self._registers)
-        self._registers = dict(findings)
+        if call.adds_to_registers:
+            self._report(self._registers.get(call.engine, {}))
+        only_resets = call.register_command is reduce_cmd.reset
+        self._registers[call.engine] = {} if only_resets else dict(findings)
 
     def _mark_results(
         self,
@@ -245,9 +246,12 @@ class Leftovers(Generic[T]):
         reported once."""
         for finding in list(findings):
             self.report(finding)
-            self._registers.pop(finding, None)
-            for tainted in self._tainted.values():
-                tainted.findings.pop(finding, None)
+            for kept in (*self._registers.values(), *(t.findings for t in self._tainted.values())):
+                kept.pop(finding, None)
+
+
+def _copied(registers: dict[engine, dict[T, None]]) -> dict[engine, dict[T, None]]:
+    return {unit: dict(findings) for unit, findings in registers.items()}
 
 
 def _indexed_storages(tiles: Iterable[Tile]) -> Iterator[Storage]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.base.enums import engine, reduce_cmd
+from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.core.binding import perform, stage
 from neuroncore.core.indirection import Picked
@@ -217,8 +217,7 @@ class Step:
         """Collect in `joining` the inputs, and the previous contents of destinations, whose values
         differ between the chip and float64. `by_line` has the squared error of the accumulator
         registers by line."""
-        command = self.arguments.get(self.call.instruction.traits.command)
-        if by_line and command is reduce_cmd.reduce:
+        if by_line and self.call.adds_to_registers:
             self.joining.append(Joining("", by_line, None, None))
         for written in self.written:
             if written.keeps and written.old:

@@ -176,6 +176,39 @@ def test_accumulator_registers_keep_leftovers():
         assert np.isnan(run.outputs).any() == bool(codes)
 
 
+@pytest.mark.parametrize(
+    "command, reported",
+    [("reduce", True), ("reset_reduce", False), ("reset", False), ("no command", False)],
+)
+@pytest.mark.parametrize("same_engine", [True, False])
+def test_registers_keep_leftovers_until_an_instruction_of_their_engine_sets_them(
+    command, reported, same_engine
+):
+    commands = nisa.reduce_cmd
+
+    def kernel(x):
+        tile, total = nl.ndarray(SHAPE, nl.float32), nl.ndarray((8, 1), nl.float32)
+        scratch = nl.ndarray(SHAPE, nl.float32)
+        if same_engine:
+            nisa.activation(scratch, nl.copy, tile, reduce_op=nl.add,
+                            reduce_cmd=commands.reset_reduce)  # fmt: skip
+        else:
+            nisa.tensor_scalar_reduce(scratch, tile, nl.add, 0.0, nl.add)
+        nisa.memset(tile, 1.0)
+        if command == "no command":
+            nisa.activation_reduce(scratch, nl.copy, tile, reduce_op=nl.add, reduce_res=total)
+        else:
+            nisa.activation(scratch, nl.copy, tile, reduce_op=nl.add,
+                            reduce_cmd=getattr(commands, command))  # fmt: skip
+        if command == "reset":
+            nisa.activation(scratch, nl.copy, tile, reduce_op=nl.add, reduce_res=total,
+                            reduce_cmd=commands.reduce)  # fmt: skip
+        return x
+
+    run = launch(kernel, [np.ones((1, 1), np.float32)], tensor=NkiTensor)
+    assert [f.code for f in run.findings] == ["UNINIT_READ"] * (reported and same_engine)
+
+
 def test_results_are_as_ever():
     """Only the finding is kept back: what is stored has poison in it wherever it is told."""
 

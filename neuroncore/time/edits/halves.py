@@ -96,8 +96,8 @@ def _halved(call: Call) -> Halves | None:
 def _computed_halves(call: Call) -> Halves | None:
     traits, names = call.instruction.traits, (*call.reads, *call.writes)
     elementwise = traits.lanewise or _is_transfer(call)
-    command = call.arguments.get(traits.command, reduce_cmd.idle)
-    if not elementwise or traits.scans or call.transposes or command is not reduce_cmd.idle:
+    folds = call.register_command is not reduce_cmd.idle
+    if not elementwise or traits.scans or call.transposes or folds:
         return None
     if call.dynamic or call.indices or call.instruction.lists or len(call.writes) != 1:
         return None
