@@ -1,9 +1,10 @@
 """
-Everything that can go wrong, in three kinds that are never mixed:
+The errors of this package. Each class states who is at fault: the kernel, neuroncore, or the person
+who calls neuroncore.
 
 NeuronError
 ├── KernelError                 the kernel is illegal here (also ValueError, AssertionError)
-│   ├── BufferKindError         BUFFER_KIND          an operand is where its engine can't reach
+│   ├── BufferKindError         BUFFER_KIND          an operand in a memory its engine can't reach
 │   ├── CapacityError           CAPACITY             more SBUF or PSUM than there is
 │   ├── DeadlockError           DEADLOCK             cores that wait for each other for ever
 │   ├── DtypeError              DTYPE_RULE           a number format the instruction doesn't take
@@ -29,7 +30,7 @@ NeuronError
 ├── EmulatorError               neuroncore itself is wrong (also RuntimeError)
 └── DefinitionError             the instruction set's own tables are wrong
 
-A KernelError finds the line of the user's kernel by itself, when it is asked for.
+A KernelError looks up the line of the user's kernel when the line is first asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Findings: problems that are reported but not refused at once, and the one table of their
+"""Findings: reports of likely problems, which do not stop the kernel; and the one table of their
 codes."""
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class CodeRule:
     a release that accepts the reported form, while later releases refuse it. A file with such a
     form was probably written for that release.
 
-    `example` is a diff of the lines after `header`. With its "-" lines the code is reported at one
-    of these lines; with its "+" lines instead it isn't reported. Codes that are also errors have no
-    example: `neuroncore explain` has a page for each of them.
+    `example` is a diff of the lines that follow `header`. The text with the "-" lines is reported
+    with this code, at one of these lines. The text with the "+" lines in their place is not. Codes
+    that are also errors have no example: `neuroncore explain` has a page for each of them.
     """
 
     code: str

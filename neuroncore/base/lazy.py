@@ -13,9 +13,9 @@ from typing import Any
 
 
 class Lazy:
-    """A proxy for a module, which it imports when one of the module's names is first used.
+    """A proxy for a module. The module is imported when one of its names is first used.
 
-    The name is then kept, so a later use costs an attribute access.
+    The proxy keeps the name, so a later use costs an attribute access.
     """
 
     def __init__(self, module: str) -> None:

@@ -209,8 +209,8 @@ class Options:
 
 
 def phase(value_given: Any) -> float:
-    """Return a phase of the Tensor engine's clock, as a fraction of its period. Raises UsageError
-    for anything but a number of at least 0 and less than 1."""
+    """Return a phase of the Tensor engine's clock as a float: a fraction of one of the clock's
+    windows. Raises UsageError for anything but a number of at least 0 and less than 1."""
     try:
         value = float(value_given)
     except (TypeError, ValueError):
@@ -263,7 +263,7 @@ def cache_folder() -> Path:
 
 
 def order_of(order: Order, path: LaunchPath) -> Order:
-    """Return the order of instructions for a kernel that is launched on this path. The path
-    replaces only the orders in PATHS, which are those of today's compiler; another order is
-    returned unchanged."""
+    """Return the order of instructions for a kernel that is launched on this path. If `order` is
+    one of the values of PATHS, which are the orders of today's compiler, the result is the order of
+    the path. Any other order is returned unchanged."""
     return PATHS[path] if order in PATHS.values() else order

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 def run(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
     """Run a program in a new process group, without input, and return its output.
 
-    Raises subprocess.TimeoutExpired, with the output so far, if it takes more than `seconds`. In
-    that case, and if this process is interrupted, the program and all processes that it started are
-    ended.
+    Raises subprocess.TimeoutExpired, with the output so far, if the program takes more than
+    `seconds`. In that case, and if this process is interrupted, the program and all processes that
+    it started are ended.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(

@@ -160,8 +160,8 @@ def instruction_of(frame: FrameType) -> int:
 
 
 def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Return the code and the instruction of a frame, the arguments of `place`; None for no
-    frame."""
+    """Return the code of a frame and the byte offset of its instruction, which are the arguments of
+    `place`; None for no frame."""
     return None if frame is None else (frame.f_code, instruction_of(frame))
 
 

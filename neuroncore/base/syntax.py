@@ -99,10 +99,11 @@ def node_span(node: ast.AST) -> Span:
 
 
 def is_assigned(frame: FrameType) -> bool:
-    """Return whether the current value of a frame is about to be stored into a subscript: `t[...] =
-    value` or `t[...] += value`. If the frame returns the value, the answer is that for its caller.
+    """Return whether the statement that a frame is at stores the frame's current value by `t[...] =
+    value`, or by an augmented assignment such as `t[...] += value`. If the frame returns the value,
+    the frame of its caller decides.
 
-    Without source text the answer is unknown, and the result is True."""
+    Without source text the result is True."""
     stored = _is_stored(frame)
     if stored is not None:
         return stored
@@ -112,8 +113,8 @@ def is_assigned(frame: FrameType) -> bool:
 
 @by_site
 def _is_stored(frame: FrameType) -> bool | None:
-    """Return whether a frame's current value is used by a store into a subscript; None if the frame
-    returns the value. Without source text the result is True."""
+    """Return whether a frame's current value is stored into a subscript or by an augmented
+    assignment; None if the frame returns the value. Without source text the result is True."""
     match user_of_value(frame):
         case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
             return True

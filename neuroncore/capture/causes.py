@@ -35,12 +35,14 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Causes:
-    """The cause of each event. Event e is the instruction in row e, or the transfer e -
-    len(instructions). cause[e] is the event that let event e begin: the one that made its last
-    condition true, else the previous instruction of its engine, or for a transfer the instruction
-    that starts it; -1 if unknown. waited_ns[e] is how long instruction e waited for its condition
-    after its engine was free. `path` has the events of the path that ends last, in the order of
-    time."""
+    """The cause of each event, and the path that ends last.
+
+    Event e is the instruction in row e, or for e >= len(instructions) transfer e -
+    len(instructions). cause[e] is the event that let event e begin, or -1 if this is unknown. The
+    cause of a transfer is the instruction that starts it. The cause of an instruction is the event
+    that made its last condition true, or the previous instruction of its engine if it did not wait.
+    waited_ns[e] is how long instruction e waited for its condition after its engine was free.
+    `path` has the events of the path, in the order of time."""
 
     cause: Array
     waited_ns: Array
@@ -60,8 +62,8 @@ class _History:
 
     def reached(self, value: int, before: float) -> tuple[float, int] | None:
         """Return when the semaphore last rose to at least `value`, at the time `before` or earlier,
-        and what incremented it: the number of an engine, or -1 for a DMA. Return None if its value
-        at the time `before` is lower or unknown."""
+        and the number of the engine that incremented it then (-1 for a DMA). Return None if the
+        semaphore's value at the time `before` is lower or unknown."""
         last = bisect_right(self.ns, before) - 1
         if last < 0:
             return None
@@ -70,8 +72,8 @@ class _History:
 
 
 class _Sources:
-    """The instructions and transfers that increment each semaphore: (end in nanoseconds, event),
-    sorted, by (engine, semaphore). The engine is -1 for transfers."""
+    """The instructions and transfers that increment each semaphore. For each (engine, semaphore)
+    there is a sorted list of (end in nanoseconds, event); the engine of transfers is -1."""
 
     def __init__(
         self, rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array
@@ -93,9 +95,9 @@ class _Sources:
         self._events = {key: sorted(each) for key, each in events.items()}
 
     def of(self, by: int, semaphore: int, ns: float) -> int:
-        """Return the event that changed a semaphore at the time `ns`. `by` is the engine that
-        changed it, or -1 for DMA. The event is the last one that ended until then (with a tolerance
-        of SLACK_NS); -1 if there is none."""
+        """Return the event that changed a semaphore at the time `ns`: the last one that ended at
+        most SLACK_NS after this time, or -1 if there is none. `by` is the engine that changed the
+        semaphore, or -1 for DMA."""
         events = self._events.get((by, semaphore), ())
         after = bisect_right(events, (ns + SLACK_NS, 1 << 60))
         return events[after - 1][1] if after else -1

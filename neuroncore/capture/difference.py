@@ -138,8 +138,9 @@ def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A row of a table: both sides of one engine and one opcode, or of one engine and one line.
-    Lines have no counts."""
+    """A row of a table: the instructions of both runs on one engine that have one opcode, or one
+    line. `what` is the opcode or the line. `old` and `new` are None if the run has no such
+    instructions. The count is 0 in rows of lines."""
 
     engine: str
     what: str
@@ -202,8 +203,9 @@ def _rows(
 
 
 def _lines(old: CaptureSide, new: CaptureSide) -> list[DifferenceRow]:
-    """Return the lines that differ, if the lines of both sides are comparable: lines of one source,
-    or statements of one compiler."""
+    """Return the lines whose times differ, the largest difference first. Return no lines if the two
+    sides have none in common: then they are not comparable, such as lines of the source and
+    statements of a compiler."""
     if not {place for _, place in old.lines} & {place for _, place in new.lines}:
         return []
     each = ({key: CaptureKind(0, ns) for key, ns in side.lines.items()} for side in (old, new))

@@ -270,7 +270,8 @@ def role(opcode: str) -> str:
 
 
 class _OpcodeLayout(NamedTuple):
-    """A layout: functions that decode the fields of an instruction from its 64 bytes."""
+    """A layout: functions that decode the fields of an instruction from its 64 bytes. `bytes` has
+    the positions of all bytes that are decoded."""
 
     operands: Sequence[Callable[[bytes, _Tables], DecodedOperand]]
     blocks: Sequence[Callable[[bytes, _Tables], Block]]

@@ -313,8 +313,9 @@ def estimate(program: Neff, machine: Machine) -> Capture:
 
 
 def timed(program: Neff, machine: Machine, phase_ns: float = 0.0) -> Capture:
-    """Return the program as a capture of estimated times, if the windows of the Tensor engine's
-    clock begin at `phase_ns`. Raise UsageError as `estimate` does."""
+    """Return the program as a capture of times that are estimated for one phase of the Tensor
+    engine's clock: one of the clock's windows begins at `phase_ns`. Raise UsageError as `estimate`
+    does."""
     cores = []
     for number, graph in enumerate(program.graphs):
         replay = _Replay(graph, machine, phase_ns)

@@ -146,8 +146,8 @@ def _unnamed(kind: DecodedInstruction) -> str:
 
 
 def _unusual(code: Code) -> Iterator[tuple[str, int]]:
-    """Yield the opcodes of instructions that have unknown values in some byte, each with their
-    number."""
+    """Yield the opcodes of instructions in which some byte has an unknown value, each with the
+    number of such instructions."""
     opcodes = encoding.opcodes()
     for opcode in np.unique(code.words[:, 0]).tolist():
         words = code.words[code.words[:, 0] == opcode]

@@ -5,8 +5,8 @@ Instructions match if they have the same signature: they do the same kind of wor
 same size. For each signature, the instructions of a statement of the device's compiler are matched
 with the first line that has as many instructions of this signature as the statement has, or n times
 as many if each of the statement's instructions does the work of n. The remaining instructions are
-matched in order. Then all instructions of a statement
-get the line that most of its matched instructions have.
+matched in order. Then all instructions of a statement get the line that most of its matched
+instructions have.
 """
 
 from __future__ import annotations
@@ -248,9 +248,9 @@ def _equal(whole: Signature, part: Signature) -> int:
 
 
 def _merged(whole: Signature, part: Signature) -> int:
-    """Return how many instructions with the signature `part` do the work of one with the signature
-    `whole`: the factor by which all its sizes except the partitions are larger; 0 if there is no
-    such factor."""
+    """Return how many instructions with the signature `part` do the work of one instruction with
+    the signature `whole`. This is the factor by which all sizes of `whole` except the partitions
+    are larger than those of `part`; 0 if there is no such factor."""
     (kind, sizes), (other, smaller) = whole, part
     if kind != other or not smaller[-1] or sizes[-1] % smaller[-1]:
         return 0

@@ -185,7 +185,9 @@ def fill(state: State, kind: DecodedInstruction) -> None:
 
 
 def _zero(bits: int) -> int:
-    """Return the code in a 16-bit format, which is known only for zero."""
+    """Return the code of a fill of memory whose format does not have 32 bits. `bits` is the number
+    in the instruction. Raise UsageError unless it is 0, because other fills of this kind are
+    unknown."""
     if bits:
         raise UsageError("memory of 16-bit numbers is filled with a value other than 0")
     return 0

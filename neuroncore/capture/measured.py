@@ -130,8 +130,8 @@ class Capture:
 
     @property
     def busiest(self) -> MeasuredCore:
-        """The core that ran the kernel. If a logical core has two cores, often only one of them
-        does."""
+        """The core that ran the kernel. If a logical core consists of two cores, often only one of
+        them runs the kernel."""
         return max(self.cores, key=lambda core: (len(core.kernel), core.total_ns))
 
     @property

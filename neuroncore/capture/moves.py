@@ -194,7 +194,7 @@ def _likely(
     triggers: Triggers, rows: Sequence[int], ended: list[list[tuple[float, int]]]
 ) -> list[tuple[float, int]]:
     """Return the ends (time, semaphore) of the transfers that the instructions in `rows` start.
-    They are the first list in `ended` that has as many ends, each after the begin of its
+    They are the first list in `ended` that has an end for each row, after the begin of the row's
     instruction; the list is removed from `ended`. If there is no such list, the ends are those of
     the instructions, with semaphore 0."""
     begins = triggers.rows["begin_ns"][rows].tolist()

@@ -150,7 +150,7 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The program of one core: `code` and `blocks` by engine, `statements` by number."""
+    """The program of one core. `code` and `blocks` are listed by engine, `statements` by number."""
 
     name: str
     code: Mapping[int, Code]

@@ -42,7 +42,8 @@ def load(path: Path) -> Capture:
 
 
 def read(document: Any, source: str) -> Capture:
-    """Return the run in the tables of a profile. Raise UsageError for other tables."""
+    """Return the run in the tables of a profile. Raise UsageError if the document is not a
+    profile."""
     if not isinstance(document, dict) or not all(document.get(name) for name in TABLES):
         missing = "it has no tables " + " and ".join(TABLES)
         raise UsageError(f"{source} is not a profile of neuron-profile: {missing}")
