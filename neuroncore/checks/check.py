@@ -108,16 +108,15 @@ def check(
     """Check a file and all functions that it calls, and run it if it can be run. If the file is a
     saved run, check its record.
 
-    The file runs if it launches kernels, or if `kernel` has arguments: `words`, as
-    `neuroncore run` takes them, or a function `inputs` in the file. It runs in a separate process
-    with `limits` of time and memory, and its record is checked as well. If `static` is True,
-    nothing is executed. The record of each launch is replayed in up to `orders` other orders that
-    the device may take; if `verify` is True, it is compared with the plain reading. `api` is a
-    release, "0.1" to "0.6", by default the release that fits the file's imports and forms; `target`
-    is a machine.
+    The file runs if it launches kernels, or if `kernel` has arguments: `words`, as `neuroncore run`
+    takes them, or a function `inputs` in the file. It runs in a separate process with `limits` of
+    time and memory, and its record is checked as well. If `static` is True, nothing is executed.
+    The record of each launch is replayed in up to `orders` other orders that the device may take.
+    If `verify` is True, the record is compared with the plain reading: the results that the
+    definitions in `neuroncore.plain` give. `api` is a release, "0.1" to "0.6", by default the
+    release that fits the file's imports and forms; `target` is a machine.
 
-    Raises UsageError for a file that can't be read and for an unknown kernel, release or
-    machine.
+    Raises UsageError for a file that can't be read and for an unknown kernel, release or machine.
     """
     options = [*(["--orders", str(orders)] if orders else []), *(["--verify"] if verify else [])]
     if is_record(Path(file)):

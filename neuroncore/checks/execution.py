@@ -1,7 +1,7 @@
 """Runs a checked file in a separate process, and reads its output.
 
-`python -m neuroncore.checks.execution BYTES WORD ...`: the command line, in a process with
-that limit of address space.
+`python -m neuroncore.checks.execution BYTES WORD ...` runs neuroncore's command line with the
+words, in a process that has at most BYTES of address space.
 """
 
 from __future__ import annotations

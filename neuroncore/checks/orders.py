@@ -238,8 +238,9 @@ class Iterations:
 class Orders:
     """The result of running the cores in other orders. `tried` is the number of replays. `open` is
     the number of pairs of accesses whose order no meeting defines, and `reversed` the number of
-    such pairs that were reversed in at least one replay. `finding` reports a difference of the
-    results, also one that `iterations` reports."""
+    such pairs that were reversed in at least one replay. `iterations` is the result of running
+    iterations of loops in other orders. `finding` reports a difference of the results for any of
+    these orders."""
 
     tried: int
     open: int
@@ -398,8 +399,8 @@ class _ByPriority:
 
 
 class _AtRandom:
-    """A schedule that mostly stays with the first core that can run, and otherwise chooses one of
-    the cores that can run at random."""
+    """A schedule that mostly stays with the first core that can run. Otherwise it chooses at random
+    one of the cores that can run."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)

@@ -378,8 +378,9 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
 
 
 def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
-    """Return findings for pairs of lines that use the same bytes of HBM in an undefined order, if
-    at least one line writes, at most MOST_REPORTED. `uses` has an element for each core."""
+    """Return findings for pairs of lines that use the same bytes of HBM in an undefined order, at
+    most MOST_REPORTED. At least one line of each pair writes. `uses` has an element for each
+    core."""
     launch = launch_of(uses, world)
     reported: dict[frozenset[Place], Finding] = {}
     for race in races(launch):
@@ -451,9 +452,9 @@ def _race_finding(race: Race, launch: LaunchAccesses) -> Finding:
 
 def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
     """Return whether two threads may write the same values in a race, so that the order has no
-    effect. This may be so if both accesses write the same bytes from one line, or if the first
-    access is a read, and its thread has written these bytes from the line of the other write
-    before."""
+    effect. There are two such cases. Both accesses write the same bytes from one line. Or the first
+    access is a read, and before it the reading thread wrote these bytes from the line of the second
+    access."""
     first, second = race.first, race.second
     if first.writes:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]

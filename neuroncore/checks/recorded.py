@@ -68,10 +68,10 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
 
 
 def spilled(timeline: Timeline) -> bool:
-    """Return whether the compiler makes room for tiles that do not fit. Only the older API's
-    compiler does: it spills tiles of SBUF, which the estimate includes, and published times include
-    kernels with far more tiles than PSUM holds. It cannot do so if the tiles of one instruction
-    alone do not fit into SBUF."""
+    """Return whether the compiler may make room for tiles that do not fit. Only the older API's
+    compiler does: it spills tiles of SBUF to HBM, which the estimate includes. It accepts tiles
+    that exceed PSUM too, because published times include kernels with such tiles. The result is
+    False if the tiles of one instruction alone do not fit into SBUF."""
     if not timeline.compiled.policy.rewrites:
         return False
     return _most_at_once(timeline.program) <= _room(timeline.machine, MemoryRegion.sbuf)
@@ -162,8 +162,8 @@ class LineAdvice(NamedTuple):
 def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
     """Yield advice for lines with slow instructions. The message has the share of the busy time of
     their engine, or of DMA, that these instructions take, on the core where this share is largest.
-    If there are several ranks, it lists all cores to which it applies. Advice never refuses a
-    kernel."""
+    If there are several ranks, the message lists all cores to which the advice applies. Advice
+    never refuses a kernel."""
     by_line: dict[tuple[str, Place | None], dict[int, LineAdvice]] = {}
     for number, timeline in enumerate(timelines):
         for line_advice in _of_a_core(timeline):

@@ -155,8 +155,8 @@ class _WindowUses:
 
     def after_reads(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of instructions: a product that does not state whether it accumulates, and
-        the instruction that read the same window just before it, when the window had been
-        written."""
+        the instruction that read the same window just before. Only windows that were written before
+        the product are considered."""
         after = self._follow(self._products(None), ~self.writes)
         began = _written_before(self.window, self.writes)
         for k in sorted(after[began[after]].tolist(), key=lambda k: int(self.user[k + 1])):
@@ -172,8 +172,8 @@ class _WindowUses:
             yield int(self.user[k + 1]), int(self.user[k])
 
     def _products(self, adds: bool | None) -> Array:
-        """Return, for each use, whether it is a product's result whose `accumulate` argument is
-        `adds`. None means that the call passes None."""
+        """Return, for each use, whether it is the result of a product whose argument `accumulate`
+        is `adds`. `adds` is None for products that do not state whether they accumulate."""
         stated = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
         products: Array = stated[self.uses.columns.call[self.user]] & self.writes
         return products

@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class Table(MutableMapping[str, T]):
-    """Rows by name, which the modules of isa/ add. These modules are loaded when a row is first
-    requested that they have not added. A program that neither runs kernels nor reads records does
-    not load them."""
+    """Rows by name, which the modules of isa/ add. A request for a row that is not in the table yet
+    loads all of these modules. A program that neither runs kernels nor reads records does not load
+    them."""
 
     def __init__(self) -> None:
         self._added: dict[str, T] = {}
@@ -131,7 +131,7 @@ def minimum(a: Array, b: Any, out: Array) -> None:
 
 
 def maximum_number(a: Array, b: Any, out: Array) -> None:
-    """out = the maximum of a and b. If only one of them is a number, it is the maximum."""
+    """out = the maximum of a and b. If one of them is NaN, the result is the other one."""
     maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
 
 
@@ -168,8 +168,9 @@ def as_matrix(array: Array, rows: int) -> Array:
 def power(a: Array, b: Any, out: Array) -> None:
     """out = a ** b in float64, rounded once to the format of `out`.
 
-    If a base is negative or 0, numpy takes up to five times as long. Then the result is computed
-    from powers of |a|, with 1 instead of 0, unless numpy only squares."""
+    numpy takes up to five times as long if a base is negative or 0. In this case numpy computes the
+    powers of |a|, with 1 in place of 0, and a compiled loop makes the result from them. Squares,
+    and formats other than float32, are always left to numpy."""
     squares = np.ndim(b) == 0 and b == 2
     if squares or out.dtype != np.float32 or (a > 0).all():
         np.copyto(out, np.power(a, b, dtype=np.float64), casting="same_kind")

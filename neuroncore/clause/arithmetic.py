@@ -98,8 +98,8 @@ def per_lane(operand: Any, like: Array) -> Array:
 
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
-    """Return flags, in the shape of `dst`, of the elements whose predicate is not 0, or is 0 with
-    `reverse`."""
+    """Return flags in the shape of `dst`, set where the predicate is not 0. With `reverse` they are
+    set where the predicate is 0."""
     compare = np.equal if reverse else np.not_equal
     chosen: Array = compare(predicate.codes(), 0)
     return shaped(chosen, dst.shape)
@@ -136,8 +136,8 @@ def decoded(dst: Tile, src: Tile) -> bool:
 
 
 def put(dst: Tile, chosen: Array, codes: Any) -> None:
-    """Write codes to the elements of `dst` that `chosen` flags, in the shape of `dst` or with a
-    flag per partition. `codes` is one code, or the codes of the chosen elements or of all."""
+    """Write codes to the elements of `dst` that `chosen` [P] or [P, F...] flags. `codes` is a
+    single code, or has a code for each chosen element, or one for each element of `dst`."""
     if chosen.shape == dst.shape and np.shape(codes) in ((), dst.shape):
         choose(chosen, codes, dst.codes())
     else:
@@ -181,8 +181,8 @@ def tiles(*operands: Any) -> tuple[Tile, ...]:
 
 
 def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
-    """Return a function that reads the values of tiles like `tile`, in the shape `shape`, which has
-    as many elements per partition."""
+    """Return a function that reads the values of tiles like `tile`, and returns them in the shape
+    `shape`. This shape must have as many elements as the tile in each partition."""
     if tile.held is float32 or tile.held is float64:
         read: Callable[[Tile], Array] = Tile.codes
     else:

@@ -63,8 +63,9 @@ class Cost:
 
     `table` names the activation table that must be loaded. `shares_sbuf` is true if the instruction
     uses the SBUF port that Vector and GpSimd share. The latency of a `collective` depends on the
-    places of its ranks. `rows` is the number of rows that move through the Tensor engine's array,
-    in cycles of its clock. `fills_half` is true if the weights fill at most half of the array."""
+    places of its ranks. `rows` is the number of cycles of the Tensor engine's clock for which
+    moving data streams through its array. `fills_half` is true if the weights fill at most half of
+    the array."""
 
     busy_ns: float
     latency_ns: float
@@ -107,10 +108,10 @@ def stream(
 def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     """Return whether the call uses the SBUF port that Vector and GpSimd share.
 
-    On v2 this port is the only one of both (ARCH1). From v3 on Vector has a port that it does not
-    share, and uses the shared one in addition for fast modes (ARCH2). It is assumed that a mode is
-    fast if the streams in SBUF that are read, or written, together move more than one element per
-    cycle."""
+    On v2 neither engine has another SBUF port (ARCH1). From v3 on Vector also has a port that it
+    does not share, and uses the shared port in addition for fast modes (ARCH2). It is assumed that
+    a mode is fast if the tiles in SBUF that are read together, or written together, move more than
+    one element per cycle."""
     if call.engine not in (engine.vector, engine.gpsimd):
         return False
     sizes = [
@@ -218,14 +219,15 @@ def is_fast(machine: Machine, view: View) -> bool:
 
 
 def filling(call: Call, machine: Machine) -> Cost:
-    """memset: 16-bit formats take the rate of 16-bit zeros, which is twice as fast (ISA226)."""
+    """Return the cost of filling a tile with a number (memset). 16-bit formats have the published
+    rate for 16-bit zeros, which is twice as fast as that of other formats (ISA226)."""
     kind = "memset_zero_16bit" if call.view("dst").dtype in SIXTEEN_BIT else "default"
     return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
 
 
 def copying(call: Call, machine: Machine) -> Cost:
-    """tensor_copy and tensor_scalar, which have fast modes by format, memory and contiguity
-    (ARCH2)."""
+    """Return the cost of a tensor_copy or a tensor_scalar. Format, memory and contiguity of the
+    tiles decide whether a fast mode applies (ARCH2)."""
     return stream(
         call, machine, elements(call) / rate(machine, call.engine, _copy_kind(call, machine))
     )
@@ -266,7 +268,8 @@ def _runs_on(view: View) -> bool:
 
 
 def two_inputs(call: Call, machine: Machine) -> Cost:
-    """tensor_tensor and similar instructions, which read two streams (ISA226, ARCH2)."""
+    """Return the cost of a tensor_tensor or a similar instruction, which reads two streams (ISA226,
+    ARCH2)."""
     inputs = _streams(call, *call.reads)
     kind = "two_streams"
     if all(v.region is SBUF for v in inputs) and _pairs_fast(call, machine):
@@ -296,8 +299,8 @@ def _pairs_fast(call: Call, machine: Machine) -> bool:
 
 
 def dma(call: Call, machine: Machine) -> Cost:
-    """A DMA: its bytes and packets on the engines that serve the partitions, and the time of its
-    issue."""
+    """Return the cost of a DMA: the time of its bytes and packets on the DMA engines that serve the
+    partitions, and the time of its issue."""
     return move(call.view("dst"), call.view("src"), machine, call.arguments.get("dge_mode"))
 
 
@@ -342,9 +345,10 @@ def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, nee
     long a published mixture of experts, which asks for software, keeps GpSimd busy on trn3. If no
     mode is requested, GpSimd takes the times that traces and rows of the older API show; products
     on trn1 with NKI 0.6 (Matmul-Inspector) take as long for each transfer. Hardware takes about as
-    long for a single row (486 ns each for 76,800 rows, asst4-trainium2) as for a tile (550 ns). A
-    kernel that requests hardware gets all of its generators. If no mode is requested and hardware
-    can't write the descriptors, they are prepared before the run."""
+    long for a single row (486 ns each for 76,800 rows, asst4-trainium2) as for a tile (550 ns). If
+    the kernel requests hardware, all of the hardware's generators write descriptors for the queue.
+    If no mode is requested and hardware can't write the descriptors, they are prepared before the
+    run."""
     it = machine.dma
     if needed:
         return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns
@@ -371,8 +375,9 @@ def _unasked(mode: dge_mode | None, machine: Machine) -> bool:
 
 
 def _axes(view: View) -> slice:
-    """Return the axes of a tile that are in one memory, without axis 0 if it is the partition axis,
-    because partitions are separate memories, or if an index chooses its rows."""
+    """Return the axes of a tile along which its elements are in one memory. These are all axes,
+    except axis 0 in two cases: if it is the partition axis, because partitions are separate
+    memories, and if an index chooses its rows."""
     return slice(1 if view.on_chip or view.dynamic == 2 else 0, None)
 
 

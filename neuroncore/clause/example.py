@@ -1,9 +1,10 @@
 """An example of a call of each instruction, made from its clause, for pages and readers.
 
-The sizes of letters are 128 along partitions and 512 along free axes, or less if a limit requires
-it. The format of a tile is the first of the usual formats that the operand takes. If such a call is
-not legal, the clause's `example` states the differences: sizes of letters, and arguments, such as
-"F=32; axis=(1,)".
+The letters of shapes (`neuroncore.clause.letters`) have the size 128 along partitions and 512 along
+free axes, or less if a limit requires it. The format of a tile is the first of the usual formats
+that the operand takes. If such a call is not legal, the clause's `example` states the differences:
+sizes of letters, and arguments, such as "F=32; axis=(1,)".
+
 `changes` to a call are written in the same way. An argument is a number, a name or a Python
 literal; a tile is described by words:
 

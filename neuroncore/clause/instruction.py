@@ -278,8 +278,8 @@ class Instruction:
 class Call:
     """One use of an instruction, without the data.
 
-    `arguments` has a View for each tile, and "number" for a number that replaces a tile. It lacks
-    numbers and registers on which neither legality nor cost depends.
+    `arguments` has a View for each tile, and "number" for a number that replaces a tile. It has no
+    entries for numbers and registers on which neither legality nor cost depends.
     """
 
     instruction: Instruction
@@ -358,8 +358,8 @@ class Call:
 
     @property
     def inputs(self) -> int:
-        """The number of tiles that the call reads, including indices. They come first in its
-        rows."""
+        """The number of tiles that the call reads, including indices. In the call's rows of a
+        record, these tiles come before the results."""
         return len(self.reads) + len(self.indices)
 
     @property
@@ -401,7 +401,7 @@ def out_of_reach(call: Call, unit: engine) -> list[str]:
 
 def left_open(call: Call, machine: Machine) -> list[engine]:
     """Return the engines among which the older compiler chooses for a call, the preferred one
-    first; for `Fusion.engines`. The call goes to the engine that ends it first, and to the
+    first, as `Fusion.engines` requires. The call goes to the engine that ends it first, and to the
     preferred one if both end it at the same time. An engine that the kernel names is the only
     choice.
 

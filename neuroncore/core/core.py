@@ -76,7 +76,7 @@ CarryOut = Callable[[Brought], None]
 
 
 def nothing(brought: Brought) -> None:
-    """Do nothing: what most meetings do when all cores have arrived."""
+    """Do nothing. Most meetings require no work when all cores have arrived."""
 
 
 class Point(NamedTuple):

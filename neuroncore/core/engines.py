@@ -1,8 +1,9 @@
 """Random number generators for each lane of an engine, activation tables of the Scalar engine, and
 groups of partitions of the GpSimd engine.
 
-Each lane of the Vector engine has a generator, and from v3 on each lane of the GpSimd engine.
-`Options.rng` names their kind. They start as if seeded with `Options.rng_seed`.
+Each lane of the Vector engine has a generator. From v3 on each lane of the GpSimd engine has one
+too. `Options.rng` names the kind of the generators. At first they are seeded with
+`Options.rng_seed`.
 
 Each processor of the GpSimd engine works on a group of G consecutive partitions. Element j of a
 group is in the group's partition j % G, column j // G."""

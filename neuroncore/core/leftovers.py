@@ -197,8 +197,8 @@ class Leftovers(Generic[T]):
         untracked: bool = False,
     ) -> None:
         """Mark the results of an instruction. The instruction is `untracked` if an index is
-        involved, or if it is not known which results depend on which inputs. Then it may leave out
-        elements of any partial result."""
+        involved, or if it is not known which results depend on which inputs. Each partial result of
+        an untracked instruction is assumed to keep some of its earlier elements."""
         operands = {p.name: p.operand for p in call.instruction.operands}
         traits = call.instruction.traits
         adds = traits.multiplies and arguments.get(traits.adds) is not False

@@ -145,7 +145,8 @@ def _is_ring(core: Core, following: dict[int, int]) -> bool:
 
 def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
     """Raise SignatureError unless the group consists of all ranks of one chip, with two cores each,
-    and has_rdispls is not used: all_gather_v accepts no other group (nki.collectives)."""
+    and has_rdispls (`displaced`) is not used: all_gather_v accepts no other group
+    (nki.collectives)."""
     each = chip_ranks(core)
     on_one = len({rank // each for rank in group}) == 1
     ok = core.world.cores == 2 and len(group) == each and on_one and not displaced

@@ -42,7 +42,7 @@ class OperatorLimits:
     long_axis_elements: int
 
     def allow(self, shape: tuple[int, ...]) -> bool:
-        """Return whether a tensor of a shape may be passed or returned."""
+        """Return whether a tensor of this shape may be passed to an operator or returned by it."""
         largest = max(shape, default=0)
         return (len(shape) <= self.axes and largest <= self.axis_elements) or (
             len(shape) <= self.long_axes and largest <= self.long_axis_elements

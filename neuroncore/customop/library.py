@@ -122,7 +122,7 @@ class CustomOpFault(NeuronError, ValueError):
 
 
 class CustomOpWarning(UserWarning):
-    """An action of an operator that may be intended."""
+    """A warning of an action of an operator that is probably a fault, but may be intended."""
 
 
 Array = npt.NDArray[Any]

@@ -1,5 +1,5 @@
-"""Judges kernels that are not trusted: a process that never runs the kernel replays its records on
-hidden inputs."""
+"""Judgment of kernels that are not trusted. One process runs the kernel and records its
+instructions. Another process, which never runs the kernel, replays the record on hidden inputs."""
 
 from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.loading import load_spec

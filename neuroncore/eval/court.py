@@ -72,7 +72,7 @@ class Court:
         return reply
 
     def _ended(self) -> Judged:
-        """Return the verdict on the records at which the process that judges has ended."""
+        """Return the verdict for the case that the process ended while it judged records."""
         status, used = self.close()
         message = f"judging ended with status {status}: more than its time or memory"
         return Judged(failed(Refused("RECORD_LIMITS", message)), max(0.0, used - self._spent))

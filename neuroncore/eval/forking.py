@@ -20,7 +20,8 @@ TRIES = 2  # how often a request is tried if the process that forks ends
 
 
 class Zygote:
-    """A warm process that forks a process for each request. It must be closed."""
+    """A process that has loaded the modules that candidates need, and forks a process for each
+    request. It must be closed."""
 
     def __init__(
         self,

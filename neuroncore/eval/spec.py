@@ -1,4 +1,4 @@
-"""Specifications: what a kernel has to compute, on which inputs, and with which means."""
+"""Specifications: what a kernel has to compute, on which inputs, and what it may use for this."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Spec:
         return self.reference(*positional, **named)
 
     def kernel_arguments(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the arguments of the kernel for the arguments `given` of the reference."""
+        """Return the arguments of the kernel for these arguments of the reference."""
         return tuple(arguments if self.adapt is None else self.adapt(arguments))
 
     def with_secret(self) -> Spec:
@@ -130,7 +130,8 @@ class Spec:
         return [(seed, self.families[n % len(self.families)]) for n, seed in enumerate(seeds)]
 
     def fingerprint(self) -> str:
-        """Return a hash of the files of the specification and of its plain fields."""
+        """Return a hash of the files of the specification and of all fields that are not
+        functions."""
         plain: Mapping[str, Any] = {
             name: value for name, value in vars(self).items()
             if name not in ("source", "files") and not callable(value)

@@ -36,8 +36,8 @@ def long_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, i
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the distance in elements that these axes cover: the stride of an outermost axis that
-    is added to them.
+    """Return the distance in elements that these axes cover: the stride that a further, outermost
+    axis would have.
 
     For dense axes the distance is the product of their sizes. NKI's access patterns count the
     offset along an axis in the same way (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`,
@@ -150,9 +150,9 @@ class Footprint:
     """The bytes that the elements of an access cover, whatever the order of the elements.
 
     Elements have `item` bytes; `shape` and `strides` (in bytes) give their positions relative to
-    the first element. The bytes are runs of `run` bytes, in rows: `sizes` are the numbers of rows
-    and `steps` their distances in bytes. The bytes start at `low` (0 or less) relative to the first
-    element, and extend over `reach` bytes."""
+    the first element. The bytes are a grid of runs, each of `run` adjacent bytes: along each axis
+    of the grid, `sizes` has the number of runs and `steps` their distance in bytes. The bytes start
+    at `low` (0 or less) relative to the first element, and extend over `reach` bytes."""
 
     __slots__ = ("item", "low", "reach", "run", "shape", "sizes", "steps", "strides", "unit")
 

@@ -222,8 +222,8 @@ class Geometry:
         return self.layout.arguments, self.shape, self.strides, self.dtype
 
     def note_part(self, alike: Any, part: Geometry) -> None:
-        """Cache the geometry of a part of tiles, by a key of the indices that select the part. The
-        entry is valid for every tile of this geometry."""
+        """Cache the geometry of a part of a tile. The key `alike` describes the indices that select
+        the part. The entry is valid for every tile of this geometry."""
         make_room(self.parts)
         self.parts[alike] = part
 

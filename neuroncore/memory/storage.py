@@ -263,9 +263,9 @@ class Memory:
         return storage
 
     def renew(self, storage: Storage, name: str) -> None:
-        """Allocate storage on the chip in the memory of a tensor that nothing refers to any more,
-        or of `unnumbered` storage. Its version increases, so nothing that was cached for its
-        contents is found."""
+        """Allocate storage on the chip that uses the memory of an existing Storage: of a tensor to
+        which nothing refers any more, or of the result of `unnumbered`. Its version increases, so
+        nothing that was cached for its contents is found."""
         if storage.pending is not None:
             storage.pending.finish()
         storage.id, storage.name, storage.version = next(self._ids), name, storage.version + 1
@@ -273,7 +273,8 @@ class Memory:
         storage.other_engine = storage.double = storage.greatest = None
 
     def unnumbered(self, layout: Layout, held: Format, name: str = "") -> Storage:
-        """Return storage that is not allocated on the device before it has a number."""
+        """Return storage that has memory, but no number. On the device it counts as allocated only
+        after `renew` has given it a number."""
         storage = Storage(-1, layout, held, name)
         storage.launch = self.hbm
         try:

@@ -140,7 +140,8 @@ class Tile:
         return type(self)(self.storage, geometry, offset, (), self.fault)
 
     def _has_bits_of(self, dtype: Format) -> None:
-        """Raise ViewError unless memory stores the bits of both formats as the chip does."""
+        """Raise ViewError unless memory stores the bits of this tile's format, and of the format
+        `dtype`, as the chip does."""
         formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
         if any(held.itemsize != form.itemsize for form, held in formats):
             because = "they have no bits that could be viewed"
@@ -213,8 +214,8 @@ class Tile:
         return self.geometry.fills
 
     def signature(self) -> View:
-        """Return the View of this tile, for a Call. Raises its fault, if it has one, and ShapeError
-        if it has no elements."""
+        """Return the View of this tile, for a Call. Raises the error in `fault` if the tile has
+        one, and ShapeError if the tile has no elements."""
         if self._signature is None:
             if self.fault is not None:
                 raise self.fault
@@ -440,8 +441,9 @@ _gaps: dict[tuple[int, int, Footprint], Gaps] = {}
 
 
 def first_write(nbytes: int, start: int, covered: Footprint) -> Gaps | None:
-    """Return the Gaps of a storage of `nbytes` bytes after its first write, of an access whose
-    first element is at byte `start` and that covers these bytes; None if it covers the storage."""
+    """Return the Gaps of a storage of `nbytes` bytes after its first write. The first element that
+    was written is at byte `start`, and `covered` has the bytes that were written. Return None if
+    these are all bytes of the storage."""
     gaps = _gaps.get((nbytes, start, covered))
     if gaps is None:
         gaps = Gaps(nbytes)

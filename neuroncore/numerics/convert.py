@@ -357,8 +357,8 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The result of rounding one number `draws` times. `z` and `lags` are distances from expected
-    values, in standard deviations: `z` of the number of `ups`, and `lags` of autocorrelations. A
+    """The result of rounding one number `draws` times. In standard deviations, `z` is the distance
+    of `ups` from its expected value, and `lags` has the distances of autocorrelations from 0. A
     distance of 4.5 or more has a probability of 1 in 150,000 and counts as a failure."""
 
     value: float
@@ -379,7 +379,7 @@ class Statistics:
 
     @property
     def worst(self) -> float:
-        """The largest |z| of all."""
+        """The largest magnitude among `z` and the values of `lags`."""
         return max(abs(self.z), *map(abs, self.lags.values()))
 
 

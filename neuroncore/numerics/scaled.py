@@ -237,7 +237,7 @@ def _blocks(values: Array, block: tuple[int, ...]) -> Array:
 
 
 def _joined(groups: Array, shape: tuple[int, ...]) -> Array:
-    """Return the array of this shape that was split into blocks. The inverse of `_blocks`."""
+    """Return the array of this shape that `_blocks` has split into `groups`."""
     half = groups.ndim // 2
     order = [place for axis in range(half) for place in (axis, axis + half)]
     return groups.transpose(order).reshape(shape)

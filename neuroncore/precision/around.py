@@ -74,8 +74,8 @@ class StandIn:
         self.rounding = None
 
     def begin(self, accumulators: Registers, peers: Any) -> None:
-        """Copy the state that the core has before its instruction. The accumulators and peers are
-        the arguments instead."""
+        """Copy the state that the core has before an instruction, except its accumulator registers
+        and its peers: these are the arguments."""
         core = self._core
         self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
         self.accumulators, self.peers = accumulators, peers

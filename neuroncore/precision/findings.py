@@ -3,7 +3,8 @@ which instructions use like tiles.
 
 A storage whose floats differ from the float64 computation has a `Double`: the same elements in
 float64. A storage without a Double is exact: its float64 values are the chip's values. The inputs
-of a kernel have none.
+of a kernel have no Double. An `Energy` has, by source line, the sum of the squared errors that the
+line caused.
 """
 
 from __future__ import annotations

@@ -188,8 +188,9 @@ class Step:
         return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
     def _double_of_result(self, tile: Tile) -> Double | None:
-        """Return the Double of the tile's storage if whole storages are used and the instruction
-        writes to this storage, otherwise None."""
+        """Return the Double of the tile's storage from before the instruction, if the instruction
+        writes to this storage and whole storages are evaluated (`windows`). Otherwise return
+        None."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
 
@@ -457,8 +458,8 @@ def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_dma(call: Call) -> bool:
-    """Return whether DMA may run the call: it may write a part of an operand if addresses are known
-    only at run time."""
+    """Return whether DMA engines may run the call. A DMA writes all elements of its result, unless
+    addresses are known only at run time."""
     return engine.dma in call.instruction.engines
 
 

@@ -268,8 +268,9 @@ def _runs_small(
 
 
 def _reaches(tile: Tile) -> int:
-    """Return a bound on the magnitude of results. Narrow integers at the ends of their range may
-    have been saturated, and count as SUSPICIOUS."""
+    """Return a bound on the magnitude of the integers that an instruction has written to a tile. It
+    is SUSPICIOUS for a narrow format if an integer is at an end of the format's range, because it
+    may have been saturated, and 0 for other integers of narrow formats."""
     if tile.dtype in WIDE_INTEGERS:
         bound = _measured(tile)
         _remember(tile, True, bound)

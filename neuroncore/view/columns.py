@@ -6,8 +6,9 @@ area is the tensor that contains the box, or a whole memory if the kernel chose 
 Instructions with the same function and equal arguments share a call, although their boxes may
 differ.
 
-An address is the lowest free one while its tile is in use. The device's compiler chooses different
-addresses, which are not published. The amount in use at a time does not depend on the addresses."""
+A tile without an address gets the lowest address that is free while the tile is in use. The
+device's compiler chooses different addresses, which are not published. The amount of memory in use
+does not depend on the addresses."""
 
 from __future__ import annotations
 
@@ -263,11 +264,11 @@ class AccessTable:
         boxes (`box_...`), and about the areas (`area_kind`). `box_pattern` is the number of a
         strided pattern plus one, or 0 if the access touches all bytes of the box.
 
-        The box of an operand is stored as its rank among the boxes that the same operand of the
-        same call used last (`loops.ranks`). If the rank is 0, `operand` has the distance of the
-        box's number from the lowest number that was not used before (`_back`). The area of a box is
-        stored as twice the same distance of the area's number, or as twice the number plus one,
-        whichever is less.
+        `recent` has the rank of each operand's box among the boxes that the same operand of the
+        same call used last (`loops.ranks`). `operand` has an entry for each rank of 0: the distance
+        of the box's number from the lowest number that was not used before (`_back`). `box_area`
+        has the area of each box as twice the same distance of the area's number, or if the number
+        is less than the distance, as twice the number plus one.
         """
         width = int(self.place.max(initial=0)) + 1
         rank = ranks(self.call * width + self.place, self.operand, len(program.calls) * width)

@@ -153,9 +153,9 @@ def _json(value: Any) -> str:
 
 def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return calls in less space. Calls are grouped by their JSON text without numbers. A form is
-    the text of one group, with a hole for each number, and a column of
-    numbers for each hole, with an entry for each call. A column that equals an earlier one is
-    replaced by the index of that column. `of` has the index of each call's form."""
+    the text of one group, with a hole for each number, and a column of numbers for each hole, with
+    an entry for each call. A column that equals an earlier one is replaced by the index of that
+    column. `of` has the index of each call's form."""
     rows: dict[str, list[list[int]]] = {}
     of: list[str] = []
     for call in calls:

@@ -75,7 +75,7 @@ TIMES: dict[str, dict[str, tuple[float, tuple[Limit, ...]]]] = {
 
 
 def spec(name: str, _: Path) -> Spec:
-    """Return the specification YEAR, or YEAR/WORD/WORD with words of FORMS and at most one of
+    """Return the specification YEAR or YEAR/WORD/..., with words from FORMS and at most one key of
     IMAGES. Raises UsageError for another name."""
     year, *words = name.split("/")
     images = IMAGES.get("/".join(word for word in words if word not in FORMS))
