@@ -1,5 +1,5 @@
-"""Judgment of kernels that are not trusted. One process runs the kernel and records its
-instructions. Another process, which never runs the kernel, replays the record on hidden inputs."""
+"""Judges kernels that are not trusted, by a replay of their records on hidden inputs. The process
+that replays a record never runs the kernel."""
 
 from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.loading import load_spec
