@@ -69,9 +69,9 @@ class NeuronError(Exception):
 class KernelError(NeuronError, ValueError, AssertionError):
     """An error for a kernel that the hardware or its compiler would refuse.
 
-    `statement` is one sentence in the user's names. `argument` and `position` name the offending
-    parameter of the call so that it can be underlined. The other fields are the lines of the
-    message; see `__str__`.
+    `statement` is one sentence, which uses the names of the user's kernel. `argument` and
+    `position` identify the offending parameter of the call so that it can be underlined. The other
+    parameters are further lines of the message; see `__str__`.
     """
 
     code: ClassVar[str] = "ILLEGAL_INSTRUCTION"
@@ -123,7 +123,8 @@ class KernelError(NeuronError, ValueError, AssertionError):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the places, because code objects can't be pickled."""
+        """Pickle the error with its places in the source, in place of code objects, which can't be
+        pickled."""
         places = {"place": self.place, "stack": self.stack, "_visits": []}
         return type(self), self.args, {**self.__dict__, **places}
 

@@ -29,7 +29,7 @@ class Lazy:
 
 def modules(package: str, names: str) -> dict[str, Lazy]:
     """Return proxies for the modules of a package, by name, for the package's `__init__`. `names`
-    is separated by spaces."""
+    has the names of the modules, separated by spaces."""
     return {name: Lazy(f"{package}.{name}") for name in names.split()}
 
 

@@ -148,7 +148,8 @@ def by_text(compute: Callable[[str], T]) -> Callable[[str], T]:
 @by_text
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     """Return, by the span of each expression of a file, the node that uses its value. An `assert`
-    is also listed by its own span, because pytest gives that span to the tests of asserts."""
+    is also listed by its own span, because pytest rewrites asserts and gives this span to their
+    tests."""
     return {
         node_span(value): node
         for node in ast.walk(tree(file))

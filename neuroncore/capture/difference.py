@@ -55,7 +55,7 @@ class CaptureSide:
 
     @classmethod
     def of_capture(cls, capture: Capture) -> Self:
-        """Return the side for a capture: the core that ran the kernel."""
+        """Return the side for a capture, from the core that ran the kernel."""
         core = capture.busiest
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
         lines: dict[tuple[str, str], float] = defaultdict(float)

@@ -74,7 +74,7 @@ def drawn(program: Neff, seed: int) -> dict[str, Array]:
 
 def working(program: Neff) -> Graph:
     """Return the program of the core that has instructions. Raise UsageError if several cores have
-    some, because the order between cores is not known."""
+    instructions, because the order between cores is not known."""
     graphs = [
         graph
         for graph in program.graphs

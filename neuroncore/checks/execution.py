@@ -91,7 +91,7 @@ def _here(words: Sequence[str]) -> FileRun:
 
 
 def _file_run(output: str, code: int, errors: bytes) -> FileRun:
-    """Return the outcome from the output, the exit code and the errors of the command line."""
+    """Return the outcome from the command line's standard output, exit code and standard error."""
     try:
         document = json.loads(output)
         launches = document["launches"]

@@ -62,9 +62,9 @@ class Permutations:
         return np.array(self._ordered(self._items, rng), np.int64)
 
     def moved(self, rows: Array) -> Array:
-        """Return, for each iteration, whether its position in its loop differs if the program runs
-        in the order `rows`. The flags of all runs of loops with two or more iterations are in one
-        array."""
+        """Return flags of the iterations that have another position in their loop if the program
+        runs in the order `rows`. The array has the flags of all runs of loops with two or more
+        iterations, one run after the other."""
         at, flags = _positions(rows), [np.empty(0, np.bool_)]
         for loop in _loops(self._items):
             firsts = [row for items in loop.iterations for row in islice(_rows(items), 1)]
@@ -167,7 +167,7 @@ class Permutations:
 
     @cached_property
     def _storage(self) -> Array:
-        """The storage of each operand."""
+        """The number of the storage of each operand."""
         storages: Array = self.program.windows().storage[self._uses.window]
         return storages
 
@@ -272,8 +272,9 @@ def _outcome(finding: Finding | None) -> str:
 
 
 def compare_orders(record: Record, count: int) -> Orders:
-    """Replay a record in up to `count` other orders of its cores, all ranks together, and in up to
-    `count` other orders of the iterations of its parallel loops, until the bits of a result differ.
+    """Replay a record in other orders, until the bits of a result differ from those of the recorded
+    order. First the cores of all ranks run in up to `count` other orders; then the iterations of
+    parallel loops do.
 
     Raises the errors of `Replay`.
     """

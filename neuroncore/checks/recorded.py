@@ -37,7 +37,7 @@ SHOWN = 4  # lines whose tiles are listed
 
 
 class Alive(NamedTuple):
-    """The first tile that does not fit (`culprit`), and the tiles that are alive when it is made:
+    """The first tile that does not fit (`culprit`), and the tiles that are alive at its first use:
     their bytes per partition in total, and their number by kind."""
 
     culprit: Area

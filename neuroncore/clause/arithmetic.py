@@ -386,8 +386,8 @@ def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
 def integer_chain(
     steps: Iterable[tuple[Operator, bool]], dst: Tile, data: Tile, *operands: Any
 ) -> None:
-    """Apply bitvec operators to bit patterns one after the other, each with its operand. A reversed
-    operand comes first."""
+    """Apply bitvec operators to bit patterns, one after the other. A step is an operator, and a
+    flag that is true if the operator's operand of `operands` comes before the bit pattern."""
     value = shaped(data.codes(), dst.shape)
     for (op, reverse), operand in zip(steps, operands, strict=False):
         other = _bits(operand, value)

@@ -146,9 +146,10 @@ def sector_cycles(view: View, machine: Machine) -> int:
 
 
 def strided_cycles(view: View, machine: Machine) -> int:
-    """Return the cycles for the elements of one partition if each is in a different sector. Return
-    0 for any other tile, because such tiles are read at the engine's rate (ARCH1). In fits of trn2,
-    strides of 12 bytes are already slow."""
+    """Return the cycles for the elements of one partition if each of them is in another sector than
+    its neighbors. Return 0 for any other tile, because such tiles are read at the engine's rate
+    (ARCH1). Steps of a sector less one byte are long enough: in fits of trn2, tiles with steps of
+    12 bytes are slow."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     apart = view.on_chip and rows > 1 and span <= machine.fixed.sector_bytes
     return sector_cycles(view, machine) if apart else 0
@@ -399,8 +400,8 @@ def _rows_of(dst: View, src: View) -> int:
 
 
 def _row(view: View) -> int:
-    """Return the number of elements in a row: a contiguous run, or the innermost axis with any
-    step."""
+    """Return the number of elements in a row: the elements of a contiguous run, or of the innermost
+    axis if these are more."""
     sizes = [size for size in view.shape[_axes(view)] if size > 1]
     return max(contiguous(view), sizes[-1] if sizes else 1)
 

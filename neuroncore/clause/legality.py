@@ -69,7 +69,8 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
 
 
 def stays_legal(call: Call) -> bool:
-    """Return whether a call that was derived from a legal one is legal on the same engine."""
+    """Return whether a call is legal on the engine that it has. The call was made by changing a
+    legal call."""
     machine = call.machine
     each = (of_argument(call, parameter, machine) for parameter in call.instruction.operands)
     refused = chain(*each, together(call, machine))

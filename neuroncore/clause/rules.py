@@ -119,8 +119,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def same_total(first: str, second: str) -> Rule:
-    """Require two tiles with the same total number of elements, as a DMA does; `second` may be a
-    list."""
+    """Require that two tiles have the same total number of elements, because a DMA writes each
+    element that it reads. `second` may be a list of tiles."""
 
     @rule(
         sentence=f"{first} and {second} have the same number of elements",
@@ -174,7 +174,8 @@ def not_both_in_psum(first: str, second: str) -> Rule:
 
 
 def lane_scalars(op: str, *names: str) -> Rule:
-    """Require per-partition operands to have a format that the lane accepts for the operator."""
+    """Require that operands with one number per partition have the format that the operator needs:
+    float32 for arithmetic operators, an integer format for bitvec operators."""
 
     @rule(
         DtypeError,
@@ -338,7 +339,8 @@ def bits_if_opaque(dst: str, src: str) -> Rule:
 
 
 def within_one_bank(name: str) -> Rule:
-    """Require that the result of a matmul is in one bank of PSUM, on machines that need it."""
+    """Require that the result of a matmul is in one bank of PSUM, on machines without the feature
+    results_across_banks."""
 
     @rule(
         PsumBankError,

@@ -447,7 +447,8 @@ def contradictions(every: list[Claim]) -> dict[str, list[Claim]]:
 
 
 def check() -> int:
-    """Print every claim. Return 1 if a formula no longer gives its number, else 0."""
+    """Print every claim and the result of its formula. Return 1 if a formula does not give the
+    published number, else 0."""
     cores = {name: machine.load(name) for name in machine.names()}
     lines = list(compared(published(), cores))
     for core in cores.values():

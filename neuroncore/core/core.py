@@ -62,7 +62,7 @@ class ShadowOfCore(Protocol):
     """An observer that executes each instruction of a core a second time, in its own way."""
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Execute a legal call on the core, and do the observer's work for it."""
+        """Execute a legal call on the core, and execute it again as the observer requires."""
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:

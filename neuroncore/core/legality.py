@@ -25,7 +25,8 @@ known: dict[tuple[int, Any], Call] = {}
 def checked(
     instruction: Instruction, key: Any, arguments: dict[str, Any], machine: Machine
 ) -> Call:
-    """Return a legal Call: a remembered one, or a new one after `check`, whose errors it raises."""
+    """Return the Call that is remembered for this machine and key. If there is none, make the Call,
+    check it and remember it. Raises the errors of `check`."""
     call = known.get((id(machine), key))
     if call is None:
         call = check(instruction, arguments, machine)

@@ -148,12 +148,12 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 
 
 def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Return one row number for each row of the tile: the index is read down its first column, then
-    down the next.
+    """Return one row number for each row of the tile. The numbers are read down the first column of
+    the index, then down the next column.
 
-    Raises ShapeError unless the index is uint32, [partitions, columns], and has enough numbers. Its
-    partitions must be a multiple of `limits.transposed_rows`, and all partitions of the memory if
-    it has several columns."""
+    Raises ShapeError unless the index is uint32, [partitions, columns], and has enough numbers. The
+    number of its partitions must be a multiple of `limits.transposed_rows`. An index with several
+    columns must use all partitions."""
     rows, whole = tile.shape[0], machine.limits.partitions
     group = machine.limits.transposed_rows
     partitions, columns = index.shape[0], index.free_size

@@ -1,9 +1,10 @@
 """The paths of a program whose loops depend on hidden inputs.
 
 A decision is a value of the device on which a loop or a condition depends; the decisions of a run
-determine its path. Python makes a program once, for all inputs. So records of different paths may
-differ in the number of iterations of their loops, but in nothing that Python computed. Otherwise a
-candidate that counts iterations in Python could find out a hidden value.
+determine its path. On a device, Python runs once, before the inputs are known, and the program that
+it makes serves all inputs. So records of different paths may differ in the number of iterations of
+their loops, but in nothing that Python computed. Otherwise a candidate that counts iterations in
+Python could find out a hidden value.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from neuroncore.record.program import Program, Record
 
 
 def taken(record: Record) -> dict[str, Any]:
-    """Return the path of a record of one core, as a dict. `decisions` are the values that decide
-    it, in order. `chosen` are the hashes of its distinct instructions, with their arguments and
-    numbers, and of the constants that the host adds."""
+    """Return the path of a record of one core, as a dict. `decisions` has the values that decide
+    the path, in order. `chosen` has the hashes of the record's distinct instructions, with their
+    arguments and numbers, and of the constants that the host adds."""
     (program,) = record.programs
     values = np.array(program.data.branches, np.int64).reshape(-1, 4)[:, 2]
     return {"decisions": values.tolist(), "chosen": sorted(_chosen(program))}

@@ -144,9 +144,9 @@ def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
 
 
 def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
-    """Wait for a process. If it takes longer than `seconds`, end it and its whole process group.
-    Return its status, the resources that it used (`resource.getrusage`), and whether it was ended
-    because it took longer. If `seconds` is 0, the last is False."""
+    """Wait for a process. If the process takes longer than `seconds`, end it and its whole process
+    group. Return its status, the resources that it used (`resource.getrusage`), and whether it
+    exceeded `seconds`; this flag is False if `seconds` is 0."""
     last = time.monotonic() + seconds
     while True:
         done, status, usage = os.wait4(process, os.WNOHANG)

@@ -13,8 +13,8 @@ from neuroncore.memory.tile import Tile
 
 class IndexForm:
     """The elements that an affine index selects, relative to its first element: `steps` are the
-    distances along axes of sizes `shape`. `low` and `high` are the least and the greatest of these
-    relative positions."""
+    distances between elements along axes of the sizes `shape`. `low` and `high` are the least and
+    the greatest position of an element relative to the first."""
 
     __slots__ = ("_negative", "high", "low", "shape", "steps")
 

@@ -234,9 +234,9 @@ def _measured(tile: Tile) -> int:
 
 
 def _remember(tile: Tile, whole: bool, bound: int) -> None:
-    """Remember a bound on the integers that the current instruction has written to a tile, or to a
-    part of it if not `whole`. The storage's version increases by one at the end of the instruction.
-    """
+    """Remember a bound on the integers that the current instruction has written: to a whole tile,
+    or if `whole` is false to a part of it. The storage's version increases by one at the end of the
+    instruction."""
     storage = tile.storage
     if storage.image is not None:
         return

@@ -371,7 +371,8 @@ def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
 
 
 def _kind(kind: Area, program: Program) -> dict[str, Any]:
-    """Return the properties of an area (`columns`). Tensors with equal properties share one."""
+    """Return the properties of an area (`columns`). Tensors with equal properties share one entry
+    of the document."""
     return {
         "memory": kind.region.value,
         "name": program.name_of(kind),
