@@ -64,8 +64,8 @@ def measured(arguments: argparse.Namespace, run: Run) -> HarnessTime | None:
 
 
 def fields(time: HarnessTime | None) -> dict[str, Any]:
-    """Return the fields for JSON about the time that a measuring tool would report; none if there
-    is no such time."""
+    """Return the fields for JSON about the time that a measuring tool would report; {} if there is
+    no such time."""
     return {} if time is None else {"harness": time.to_dict()}
 
 

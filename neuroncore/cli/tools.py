@@ -77,8 +77,9 @@ def _first(variable: str, folder: str, default: str) -> Iterator[None]:
 
 
 def write(folder: Path) -> None:
-    """Write the programs neuron-profile and neuron-explorer into a folder. They start the Python
-    interpreter that is running now, which a file in the package could not name."""
+    """Write the programs neuron-profile and neuron-explorer into a folder. The programs start the
+    Python interpreter that is running now. A program that is installed with the package could not
+    name this interpreter."""
     root = str(Path(neuroncore.__file__).parents[1])
     on_windows = os.name == "nt"
     program = batch_file(sys.executable, root) if on_windows else shell_script(sys.executable, root)

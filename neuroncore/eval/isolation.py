@@ -111,8 +111,9 @@ def _unshare(flags: int) -> None:
 
 
 def restrict(readable: Sequence[str]) -> Isolation:
-    """Allow this process to read files below the folders `readable`, and nothing else. Return the
-    isolation that the operating system grants, without namespaces."""
+    """Restrict this process to reading files below the folders `readable`, and to system calls that
+    the filter does not deny. Return the isolation that the operating system grants; its
+    `namespaces` is 0."""
     return Isolation(0, _landlock(readable), int(_filter_calls()))
 
 

@@ -111,9 +111,9 @@ def one_seed(
     contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
 ) -> dict[str, Any]:
     """Return the entries of a verdict for the record of hidden seed `number` of a case, as `judged`
-    does. If the candidate passed, there is also the entry `path`. If the program takes another path
-    with this seed, there is instead the entry `decisions`: the values that decide the path up to
-    the point where it differs."""
+    does. If the candidate passed, there is also the entry `path`. If the program takes a path with
+    this seed that is not the path of the record, there is instead the entry `decisions`: the values
+    that decide the program's path up to the point where the two paths differ."""
     case_of_seed = Case(case.shape, case.public, (case.hidden[number],))
     try:
         entries = judged(contents, spec, [case_of_seed], why=why)
@@ -179,8 +179,8 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
 
 
 def allowed(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
-    """Return the findings of a record. Raise Refused for a finding because of which a candidate is
-    refused (REFUSED). Tiles that do not fit are no reason if the compiler spills them."""
+    """Return the findings of a record. Raise Refused for the first finding with a code in REFUSED,
+    except that tiles which do not fit are accepted if the compiler spills them."""
     findings = recorded(record, timelines)
     spills = all(map(spilled, timelines))
     refuse([finding for finding in findings if not (spills and finding.code == "CAPACITY")])

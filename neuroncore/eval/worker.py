@@ -85,9 +85,10 @@ class RunOutcome(NamedTuple):
 
 
 class JudgeRequest(NamedTuple):
-    """A request to the process that judges. If both fields are None, it is to judge the records of
-    all cases. If both are given, it is to judge the record of one case on one hidden seed; both are
-    indices. If only `case` is given, it is to return the path of the record of that case."""
+    """A request to the process that judges. If both fields are None, the records of all cases are
+    judged. If both are given, the record of one case is judged on one hidden seed; both are
+    indices. If only `case` is given, nothing is judged, and the reply has the path of the record of
+    that case."""
 
     case: int | None = None
     seed: int | None = None
@@ -199,8 +200,8 @@ class Worker:
 
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> RunOutcome:
         """Record and replay repeatedly, each time with more decisions, until the record has the
-        path of a hidden seed of a case. Refuse a candidate with more than MOST_DECISIONS
-        decisions."""
+        path that the program takes for hidden seed `seed` of a case. Refuse a candidate with more
+        than MOST_DECISIONS decisions."""
         decisions: tuple[int, ...] = ()
         cost = VerdictCost()
         while True:

@@ -1,5 +1,5 @@
-"""A warm process that forks one process for each candidate. It holds only data that candidates may
-see: this package and public inputs.
+"""A process that has loaded the modules that candidates need, and forks one process for each
+candidate. It holds only data that candidates may see: this package and public inputs.
 
 It reads frames from its standard input: first a pickle of an Assignment, and then a pickled request
 for each candidate. For each request it writes two frames: JSON that says how the candidate's
@@ -191,9 +191,10 @@ def _close_files(writes: int) -> None:
 
 
 def _isolated(assigned: Assignment) -> Isolation:
-    """Isolate this process, and return the isolation that the operating system grants. If it grants
-    namespaces, this function returns in a child of this process, which is the first process of the
-    new namespaces; this process waits for the child, and ends with it."""
+    """Isolate this process, or if the operating system grants namespaces, a child of this process.
+    Return the isolation that the system grants. The child is the first process of the new
+    namespaces: this function returns only in the child, while this process waits for the child and
+    ends with it."""
     if assigned.level != "linux":
         return Isolation()
     namespaces = isolation.unshare()

@@ -40,9 +40,9 @@ SHORT = 1 << 18  # most integers of a column for which both ways of compression 
 
 def packed(values: Array) -> Packed:
     """Return a column: `type` is the numpy type of the integers, and `data` their bytes, compressed
-    with zlib and in base64. For a short column, another order is used if it takes less text: the
-    first bytes of all integers, then the second bytes, and so on. Then `planes` is the number of
-    bytes per integer, and signed integers are first changed by `signed`."""
+    with zlib and in base64. If a short column takes less text in another order, `data` has the
+    first bytes of all integers, then the second bytes, and so on. In this order signed integers are
+    first changed by `signed`, and `planes` is the number of bytes per integer."""
     column = narrowest(values)
     plain = {"type": column.dtype.str[1:], "data": text(column.tobytes())}
     if len(column) > SHORT or column.dtype.itemsize not in (2, 4):

@@ -129,12 +129,12 @@ TICKS = 1 << 31  # most ticks of a run
 class Shown:
     """A launch to show: the name of the kernel, the timelines of its cores, and the findings.
 
-    `steps` returns the record to be executed again, from which values of tiles come; it is None for
-    a page without values. The page has all elements of the operands of the instructions `wanted`.
-    Without `answers` the page has no bottleneck and no advice. `window` selects the instructions of
-    the page; by default there are as many as fit. The `outcome` is at the top of the page. If an
-    error occurred before the first instruction, there are no timelines. `meetings` are the
-    collectives of the ranks.
+    `steps` returns the record in a form that can be executed again, which gives the values of
+    tiles; it is None for a page without values. The page has all elements of the operands of the
+    instructions `wanted`. Without `answers` the page has no bottleneck and no advice. `window`
+    selects the instructions of the page; by default there are as many as fit. The `outcome` is at
+    the top of the page. If an error occurred before the first instruction, there are no timelines.
+    `meetings` are the collectives of the ranks.
     """
 
     kernel: str

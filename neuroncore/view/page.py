@@ -58,9 +58,9 @@ def page(launches: Iterable[Shown], opening: Opening = USUAL, served: bool = Fal
 
 
 def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]) -> Page:
-    """Return the page of a device's trace. `cores` have the fields of cores in a document, but as
-    columns the arrays that `columns.of_measured` takes. `files` are the source files of their
-    lines."""
+    """Return the page of a device's trace. `cores` have the fields of cores in a document, but
+    their columns are the arrays that `columns.of_measured` takes. `files` are the source files of
+    their lines."""
     packed = [core | {"columns": columns.of_measured(core["columns"])} for core in cores]
     fields = {
         "schema": SCHEMA,

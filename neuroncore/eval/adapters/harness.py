@@ -135,7 +135,7 @@ def _keywords(module: ModuleType, kernel: Any) -> tuple[str, ...]:
 
 def _inputs(module: ModuleType, kernel: Any, seed: int) -> Sequence[Any]:
     """Return the arguments of the first call for a seed, in the order of the reference's
-    parameters. Arguments that only its `**` parameter takes are the last."""
+    parameters. Arguments for the reference's `**` parameter come last."""
     bound = _bound(module, kernel, seed)
     return tuple(map(tensors.as_array, (*bound.args, *bound.kwargs.values())))
 
