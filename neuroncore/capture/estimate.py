@@ -67,8 +67,8 @@ class _Semaphores:
         self.by: dict[int, int] = {}  # the engine that increments each, -1 for DMA engines
 
     def add(self, number: int, amount: int, ns: float, by: int) -> None:
-        """Record `amount` increments at a time. Raise UsageError if they are more than in any known
-        program."""
+        """Record that the engine `by` (-1 for DMA engines) adds `amount` to a semaphore at the time
+        `ns`. Raise UsageError if `amount` is larger than in any known program."""
         if amount > MOST_INCREMENTS:
             raise UsageError(
                 f"an instruction adds {amount:,} to semaphore {number}, more than "

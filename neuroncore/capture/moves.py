@@ -102,8 +102,8 @@ def of_direct(triggers: Triggers) -> Iterator[Row]:
 
 
 def of_static(triggers: Triggers, graph: Graph, program: Program) -> Iterator[Row]:
-    """Yield the transfers of static blocks, with the bytes and memories from the compiled
-    program."""
+    """Yield the transfers of static blocks. Their sizes in bytes and their memories come from the
+    compiled program."""
     increments, count = triggers.increments(), defaultdict[int, int](int)
     for row in triggers.of_role():
         if "semaphore" in triggers.kind(row).settings:

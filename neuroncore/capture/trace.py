@@ -83,11 +83,12 @@ class Graph:
 
     Four structured arrays are sorted by time:
 
-    * `instructions` of dtype INSTRUCTION; `pc` is an index of the stream's code, or -1 outside.
+    * `instructions` of dtype INSTRUCTION; `pc` is an index of the stream's code, or -1 for an
+      instruction outside of the code.
     * `transfers` of dtype TRANSFER; each is one element of a DMA on one DMA engine.
     * `updates` of dtype UPDATE: the new values of semaphores; `by` is the engine, or -1 for a DMA.
-    * `clock` of dtype CLOCK: the eighths of its full clock that the Tensor engine has from a time
-      on.
+    * `clock` of dtype CLOCK: the rate of the Tensor engine's clock from a time on, in eighths of
+      the full rate.
     """
 
     name: str

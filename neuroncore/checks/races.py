@@ -3,8 +3,8 @@
 A thread is one program of the launch grid on its core. A meeting is an instruction, such as a
 barrier or a collective, in which several threads wait for each other; it may join any set of
 threads. A meeting ends a segment of each thread in it: a thread's instructions are divided into
-segments. All that a thread in a meeting did before the meeting happens before all that any thread
-in it does afterwards. Vector clocks represent this happens-before order.
+segments. The instructions of these threads before the meeting all happen before their instructions
+after the meeting. Vector clocks represent this happens-before order.
 
 A box has the bytes of an access in a storage, which is the memory of one tensor. If these bytes are
 strided, a pattern describes them exactly. A use is an operand that an instruction reads or writes.
@@ -39,7 +39,8 @@ Meeting = Mapping[int, int]  # the instruction of each thread that takes part, b
 
 @dataclass(frozen=True)
 class Thread:
-    """The instructions `first` to `last` (exclusive) of a core: one program of the grid."""
+    """One program of the launch grid: the program's `number` in the grid, and its instructions on
+    its core, from `first` to `last` (exclusive)."""
 
     core: int
     number: int  # in the grid
@@ -188,8 +189,8 @@ class Shared:
         return bool(((place > 0) & (before + other_length > starts)).any())
 
     def enter(self, uses: Uses, kept: Array) -> Array:
-        """Add the boxes `kept` of a core, as rows of its `Program.box_table`. Return an array with
-        the new number of each row of that table, -1 for a box that isn't kept."""
+        """Add some boxes of a core; `kept` has their rows in its `Program.box_table`. Return an
+        array with the new number of each row of that table, -1 for a box that isn't added."""
         boxes = uses.program.boxes()
         number = np.full(len(boxes.table), -1, np.int64)
         number[kept] = np.arange(len(kept)) + len(self.accesses)

@@ -94,9 +94,9 @@ def _room(machine: Machine, region: MemoryRegion) -> int:
 
 
 def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | None:
-    """Return the first tile with which the tiles that are alive take more than `room` bytes per
-    partition, and the tiles that are alive then; None if all fit. Only tiles in `region` without an
-    address count. A tile is alive from its first use to its last."""
+    """Return the first tile at whose first use the tiles that are alive take more than `room` bytes
+    per partition, and the tiles that are alive then; None if all fit. Only tiles in `region`
+    without an address count. A tile is alive from its first use to its last."""
     uses = Uses(program)
     areas, kinds = uses.areas, program.kinds
     free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)[areas.kind]

@@ -69,7 +69,7 @@ def finish(dst: Tile, result: Array) -> None:
 
 
 def shaped(values: Array, shape: tuple[int, ...]) -> Array:
-    """Return the array with another free shape that has as many elements per partition."""
+    """Return the array with its free axes in another shape, which has as many elements."""
     return values if values.shape == shape else values.reshape(shape)
 
 
@@ -231,11 +231,9 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
     """Return a function that returns the memory of tiles like `dst` as an array, to which
-    `function` can write its results directly, whatever tiles it reads. Return None if that is
-    impossible.
-
-    numpy's functions behave as if arrays did not overlap (numpy.ufunc). Comparisons of numpy write
-    0 and 1 to any bytes."""
+    `function` can write its results directly, whatever tiles it reads. Return None unless
+    `function` is a function of numpy, which behaves as if arrays did not overlap (numpy.ufunc), and
+    `dst` has floats of the computation, or for a comparison bytes, which become 0 or 1."""
     if not isinstance(function, np.ufunc):
         return None
     if dst.held is float32 or dst.held is float64:

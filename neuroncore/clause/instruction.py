@@ -266,7 +266,7 @@ class Instruction:
 
     @cached_property
     def may_move(self) -> bool:
-        """True if DMA engines may run it."""
+        """True if DMA engines may run the instruction."""
         return engine.dma in self.engines
 
     @property

@@ -117,8 +117,9 @@ def lacks(machine: Machine, argument: str, use: str, feature: str, **more: Any) 
 
 
 def number_for(op: Operator | None, operand: Any, name: str) -> None:
-    """Check the operand of an operator. Raises OperatorError for a number other than 0 with an
-    operator of one operand, and DtypeError for a fraction if bit patterns are required."""
+    """Check a number that is the operand of an operator. Raises OperatorError if the operator does
+    not use this operand and the number is not 0, and DtypeError if the operator works on bit
+    patterns and the number is a fraction."""
     if op is None or operand is None or isinstance(operand, Tile):
         return
     if op.arity == 1:

@@ -156,7 +156,8 @@ class Leftovers(Generic[T]):
             self._reads.clear()
 
     def skipped(self) -> None:
-        """Keep the reads of an instruction that has no effect: they can't be undone any more."""
+        """Keep the reads of an instruction that has no effect: later calls of `refused` do not undo
+        them."""
         self._undo.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
@@ -180,7 +181,8 @@ class Leftovers(Generic[T]):
 
     def _accumulate(self, call: Call, findings: dict[T, None]) -> None:
         """Keep the findings about values that the call accumulates in its engine's accumulator
-        registers. If it adds to their earlier values, report the findings that were kept before."""
+        registers. If the call adds to the registers' earlier values, report the findings that were
+        kept before."""
         if call.register_command is reduce_cmd.idle:
             return
         if call.adds_to_registers:

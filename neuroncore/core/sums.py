@@ -4,9 +4,9 @@ In this module `dst (+)= x` means that x is written to dst or added to dst, as t
 `accumulate` requires. A leftover is a number that was never initialized.
 
 A product with an identity matrix only moves numbers. A leftover in a device's memory is nearly
-always finite, and 0 times a finite number is 0. So it reaches only the element to which it is
-moved, while the NaN that the emulator puts in its place would reach all sums. Such a product
-therefore treats leftovers as finite numbers. A NaN that was computed reaches all sums, as it does
+always finite, and 0 times a finite number is 0. So on a device a leftover reaches only the element
+to which the product moves it. In the emulator leftovers are NaN, which would reach all sums, so
+such a product treats them as finite numbers. A NaN that was computed reaches all sums, as it does
 on a device (ARCH2 about transposes on v2).
 
 Vector and Scalar have one accumulator register for each lane. The registers keep their contents

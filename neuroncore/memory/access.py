@@ -191,8 +191,8 @@ class Flags:
         self.mask = NONE_SET  # replaced when an access first needs flags
 
     def pieces(self, start: int, covered: Footprint) -> Array:
-        """Return a view of the flags of an access, in any order: the flags can be read or set.
-        `start` is the byte of the access's first element."""
+        """Return a view of the flags of an access, through which they can be read and set. The
+        order of the flags is undefined. `start` is the byte of the access's first element."""
         first = start + covered.low
         self._divide(gcd(self.granule, first, covered.unit))
         granule = self.granule

@@ -1,9 +1,9 @@
 """The layout of tiles in their storage, and the properties of tiles that calls depend on.
 
 Equal layouts are the same object, so data that depends on a layout is found by identity. Nearly
-every new tile of a kernel has a layout that exists already, so it costs little. A table that grows
-too long is cleared. Then two equal objects may exist, and the data that depends on them is computed
-twice.
+every new tile of a kernel has a layout that exists already, so finding it costs little. A table
+that grows too long is cleared. Then two equal objects may exist, and the data that depends on them
+is computed twice.
 """
 
 from __future__ import annotations

@@ -105,9 +105,9 @@ def encode(
 ) -> Array:
     """Return the codes of float32 `values`, in the contiguous array `out` if given.
 
-    Elements are numbered starting at `first`. `pitch` is the distance between the first numbers of
-    two rows (a row is the last axis): if `values` is a part of a tile, it is the tile's number of
-    columns. `bits` is the number of random bits that decide.
+    Elements are numbered starting at `first`. `pitch` is the difference between the numbers of the
+    first elements of two successive rows (a row is the last axis): if `values` is a part of a tile,
+    it is the tile's number of columns. `bits` is the number of random bits that decide.
     """
     if not applies(form):
         return codec.encode(form, values, out, saturate=saturate)

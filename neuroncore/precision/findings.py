@@ -391,8 +391,9 @@ def source_of(tile: Tile) -> Tile:
 
 class Doubles:
     """The Doubles of one core's memories. A kernel can place tensors at addresses, where their
-    storages may overlap. A write to one storage ends the Doubles of all others on the same bytes. A
-    tensor that is created again at the same place gets the Double again."""
+    storages may overlap. A write to one storage ends the Doubles of all others on the same bytes.
+    If the kernel allocates a tensor again at the same place, the new storage gets the Double of the
+    old one."""
 
     def __init__(self) -> None:
         self._placed: dict[Window, Double] = {}

@@ -136,8 +136,8 @@ SUSPICIOUS = EXACT_INTEGER - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts a
 
 
 def check_read(core: Core, arguments: Mapping[str, Any], facts: Evaluation) -> None:
-    """Report integers that an engine rounds before it computes with them. If an index picks rows at
-    run time, they are not checked, because the index is not known yet."""
+    """Report integers that an engine rounds before it computes with them. Operands at run-time
+    addresses are not checked, because the index is not known yet."""
     for name in facts.integers:
         if not arguments[name].dynamic and _greatest(arguments[name]) >= SUSPICIOUS:
             codes = arguments[name].codes()
