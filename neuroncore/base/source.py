@@ -123,8 +123,8 @@ def user_frame() -> FrameType | None:
 
 
 def user_above(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame that runs the user's code, starting at this frame; None if there
-    is none."""
+    """Return the innermost frame that runs the user's code, starting at this frame. Return None if
+    there is none, or if a function that `entry_point` marked comes first."""
     ours, users = _our_code, _users_code
     while frame is not None:
         code = frame.f_code

@@ -131,7 +131,7 @@ class _Replay:
 
     def run(self) -> None:
         """Time all instructions of all engines. The next instruction is always the one that can
-        begin first."""
+        begin first. Raise UsageError if instructions remain and none of them can begin."""
         while any(
             self.next_number[engine] < len(stream) for engine, stream in self.streams.items()
         ):

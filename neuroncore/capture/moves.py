@@ -64,8 +64,8 @@ class Triggers:
         return self.kinds[int(self.rows["kind"][row])]
 
     def increments(self) -> dict[int, Array]:
-        """Return, by semaphore, the times in nanoseconds at which DMA engines incremented it since
-        the kernel began."""
+        """Return, by semaphore, the times in nanoseconds at which DMA engines incremented the
+        semaphore since the kernel began."""
         program_rows = self.rows[self.rows["own"]]
         begun = program_rows["begin_ns"].min() if len(program_rows) else 0.0
         updates = self.updates
@@ -82,8 +82,8 @@ class Triggers:
 
 
 def of_direct(triggers: Triggers) -> Iterator[Row]:
-    """Yield the transfers of instructions that contain both ends of the transfer, and the semaphore
-    that it increments."""
+    """Yield the transfers of instructions that contain both ends of a transfer and its
+    semaphore."""
     increments, count = triggers.increments(), defaultdict[int, int](int)
     for row in triggers.of_role():
         kind = triggers.kind(row)

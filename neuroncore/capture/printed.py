@@ -155,7 +155,7 @@ def _elements(document: Json, name: str, queues: Sequence[str]) -> Array:
 def _updates(
     listed: Sequence[Json], semaphores: dict[int, str]
 ) -> Iterator[tuple[float, int, int, int]]:
-    """Yield the changes of semaphores, and add names of semaphores to the known ones. An engine
+    """Yield the changes of semaphores, and add the names of semaphores to `semaphores`. An engine
     changes the semaphores that are named after it; DMA engines change the others."""
     for row in listed:
         match = NAMED.fullmatch(str(row["id"]))

@@ -1,5 +1,5 @@
-"""A device's compiled program compared with neuroncore's: the number of instructions of both at
-each line, by engine."""
+"""A device's compiled program compared with neuroncore's: the number of instructions of each
+program at each line, by engine."""
 
 from __future__ import annotations
 

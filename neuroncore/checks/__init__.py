@@ -1,6 +1,6 @@
 """Likely mistakes in a kernel, from its source and from the record of its run.
 
-* `check` combines both: it is `neuroncore check` and `neuroncore.check`.
+* `check` combines the checks of both: it is `neuroncore check` and `neuroncore.check`.
 * `execution` runs a file in a separate process, with limits of time and memory.
 * `recorded` reads the record and the schedule of a launch; `uses` finds the instructions that use
   each byte.

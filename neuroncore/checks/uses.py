@@ -308,8 +308,8 @@ NOWHERE = -1  # in no loop
 class Nesting:
     """The parallel loops around each row (instruction) of a record. A span is a range of rows in
     which no iteration begins and no loop ends. Span k begins with row `begins[k]`. Row k of `loops`
-    has the numbers of the loops around it, outermost first, then NOWHERE; row k of `values` has the
-    values of their variables."""
+    has the numbers of the loops around span k, outermost first; the rest of the row is NOWHERE. Row
+    k of `values` has the values of their variables."""
 
     begins: Array
     loops: Array

@@ -257,8 +257,8 @@ def _one_machine(core: Machine) -> Iterator[str]:
 
 
 def _with_harness(core: Machine) -> tuple[Mapping[str, Fact], Mapping[str, str]]:
-    """Return the facts of a machine with the overheads of tools that measure on it, and the sources
-    of both."""
+    """Return the facts of a machine and the overheads of tools that measure on it, and the sources
+    of these facts and overheads."""
     added = {f"harness_us.{name}": fact for name, fact in harness.overheads(core.name).items()}
     return {**core.facts, **added}, {**core.sources, **harness.sources()}
 

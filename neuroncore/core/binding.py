@@ -4,9 +4,10 @@
 The functions are generated so that a call costs little more than its checks:
 `inspect.Signature.bind` alone would take longer than a small instruction.
 
-This module has the result of such a function, the errors for arguments that do not fit its
-signature, offsets that are known only when an instruction runs, the function that executes a Call,
-and the error for faults of neuroncore, which are never reported as mistakes of the kernel.
+This module defines the result of a generated function (`NkiInstruction`), the errors for arguments
+that do not fit its signature (`settle`), offsets that are known only when an instruction runs
+(`resolve`), the function that executes a Call (`stage`), and the error for faults of neuroncore,
+which are never reported as mistakes of the kernel (`our_fault`).
 """
 
 from __future__ import annotations
@@ -102,8 +103,9 @@ def kinds(value: Any) -> Any:
 
 
 def member(default: Enum, number: int) -> Any:
-    """Return the member of an enumeration that has this number, because published kernels pass
-    numbers. A number that no member has is returned unchanged. `default` is any member."""
+    """Return the member of an enumeration that has this number; published kernels pass such
+    numbers. A number that no member has is returned unchanged. `default` is any member of the
+    enumeration."""
     kind = type(default)
     return kind(number) if number in {member.value for member in kind} else number
 
@@ -129,8 +131,8 @@ NOT_OURS = (NeuronError, MemoryError, RecursionError, OSError)
 
 
 def our_fault(instruction: Instruction, core: Core, error: Exception) -> EmulatorError:
-    """Return the error for an exception that is neuroncore's fault: no rule of the instruction
-    raised it."""
+    """Return the error that reports an unexpected exception of an instruction. No rule of the
+    instruction raised the exception, so it is neuroncore's fault."""
     site = core.birthplace()
     where = "" if site is None else f"{source.place(*site)}: "
     cause = f"{type(error).__name__}: {error}"
@@ -215,7 +217,8 @@ class Offsets:
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
         """Scatter results to the elements that an index chose, append the instruction with its
         original arguments to the record, and return its row. `values` is the key of the
-        instruction's values; the numbers of the registers in its offsets are added here."""
+        instruction's values (`record.inputs`), to which this function adds the registers in the
+        instruction's offsets."""
         self.write_out()
         core, call, arguments = self.core, self.call, self.arguments
         used = [d.index for n in call.dynamic for d in arguments[n].dynamic]
@@ -320,9 +323,10 @@ def settle(
     extra: tuple[Any, ...],
     unknown: dict[str, Any],
 ) -> None:
-    """Handle arguments that do not fit the signature. Ignore `unknown` keywords that are known to
-    be harmless, with a warning. Raise SignatureError for other keywords, for `extra` positional
-    arguments, and for missing arguments. `scope` has the arguments that fit, by name."""
+    """Handle arguments that do not fit the signature. `unknown` are keywords that the signature
+    lacks: ignore those in IGNORED and `Instruction.removed`, with a warning. Raise SignatureError
+    for other keywords, for `extra` positional arguments, and for missing arguments. `scope` has the
+    arguments that fit, by name."""
     arguments = {p.name: scope[p.name] for p in instruction.parameters}
     form = f"nisa.{instruction.name}{signature_of(instruction)}"
     for name in unknown:

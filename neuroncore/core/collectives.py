@@ -6,8 +6,8 @@ of a logical core take part, and the data is moved once. Tensors in SBUF belong 
 exchanged with the core that has the same number in the other ranks. (Inferred from nki-library's
 kernels, which depend on this; not documented.)
 
-In this module a rank of a group is counted by its position in the group, unless "rank number" is
-written.
+In this module, rank r of a group is the rank at position r of the group. "Rank number" means the
+number that a rank has in the launch.
 """
 
 from __future__ import annotations

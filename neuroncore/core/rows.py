@@ -135,7 +135,7 @@ def _scatter(table: Tile, rows: Array, codes: Array, chosen: Array | None) -> No
 
 def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
     """Return the row number of each partition of the tile, from an index [n, 1] with at least as
-    many partitions. Raises ShapeError if the index has another shape."""
+    many partitions as the tile. Raises ShapeError if the index has another shape."""
     if index.free_size != 1 or index.shape[0] < tile.shape[0]:
         raise ShapeError(
             f"the index of {name} has shape {index.shape}",

@@ -1,5 +1,5 @@
-"""The frames that processes of `eval` send to each other: a length of 8 bytes, then as many bytes.
-Only processes that never run a candidate send pickles."""
+"""The frames that processes of `eval` send to each other: the length of the content in 8 bytes, and
+then the content. Only processes that never run a candidate send pickles."""
 
 from __future__ import annotations
 

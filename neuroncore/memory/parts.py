@@ -1,6 +1,6 @@
 """Parts of tiles, which indices select. The form of a part (its shape and strides) depends only on
-the index and on the layout of the tile. So it is computed once for equal layouts, and in a loop
-only the position of the first element is computed again."""
+the index and on the layout of the tile. So the form is computed once for equal layouts, and in a
+loop only the position of the first element is computed again."""
 
 from __future__ import annotations
 

@@ -188,8 +188,8 @@ def _as_codes(form: Format, stored: Array) -> Array:
 
 
 def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> tuple[Array, Array]:
-    """Return float32 values as a contiguous array, and an array for their codes. With `saturate`
-    the values are clipped to the range of the format."""
+    """Return float32 values as a contiguous array, and an array for their codes. With `saturate`,
+    values for a float format are clipped to its range."""
     _not_packed(form)
     if out is None:
         out = buffers.array(values.shape, form.storage)

@@ -321,8 +321,8 @@ class Step:
         return by_line
 
     def _moved(self, written: Written) -> float:
-        """Return the squared error of a result that was only moved, or whose address is known only
-        at run time."""
+        """Return the squared error of a result that was only moved. If the result's address is
+        known only at run time, return the squared error of its whole storage."""
         doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
         if tile.dynamic:
             tile = everything(tile.storage)

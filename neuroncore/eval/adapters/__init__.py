@@ -34,7 +34,8 @@ ADAPTERS = {
 
 def adapted(source: str) -> Spec | None:
     """Return the specification of ADAPTER:NAME or ADAPTER:NAME@FOLDER; None if `source` has no name
-    of an adapter. Raise UsageError if the benchmark has no such problem."""
+    of an adapter. Raise UsageError if the benchmark has no such problem, or if its folder is not
+    given."""
     kind, colon, rest = source.partition(":")
     if not colon or kind not in ADAPTERS:
         return None

@@ -122,7 +122,8 @@ def _needs(year: str, name: str) -> tuple[str, ...]:
 
 def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
     """Return the arguments of the kernel: images, filters and bias with random numbers between 0
-    and 1, as the harness does, and the height and width of a pool."""
+    and 1, as the harness does, and the height and width of a pool (one number). The bias is 0
+    unless `shape.bias`."""
     random = np.random.default_rng(seed)
     sizes = (
         (shape.images, shape.inputs, shape.height, shape.width),

@@ -114,8 +114,8 @@ def _speedup(before: dict[str, Any] | None, fields: dict[str, Any]) -> float | N
 
 
 def line(operator: str, fields: dict[str, Any], speedup: float | None) -> str:
-    """Return the printed line about a problem: PASS or FAIL, the latency, the speedup, and the
-    shares of time for which engines are active."""
+    """Return the printed line about a problem: PASS with the latency, the speedup and the shares of
+    time for which engines are active, or FAIL with the error."""
     if not fields["passed"]:
         return f"FAIL {operator:24s} {fields['error']}"
     metrics = fields["summary_metrics"]
