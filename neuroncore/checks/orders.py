@@ -479,9 +479,9 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 def _cores_finding(
     differing: str, suspects: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
-    """Return the finding for cores whose order matters. Its place is the second access of the first
-    race that `flipped` flags as reversed; it has no place if no race is reversed. `order` has the
-    core of each step."""
+    """Return the finding for cores whose order matters. Its place is the second access of the race
+    that happened first, among the races that `flipped` flags as reversed; it has no place if no
+    race is reversed. `order` has the core of each step."""
     reversed_races = [
         race for race, is_reversed in zip(suspects, flipped, strict=True) if is_reversed
     ]

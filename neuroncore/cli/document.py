@@ -173,8 +173,8 @@ class Document:
 
     @property
     def _is_brief(self) -> bool:
-        """Return whether each launch gets one line. This is so for scripts, which may launch many
-        kernels."""
+        """Return whether each launch gets one line. This is so for scripts without --verbose, which
+        may launch many kernels."""
         asked = self.arguments
         return asked.is_script(asked) and not asked.verbose and not is_record(Path(asked.file))
 

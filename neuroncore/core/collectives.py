@@ -188,8 +188,8 @@ def _reductions(parts: Parts, op: Operator) -> list[Array]:
 
 
 def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Array) -> None:
-    """Report integers that were added in float32 and may no longer be exact. The compiler of graphs
-    refuses such additions (NCC_EVRF061); for NKI nothing is published."""
+    """Report sums of 32-bit integers that are not exact, because they were computed in float32. The
+    compiler of graphs refuses such additions (NCC_EVRF061); for NKI nothing is published."""
     if not tiles[0].dtype.is_integer or op.name != "add" or tiles[0].dtype.itemsize < 4:
         return
     exact = np.sum([tile.codes().astype(np.int64).reshape(-1) for tile in tiles], axis=0)

@@ -298,7 +298,8 @@ def cast(source: Format, target: Format, codes: Array) -> Array:
 
 
 def poison(form: Format) -> int:
-    """Return the code that uninitialized memory shows: NaN, and 4 for integers.
+    """Return the code that uninitialized memory shows: NaN for floats, 4 for integers and 1 for
+    bool.
 
     In a packed format every element is NaN. float4_e2m1fn has no NaN, and gets 6. (NaN and 4 are
     also the values of the vendor's simulator: NKI simulator guide, "Uninitialized memory".)

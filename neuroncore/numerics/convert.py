@@ -393,11 +393,12 @@ def stochastic_test(
 ) -> Statistics:
     """Round one float32 value stochastically `draws` times, and test the results.
 
-    The default value is 1 plus a fifth of a step. If `results` are given, these are tested instead:
-    numbers that were rounded elsewhere, for example on a device.
+    The default value is 1 plus a fifth of a step. `results`, if given, are tested instead: numbers
+    that were rounded elsewhere, for example on a device.
 
-    Raises UsageError for a value that is a number of the format or beyond its largest number, for
-    formats that are not rounded stochastically, and for too few draws.
+    Raises UsageError for a value that is a number of the format or beyond its largest, for formats
+    without stochastic rounding, for too few draws, and for results that are not the value's
+    neighbors.
     """
     form = lookup_any(dtype)
     if not stochastic.applies(form):

@@ -117,7 +117,7 @@ def dequantize(values: npt.ArrayLike, scale: npt.ArrayLike, dtype: DType | None 
 
 def _by_largest(form: Format, groups: Array) -> Array:
     """Return the float32 scale of each block: its largest finite magnitude divided by the largest
-    number of the format; 1 for a block of zeros."""
+    number of the format, and at least the smallest normal float32; 1 for a block of zeros."""
     largest = _largest(groups)
     if not np.isfinite(largest).all():
         largest = _largest(np.where(np.isfinite(groups), groups, 0))

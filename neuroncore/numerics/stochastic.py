@@ -122,8 +122,8 @@ def encode(
 
 
 def encode_with(form: Format, values: Array, words: Array, *, saturate: bool = False) -> Array:
-    """Return the codes of float32 `values`, with one random word (uint32) per value from the
-    caller."""
+    """Return the codes of float32 `values`. The caller gives one random word (uint32) for each
+    value. Raises UsageError for words of another type or shape."""
     if words.dtype != np.uint32 or words.shape != values.shape:
         raise UsageError(
             f"words are {words.dtype} of shape {words.shape}; they must be uint32 of shape "
