@@ -316,8 +316,7 @@ def info(dtype: DType) -> Info:
 
 
 def finfo(dtype: DType) -> Info:
-    """Return the limits of a float format. They also have the names that numpy.finfo and
-    torch.finfo use.
+    """Return the limits of a float format, with the names that numpy.finfo and torch.finfo use too.
 
     Raises UsageError for integers, which have only `info`.
     """
@@ -397,8 +396,7 @@ def stochastic_test(
     that were rounded elsewhere, for example on a device.
 
     Raises UsageError for a value that is a number of the format or beyond its largest, for formats
-    without stochastic rounding, for too few draws, and for results that are not the value's
-    neighbors.
+    without stochastic rounding, for too few draws, and for results that are not its neighbors.
     """
     form = lookup_any(dtype)
     if not stochastic.applies(form):
