@@ -1,7 +1,7 @@
 """The time that an instruction occupies its engine: functions for the clauses in isa/.
 
 A cost depends on a Call and a machine, never on data. So a record can be timed again for another
-machine. Times are in nanoseconds.
+machine. Times are in nanoseconds. `neuroncore isa NAME` prints the docstring of a clause's cost.
 """
 
 from __future__ import annotations
@@ -220,15 +220,15 @@ def is_fast(machine: Machine, view: View) -> bool:
 
 
 def filling(call: Call, machine: Machine) -> Cost:
-    """Return the cost of filling a tile with a number (memset). 16-bit formats have the published
-    rate for 16-bit zeros, which is twice as fast as that of other formats (ISA226)."""
+    """The time of filling a tile with a number (memset). 16-bit formats have the published rate for
+    16-bit zeros, which is twice as fast as that of other formats (ISA226)."""
     kind = "memset_zero_16bit" if call.view("dst").dtype in SIXTEEN_BIT else "default"
     return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
 
 
 def copying(call: Call, machine: Machine) -> Cost:
-    """Return the cost of a tensor_copy or a tensor_scalar. Format, memory and contiguity of the
-    tiles decide whether a fast mode applies (ARCH2)."""
+    """The time of a tensor_copy or a tensor_scalar. Format, memory and contiguity of the tiles
+    decide whether a fast mode applies (ARCH2)."""
     return stream(
         call, machine, elements(call) / rate(machine, call.engine, _copy_kind(call, machine))
     )
@@ -269,7 +269,7 @@ def _runs_on(view: View) -> bool:
 
 
 def two_inputs(call: Call, machine: Machine) -> Cost:
-    """Return the cost of a tensor_tensor or a similar instruction, which reads two streams (ISA226,
+    """The time of a tensor_tensor or a similar instruction, which reads two streams (ISA226,
     ARCH2)."""
     inputs = _streams(call, *call.reads)
     kind = "two_streams"
@@ -300,8 +300,8 @@ def _pairs_fast(call: Call, machine: Machine) -> bool:
 
 
 def dma(call: Call, machine: Machine) -> Cost:
-    """Return the cost of a DMA: the time of its bytes and packets on the DMA engines that serve the
-    partitions, and the time of its issue."""
+    """The time of a DMA's bytes and packets on the DMA engines that serve the partitions, and of
+    its issue."""
     return move(call.view("dst"), call.view("src"), machine, call.arguments.get("dge_mode"))
 
 
