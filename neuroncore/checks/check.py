@@ -29,8 +29,8 @@ class Checked:
     release whose rules apply. `launches` is the number of launches that ran, None if nothing was
     executed. `unfinished` is a sentence that says why the run ended early. `orders` has a sentence
     for each launch about running it in other orders that the device may choose. `verified` has a
-    sentence for each launch whose record was compared with the plain reading. `ours` is True if a
-    fault of neuroncore ended the run.
+    sentence for each launch whose record was compared with the plain reading (`neuroncore.plain`).
+    `ours` is True if a fault of neuroncore ended the run.
     """
 
     findings: Sequence[Finding]

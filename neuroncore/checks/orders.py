@@ -237,10 +237,10 @@ class Iterations:
 @dataclass(frozen=True)
 class Orders:
     """The result of running the cores in other orders. `tried` is the number of replays. `open` is
-    the number of pairs of accesses whose order no meeting defines, and `reversed` the number of
-    such pairs that were reversed in at least one replay. `iterations` is the result of running
-    iterations of loops in other orders. `finding` reports a difference of the results for any of
-    these orders."""
+    the number of pairs of accesses whose order no meeting (`checks.races`) defines, and `reversed`
+    the number of such pairs that were reversed in at least one replay. `iterations` is the result
+    of running iterations of loops in other orders. `finding` reports a difference of the results
+    for any of these orders."""
 
     tried: int
     open: int

@@ -59,9 +59,9 @@ def threads(programs: Sequence[Program]) -> list[Thread]:
 
 
 def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
-    """Return the meetings of the cores of a world, each after the earlier meetings of its cores. A
-    collective that moves data is two meetings, one at its start and one at its end. If a core runs
-    several programs of the grid, there are no meetings."""
+    """Return the meetings of the cores of all ranks, each after the earlier meetings of its cores.
+    A collective that moves data is two meetings, one at its start and one at its end. If a core
+    runs several programs of the grid, there are no meetings."""
     if len(programs) != len(among):
         return []
     listed: list[Meeting] = []

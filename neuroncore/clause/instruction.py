@@ -1,4 +1,4 @@
-"""Instructions, and the one table of them. `isa/` fills the table; every other room reads it.
+"""Instructions, and the one table of them. `isa/` fills the table; all other packages read it.
 
 A clause is a function. Its annotations state which values each operand may have. Its decorator adds
 shapes, as letters of the equation (`neuroncore.clause.letters`), rules that letters can't express,

@@ -1,6 +1,6 @@
-"""neuroncore machines: the numbers of machines and instances, with grades and sources. For an
-instance, the output also has its chips and a drawing of its topology. --check compares derived
-peaks with every published number."""
+"""neuroncore machines: the numbers of machines and instances, each with its grade (documented,
+measured or assumed) and its source. For an instance, the output also has its chips and a drawing of
+its topology. --check compares derived peaks with every published number."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ LARGEST = 256 << 20  # most bytes of a record after decompression
 
 
 def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
-    """Return a packed record, read with the machine, the options and the world of the
+    """Return a packed record, read with the machine, the options and the cores of the
     specification. `arrays` is the number of array arguments of the kernel. Raise Refused if the
     record is damaged, has illegal calls, or has another machine, other cores or other inputs than
     the specification."""

@@ -90,7 +90,7 @@ def judged(
     """Return the entries of a verdict for packed records: `contents` has one for each of
     `cases_of_records`. The entries are whether the candidate passed (`passed`), the error if it did
     not (`error`), and the figures of each shape (`shapes`). If `why` is True, the first shape also
-    has the bottleneck and the what-ifs."""
+    has the bottleneck and the what-ifs (`eval.metrics`)."""
     shapes: list[dict[str, Any]] = []
     try:
         if len(contents) != len(cases_of_records):

@@ -1,4 +1,7 @@
-"""Figures of a timeline in a verdict, with the names that search programs read."""
+"""Figures of a timeline in a verdict, with the names that search programs read.
+
+A what-if is the estimate of the kernel after one change: an edit of the kernel, or a limit of the
+machine that is removed."""
 
 from __future__ import annotations
 

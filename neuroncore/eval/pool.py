@@ -114,7 +114,7 @@ class Pool:
     isolation, by default the strongest of this system. If `cache` is a folder, verdicts are stored
     there, and used again for the same candidate, specification and version. An `executor` replaces
     the processes. If `why` is True, verdicts of candidates that pass have the bottleneck and the
-    three best what-ifs."""
+    three best what-ifs (`eval.metrics`)."""
 
     jobs: int = 1
     level: Level | None = None

@@ -48,7 +48,7 @@ class Candidate:
 
 def key(sha256: str, fingerprint: str) -> str:
     """Return the key of a verdict, from the hashes of a candidate and of a specification, and this
-    version. A secret that was drawn for the verdict is not a part of the key, because the
+    version. A random secret that was chosen for the verdict is not a part of the key, because the
     specification does not contain it."""
     text = f"{sha256} {fingerprint} {version('neuroncore')}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -58,7 +58,8 @@ new = object.__new__
 
 
 class Parted(Tile):
-    """A tile that can be indexed. Each dialect defines which indices it supports."""
+    """A tile that can be indexed. Each dialect (today's API and the older one) defines which
+    indices it supports."""
 
     __slots__ = ()
 

@@ -1,5 +1,8 @@
 """The bottleneck and the what-ifs of a core, for a page; and a launch in a few lines of HTML, for
-notebooks and exported notebooks."""
+notebooks and exported notebooks.
+
+A what-if is the estimate of the kernel after one change, such as an edit of the kernel or a limit
+of the machine that is removed."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def _meeting(operation: CollectiveOperation) -> dict[str, Any]:
 
 
 def _number(launch: Shown, core: int) -> dict[str, int]:
-    """Return the number of a core within its rank, and the number of the rank in its world."""
+    """Return the number of a core within its rank, and the number of its rank in the launch."""
     if launch.world.ranks == 1:
         return {"core": core, "cores": len(launch.timelines)}
     rank, number = divmod(core, launch.world.cores)
