@@ -185,9 +185,8 @@ def fill(state: State, kind: DecodedInstruction) -> None:
 
 
 def _zero(bits: int) -> int:
-    """Return the code of a fill of memory whose format does not have 32 bits. `bits` is the number
-    in the instruction. Raise UsageError unless it is 0, because other fills of this kind are
-    unknown."""
+    """Return 0, the code that a fill writes for `bits` = 0 if the format is not 32 bits wide. Raise
+    UsageError for other values of `bits`, because their effect on such a format is unknown."""
     if bits:
         raise UsageError("memory of 16-bit numbers is filled with a value other than 0")
     return 0
