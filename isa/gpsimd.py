@@ -66,7 +66,9 @@ def affine_select(
     cmp_op: words.Comparison = EQUAL,
     offset: words.Offset = 0,
 ) -> None:
-    """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value, v as in iota"""
+    """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value
+
+    v has the numbers that iota computes from pattern, offset and channel_multiplier."""
     values = numeric.affine(dst.shape[0], pattern, offset, channel_multiplier)
     chosen = np.empty(values.shape, np.bool_)
     cmp_op.apply(values, 0, chosen)

@@ -88,7 +88,8 @@ def forward(q, k, v, causal):
 
 
 def below_diagonal(scores, offset):
-    """The scores with LOWEST wherever query + offset < key, counted within the tile."""
+    """A copy of the scores [queries, keys] of a tile, with LOWEST where query + offset < key.
+    Queries and keys are counted from 0 in the tile."""
     kept = nl.ndarray(scores.shape, nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=kept, src=scores)
     nisa.affine_select(
@@ -188,7 +189,8 @@ def causal_reference(q, k, v):
 
 
 def _scores(q, k):
-    """In float64: the last bits of a float32 product by BLAS depend on its number of threads."""
+    """q @ k.T / sqrt(d) in float64, because the last bits of a float32 product by BLAS depend on
+    the number of threads."""
     return q.astype(np.float64) @ k.T / np.sqrt(q.shape[1])
 
 

@@ -7,8 +7,8 @@ four exponent bits, three mantissa bits, at most 240). The kernel is the same; o
 its arguments differs. Sums are always float32.
 
 float8 needs one more idea. Its smallest normal number is 1/64, and trained weights are smaller than
-one: each tensor is multiplied by a power of two that brings its largest entry near 240, and the
-kernel divides by it where it scales anyway, in `activation`.
+one: each tensor is multiplied by a power of two that brings its largest entry near 240. The kernel
+divides by this power in `activation`, which scales its input anyway.
 
 Needs scikit-learn: pip install 'neuroncore[digits]'.
 

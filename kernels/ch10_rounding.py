@@ -72,7 +72,8 @@ def narrowed(x):
 
 
 def one_number():
-    """A fifth of the way from 1 to the next bfloat16, rounded 2^18 times; the statistics."""
+    """Round a number 2^18 times at random, print statistics and return them. The number is a fifth
+    of the way from 1 to the next bfloat16."""
     value = 1 + numerics.info("bfloat16").eps / 5
     with rounding(seed=0):
         results = narrowed(np.full((LANES, 2048), value, np.float32))
@@ -123,8 +124,8 @@ def sums(dtype, start, x, count, seed):
 
 def standstill(dtype, x):
     """The number at which a sum of x > 0 stagnates: the first power of two 2^k whose half step to
-    the next number, 2^k eps / 2, is at least x. Below it x is more than half a step, but at most
-    one step, so sums go up number by number and reach it."""
+    the next number, 2^k eps / 2, is at least x. Below this number, x is more than half a step, but
+    at most one step, so a sum goes up number by number until it is reached."""
     return 2.0 ** np.ceil(np.log2(2 * x / numerics.info(dtype).eps))
 
 
@@ -154,7 +155,7 @@ def moments(numbers, probability):
 
 
 def long_sum(dtype=ml_dtypes.bfloat16, start=0.0, x=STEP, count=COUNT):
-    """Running sums to nearest [128, count + 1] and stochastic [seeds * 128, count + 1]."""
+    """Running sums, rounded to nearest [128, count + 1] and at random [seeds * 128, count + 1]."""
     nearest = sums(dtype, start, x, count, seed=None)
     random = np.concatenate([sums(dtype, start, x, count, seed) for seed in SEEDS])
     last, stuck = random[:, -1], nearest[0, -1]
@@ -265,7 +266,8 @@ def judged(history):
 
 
 def training(epochs=EPOCHS):
-    """By name: weights after each epoch [epochs, pixels, classes], their loss, their accuracy."""
+    """Train in three ways. By the name of the way: the weights after each epoch [epochs, pixels,
+    classes], and the loss and the accuracy with them [epochs]."""
     runs = {}
     for name, dtype, seed in (
         ("float32", np.float32, None),

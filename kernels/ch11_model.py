@@ -71,7 +71,8 @@ def forward(ids, table, attention, mlp, logits, parts):
 
 
 def added(x, block, weights, ranks, parts):
-    """x plus the sums over ranks of a block's results, in as many collectives as parts."""
+    """x plus the results of a block, summed over all ranks. Each of the `parts` of the tokens has a
+    separate collective."""
     group, count = ncc.ReplicaGroup([list(range(ranks))]), len(x) // parts
     result, earlier = [], []
     for first in range(0, len(x), count):
@@ -100,8 +101,8 @@ def embedded(ids, table):
 
 
 def attended(x, weights, earlier):
-    """Causal attention of a tile of tokens, for this rank's heads. `earlier` has keys and values of
-    the tiles before, head by head; this tile's are appended."""
+    """Causal attention of a tile of tokens, for this rank's heads. `earlier` has the keys and
+    values of the tiles before, for each head; those of this tile are appended."""
     query, key, value, output = weights
     x_t = turned(normed(x))
     context = nl.ndarray((P, query[0].shape[1]), nl.float32, buffer=nl.sbuf)
@@ -116,7 +117,8 @@ def attended(x, weights, earlier):
 
 
 def attend(dst, query, keys, values):
-    """Attention of one head for the last of the tiles that keys and values are for."""
+    """dst = attention of one head for the queries of the last tile. keys and values have an item
+    for each tile of tokens up to this one."""
     scores = nl.ndarray((P, len(keys) * P), nl.float32, buffer=nl.psum)
     for k, key in enumerate(keys):
         nisa.nc_matmul(dst=scores[:, k * P : k * P + P], stationary=query, moving=key)
@@ -178,8 +180,8 @@ def turned(tile):
 
 
 def matmul(left_t, right, columns=None):
-    """left @ right in SBUF, from tiles of left.T and right along the axis that is summed; of right
-    some columns, by default all."""
+    """left @ right[:, columns] in SBUF. left_t and right are lists of tiles of left.T and of right,
+    split along the axis that is summed. By default all columns are used."""
     columns = columns or slice(0, right[0].shape[1])
     result = nl.ndarray((P, columns.stop - columns.start), nl.float32, buffer=nl.sbuf)
     for n in range(columns.start, columns.stop, BANK):

@@ -364,9 +364,9 @@ LOCAL_GATHER = (
 
 def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
     """150 + elements * C cycles. C depends on the size and number of the elements that an index
-    gathers. The published formula divides by C. Then gathering fewer elements at a time would be
-    cheaper, and 16-bit formats slower. Multiplied by C, the cost is what the engine's ports allow
-    (ISA226)."""
+    gathers. The published formula (ISA226) divides by C. By that formula, gathering fewer elements
+    at a time would be cheaper, and 16-bit formats slower. With multiplication by C, the cost is the
+    time that the engine's ports need."""
     run, element_bytes = call["num_elem_per_idx"], call.view("dst").dtype.itemsize
     factor = (28 + 4 * run) / (4 * run) / min(4 / element_bytes, run)
     start = machine.fixed.gpsimd_start_cycles

@@ -214,7 +214,10 @@ def affine_select(
     cmp_op: Any,
     offset: Any,
 ) -> Offsets | None:
-    """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value, v as in iota"""
+    """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value
+
+    v has the numbers that iota computes from pattern, offset and channel_multiplier.
+    """
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1204,9 +1207,10 @@ def nc_matmul_sparse(
 ) -> Offsets | None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N adjacent weights are kept: pattern is (A, N). tags[k, m // 4] has, in 4 bits, the
-    position of stationary[k, m] among the N: a N/A + c, or, if places is "slot", c A + a. Products
-    are summed as in nc_matmul. No released API has this instruction (`Options.experimental`).
+    A of N adjacent weights are kept: pattern is (A, N). The N have places in A partitions with N/A
+    slots each. The tag of a weight, 4 bits in tags[k, m // 4], is its place: a N/A + c for
+    partition a and slot c, or c A + a if places is "slot". Products are summed as in nc_matmul. No
+    released API has this instruction (`Options.experimental`).
     """
     offsets = None
     if call.dynamic:

@@ -2,8 +2,8 @@
 the vendor ships: from a checkout, or with placeholders for missing functions.
 
 The distribution never installs a top-level `nki`, because the name is the vendor's. Frameworks
-launch kernels through packages with other names of the vendor. The stand-ins here replace those
-packages if they are not installed.
+launch kernels through other packages of the vendor (`STAND_INS`). If one of these packages is not
+installed, a module of neuroncore.hosts replaces it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # modules that users impo
 
 
 class VendorFinder(MetaPathFinder):
-    """An import finder for packages that only the vendor ships. It finds modules that no other
-    finder finds. Packages that `--with` names are found before installed ones."""
+    """An import finder for packages that only the vendor ships. It finds modules of these packages
+    that no other finder finds. A package that the command line names by `--with` takes precedence
+    over an installed one."""
 
     def __init__(self) -> None:
         self.loaded: set[str] = set()
@@ -107,7 +108,7 @@ class VendorFinder(MetaPathFinder):
 
 
 def _parent(name: str) -> ModuleType:
-    """Return the package that contains a module, which is being imported."""
+    """Return the package that contains the module `name`, which is being imported."""
     return sys.modules[name.rpartition(".")[0]]
 
 
@@ -224,8 +225,8 @@ class Alias(MetaPathFinder, Loader):
 
 def _other(name: str, home: str, module: ModuleType) -> Any:
     """Return a placeholder for the attribute `name`, which neuroncore's module lacks, if the
-    vendor's module `home` may have it. Otherwise raise AttributeError, which spells the module as
-    the user does."""
+    vendor's module `home` may have it. Otherwise raise AttributeError, whose message spells the
+    module as the user does."""
     if holding(home) is not None:
         return vendor.missing(home, name)
     raise dialects.unknown(home, name, dir(module))

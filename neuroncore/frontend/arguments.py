@@ -197,8 +197,8 @@ def separated(per_rank: Sequence[Arguments]) -> list[Arguments]:
 
 
 def _with_copies(arguments: Arguments, copies: dict[int, _Copies]) -> Arguments:
-    """Return the Arguments of one rank, in which arrays of `copies` (by id) are replaced by copies
-    of the same library. An array that is passed twice is copied once."""
+    """Return the Arguments of one rank with copies of the arrays whose ids are in `copies`. A copy
+    is an array of the same library. An array that is passed twice is copied once."""
     copied_arrays: dict[int, Any] = {}
 
     def copy_of(value: Any) -> Any:
@@ -217,8 +217,8 @@ def is_array(value: Any) -> bool:
 
 
 def _in_several(per_rank: Sequence[Arguments], arrays: dict[int, Array]) -> set[int]:
-    """Return the ids of those of `arrays` (by id) whose memory, or a part of it, is passed to at
-    least two ranks."""
+    """Return the ids of the arrays whose memory, or a part of it, is passed to at least two ranks.
+    `arrays` maps ids to arrays."""
     ranks: dict[int, set[int]] = {n: set() for n in arrays}
     for rank, arguments in enumerate(per_rank):
         for value in leaves(list(arguments)):
@@ -264,7 +264,8 @@ class _Copies:
 
 
 def replaced(value: Any, by: Callable[[Any], Any]) -> Any:
-    """Return nested dicts, lists and tuples in which each other value x is replaced by `by(x)`."""
+    """Return a copy of nested dicts, lists and tuples, with `by(x)` in place of each value x in
+    them."""
     if isinstance(value, dict):
         return {key: replaced(item, by) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -72,10 +72,10 @@ def launch(
 
     `programs` lists, for each core, the programs of the grid that it runs, one after the other. By
     default each program has a separate core (nki/get-started/about/lnc.rst). On machines that have
-    logical cores, two cores form one and can synchronize; more than two cores run one after the
-    other. `finished` is called at the end of each program. `order` is the order of instructions
-    that the dialect's compiler chooses; the options override it. `flags` are the compiler's flags,
-    or None for a dialect without flags.
+    logical cores, two cores form a logical core and can synchronize; more than two cores run one
+    after the other. `finished` is called at the end of each program. `order` is the order of
+    instructions that the dialect's compiler chooses; the options override it. `flags` are the
+    compiler's flags, or None for a dialect without flags.
 
     Arrays become tensors of type `tensor` in HBM; contiguous arrays are not copied. After the run
     the caller's arrays contain what the kernel wrote. Returned tensors become arrays of numpy, or
@@ -156,8 +156,8 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: instances.Instance | None) -> None:
-    """Raise UsageError if there is no such number of ranks, or of cores per rank, on the machine or
-    in the instance `where`."""
+    """Raise UsageError if the instance `where` has fewer ranks than the launch, or if the machine
+    has fewer cores per rank. `world` has both numbers of the launch."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     room = where.ranks(world.cores) if where is not None else None
@@ -290,7 +290,8 @@ def _check_cores(cores: list[Core]) -> None:
 
 def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
     """Return the results of a program on each core. The cores of a logical core run together;
-    `turns` is the seed for the order in which they take turns. More cores run one by one."""
+    `turns` is the seed for the order in which they take turns. If there are more cores than a
+    logical core has, each runs after the one before it has ended."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
         return System(cores, cores[0].world, turns).run(program)
     return [_on_one(core, program) for core in cores]
@@ -367,8 +368,8 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 
 def _complete(result: Any, other: Any) -> None:
-    """Copy the elements that another core wrote, of its result `other`, to the first core's
-    `result`. Copy their float64 values too if precision is followed."""
+    """Copy the elements of `other`, the result of another core, that this core wrote to `result`,
+    the result of the first core. With Options.precision copy their float64 values too."""
     for mine, theirs, copied in leftovers.complete(result, other):
         mine_exact, double = mine.storage.double, theirs.storage.double
         if mine_exact is not None and double is not None:

@@ -21,8 +21,9 @@ from neuroncore.memory.tile import Tile
 
 
 def size(number: Any) -> int:
-    """Return the size of an axis as an int. A whole float is accepted, because a published kernel
-    that has traces of the device computes 256 * 256 / 128. Raises TypeError for anything else."""
+    """Return the size of an axis as an int. A float without a fraction is accepted, because a
+    published kernel that ran on the device computes a size as 256 * 256 / 128. Raises TypeError for
+    anything else."""
     fraction = isinstance(number, float | np.floating)
     whole: Any = int(number) if fraction and number.is_integer() else number
     return operator.index(whole)
@@ -110,10 +111,10 @@ def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
 
 
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """Return a hint for indices from `first` to `last`, which exceed the size of an axis. If the
-    axis consists of pieces of this length, and the indices are a piece beyond the last one, the
-    hint gives the number of pieces. Otherwise it is `ragged`, the hint for an axis whose last piece
-    is shorter than the others."""
+    """Return a hint for indices from `first` to `last`, which exceed the size of an axis. A piece
+    is as long as the range of indices. If the axis consists of whole pieces, and the indices are a
+    piece beyond the last one, the hint gives the number of pieces. Otherwise the hint is `ragged`,
+    for an axis whose last piece is shorter than the others."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged

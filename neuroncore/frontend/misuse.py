@@ -187,8 +187,8 @@ class _Called:
 
     @property
     def ours(self) -> bool:
-        """Return whether the function belongs to this package, or is an object of it such as a
-        kernel."""
+        """Return whether the function belongs to neuroncore, or is an object whose class does, such
+        as a kernel."""
         homes = getattr(self.function, "__module__", None) or "", type(self.function).__module__
         return any(home.startswith(PACKAGE) for home in homes)
 
@@ -328,7 +328,8 @@ def _name_of(called: _Called | None, name: str) -> str:
 
 
 def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
-    """Return the error for a function of numpy that is called with a tensor."""
+    """Return the error for a call of numpy's function `name` with a tensor, which the message calls
+    `what`."""
     equivalent = NUMPY.get(name, name)
     language = next(_languages(frame), None) if frame is not None else None
     hint = (

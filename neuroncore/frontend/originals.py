@@ -1,7 +1,8 @@
 """The arguments of a launch, with the contents that they had before it.
 
-Small arguments are copied. A large array is copied when an instruction first writes to it. If none
-does, a run refers to the caller's array, and checks a sample of it whenever it reads the array."""
+Small arguments are copied. A large array is copied when an instruction first writes to it. If no
+instruction does, the caller's array is used, and a sample shows at each later use whether the array
+has changed."""
 
 from __future__ import annotations
 

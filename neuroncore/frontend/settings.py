@@ -43,8 +43,8 @@ class Observer(Protocol):
 class Settings:
     """Settings of launches. The arguments of a launch take precedence over them. If `keeps`, a
     launch keeps copies of the arrays among its arguments. If `verify`, each launch is compared with
-    the plain reading. `originals` copies arguments before instructions write to them; settings
-    nested in these inherit it."""
+    the plain reading, a second implementation in numpy (neuroncore.plain). `originals` copies
+    arguments before instructions write to them; settings nested in these inherit it."""
 
     target: str | None = None
     options: Options | None = None

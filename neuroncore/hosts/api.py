@@ -92,7 +92,7 @@ class Run:
     Figures, lines, tiles and instructions describe the recorded program; their times are estimates.
     All are computed at the first use. Without a record (`Options.record`) they raise UsageError. A
     Run that was loaded from a file lacks only the float64 results. `finished` has the data of the
-    launch alone, without what is found in the record.
+    launch, without the findings of the record.
 
     The Run of several ranks has the results, the cores and the times of all, rank by rank. `ranks`
     has a Run for each rank. Only the Run of all ranks can be replayed and saved.
@@ -174,7 +174,8 @@ class Run:
 
     @property
     def precision(self) -> Precision | None:
-        """Return where errors come from, if `Options.precision` is set."""
+        """Return the rounding errors of the launch and the lines that cause them, or None unless
+        `Options.precision` is set."""
         return self.finished.precision
 
     @property
@@ -411,8 +412,9 @@ def run(
     the seed of the engines' random numbers, and of stochastic rounding if that is on (`rng_seed`
     and `stochastic_seed` of the options). The kernel changes the arguments that it writes; the Run
     keeps copies of the originals. It keeps no copy of a numpy array of 1 MiB or more that the
-    kernel only reads, and raises UsageError if 8 bytes in any 2 KiB of it have changed (a sample: a
-    change of few elements is likely to be missed).
+    kernel only reads, and raises UsageError if such an array has changed when it is needed again.
+    To detect changes, it compares 8 bytes in each block of 2 KiB, or of more for arrays above 32
+    MiB; so a change of few elements is likely to be missed.
 
     With `per_rank`, a tuple or dict of arguments for each rank, the kernel runs on this many ranks.
     Each has `lnc` cores, by default as many as the kernel's grid needs. If several ranks get the

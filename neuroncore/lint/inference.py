@@ -410,7 +410,8 @@ class Scope(Names):
         return self._common(node.value, depth)
 
     def _returned(self, function: ast.expr, depth: int) -> Value:
-        """Return the value that the function which an expression names returns."""
+        """Return the value that a function returns. `function` is the expression that names the
+        function."""
         scope = self.scope_of(function)
         if scope is None:
             return UNKNOWN

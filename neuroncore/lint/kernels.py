@@ -361,8 +361,8 @@ class Names:
         return self.program.api_name_of(self.module, f"{first}{dot}{rest}") or ""
 
     def stands_for(self, node: ast.expr) -> ast.expr:
-        """Return the expression to which a name is bound, here or in the file. If it is bound more
-        than once, return the name itself."""
+        """Return the expression to which the name `node` is bound, here or in the file. If the name
+        is bound more than once, return `node` itself."""
         for _ in range(ALIASES):
             if not isinstance(node, ast.Name):
                 break

@@ -3,9 +3,9 @@ and the names and parameters of each release of the API.
 
 0.1 is the older API: neuronxcc.nki of SDK 2.21 to 2.26. 0.2 is nki of SDK 2.27 and 2.28, and 0.3 to
 0.6 are nki of SDK 2.29 to 2.32. `api/signatures.json` has the forms of each name: the first and the
-last release, and the parameters, with "=" after a parameter that has a default. They are those that
-the reference pages of these SDKs list, and that nki-library of the same SDK uses. Pages before 0.3
-omit many parameters that kernels use.
+last release, and the parameters, with "=" after a parameter that has a default. These are the names
+and parameters that the reference pages of these SDKs list, or that nki-library of the same SDK
+uses. Pages before 0.3 omit many parameters that kernels use.
 """
 
 from __future__ import annotations

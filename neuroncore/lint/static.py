@@ -187,8 +187,8 @@ def _runs(tree: ast.Module, kernel: str | None) -> bool:
 class Issue:
     """A row of `api/issues.toml`: a known issue that the vendor lists, about a name in some
     releases. If `when` is NAMED, it concerns each use of the name other than a call. Otherwise it
-    is a key of CONDITIONS, and the issue concerns calls that meet this condition. Issues of single
-    machines are reported by a run."""
+    is a key of CONDITIONS, and the issue concerns calls that meet this condition. Known issues that
+    only one machine has are not in this table: a run reports them."""
 
     name: str
     when: str

@@ -201,8 +201,8 @@ class ReplayTimes:
     a transfer continues `done_ns` after the last byte.
 
     An instruction that only waits takes `order_ns`. Loading weights takes `weights_ns`. A product
-    may begin so much before the array is free. The next instruction begins `product_ns` after a
-    product begins.
+    may begin `weights_ns` before the array has finished the previous product. The next instruction
+    begins `product_ns` after a product begins.
     """
 
     static_trigger_ns: float

@@ -48,7 +48,8 @@ class Patterns(NamedTuple):
     forms: list[Form]
 
     def each(self) -> list[tuple[Any, ...]]:
-        """Return (start, shape, steps, item) of each pattern."""
+        """Return (start, shape, steps, item) of each pattern: the byte of its area at which it
+        begins, and the fields of its Form."""
         pairs = zip(self.start.tolist(), self.form.tolist(), strict=True)
         return [(start, *self.forms[form]) for start, form in pairs]
 
@@ -314,8 +315,9 @@ def _row(
 
 @lru_cache(maxsize=MOST)
 def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]:
-    """Return the row of `_row` without the last two properties, and the form of the geometry.
-    `area_row_bytes` is the bytes per row of the whole memory, or 0 if the area is a storage."""
+    """Return the properties of a geometry (the row that `_row` returns, but without the bytes per
+    row and the number of the form), and the form. `area_row_bytes` is the bytes per row of the
+    whole memory, or 0 if the area is a storage."""
     layout, item, steps = geometry.layout, geometry.dtype.itemsize, list(geometry.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
     pitch = pitch or 1  # a result without elements has no boxes

@@ -311,8 +311,8 @@ def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
 
 
 def area(layout: Layout, line: int, name: str, machine: Machine) -> Area:
-    """Return the area of a storage with this layout. If the storage has an address, this is the
-    whole memory."""
+    """Return the Area of a storage with this layout. If the storage has an address, the Area
+    describes the whole memory."""
     region = layout.region
     if not layout.placed:
         return Area(region, name, layout.partitions, layout.row_bytes, False, line)

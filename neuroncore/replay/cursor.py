@@ -33,7 +33,7 @@ APART = 64  # initial distance of snapshots, in steps
 class Values(NamedTuple):
     """The elements of a tile. `unwritten` flags those that were never written; None means that all
     were written. An element that was never written has the value that an instruction would read:
-    poison (NaN for floats), or 0 if the option says so."""
+    poison (NaN for floats), or 0 if Options.uninitialized is "zeros"."""
 
     elements: Array
     unwritten: Array | None

@@ -1,6 +1,6 @@
 """Reports about a run, for people and for programs: functions of a record and its timeline.
 
-Other rooms import these modules from here. Each module is loaded at its first use.
+Other packages import these modules from here. Each module is loaded at its first use.
 """
 
 from typing import TYPE_CHECKING

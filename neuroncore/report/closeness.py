@@ -17,9 +17,9 @@ BAR = 40  # characters of the longest bar
 
 
 def described(got: Any, want: Any, comparison: Comparison, allowed: float) -> str:
-    """Return lines about a result `got` and its reference `want`: the relative L2 error and the
-    largest one that is `allowed`, the worst element, and a histogram of errors by powers of 2.
-    Errors are in units in the last place of the result's format."""
+    """Return lines about a result `got` and its reference `want`: the relative L2 error, the
+    `allowed` L2 error, the worst element, and a histogram of errors by powers of 2. Errors are in
+    units in the last place of the result's format."""
     errors = np.abs(ulps(got, want))
     form = np.asarray(got).dtype
     place, worst = list(comparison.worst), errors[comparison.worst]

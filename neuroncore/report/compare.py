@@ -46,8 +46,9 @@ class Agreement:
 class Comparison:
     """The errors of a result in comparison with its reference. `max_abs` is the largest absolute
     difference. `rel_l2` is |got - want| / |want| in the Euclidean norm, in float64. `worst` is the
-    index of the largest difference, and `got` and `want` are the elements there. NaN and infinite
-    elements count as equal if both arrays have the same; otherwise both errors are infinite."""
+    index of the largest difference, and `got` and `want` are the elements there. Two NaN count as
+    equal, and so do two infinities with the same sign. If another NaN or infinity is in one of the
+    arrays, both errors are infinite."""
 
     max_abs: float
     rel_l2: float

@@ -42,8 +42,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Moved:
-    """A source line, and its share of the critical path of the old run and of that of the new run;
-    the share is None for a run whose path does not have the line."""
+    """A source line, and its shares of the two critical paths, that of the old run and that of the
+    new run. A share is None if the line is not on the path."""
 
     text: str
     place: str

@@ -1,8 +1,8 @@
 """The probability that one of two variants of a kernel is faster.
 
 Most of the error of an estimate belongs to its kernel: variants that do the same work have similar
-errors, so a small difference of their estimates is already right. The more of their work differs,
-the larger the difference must be. The numbers for this are in pairs.toml, which
+errors, so even a small difference of their estimates shows which is faster. The more of their work
+differs, the larger the difference must be. The fitted numbers (`Sureness`) are in pairs.toml, which
 bench/calibration/pairs.py computes from measurements. A chain is a group of variants of one kernel
 that one harness measured on one machine."""
 

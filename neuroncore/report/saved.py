@@ -150,8 +150,9 @@ def report(trace: Path, folder: Path) -> None:
 
 def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
     """Return the names of the files in which the vendor's tools keep the profiles of the executions
-    nth, 2 * nth, ... up to `executions`, or of execution `nth` if there is none. The name for
-    execution 1 is `trace`, such as NAME.ntff; for execution n it is NAME_exec_n.ntff."""
+    nth, 2 * nth, ... up to `executions`. If `nth` is larger than `executions`, return the name for
+    execution `nth`. The name for execution 1 is `trace`, such as NAME.ntff; for execution n it is
+    NAME_exec_n.ntff."""
     executions_kept = range(nth, executions + 1, nth) or [nth]
     return [
         trace if n == 1 else trace.with_name(f"{trace.stem}_exec_{n}{trace.suffix}")

@@ -1,6 +1,6 @@
 """The schedule: from a program and a machine to a timeline and its bottleneck.
 
-The names in this room call the bottleneck the bound.
+Names in this package call the bottleneck the bound.
 
 * `compiled`: the program after the device's compiler: the instructions that remain and their
   engines, loads that are left out (`residency`), copies that are left out or merged (`copies`), the

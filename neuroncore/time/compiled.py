@@ -200,9 +200,9 @@ def _loaded_once(
 def _computed_earlier(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow
 ) -> Array:
-    """Return, for each instruction, an earlier instruction that computed the same result, from
-    which the compiler takes it; -1 for none. Both are the same call with the same values, such as
-    the operand of an operator."""
+    """Return, for each instruction, an earlier instruction whose result the compiler uses instead;
+    -1 for none. Both instructions make the same call on the same inputs, with the same numbers as
+    arguments."""
     columns = program.columns()
     first, work = distinct(np.column_stack((columns.call, columns.values)))
     compared = _compared(program.calls).take(columns.call[first])
@@ -250,7 +250,7 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
 
 def _compared(calls: Sequence[Call]) -> Array:
     """Return, for each call, the number of its inputs if the compiler reuses an earlier result of
-    the same call with the same inputs and values; 0 if the compiler always executes the call.
+    the same call with the same inputs and numbers; 0 if the compiler always executes the call.
 
     In published times of mamba (the SDK's on trn1, kda-for-trainium's on trn2), the Vector engine
     has time to sum the same tiles once, not twice; autocomp's attention on trn1 negates the maximum

@@ -107,8 +107,8 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     A product accumulates if its only reader is an addition to a tile in PSUM, and that tile was
     cleared before the first addition. The compiler then leaves out the addition, the clearing, and
     the copies that the kernel makes only because an addition cannot read PSUM twice. Compiled
-    programs of published convolutions have no such additions (sahiljain01/asst4-trainium; with
-    results of nl.matmul, which returns a tile like any function: Ericcsr/asst4-trainium, waahm7's).
+    programs of published convolutions have no such additions (sahiljain01/asst4-trainium). The same
+    holds if the kernel adds results of nl.matmul (Ericcsr/asst4-trainium, waahm7/asst4-trainium).
     """
     source, call = np.full(len(accesses.reads), -1, np.int32), program.columns().call
     adds = np.flatnonzero(_flags(adds_in_psum, program.calls)[call])

@@ -63,7 +63,7 @@ def _alike(src: Array, dst: Array, result: Array) -> Array:
     """Return, for each copy, whether three conditions hold: its source and its destination are
     contiguous bytes, they are on the same partitions, and the instruction that made the source
     wrote all of it. The arguments are rows of `Boxes.table`, one per copy: `src` the source, `dst`
-    the destination, and `made` the result of the instruction that made the source."""
+    the destination, and `result` the result of the instruction that made the source."""
     dense: Array = (src[:, DENSE] & dst[:, DENSE] & result[:, DENSE]) > 0
     same = (src[:, ROWS] == dst[:, ROWS]).all(axis=1) & (src[:, 0] == result[:, 0])
     within = (result[:, BEGINS] <= src[:, BEGINS]) & (result[:, ENDS] >= src[:, ENDS])

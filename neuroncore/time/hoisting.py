@@ -1,10 +1,11 @@
 """Repeated work in loops that the older API's compiler can leave out.
 
-The compiler moves work out of a loop if all iterations do the same work (LICM in its logs). If one
-iteration does the same work twice, it does it once (ValueNumbering). Work whose operands depend on
-the innermost loop stays in that loop, even if an outer loop repeats it. For example,
-kda-for-trainium's mamba_v3, with channels inside states, takes as long as if each state had its own
-products; in the SDK's mamba and in mamba_v2, with states inside channels, all states share them.
+The compiler moves work out of a loop if all iterations do the same work (LICM in its logs). If an
+iteration does the same work twice, the compiler leaves out the second time (ValueNumbering). Work
+whose operands depend on the innermost loop stays in that loop, even if an outer loop repeats it.
+For example, kda-for-trainium's mamba_v3, with channels inside states, takes as long as if each
+state had its own products; in the SDK's mamba and in mamba_v2, with states inside channels, all
+states share them.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ def _lines(timeline: Timeline, path_steps: CriticalSteps) -> list[Line]:
 
 
 def _calls(timeline: Timeline, rows: Array, group: Array, count: int) -> list[tuple[Call, ...]]:
-    """Return the distinct calls of each of `count` groups of instructions. Instruction at[k] is in
-    group[k]."""
+    """Return the distinct calls of each of `count` groups of instructions. Instruction rows[k] is
+    in group group[k]."""
     calls = timeline.program.calls
     keys = np.unique(group * len(calls) + timeline.columns.call[rows])
     return [

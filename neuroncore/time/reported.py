@@ -1,10 +1,10 @@
 """Loads that wait for their turn: two rules, which the values `single` and `limited` of
 `Options.loads` turn on. One source reports each rule; no other source confirms it yet.
 
-`single`: a load for a product waits until the product has read the tile of the load before it, so
-that each product takes a whole round trip of a DMA. Products of rows that were normalized before
-take 3.6 to 4.1 us each on trn2 (AccelOpt's add_rmsnorm_matmul and matmul_add_rmsnorm, as
-kda-for-trainium and voyager-compiler measured them).
+`single`: a load for a product waits until the tile that the previous load of the same line wrote
+has been read for the last time. Each product then takes as long as a whole transfer by DMA.
+Products of rows that were normalized before take 3.6 to 4.1 us each on trn2 (AccelOpt's
+add_rmsnorm_matmul and matmul_add_rmsnorm, as kda-for-trainium and voyager-compiler measured them).
 
 `limited`: every load waits in this way if the tiles that DMA writes take more than `ahead_bytes` of
 a partition at one time (88 KiB). Streaming is then four times slower on trn1 with NKI 0.6, because
@@ -58,7 +58,8 @@ def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Arr
 
 
 def _uses(accesses: Accesses, flow: Flow, flags: Array) -> Array:
-    """Return the indices of the operands that read a result of the instructions that `of` flags."""
+    """Return the indices of the operands that read a result of the instructions that `flags`
+    marks."""
     operands: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & flags[flow.reaching])
     return operands
 

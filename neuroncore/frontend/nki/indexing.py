@@ -195,9 +195,9 @@ class Indexed(Seen, Unread, Parted):
         return self._integer(index, axis), keep, 1, ()
 
     def _moved(self, index: VirtualRegister | Tile, axis: int, limit: int) -> Dynamic:
-        """Return the run-time offset by an index along an axis, which may be 0 to `limit`. Raises
-        DynamicControlError for the partition axis, and ViewError if this view has an offset that
-        excludes another one."""
+        """Return the run-time offset along an axis by `index`, whose value may be from 0 to
+        `limit`. Raises DynamicControlError for the partition axis, and ViewError if this view
+        already has a run-time offset that can't be combined with this one."""
         if self.storage.on_chip and axis == 0:
             raise self._fixed_partition()
         if any(d.vector for d in self.dynamic) or (isinstance(index, Tile) and self.dynamic):
@@ -298,9 +298,9 @@ class Patterned(Indexed):
 
         `offset` counts elements from the start of the storage; None keeps the offset of this view,
         even if that is known only at run time. `scalar_offset` is an index along axis
-        `indirect_dim` of this tensor, which moves the start. `vector_offset` has a row of axis 0
-        for each partition. A pattern that leaves the storage is refused when an instruction uses
-        it.
+        `indirect_dim` of this tensor, which moves the start. `vector_offset` has the index of a row
+        of axis 0 for each partition. A pattern that leaves the storage is refused when an
+        instruction uses it.
         """
         form = self.dtype if dtype is None else format_of(dtype, position=5)
         try:
@@ -334,9 +334,10 @@ class Patterned(Indexed):
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
-        """Return the run-time offset of this view, for `plain`, the view that `ap` makes of this
-        view. Raises ViewError if `free` is false, which means that `ap` was passed an offset, or
-        if the run-time offset is not a whole number of elements of `plain`."""
+        """Return the run-time offset of this view in the form for `plain`, the view that `ap` makes
+        of this view. `free` is false if `ap` was passed an offset. Raises ViewError in this case,
+        if this view has an index of rows or several run-time offsets, or if the step of the
+        run-time offset is not a whole number of elements of `plain`."""
         move, *others = self.dynamic
         step, rest = divmod(move.step * self.dtype.itemsize, plain.dtype.itemsize)
         if not free or others or move.vector or move.picks or rest:
@@ -349,7 +350,7 @@ class Patterned(Indexed):
         return (Dynamic(move.index, step, plain._last_index(step)),)
 
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
-        """Return the window of an access pattern, without run-time offsets.
+        """Return the view that an access pattern describes, without run-time offsets.
 
         According to the documentation the step between partitions is a row of the storage.
         Published kernels also step by a row of the view (nki-library, TensorView of a slice); then
@@ -390,7 +391,8 @@ class Patterned(Indexed):
 
     def _gathering(self, index: Tile, axis: int, step: int) -> Self:
         """Return this view with rows of axis 0 that `index` selects at run time. An index counts
-        steps of `step` elements. Raises ViewError for another axis and for tiles on the chip."""
+        steps of `step` elements. Raises ViewError for an axis other than 0 and for tiles on the
+        chip."""
         if axis != 0 or self.storage.on_chip:
             raise ViewError(
                 "a vector offset selects rows of axis 0 of a tensor in hbm",

@@ -25,7 +25,8 @@ Array = npt.NDArray[Any]
 class Buffer(NamedTuple):
     """The buffer of one or several tiles: the tiles that one source line makes, or the tiles at one
     address that the kernel chose. `name` is the name of the tile, `place` its line and `region` its
-    memory. `address` has the layout, with the address; None if the kernel chose no address."""
+    memory. `address` has the values that describe the layout of a tile with an address
+    (`Layout.arguments`); it is None if the kernel chose no address."""
 
     name: str
     place: Place

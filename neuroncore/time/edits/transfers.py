@@ -75,8 +75,8 @@ def _is_plain_transfer(call: Call) -> bool:
 
 
 def _merged(program: Program, place: Place, several: int) -> Edited | None:
-    """Return the program in which one transfer of the line `place` moves the tiles of `several`;
-    None if no transfers can be merged."""
+    """Return the program in which each transfer of the line `place` moves the tiles that `several`
+    transfers moved before; None if no transfers can be merged."""
     joined, apart = np.full(len(program), -1), program
     instead, extra_bytes = [], 0
     for call, rows in rows_by_call(program, place):

@@ -33,9 +33,9 @@ Address = tuple[int, int]  # (partition, byte within the partition)
 
 @dataclass(frozen=True)
 class Allocation:
-    """The result of an allocator, for `buffer`: a memory, and a function that returns the address
-    of a block's tile from (block, partitions, bytes per partition). The function is None if the
-    system chooses addresses."""
+    """The result of an allocator, which kernels pass as `buffer`: a memory, and a function that
+    returns the address of a block's tile from (block, partitions, bytes per partition). The
+    function is None if the system chooses addresses."""
 
     region: MemoryRegion
     address: Callable[[Block, int, int], Sequence[int]] | None = None

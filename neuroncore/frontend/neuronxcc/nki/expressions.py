@@ -359,10 +359,10 @@ class Mask:
         raise _unsupported("~")
 
     def __bool__(self) -> bool:
-        """Return True or False if this is the mask's value for all elements. Otherwise the mask
-        must be an operand of `i < m and j < n`, because older kernels join masks with `and` as well
-        as with `&`. The mask then gets the comparisons of all operands, and False is returned, so
-        that this mask is the value of the `and`. Raises DynamicControlError elsewhere."""
+        """Return the mask's value if it is the same for all elements. Otherwise the mask must be an
+        operand of `i < m and j < n`, because older kernels join masks with `and` as well as with
+        `&`. The mask then gets the comparisons of all operands, and False is returned, so that this
+        mask is the value of the `and`. Raises DynamicControlError elsewhere."""
         decided = [_decided(index, how) for index, how in self.terms]
         if all(decided):
             return True
@@ -463,7 +463,7 @@ def _compared(difference: Any, how: str = ">=") -> Any:
 
 def _decided(index: Index, how: str) -> bool | None:
     """Return True if a comparison of an expression with 0 (`how`: ">=", "==" or "!=") holds for all
-    elements, False if it holds for none, or None."""
+    elements, False if it holds for none, and None otherwise."""
     low, high = index.extent()
     if how == ">=":
         return True if low >= 0 else False if high < 0 else None

@@ -71,7 +71,8 @@ class _Words:
         self._of: list[int] = []
 
     def add(self, word: int, element: int = -1) -> None:
-        """Append a word. The element with this index of the vector is added to it, unless -1."""
+        """Append a word. `element` is the index of the element of the vector that is added to the
+        word, or -1 for no element."""
         if element >= 0:
             self._at.append(len(self.words))
             self._of.append(element)
@@ -254,8 +255,8 @@ class KnownIterations:
             rows.add(changed.get(at, word), elements.get(at, -1))
 
     def _moves_alike(self, kind: int, place: Any, at: int) -> bool:
-        """Return whether a write in a parallel loop moves by the same steps as all other writes to
-        its tensor. The other arguments are values of `_placed`."""
+        """Return whether a write in a parallel loop moves by the same steps as all earlier writes
+        to its tensor. `kind`, `place` and `at` are as in the result of `_placed`."""
         if kind == MADE or max(self._loops, default=-1) < 0:
             return True
         moves = self._changes[:, at].tobytes()
@@ -365,7 +366,8 @@ def _none() -> None:
 
 
 def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> None:
-    """Execute an instruction of the template with the tiles of an iteration, by their numbers."""
+    """Execute an instruction of the template in an iteration. `tiles` has the iteration's tiles,
+    each at the position that is its number."""
     step, again = known.step, known.again
     core.site = step.site
     if known.is_noted:

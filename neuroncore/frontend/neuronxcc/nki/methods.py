@@ -123,7 +123,8 @@ def _begun(parts: Sequence[Tensor]) -> bool | None:
 
 
 def _setitem(self: Tensor, key: Any, value: Any) -> None:
-    """Write a part of a tensor. The instruction that computes `value` writes it there directly."""
+    """Write a part of a tensor. If possible, the instruction that computes `value` writes there
+    directly (`results.assign`)."""
     whole = key is ... and not self.dynamic and self.fault is None
     assign(self if whole else self[key], value)
 

@@ -250,8 +250,8 @@ class Notes:
             self.guard(k.stop - k.start, 0, -1)
 
     def mask(self, mask: Any) -> None:
-        """Note the guards of a mask: in what range its numbers may be, with the same chosen
-        elements."""
+        """Note the guards of a mask: for each of its numbers, the range in which the mask chooses
+        the same elements."""
         if mask is None or isinstance(mask, list):
             return
         if not hasattr(mask, "terms"):  # the result of comparing numbers is a bool

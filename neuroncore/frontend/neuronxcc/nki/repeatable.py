@@ -253,7 +253,8 @@ class _Reader:
         return False
 
     def _varies(self, node: ast.AST) -> bool:
-        """Return whether an expression contains a loop variable, a sum of them, or a mask."""
+        """Return whether an expression contains a loop variable, or a name that is bound to a mask
+        or to an affine function of loop variables."""
         names = self.varying | self.masks
         return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(node))
 

@@ -61,9 +61,9 @@ class IssuedStep:
 
 class Again(NamedTuple):
     """How to execute an instruction again with other tiles, and how to record the instruction.
-    `arguments` has one for each parameter, and `slots` the position of each tile in `arguments`.
-    `row` has the numbers of the instruction's row. For each tile in the row, `windows` has the pair
-    (first position in `row`, position of the tile among the instruction's operands)."""
+    `arguments` has the argument of each parameter, and `slots` the position in `arguments` of each
+    tile. `row` has the numbers of the instruction's row. For each tile in the row, `windows` has
+    the pair (first position in `row`, position of the tile among the instruction's operands)."""
 
     call: Call
     execute: Callable[..., Any]

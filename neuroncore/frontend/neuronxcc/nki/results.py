@@ -476,8 +476,8 @@ def _check_on_chip(slot: Tensor) -> None:
 
 
 def _before_writing(slot: Tensor, boxes: list[Box]) -> None:
-    """Write the initial number of the slot's tensor (`fill`) before the slot's `boxes` are
-    overwritten. Omit this if they are the whole tensor."""
+    """Write the initial number of the slot's tensor (`fill`) before an instruction overwrites the
+    `boxes` of the slot. Do nothing if the boxes cover the whole tensor."""
     if slot.storage.gaps is not None and not (slot.covers_storage and boxes == [()]):
         fill(slot)
 

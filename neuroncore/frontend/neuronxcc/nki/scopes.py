@@ -275,7 +275,7 @@ def carry(storage: Storage) -> None:
 
 def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> None:
     """Report LOOP_CARRIED: the iteration `index` writes the elements that the write `before` of the
-    previous iteration wrote. It is a note if both wrote equal values."""
+    previous iteration wrote. The finding is a note if both writes wrote equal values."""
     equal = sources is not None and before[2] == sources
     current().report(
         "LOOP_CARRIED",
@@ -327,7 +327,7 @@ def _immutable(dst: Tile) -> ImmutableError:
 
 def check_shared(region: MemoryRegion, state: Running) -> None:
     """Raise ScopeError for a tensor in shared HBM that is allocated in a loop, or in a function
-    that the kernel calls, unless `state.shares_anywhere`."""
+    that the kernel calls. With `state.shares_anywhere`, an option of the compiler allows this."""
     if region is not MemoryRegion.shared_hbm or state.shares_anywhere:
         return
     if not state.loops and not _in_helper():

@@ -1,5 +1,6 @@
-"""Activates the alias in programs that other programs start, if this folder's parent is on Python's
-path (`neuroncore alias-path`). It replaces itself with the module that the alias finds."""
+"""Makes `import nki` find neuroncore in programs that other programs start, if this folder's parent
+is on Python's path (`neuroncore alias-path` prints it). Each module here replaces itself with the
+module that `import` finds while the alias is active (`frontend.alias.step_aside`)."""
 
 from neuroncore.frontend.alias import step_aside
 

@@ -1,5 +1,6 @@
 """Arguments of the older API: formats, numbers per partition, and tiles in a memory that the engine
-can reach."""
+can reach. A delayed call is an instruction whose result has no destination yet; `results` delays
+and issues such calls."""
 
 from __future__ import annotations
 
@@ -144,8 +145,8 @@ def begin(kwargs: dict[str, Any]) -> None:
 
 def converted(name: str, values: dict[str, Any], depth: int = 1) -> dict[str, Any]:
     """Return the arguments of a function of the API in the form that nki.isa takes. `values` is the
-    `locals()` of the function, and is changed. Before this, refuse keywords that no release has and
-    issue the delayed call. The function is `depth` frames above this one. Raises SignatureError."""
+    `locals()` of the function, and is changed. First refuse keywords that no release has, and issue
+    the delayed call. The function is `depth` frames above this one. Raises SignatureError."""
     if unknown := values.pop("kwargs", None):
         check_keywords(unknown, code=sys._getframe(depth).f_code)
     flush()

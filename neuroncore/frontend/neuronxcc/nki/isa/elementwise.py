@@ -1,5 +1,6 @@
-"""Instructions of the older API that need more than a row of the table: elementwise instructions,
-reductions along free axes, and selections by masks, ranges and predicates."""
+"""Instructions of the older API whose functions do more than convert arguments (unlike
+`forwarded`): elementwise instructions, reductions along free axes, and selections by masks and
+predicates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Instructions that differ from the instruction set only in their calls. The instruction's clause
-gives the shape of the result; `arguments.converted` converts the arguments, which are passed on.
+"""Functions that only convert their arguments and issue the instruction with the same name. The
+instruction's clause gives the shape of the result; `arguments.converted` converts the arguments.
 
-The most frequent instructions convert their arguments themselves, which takes less time.
+The functions of the most frequent instructions convert the arguments without it, which takes less
+time.
 """
 
 from __future__ import annotations

@@ -179,7 +179,8 @@ def _product(row: Tensor, count: int) -> Tensor:
 
 
 def _ones(count: int, dtype: Format) -> Tensor:
-    """Return a row of `count` ones, of shape (1, count). A kernel makes a row once per `count`."""
+    """Return a row of `count` ones, of shape (1, count), in format `dtype`. A kernel makes one row
+    for each `count`, which keeps the format of the first call."""
     rows = running().ones
     if count not in rows:
         ones = rows[count] = new((1, count), dtype)
@@ -271,9 +272,9 @@ def local_gather(
     src_buffer: Any, index: Any, num_elem_per_idx: int = 1, num_valid_indices: int | None = None, *,
     mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Runs of num_elem_per_idx adjacent elements, at indices that 16 partitions share. The shape is
-    (P, indices / 16, 16, num_elem_per_idx), or (P, indices, num_elem_per_idx) if the number of
-    indices is not a multiple of 16."""
+    """Runs of num_elem_per_idx adjacent elements, at indices that 16 partitions share. The shape of
+    the result is (P, indices / 16, 16, num_elem_per_idx), or (P, indices, num_elem_per_idx) if the
+    number of indices is not a multiple of 16."""
     begin(kwargs)
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
     each = current().machine.limits.gpsimd_core_partitions

@@ -59,7 +59,7 @@ def composed(
     box that the mask chooses in the first tile.
 
     If `axis` is given, the function works along these free axes. It is called once for each
-    position along the other free axes, with tiles that have size 1 along the others. If `folds`,
+    position along the other free axes, along which the tiles of the call have size 1. If `folds`,
     the result lacks the axes of `axis`, or has them with size 1 if `keepdims`.
     """
     flush()
@@ -344,7 +344,8 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 
 
 def _composed(name: str) -> Callable[..., Any]:
-    """Return the function `name` of this API, which applies that of the current API."""
+    """Return this API's function `name`, which applies the current API's function of the same
+    name."""
     function = getattr(newer, name)
 
     def lowered(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:

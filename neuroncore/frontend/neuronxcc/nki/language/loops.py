@@ -83,9 +83,10 @@ def loop_reduce(
 
 
 def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
-    """Add to the notes which other iterations issue the same instructions. If this iteration is the
-    `first` of all loops, only the first iterations of all loops do. Otherwise all later iterations
-    do of the innermost of those loops that are not in their first iteration."""
+    """Add guards to the notes: they describe which other iterations issue the same instructions as
+    this one. If this iteration is the `first` of all `loops`, no other iteration does. Otherwise,
+    consider the loops that are not in their first iteration: all iterations of the innermost of
+    these, except its first, issue the same instructions."""
     if (noting := running().notes) is not None:
         not_first = [index for index in loops if not index.is_first]
         for index in loops if first else not_first[-1:]:
