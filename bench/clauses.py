@@ -1,6 +1,7 @@
-"""Single instructions on tiles of 128 x 512 beside numpy on arrays: those that took many times as
-long, or that still do. Numpy's functions of float32 are approximations in float32; ours are
-computed in float64, with results within 0.501 units of the last place."""
+"""Compare single instructions on tiles of 128 x 512 with numpy on arrays. The cases are
+instructions that take, or took once, many times as long as numpy. Numpy computes its functions of
+float32 approximately, in float32; ours are computed in float64, and their results are within 0.501
+units of the last place."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def lines() -> Iterator[Line]:
 
 
 class Tiles:
-    """The operands of all cases, and arrays with the same contents."""
+    """The operands of all cases: tiles, and arrays with the same contents."""
 
     def __init__(self, x: Any, rows: Any) -> None:
         self.x, self.index = nl.load(x), nl.load(rows)

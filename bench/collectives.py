@@ -1,13 +1,15 @@
-"""Estimates of collectives beside published timings: python bench/collectives.py CSV [--fit]
+"""Compare estimates of collectives with published times: python bench/collectives.py CSV [--fit]
 
 CSV has the columns of nccom-test's tables: instance, nodes, ranks, lnc, op, dtype, size_bytes,
-time_us; and a grade: A is a named instance and a whole table, B direct with a caveat, C old, noisy
-or cut off, X rejected. All but X are printed; only the float32 all_gather and reduce_scatter rows
-of A are fitted to, and the exit code says whether the other rows of A are within the limits.
-tests/data/collectives.csv has the rows of A.
+time_us. It also has a grade. Grade A is for a whole table of a named instance, B for a measurement
+with a reservation, C for one that is old, noisy or cut off, and X for a rejected one. All rows but
+those of grade X are printed. The model is fitted only to the float32 rows of grade A for all_gather
+and reduce_scatter. The exit code is 0 if the errors of the other rows of grade A are within the
+limits. tests/data/collectives.csv has the rows of grade A.
 
---fit prints the numbers that least squares over the logarithms give, for isa/instances/*.toml. The
-launch is not among them: in such rows it can't be told from the steps.
+--fit fits the numbers of isa/instances/*.toml again, by least squares of logarithms, and prints
+them. The time of a launch is not among them, because these rows do not show it apart from the time
+of the steps.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ LIKELY = {4: "trn2.3xlarge", 8: "trn2.3xlarge", 2: "inf2.xlarge", 16: "trn2.48xl
 
 
 class Row(NamedTuple):
-    """One published timing; `instance` is empty where none is named and none is likely."""
+    """One published time. `instance` is "" if the table names no instance and no instance is
+    likely."""
 
     op: str
     dtype: str
@@ -60,7 +63,7 @@ class Row(NamedTuple):
 
 
 def rows(path: Path) -> Iterator[Row]:
-    """The rows that have a time and a size, but those of grade X."""
+    """Yield the rows that have a time and a size, except those of grade X."""
     with path.open() as lines:
         for line in csv.DictReader(lines):
             if line["grade"] == "X" or not line["time_us"] or not line["size_bytes"]:
@@ -83,7 +86,8 @@ def rows(path: Path) -> Iterator[Row]:
 
 
 def _likely_lnc(instance: str, ranks: int) -> int:
-    """The size of a logical core at which an instance has so many ranks, or its default."""
+    """Return the size of a logical core with which the instance has this number of ranks. If there
+    is none, return the default size."""
     if not instance:
         return 1
     one = instances.find(instance)
@@ -92,8 +96,8 @@ def _likely_lnc(instance: str, ranks: int) -> int:
 
 
 def estimate(row: Row) -> CollectiveTime | None:
-    """None between instances, over EFA, of which no clean table is published, and where no instance
-    is known."""
+    """Return the estimate for a row. Return None if the instance or the operation is unknown, and
+    for collectives between instances over EFA, for which no reliable table is published."""
     if row.nodes > 1 or not row.instance or row.op not in PATTERNS:
         return None
     one = instances.find(row.instance)
@@ -140,13 +144,15 @@ def summary(every: list[Row]) -> Iterator[str]:
 
 
 def within_limits(every: list[Row]) -> bool:
-    """Whether the rows of grade A that nothing is fitted to are estimated well enough."""
+    """Return whether the errors of the rows of grade A to which nothing is fitted are within the
+    limits."""
     found = errors(every, False, "A")
     return bool(found) and statistics.median(found) <= MEDIAN and found[-1] <= WORST
 
 
 def with_numbers(one: Instance, numbers: np.ndarray) -> Instance:
-    """The instance with step, gather and scatter of each algorithm, from a vector."""
+    """Return the instance with other numbers. The vector `numbers` has the time of a step, the
+    gather bandwidth and the scatter bandwidth of each algorithm."""
     rest = [float(number) for number in numbers]
     algorithms = {}
     for place, (name, own) in enumerate(one.collectives.algorithms.items()):
@@ -156,7 +162,8 @@ def with_numbers(one: Instance, numbers: np.ndarray) -> Instance:
 
 
 def fit(every: list[Row]) -> Iterator[str]:
-    """Least squares of log(estimate / measured) over the fitted rows, from the file's numbers."""
+    """Yield the fitted numbers of each algorithm as text. They minimize the squares of log(estimate
+    / measured) over the rows for the fit, starting from the numbers of the instance's file."""
     from scipy.optimize import least_squares
 
     chosen = [row for row in every if row.is_fitted]

@@ -1,12 +1,12 @@
-"""Check what `neuroncore why` says against runs and schedules of its own.
+"""Check the answers of `neuroncore why` by runs and schedules.
 
     python bench/counterfactuals.py [--records FOLDER]
 
-The kernels of kernels/ are run again, on every machine, on machines that are changed as `why`
-says, and with lines that name other engines: what it foretold is what comes out. Of these kernels,
-and of records that bench/calibration/record.py made, every resource is changed: what is named as
-the bound, without looking at all, is what saves most, unless it is a serial
-chain. The exit code is 0 if all of that holds.
+The kernels of kernels/ are run again on every machine: on machines that are changed as `why`
+describes, and with source lines that name other engines. Each run must take the time that `why`
+predicts. For these kernels, and for records that bench/calibration/record.py made, every resource
+is changed. The bottleneck that `why` names must be the resource whose change saves the most, unless
+it is a serial chain. The exit code is 0 if all of this is true.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ LINES = 5  # that are moved to other engines
 
 @dataclass(frozen=True)
 class Check:
-    """One kernel on one machine: what is named as the bound and the best of all changes, with their
-    gains; and how far at most a run on a changed machine, or of an edited kernel, is from what was
-    predicted, as a part of the time."""
+    """The result for one kernel on one machine: the bottleneck that `why` names, the change that
+    saves the most, and the share of the time that each of the two saves. `off` is the largest error
+    of a predicted time, relative to that time, among runs on changed machines and runs of edited
+    kernels."""
 
     name: str
     named: str
@@ -83,8 +84,9 @@ def slowest(timelines: list[Timeline]) -> Timeline:
 def check(
     name: str, timeline: Timeline, again: dict[str, float], moved: Sequence[float] = ()
 ) -> Check:
-    """`again` has how long runs on changed machines took, by the resource that was changed, and
-    `moved` how far off runs with lines on other engines were."""
+    """Return the Check of a kernel. `again` has the times in nanoseconds of runs on changed
+    machines, by the resource that was changed. `moved` has the relative errors of the predicted
+    times of runs with lines on other engines."""
     base = as_it_is(timeline)
     every = {r.name: outcome(r.change(base), timeline) for r in RESOURCES}
     best, named = max(every.values(), key=lambda one: one.gain), bound(timeline)
@@ -104,7 +106,7 @@ def _off(foretold: Timeline, ns: float) -> float:
 
 
 def chapters() -> Iterator[Check]:
-    """The kernels of kernels/, on every machine."""
+    """Yield the checks of the kernels of kernels/ on every machine."""
     for path in sorted(KERNELS.glob("ch*.py")):
         module = importlib.import_module(f"neuroncore.kernels.{path.stem}")
         for name, kernel in vars(module).items():
@@ -117,7 +119,8 @@ def chapters() -> Iterator[Check]:
 
 
 def elsewhere(path: Path, name: str, arguments: Any, target: str) -> Iterator[float]:
-    """How far off each run is of a kernel in which one of its costliest lines names an engine."""
+    """Yield the relative error of the predicted time for each edit that moves one of the costliest
+    lines of a kernel to another engine."""
     timeline = slowest(neuroncore.run(_edited(path, name), *arguments, target=target).timelines)
     for line in lines.on_the_path(timeline)[:LINES]:
         for edit in placement.elsewhere(as_it_is(timeline), line):
@@ -129,7 +132,7 @@ def elsewhere(path: Path, name: str, arguments: Any, target: str) -> Iterator[fl
 
 
 def _edited(path: Path, name: str, place: Place | None = None, words: str = "") -> Kernel:
-    """A kernel of a file, with more words at the end of the call at a place."""
+    """Return a kernel of a file, after `words` were inserted at the end of the call at `place`."""
     text = path.read_text().splitlines()
     if place is not None:
         row, column = place.end_line - 1, place.end_column - 1
@@ -155,7 +158,7 @@ def chapter(
 
 
 def records(folder: Path) -> Iterator[Check]:
-    """The records in a folder, each on the machine that it was made for."""
+    """Yield the checks of the records in a folder, each on the machine for which it was made."""
     for path in sorted(folder.glob("*.record")):
         record = load(path)
         timelines = schedule_cores(record.programs, machine.load(record.about["target"]))

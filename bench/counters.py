@@ -1,9 +1,10 @@
-"""Measured counters of kernels beside ours: `python bench/counters.py CSV RECORDS`.
+"""Compare measured counters of kernels with ours: `python bench/counters.py CSV RECORDS`.
 
-CSV is a table of measurements whose rows with the metric `counter` have a field of the profiler's
-in the column `unit`, RECORDS a folder that `neuroncore score --sources` filled. Times in
-microseconds, percentages as parts of one; how long engines are active is compared in microseconds,
-with what a program does around its kernel.
+CSV is a table of measurements. Its rows with the metric `counter` have a field of the profiler in
+the column `unit`. RECORDS is a folder with the records of the kernels, which `neuroncore score
+--sources` fills. Times are in microseconds, percentages are fractions. The active time of an engine
+also includes the work of a program around its kernel, so a time for this work (counters.toml) is
+added to ours.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def key(row: Row) -> tuple[str, ...]:
 
 
 def compared(table: Path, folder: Path) -> Iterator[tuple[Row, float, float]]:
-    """Each counter that was measured of a kernel that has a record: its row, measured, ours."""
+    """Yield each measured counter of a kernel that has a record: the row, the measured value, and
+    our value."""
     rows = read(table)
     usable = [row for row in rows if is_usable(row)]
     records = {

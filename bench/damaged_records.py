@@ -1,10 +1,12 @@
-"""Damaged copies of saved runs: each is refused with a sentence, or replays inside its tensors.
+"""Damage copies of saved runs at random. Each copy must be refused with a sentence, or be replayed
+without an access outside its tensors.
 
     python bench/damaged_records.py [COUNT] [SEED]
 
-A mutation changes bytes of a file's content, values of its JSON, or numbers of its columns. What is
-read then is executed again, with guards around all memory that tensors are given. It prints how
-many were refused when they were read, refused while they were executed, and replayed.
+A mutation changes bytes of a file's content, values of its JSON, or numbers of its columns. A copy
+that can be read is replayed, with guard bytes around the memory of each tensor. The script prints
+how many copies were refused when they were read, stopped while they were replayed, and replayed to
+the end.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ VALUES = (
 
 @nki.jit
 def sample(x, table, index):
-    """Something of everything: formats, strides, addresses, sums, registers, indices, constants."""
+    """A kernel with all kinds of data in its record: formats, strides, addresses, sums, registers,
+    indices, constants."""
     out = nl.ndarray((64, 32), nl.float32, buffer=nl.shared_hbm)
     a = nl.ndarray((64, 32), nl.bfloat16)
     nisa.dma_copy(a, x[:, 0:64:2])
@@ -85,7 +88,7 @@ def sample(x, table, index):
 
 
 def saved(path: Path) -> bytes:
-    """The content of a file of a run of the sample."""
+    """Run the sample, save the run to a file, and return the decompressed content of the file."""
     x = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) % 7
     table = np.ones((8, 32), np.float32)
     run = neuroncore.run(sample, x, table, np.array([[1], [3]], np.int32), target="trn2")
@@ -97,7 +100,7 @@ def saved(path: Path) -> bytes:
 
 
 def mutated(content: bytes, rng: np.random.Generator) -> bytes:
-    """The content with something changed."""
+    """Return the content with one mutation."""
     text, _, numbers = content.partition(b"\n")
     kind = rng.integers(3)
     if kind == 0:
@@ -114,7 +117,8 @@ def mutated(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _change(head: Any, rng: np.random.Generator) -> None:
-    """Put another value, or one from elsewhere in the file, in some place of a document."""
+    """Replace a value in a JSON document: by another value, by a slightly larger or smaller number,
+    or by a value from elsewhere in the document."""
     places = list(_places(head))
     home, key = places[rng.integers(len(places))]
     if rng.random() < 0.4:
@@ -135,7 +139,8 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _with_other_number(head: Any, numbers: bytes, rng: np.random.Generator) -> bytes:
-    """The columns with a number of one of them changed, by a little or to another's."""
+    """Return `numbers`, the bytes of the columns, with one number changed: by 1, or to another
+    number of its column."""
     filled = [n for n, (_, count) in enumerate(head["columns"]) if count]
     chosen = filled[rng.integers(len(filled))]
     sizes = [int(kind[1:]) * count for kind, count in head["columns"]]
@@ -153,7 +158,8 @@ def _with_other_number(head: Any, numbers: bytes, rng: np.random.Generator) -> b
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Memory for tensors has guards, which are whole at the end. Raises AssertionError if not."""
+    """A context manager: memory for tensors is allocated between guard bytes. Raises AssertionError
+    at the end if a guard byte has changed."""
     taken: list[np.ndarray] = []
     before = buffers.take, buffers.fresh
 
@@ -172,8 +178,8 @@ def guarded() -> Iterator[None]:
 
 
 def outcome(path: Path, content: bytes) -> str:
-    """What becomes of a content: "refused" when it is read, "stopped" while it is executed, or
-    "replayed". Raises whatever is none of that."""
+    """Return the outcome for a content: "refused" when it is read, "stopped" by an error while it
+    is replayed, or "replayed". Other exceptions are not caught."""
     mark = path.read_bytes().partition(b"\n")[0]
     other = path.with_suffix(".mutated")
     other.write_bytes(mark + b"\n" + zlib.compress(content, 1))
@@ -192,7 +198,7 @@ def outcome(path: Path, content: bytes) -> str:
 
 
 def outcomes(folder: Path, count: int, seed: int) -> Counter[str]:
-    """What becomes of so many mutations."""
+    """Return how many of `count` mutations have each outcome."""
     path = folder / "sample.run"
     content, rng = saved(path), np.random.default_rng(seed)
     assert outcome(path, content) == "replayed"

@@ -1,12 +1,14 @@
-"""How fast numbers are rounded, beside ml_dtypes and numpy: python bench/formats.py
+"""Compare the speed of rounding with that of ml_dtypes and numpy: python bench/formats.py
 
-Throughput over that of `astype` from float32 (numpy's for float16, ml_dtypes' for the others), side
-by side on one thread, for a tile of 128 x 512 and for 32 Mi numbers, each with what was asked for.
-Time is that of the thread, since other programs would interrupt the large arrays. Memory bounds
-those, so that their lines also say what copying the array would give. The exit code says whether
-all limits hold.
+Each line has our throughput, relative to that of `astype` from float32 (numpy's for float16,
+ml_dtypes' for other formats), and the required limit. Both are measured in turns on one thread, for
+a tile of 128 x 512 and for 32 Mi numbers. Times are the CPU time of the thread, because other
+programs would interrupt work on large arrays. The speed for large arrays is limited by the
+bandwidth of memory, so these lines also have the throughput of a copy. The exit code is 0 if all
+limits are met.
 
-`--every` instead compares all 2^32 float32 with `astype`, format by format, in minutes.
+`--every` instead compares the results for all 2^32 float32 numbers with `astype`, one format after
+the other. This takes minutes.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ def lines(label: str, shape: tuple[int, int]) -> Iterator[Line]:
 
 
 def measured(form: Format, values: Any, large: bool) -> Any:
-    """Seconds [rounds, 4] to round to nearest, to round stochastically, of astype, and to copy."""
+    """Return seconds, [rounds, 4]: to round to nearest, to round stochastically, for astype, and
+    for a copy."""
     out, stream = np.zeros(values.shape, form.storage), stochastic.Stream(1)
     place = values.copy()
     work = (
@@ -78,7 +81,8 @@ def measured(form: Format, values: Any, large: bool) -> Any:
 
 
 def every(form: Format, step: int = 1 << 24) -> int:
-    """How many of all float32 are not rounded as `astype` does; NaN are, to the canonical one."""
+    """Return how many of all float32 numbers are not rounded as by `astype`. A NaN must become the
+    canonical NaN of the format, with its sign."""
     wrong = 0
     for start in range(0, 1 << 32, step):
         values = np.arange(start, start + step, dtype=np.int64).astype(np.uint32).view(np.float32)

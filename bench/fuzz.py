@@ -1,13 +1,15 @@
-"""Random calls of every instruction on every machine: each is legal, or refused with a sentence.
+"""Issue random calls of every instruction on every machine. Each call must be legal, or be refused
+with a sentence.
 
     python bench/fuzz.py [COUNT] [SEED]
 
-A call begins as a legal one that the tests make (tests/calls.py). Most then get other data, another
-view or another argument in some place, or lose or gain one. What is refused has to be
-refused by an error of ours that can be printed as JSON, and to leave no trace: neither in the
-tiles that it was given nor in the core nor in its record. The script prints how many calls were
-legal and refused, instruction by instruction, and every fault with what repeats it; the exit code
-says whether there was one, or less than a third of the calls were legal.
+A call begins as a legal call that the tests make (tests/calls.py). Most calls are then changed:
+they get other data, another view or another argument in some place, or an argument is added or
+removed. A refused call must raise an error of neuroncore that can be printed as JSON, and must
+leave no trace: neither in its tiles, nor in the core, nor in the record. The script prints how many
+calls of each instruction were legal and how many were refused. It prints every fault with an
+expression that repeats it. The exit code is 1 if there is a fault, or if less than a third of the
+calls are legal.
 """
 
 from __future__ import annotations
@@ -62,14 +64,14 @@ OBJECTS = (
 
 
 class Made(NamedTuple):
-    """A call of an instruction."""
+    """A call of an instruction: its name, its positional arguments, and its arguments by name."""
 
     name: str
     positional: tuple[Any, ...]
     named: dict[str, Any]
 
     def tiles(self) -> Iterator[Tile]:
-        """Those among its arguments and in lists of them."""
+        """Yield the tiles among the arguments, also those in lists."""
         for value in (*self.positional, *self.named.values()):
             for one in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(one, Tile):
@@ -81,12 +83,12 @@ class Made(NamedTuple):
 
 
 class Fault(Exception):
-    """What must not happen."""
+    """A call had an effect that no call may have."""
 
 
 @dataclass
 class Tally:
-    """What became of calls, by instruction."""
+    """The numbers of legal and refused calls of each instruction, and the texts of the faults."""
 
     legal: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -101,7 +103,8 @@ class Tally:
 
 
 class Alike:
-    """The other cores, which bring the same: to whom they meet, if they send it to one."""
+    """Stands for the other cores of a meeting. They bring the same data as the tested core; a sent
+    tile comes to this core."""
 
     def meet(
         self, number: int, point: Any, bring: Any, then: Callable[..., None] = nothing
@@ -113,14 +116,15 @@ class Alike:
 
 
 class Recording(Device):
-    """A device that keeps the calls that it is given."""
+    """A device that also keeps the calls that it issues."""
 
     def __init__(self, target: str) -> None:
         super().__init__(target)
         self.made: list[Made] = []
 
     def among(self, ranks: int, cores: int) -> None:
-        """Let its core be the first of so many ranks of so many cores."""
+        """Make the core the first of a world with this number of ranks, and this number of cores
+        per rank."""
         self.core.peers, self.core.world = Alike(), World(ranks, cores)
 
     def issue(self, name: str, *args: Any, **kwargs: Any) -> None:
@@ -132,7 +136,7 @@ Seed = Callable[[Recording, str], None]
 
 
 def alone(name: str) -> Seed:
-    """What issues an instruction that one core can."""
+    """Return a function that issues legal calls of an instruction that needs no other core."""
 
     def issue(device: Recording, form: str) -> None:
         for turn in range(3):
@@ -179,8 +183,9 @@ def exchange_of_lengths(device: Recording, form: str) -> None:
 
 
 def _of_lengths(device: Recording, form: str, name: str, group: range) -> None:
-    """Issue what sends two elements to each rank of a group, from the beginning: several times,
-    for any other numbers in its metadata are mostly illegal."""
+    """Issue calls of a collective with variable lengths, which send two elements to each rank of a
+    group, from the beginning of src. The call is issued eight times, because changes of its
+    metadata are mostly illegal."""
     device.among(group[-1] + 1, 2)
     src = filled(device, form, (12,))
     dst = device.empty((5 * len(group),), form, "hbm")
@@ -201,7 +206,8 @@ SEEDS: dict[str, Seed] = {
 
 
 def seeds(target: str) -> list[tuple[str, str]]:
-    """Instructions that a machine has, each with a format that an operand of it may have."""
+    """Return pairs for the instructions that a machine has: the name of an instruction, and a
+    format that one of its operands may have."""
     found = [(name, form) for name in SEEDS for form in _forms(name, target)]
     assert {name for name, _ in found} <= {*INSTRUCTIONS}
     return found
@@ -216,7 +222,7 @@ def _forms(name: str, target: str) -> list[str]:
 
 
 def changed(made: Made, pool: list[Tile], rng: np.random.Generator) -> Made:
-    """A call with other data or with another argument, or as it is."""
+    """Return the call unchanged, with other data, or with one or two other arguments."""
     draw = rng.random()
     if draw < AS_IT_IS:
         return made
@@ -228,7 +234,8 @@ def changed(made: Made, pool: list[Tile], rng: np.random.Generator) -> Made:
 
 
 def _other_data(made: Made, rng: np.random.Generator) -> Made:
-    """Any bits in one of its tiles; a part that the device would not address otherwise."""
+    """Return the call after random bits were written to some of its tiles. Tiles at explicit
+    addresses are left out."""
     for tile in made.tiles():
         data = tile.storage.data
         if tile.storage.image is None and rng.random() < 0.5:
@@ -257,7 +264,7 @@ def _other_arguments(made: Made, pool: list[Tile], rng: np.random.Generator) -> 
 
 
 def _instead(value: Any, pool: list[Tile], rng: np.random.Generator) -> Any:
-    """Another value, near the one that was there or far from it."""
+    """Return another value for an argument, similar to `value` or not."""
     near = rng.random() < 0.6
     if isinstance(value, Tile) and near:
         return _view(value, rng)
@@ -279,7 +286,7 @@ def _instead(value: Any, pool: list[Tile], rng: np.random.Generator) -> Any:
 
 
 def _value(pool: list[Tile], rng: np.random.Generator) -> Any:
-    """A tile, a number, a register, or something else."""
+    """Return a random argument: a tile, a number, a register or another object."""
     draw = rng.random()
     if draw < 0.4:
         tile = pool[rng.integers(len(pool))]
@@ -292,7 +299,8 @@ def _value(pool: list[Tile], rng: np.random.Generator) -> Any:
 
 
 def _view(tile: Any, rng: np.random.Generator) -> Any:
-    """A part of a tile, the same in another shape or format, or the tile where there is none."""
+    """Return a part of a tile, or the tile in another shape or format. Return the tile itself if it
+    has no such view."""
     if not tile.size:
         return tile
     size = [int(rng.integers(1, n + 1)) for n in tile.shape]
@@ -315,7 +323,8 @@ FORMS = ("float32", "bfloat16", "float16", "int32", "uint32", "int16", "uint16",
 
 
 def pool(device: Recording) -> list[Tile]:
-    """Tiles to stand where others should: of each memory, of few elements and none, unwritten."""
+    """Return tiles that can replace other tiles: in each memory, some of them small, empty or
+    uninitialized."""
     shapes = ((33, 5, 3), (33, 1), (1, 1), (128, 8), (16, 0))
     buffers = ("sbuf", "psum", "hbm")
     made = [device.zeros(shape, "float32", buffer) for shape in shapes for buffer in buffers]
@@ -327,8 +336,9 @@ def pool(device: Recording) -> list[Tile]:
 
 
 def state(device: Recording, made: Made) -> tuple[Any, ...]:
-    """All that a refused call must leave as it was: tiles, registers and what the core has. Whose
-    values alone are illegal may be known to the core afterwards."""
+    """Return all state that a refused call must not change: tiles, registers, and data of the core.
+    The Calls that the core has cached are left out, because a call may be refused only because of
+    its values."""
     core, program = device.core, device.core.program
     assert program is not None
     digest = hashlib.blake2b()
@@ -346,7 +356,7 @@ def state(device: Recording, made: Made) -> tuple[Any, ...]:
 
 
 def attempt(device: Recording, made: Made) -> bool:
-    """Issue a call; whether it was legal. Raises Fault."""
+    """Issue a call, and return whether it was legal. Raises Fault."""
     before, began = state(device, made), time.process_time()
     try:
         with warnings.catch_warnings():
@@ -366,7 +376,7 @@ def attempt(device: Recording, made: Made) -> bool:
 
 
 def _tellable(refusal: NeuronError) -> None:
-    """Raises Fault for an error without a code or a sentence."""
+    """Raise Fault for an error that has no code or no sentence."""
     if isinstance(refusal, KernelError):
         fields = json.loads(json.dumps(refusal.to_dict()))
         if not (fields["code"] and fields["statement"]):
@@ -379,7 +389,8 @@ def _tellable(refusal: NeuronError) -> None:
 
 
 def round_of(name: str, form: str, target: str, seed: int, count: int, tally: Tally) -> None:
-    """The calls that legal ones of an instruction lead to on one machine."""
+    """Issue `count` calls, each made by a change of a legal call of one instruction on one machine,
+    and count the outcomes in `tally`."""
     rng = np.random.default_rng([seed, *name.encode(), *form.encode(), *target.encode()])
     device = Recording(target)
     SEEDS[name](device, form)
@@ -395,7 +406,8 @@ def round_of(name: str, form: str, target: str, seed: int, count: int, tally: Ta
 
 
 def fuzz(count: int, seed: int = 0, calls: int = CALLS) -> Tally:
-    """So many calls, in rounds of instructions, formats and machines in turn."""
+    """Issue `count` calls, in rounds for each instruction, format and machine, and return the
+    Tally. A round has at most `calls` calls."""
     tally, turn = Tally(), 0
     everything = [(*one, target) for target in TARGETS for one in seeds(target)]
     order = np.random.default_rng(seed).permutation(len(everything))

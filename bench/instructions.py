@@ -1,9 +1,10 @@
-"""Our costs of single instructions beside profiler traces: python bench/instructions.py CSV
+"""Compare our costs of single instructions with profiler traces: python bench/instructions.py CSV
 
-The CSV has a row for each engine, opcode and operands: `dur_median_ns` from begin to result, and
-`issue_same_min_ns` to the next one of its kind. We predict both from the machine file: busy +
-latency, and busy. Rows that we can't be expected to meet say why, and count in no figure. The
-exit code says whether the median error is at most 5 % and every other row is within 15 %.
+The CSV has a row for each combination of engine, opcode and operands. `dur_median_ns` is the time
+from the begin of an instruction to its result, `issue_same_min_ns` the time to the next instruction
+of the same kind. Both are predicted from the machine file, as busy + latency and as busy. Some rows
+have a reason why the model can't predict them; these are not counted. The exit code is 0 if the
+median error is at most 5 % and each counted row has an error of at most 15 %.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ Row = dict[str, str]
 
 
 class Prediction(NamedTuple):
-    """Nanoseconds; `why` it need not hold, if it need not."""
+    """The predicted times of an instruction in nanoseconds: until its result (`duration`), and
+    until the next instruction begins (`interval`). `why` is the reason why the prediction may be
+    wrong, or ""."""
 
     duration: float | None = None
     interval: float | None = None
@@ -43,7 +46,7 @@ class Prediction(NamedTuple):
 
 
 def issued(target: Machine, issue: Callable[[], Any]) -> tuple[Call, Cost]:
-    """What `issue` issues last, and what that costs."""
+    """Return the last call that `issue` issues on the machine, and its cost."""
     core = Core(target)
     with on(core):
         issue()
@@ -53,13 +56,15 @@ def issued(target: Machine, issue: Callable[[], Any]) -> tuple[Call, Cost]:
 
 
 def tile(text: str, shape: tuple[int, ...] | None = None) -> Any:
-    """A tile of zeros as the CSV describes it: format:memory:elements per partition:stride."""
+    """Return a tile of zeros that a text of the CSV describes: format:memory:elements per
+    partition:stride."""
     form, memory, size = text.split(":")[:3]
     return nl.zeros(shape or (128, int(size)), FORMATS[form], buffer=BUFFERS[memory])
 
 
 def operands(row: Row) -> tuple[str, str]:
-    """The descriptions of the source and of the destination ("" of the Tensor engine's)."""
+    """Return the descriptions of the source and of the destination. The destination of the Tensor
+    engine has no description: ""."""
     src = re.search(r"src:(\S+)", row["operands"])
     dst = re.search(r"dst:(\S+)", row["operands"])
     return src[1] if src else "", dst[1] if dst else ""
@@ -69,7 +74,7 @@ def operands(row: Row) -> tuple[str, str]:
 
 
 def elementwise(row: Row, target: Machine) -> Prediction:
-    """An instruction of the Vector or the Scalar engine."""
+    """Return the prediction for an instruction of the Vector or the Scalar engine."""
     src, dst = operands(row)
     engine = nisa.engine[row["engine"].lower()]
     groups = int(dst.split(":")[2])
@@ -96,7 +101,8 @@ def elementwise(row: Row, target: Machine) -> Prediction:
 
 
 def product(row: Row, target: Machine, transposes: bool) -> tuple[Call, Cost]:
-    """The matmul or transpose that an instruction of the Tensor engine is a part of."""
+    """Return the matmul or the transpose to which an instruction of the Tensor engine belongs, and
+    its cost."""
     src = operands(row)[0]
     form, wide = src.split(":")[0], int(src.split(":")[2])
 
@@ -113,12 +119,14 @@ def product(row: Row, target: Machine, transposes: bool) -> tuple[Call, Cost]:
 
 
 def share(row: Row, target: Machine) -> float:
-    """Of the clock. The profiler notes when it changes: what has no note came before, cold."""
+    """Return the rate of the Tensor engine's clock as a fraction of its full rate. The profiler
+    notes the rate when it changes. So the clock had not changed before a row without a note, and
+    was at its lower rate."""
     return 1.0 if row["pe_clock_frac"] == "1.0" else target.fixed.cold_clock_share
 
 
 def matmul(row: Row, target: Machine) -> Prediction:
-    """One pass of a product: float32 makes two."""
+    """Return the prediction for one pass of a product. A float32 product has two passes."""
     _, cost = product(row, target, transposes=False)
     passes = target.fixed.float32_passes if "fp32" in row["operands"] else 1
     busy = cost.busy_ns / passes / share(row, target)
@@ -143,7 +151,8 @@ def register_load(row: Row, target: Machine) -> Prediction:
 
 
 def descriptors(row: Row, target: Machine) -> Prediction:
-    """Hardware's keep their queue; GpSimd writes its own in the time until the next."""
+    """Return the prediction for a DMA transfer. Hardware occupies the queue while it writes the
+    descriptors. GpSimd writes descriptors itself, between one transfer and the next."""
     if row["engine"] != "GpSimd":
         return Prediction(target.dma.hardware_issue_ns)
     blocks, rows = map(int, re.findall(r"src_pat \[[^\]]*\]\[(\d+),(\d+)\]", row["operands"])[0])
@@ -171,7 +180,9 @@ def predicted(row: Row, target: Machine) -> Prediction:
 
 
 def interval(row: Row) -> float | None:
-    """From one to the next that did not wait: an engine that could go on does before a result."""
+    """Return the measured time from one instruction to the next, or None if the next one waited. An
+    engine that need not wait begins the next instruction before the result of the first is
+    available."""
     if row["opcode"] in ("LDWEIGHTS", "DMA_DIRECT2D"):
         return float(row["issue_any_median_ns"])
     if not row["issue_same_min_ns"]:
@@ -184,7 +195,8 @@ def interval(row: Row) -> float | None:
 
 
 def compared(row: Row, ours: Prediction) -> Iterator[tuple[str, float, float]]:
-    """(which, predicted, measured) of what is known of both."""
+    """Yield (name of a time, predicted, measured) for each time that is both predicted and
+    measured."""
     measured = {"duration": float(row["dur_median_ns"]), "interval": interval(row)}
     for name, ns in (("duration", ours.duration), ("interval", ours.interval)):
         found = measured[name]

@@ -1,7 +1,8 @@
-"""What an instruction costs: its issue, its row in the record, and what readers make of that.
+"""Measure the cost of an instruction: of issuing it, of its row in the record, and of the functions
+that read records.
 
-The unit is numpy's own cost of a small instruction: np.add of two [128, 1] arrays into a third, in
-the same process, which is about half a microsecond.
+The unit is numpy's cost of a small operation: np.add of two [128, 1] arrays into a third one, in
+the same process. It takes about half a microsecond.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def measured(cases: Cases) -> list[Line]:
 
 
 def issue_lines() -> list[Line]:
-    """Single instructions on small tiles, in a kernel, recorded."""
+    """Return the lines about single instructions on small tiles, issued in a kernel with a
+    record."""
     found: list[Line] = []
 
     @nki.jit
@@ -128,7 +130,8 @@ def issue_lines() -> list[Line]:
 
 @older.jit
 def added_by_rows(a, b):
-    """a + b for vectors [n, 1], one row at a time, as students begin: two loads, a sum, a store."""
+    """a + b for vectors [n, 1], one row at a time, as beginners write it: two loads, a sum, a
+    store."""
     out = ol.ndarray(a.shape, dtype=a.dtype, buffer=ol.shared_hbm)
     for row in ol.affine_range(a.shape[0]):
         left, right = ol.load(a[row : row + 1]), ol.load(b[row : row + 1])
@@ -138,8 +141,8 @@ def added_by_rows(a, b):
 
 @older.jit
 def scaled_in_blocks(a):
-    """2 a + 1 for a [n, 8, 16], in blocks of 8 x 8: a nest of loops with index expressions and
-    masks, as compilers write kernels."""
+    """2 a + 1 for a [n, 8, 16], in blocks of 8 x 8: nested loops with index expressions and masks,
+    as compilers write kernels."""
     out = ol.ndarray(a.shape, dtype=a.dtype, buffer=ol.shared_hbm)
     halves = (a.shape[0], 2, ol.par_dim(8), 8)
     x, y, z = (ol.ndarray(halves, dtype=a.dtype) for _ in range(3))
@@ -154,7 +157,8 @@ def scaled_in_blocks(a):
 
 
 def row_lines() -> Iterator[Line]:
-    """Whole launches of the older API, all included: a load, and a tenth, for each instruction."""
+    """Yield the lines about whole launches of the older API. The limit of each instruction is the
+    cost of a load and a tenth of it, or half of it in nested loops."""
     a, b = np.ones((2, ROWS, 1), np.float32)
     blocks = np.ones((ROWS // 8, 8, 16), np.float32)
     rows, nest = lambda: added_by_rows(a, b), lambda: scaled_in_blocks(blocks)
@@ -168,7 +172,7 @@ def row_lines() -> Iterator[Line]:
 
 @nki.jit
 def fresh_tiles():
-    """A new tile for each instruction."""
+    """Make a new tile for the result of each instruction."""
     tile = nl.zeros(COLUMN, nl.float32)
     for _ in range(TILES):
         result = nl.ndarray(COLUMN, nl.float32)
@@ -187,7 +191,7 @@ def record_lines() -> Iterator[Line]:
 
 
 def reader_lines() -> Iterator[Line]:
-    """What is made of a record, for each of its instructions."""
+    """Yield the lines about functions that read a record, per instruction."""
     program, held = in_memory()
     count, machine = len(program), of_fresh_tiles().machine
     yield "record in memory, bytes", held / count, 150.0, f"{count} instructions"
@@ -225,7 +229,7 @@ def of_fresh_tiles() -> Core:
 
 
 def in_memory() -> tuple[Program, int]:
-    """The record of fresh tiles, and the bytes that it keeps."""
+    """Return the record of `fresh_tiles`, and the bytes that it takes in memory."""
     of_fresh_tiles()  # what is made once
     gc.collect()
     tracemalloc.start()

@@ -1,7 +1,8 @@
-"""Ratios measured side by side: one process, one thread, and the least CPU time of each.
+"""Ratios of CPU times: programs or functions are timed in turns, on one thread, and the least time
+of each counts.
 
-Other programs on the machine lengthen wall time and medians; the least of many repetitions, taken
-in turns, changes little with them.
+Other programs on the machine increase wall times and medians. They change the least of many CPU
+times only little.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ FORCED = "OPENBLAS_CORETYPE"  # set on some machines; it can halve sgemm
 
 
 def alone() -> None:
-    """Start this program again with one thread and BLAS's own choice of kernel, unless it is so.
+    """Start this program again in an environment with one thread, and without the variable that
+    forces a kernel of BLAS. Do nothing if the environment is so already.
 
-    BLAS reads its environment when numpy is imported: call this before.
+    BLAS reads the environment when numpy is imported, so call this function before that.
     """
     wanted = {k: v for k, v in os.environ.items() if k != FORCED} | ONE_THREAD
     if wanted != dict(os.environ):
@@ -31,7 +33,7 @@ def alone() -> None:
 
 
 def describe() -> str:
-    """What the numbers were measured with."""
+    """Return a description of the machine and the libraries with which the numbers are measured."""
     import numpy as np
     from threadpoolctl import threadpool_info
 
@@ -52,7 +54,7 @@ def describe() -> str:
 
 
 def processor() -> str:
-    """The name of the processor (Linux; elsewhere what Python knows)."""
+    """Return the name of the processor: from /proc/cpuinfo on Linux, elsewhere from Python."""
     listing = Path("/proc/cpuinfo")
     lines = listing.read_text().splitlines() if listing.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -60,7 +62,7 @@ def processor() -> str:
 
 
 def seconds(function: Callable[[], Any], clock: Callable[[], float] = time.thread_time) -> float:
-    """The CPU time of a call, by default of this thread."""
+    """Return the seconds that a call takes by `clock`, by default the CPU time of this thread."""
     begun = clock()
     function()
     return clock() - begun
@@ -72,8 +74,9 @@ def least(
     clock: Callable[[], float] = time.thread_time,
     warm: bool = False,
 ) -> tuple[float, ...]:
-    """The least seconds of CPU of each function, of rounds in which they take turns, after one. If
-    `warm`, each is called before it is timed, so that none finds caches as another left them."""
+    """Return the least seconds of each function among `rounds` rounds. In a round each function is
+    called once. All functions are called once before the first round. If `warm`, each function is
+    also called directly before it is timed, so that it finds its own data in the caches."""
     for function in functions:
         function()
 
@@ -87,14 +90,15 @@ def least(
 
 
 def least_of_programs(*programs: list[str], rounds: int = 7) -> tuple[float, ...]:
-    """The same of programs with their arguments, each in a process of its own."""
+    """Return the least seconds of CPU of each program among `rounds` rounds. A program is a list of
+    words, and runs in a separate process. A first round is not counted."""
     times = [[spent(program) for program in programs] for _ in range(rounds + 1)]
     return tuple(map(min, zip(*times[1:])))
 
 
 def spent(program: list[str], **variables: str) -> float:
-    """The seconds of CPU that a program takes with these variables in its environment. As where a
-    package is installed, Python keeps its bytecode."""
+    """Return the seconds of CPU that a program takes, with `variables` added to its environment.
+    Python may write its bytecode files, as for an installed package."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     before = _children()
     subprocess.run(

@@ -1,14 +1,17 @@
-"""Small faults put into a copy of the package: the tests or random programs must find each one.
+"""Insert small faults into a copy of the package. The tests or random programs must detect each
+one.
 
     python bench/mutants.py [--only WORD] [--programs COUNT] [--results FILE]
 
-A mutant is a copy of the tree with one fault. `mutants.toml` lists faults as patches, and draws
-others by seed: a comparison, a sign, an argument, a part of a key, or a statement is changed. A
-mutant is killed if a test of its room fails, if `bench.programs` finds a difference in COUNT random
-programs (3,000 by default), or if either takes longer than TIMEOUT. The results are appended to
-FILE; a mutant that is in it already is not run again.
+A mutant is a copy of the tree with one fault. `mutants.toml` lists some faults as patches, and
+files from which other faults are drawn by a seed: a comparison, a sign, an argument, a part of a
+key, or a statement is changed. A room is a folder of neuroncore/. A mutant is killed if a test for
+its room fails, if `bench.programs` finds a difference in COUNT random programs (3,000 by default),
+or if one of the two takes longer than TIMEOUT. The results are appended to FILE; a mutant that is
+in FILE already is not run again.
 
-It prints a table by room, and the survivors, with the explanation that `mutants.toml` has for them.
+The script prints a table by room, and the mutants that survive, with their explanations in
+`mutants.toml`.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: in `file`, `old`, which begins at byte `at`, becomes `new`."""
+    """One fault: the text `old`, which begins at byte `at` of `file`, becomes `new`."""
 
     file: str
     at: int
@@ -52,7 +55,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """The file and the change: the key of the results."""
+        """The file and the change. This is the key of the mutant in the results."""
         return f"{self.file}: {_line(self.old)} -> {_line(self.new)}"
 
     @property
@@ -60,7 +63,7 @@ class Mutant:
         return self.file.split("/")[1]
 
     def apply(self, tree: Path) -> None:
-        """Write the fault into a tree."""
+        """Write the fault into a copy of the tree."""
         path = tree / self.file
         text = path.read_bytes()
         old = self.old.encode()
@@ -76,7 +79,8 @@ def _line(text: str) -> str:
 
 
 def patches(entries: Sequence[dict[str, str]], root: Path = ROOT) -> Iterator[Mutant]:
-    """The mutants of a list of patches. Raises ValueError unless `find` occurs just once."""
+    """Yield the mutants of the patches `entries`. Raises ValueError unless the text `find` of a
+    patch occurs exactly once in its file."""
     for entry in entries:
         text = (root / entry["file"]).read_text()
         if text.count(entry["find"]) != 1:
@@ -102,7 +106,8 @@ NOT_COMPUTED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.AnnAssign, ast.Import,
 
 
 def drawn(file: str, count: int, seed: int, root: Path = ROOT) -> list[Mutant]:
-    """So many mutants of the functions of a file, drawn by a seed."""
+    """Return `count` mutants of the functions in a file, drawn at random with this seed; all
+    mutants if there are fewer."""
     text = (root / file).read_bytes()
     found = list({mutant.name: mutant for mutant in _faults(file, text)}.values())
     return random.Random(f"{file} {seed}").sample(found, min(count, len(found)))
@@ -127,7 +132,7 @@ def _faults(file: str, text: bytes) -> Iterator[Mutant]:
 
 
 def _computed(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a statement, but for errors, messages and annotations."""
+    """Yield a statement and the nodes in it, except errors, messages, annotations and imports."""
     if isinstance(node, NOT_COMPUTED):
         return
     yield node
@@ -136,7 +141,7 @@ def _computed(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """The texts that a part of a statement is replaced with, each with the kind of the fault."""
+    """Yield the texts that can replace a node, each with the kind of the fault."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
         left, right = ast.unparse(node.left), ast.unparse(node.comparators[0])
         yield f"({left} {COMPARISONS[type(node.ops[0])]} {right})", "a comparison"
@@ -165,8 +170,8 @@ def _makes_a_key(node: Any) -> bool:
 
 
 def mutants(entries: dict[str, Any], root: Path = ROOT) -> list[Mutant]:
-    """All of a list: `mutant` has patches, `drawn` files with a count and a seed, `survives` the
-    explanations of drawn ones by their names."""
+    """Return all mutants of a list. Its entry `mutant` has patches, `drawn` has files with a count
+    and a seed, and `survives` has, by the names of drawn mutants, why no test can detect them."""
     found = list(patches(entries["mutant"], root))
     known = entries.get("survives", {})
     for files in entries["drawn"]:
@@ -180,7 +185,7 @@ def mutants(entries: dict[str, Any], root: Path = ROOT) -> list[Mutant]:
 
 
 def killed_by(mutant: Mutant, tests: Sequence[str], programs: int, tree: Path = COPY) -> str:
-    """What finds a fault: "tests", "programs", or nothing ("")."""
+    """Return how a fault is detected: "tests", "programs", or "" if it survives."""
     original = (tree / mutant.file).read_bytes()
     mutant.apply(tree)
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -215,7 +220,7 @@ def _passes(
 
 
 def copied(tree: Path = COPY) -> Path:
-    """A fresh copy of the project."""
+    """Return a new copy of the project."""
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     without = shutil.ignore_patterns("__pycache__")
@@ -258,7 +263,8 @@ def _read(file: Path) -> dict[str, str]:
 
 
 def _report(asked: Sequence[Mutant], results: dict[str, str]) -> int:
-    """Print what was killed, room by room, and say whether all others are explained."""
+    """Print how many mutants of each room are killed, and the mutants that survive. Return 1 if one
+    of these has no explanation, otherwise 0."""
     print(f"\n{'room':12}{'mutants':>9}{'tests':>9}{'programs':>9}{'survive':>9}")
     for room in sorted({one.room for one in asked}):
         own = Counter(results[one.name] for one in asked if one.room == room)

@@ -1,17 +1,20 @@
-"""How long NKIBench's kernels take, beside another version of neuroncore, and what on.
+"""Measure the time of NKIBench's kernels, compare it with another version of neuroncore, and show
+which instructions take it.
 
     python bench/nkibench_speed.py CHECKOUT [-k SUBSTR] [--beside PYTHON] [--rounds N] [--shares]
         [--threads N]
 
-CHECKOUT is one of AccelOpt; PYTHON is the interpreter of an environment with the other version.
-Times are seconds of CPU of the kernel's launch alone, on trn2 and on one thread: the least of
-`--rounds` processes of each version, which take turns, each with two launches if those are quick.
-With more `--threads` for products they are seconds of the clock, which other work on the machine
-increases.
-`bits` says whether the results of both are the same. `--shares` times the meaning of each
-instruction in a further launch, and prints the share of all meanings (reading operands, arithmetic,
-writing results), what the rest of a launch takes per instruction (the kernel's Python, index
-expressions, checks, allocation, the record), and the instructions that take the most time.
+CHECKOUT is a checkout of AccelOpt. PYTHON is the interpreter of an environment with the other
+version. Times are seconds of CPU of a launch on trn2, on one thread. The time of a version is the
+least of `--rounds` processes; the processes of the versions take turns. A process launches a quick
+kernel twice, and the lesser time counts. With several `--threads` for products, times are wall
+times, which other work on the machine increases.
+
+`bits` shows whether the results of both versions are equal. `--shares` times each instruction in a
+further launch. It prints the share of the instructions in the time of the launch (reading operands,
+arithmetic, writing results). It also prints the remaining time per instruction (the kernel's
+Python, index expressions, checks, allocation, the record), and the instructions that take most of
+the time.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ Measured = dict[str, Any]
 
 
 def case(kernel: Path, reference: Path, shares: bool) -> Measured:
-    """Run a kernel on the inputs of seed 0, in this process."""
+    """Run a kernel on the inputs of seed 0 in this process, and return its times and a hash of its
+    results. With `shares`, also return the number and the time of each instruction."""
     import numpy as np
     from baseline import NAMES, kernel_of
     from published import loaded
@@ -86,7 +90,7 @@ def digest(results: tuple[Any, ...]) -> str:
 
 
 class Spent:
-    """Calls and seconds of CPU of the meaning of each instruction."""
+    """The number of executions and the seconds of CPU of each instruction, by name."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -108,7 +112,8 @@ class Spent:
 
 @contextmanager
 def timed_meanings() -> Iterator[Spent]:
-    """Time the meanings of instructions of cores that are made in the body."""
+    """A context manager that times the execution of instructions on cores that are made in its
+    body."""
     from neuroncore.core import binding
 
     spent, stage = Spent(), binding.stage
@@ -139,7 +144,8 @@ def in_process(python: str, problem: Problem, shares: bool, threads: int) -> Mea
 
 
 def line(problem: Problem, given: argparse.Namespace) -> tuple[str, float, float]:
-    """A row of the table, and the seconds of this version and of the other."""
+    """Return a row of the table, the seconds of this version, and those of the other version (0 if
+    there is none)."""
     pythons = [sys.executable, *[given.beside] * bool(given.beside)]
     runs: list[list[Measured]] = [[] for _ in pythons]
     for turn in range(given.rounds):
@@ -158,7 +164,8 @@ def line(problem: Problem, given: argparse.Namespace) -> tuple[str, float, float
 
 
 def parts(found: Measured) -> str:
-    """The share of the meanings of instructions in a launch, and the rest per instruction."""
+    """Return a text with the share of the instructions in the time of a launch, and the rest per
+    instruction."""
     whole, meanings = found["whole"], found["meanings"]
     issued = sum(count for count, _ in meanings.values())
     meant = sum(seconds for _, seconds in meanings.values())

@@ -1,9 +1,9 @@
-"""What a page of a long run costs: python bench/pages.py
+"""Measure the size and the time of the page of a long run: python bench/pages.py
 
-A loop nest is recorded, of 10^4, 10^5 and 10^6 instructions. Its page without values, tiles and
-operands included, is held to a size, and to the CPU time that it takes to write once the estimate
-and its what-ifs are known, in np.adds of two [128, 1] arrays an instruction. What those take is
-printed. The exit code says whether all holds.
+Nested loops of 10^4, 10^5 and 10^6 instructions are recorded. The page of a run, without values but
+with tiles and operands, has two limits: its size, and the CPU time to write it after the estimate
+and its what-ifs are known. The unit of that time is np.add of two [128, 1] arrays, per instruction.
+The time of the what-ifs is printed too. The exit code is 0 if all limits are met.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ COLUMNS = 250  # tiles in a row of the nest, with 10 instructions each
 
 @nki.jit
 def nest(a, b):
-    """Tiles by weights, exp of that less the maximum of each row as parts of their sum, a store."""
+    """exp(p - the maximum of the row) / its sum over the row, plus the tile, plus 1, for p =
+    weights.T @ tile: ten instructions for each tile of 8 x 4."""
     out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
     for i in range(0, a.shape[0], 8):
         weights = nl.ndarray((8, 8), a.dtype, buffer=nl.sbuf)
@@ -63,14 +64,14 @@ def nest(a, b):
 
 
 def recorded(count: int) -> Run:
-    """A run of about so many instructions."""
+    """Return a run of about `count` instructions."""
     rows = 8 * (count // (10 * COLUMNS))
     a, b = np.zeros((rows, 4 * COLUMNS), np.float32), np.ones((rows, 8), np.float32)
     return neuroncore.run(nest, a, b)
 
 
 def costs(run: Run) -> tuple[float, float]:
-    """Megabytes of a page, and seconds of CPU for an instruction."""
+    """Return the megabytes of a page, and the seconds of CPU per instruction to write it."""
     page = partial(run.view, values=None)
     spent = min(seconds(page) for _ in range(3))
     return len(page().html) / 1e6, spent / len(run.instructions)

@@ -1,12 +1,14 @@
-"""Peak rates of the Tensor engine, three ways: python bench/peaks.py
+"""Compute the peak rates of the Tensor engine in three ways: python bench/peaks.py
 
 * geometric: 128 x 128 multipliers x 2 x clock x rate of the format x products per multiplier;
-* modelled: a kernel that streams columns past one stationary tile, by our schedule, when warm;
-* published: what the vendor states for one core.
+* modelled: the rate of our schedule for a kernel that streams columns past one stationary tile, when
+  the clock has its full rate;
+* published: the rate that the vendor states for one core.
 
-The exit code says whether modelled is within 2 % of geometric, of which published is the rounding.
-(The 158 of 8-bit floats two at a time is twice the rounded 79 of one at a time; 2 x 78.6 is 157.
-Sparse products count those with the zeros that they leave out.)
+The exit code is 0 if each modelled rate is within 2 % of the geometric rate, and the published rate
+is the geometric rate, rounded. (Before they are compared, rates of modes with several products per
+multiplier are divided by this number: 158 for two products is twice the rounded 79 for one, but 2 x
+78.6 is 157. Rates of sparse products include the products with the zeros that are left out.)
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ TOLERANCE = 0.02
 
 
 class Row(NamedTuple):
-    """A way to multiply: what `peak_tflops` of the machine files calls it, at which rate columns
-    stream, the feature it takes, and how many products a multiplier does at a time."""
+    """A way to multiply: the format; its names in the tables `peak_tflops` and `rate` of a machine;
+    the feature that the machine must have; and the number of products that a multiplier computes at
+    a time."""
 
     dtype: str
     peak: str
@@ -63,7 +66,8 @@ PATTERN = (4, 16)  # of structured sparsity: each multiplier picks one number of
 
 @nki.jit
 def stream(dtype, feature):
-    """PRODUCTS matmuls of one stationary tile with one moving tile, into two banks of PSUM."""
+    """Issue PRODUCTS matmuls of one stationary tile with one moving tile, into two banks of
+    PSUM."""
     halves = (2,) if feature == "double_row" else ()
     stationary = nl.zeros((128, *halves, 128), dtype)
     sparse = feature in ("sparse", "sparse_float8")
@@ -88,7 +92,8 @@ cores: list[Core | None] = []  # that `stream` ran on
 
 
 def rates(row: Row, targets: list[str]) -> dict[str, tuple[float, float, float | None]]:
-    """(geometric, modelled, published) TFLOPS of each machine that can; one run serves them all."""
+    """Return (geometric, modelled, published) TFLOPS of each machine with the feature, by name. A
+    single run is scheduled on all of them."""
     able = [m for m in map(machine.load, targets) if row.feature is None or m.has(row.feature)]
     with settings(target=able[-1].name, options=Options(experimental=True)):
         stream(getattr(nl, row.dtype), row.feature)

@@ -1,13 +1,16 @@
-"""How fast other interpreters run the same kernels on a CPU: python bench/peers.py [CASE ...]
+"""Compare interpreters that run the same kernels on a CPU: python bench/peers.py [CASE ...]
 
-A line for each case (add, softmax, rmsnorm, matmul; all by default) and size: milliseconds of
-numpy, and how many times as long each interpreter takes: neuroncore as `neuroncore.run(kernel)` and
-as `kernel(...)`, triton-viz's interpreter of NKI on the same functions (without its tracer, which
-takes longer), Triton's interpreter (TRITON_INTERPRET=1), and JAX's Pallas with interpret=True. All
-have the same tiles, and results are compared with numpy's. Times are the least CPU time of each, of
-all of its threads, in one process that allows one, each right after another call of the same;
-compilation is not included. Peers are used in the versions that are installed; nothing of
-neuroncore needs them. A peer that is missing is left out, with the reason.
+The cases are add, softmax, rmsnorm and matmul, by default all. A line for each case and size has
+the milliseconds of numpy, and the time of each interpreter as a multiple of that time: neuroncore
+as `neuroncore.run(kernel)` and as `kernel(...)`; triton-viz's interpreter of NKI on the same
+functions (without its tracer, which takes longer); Triton's interpreter (TRITON_INTERPRET=1); and
+JAX's Pallas with interpret=True. All use tiles of the same sizes, and their results are compared
+with numpy's.
+
+A time is the least CPU time of several calls, summed over threads, in one process that allows one
+thread. Each timed call directly follows another call of the same function, and compilation is not
+included. The installed versions of the peers are used; neuroncore does not need them. If a peer is
+missing, it is left out, and the reason is printed.
 """
 
 from __future__ import annotations
@@ -108,7 +111,8 @@ def ours() -> dict[str, Peer]:
 
 
 def installed() -> Iterator[tuple[str, Peer]]:
-    """The peers that can run here; the others are printed with the reason."""
+    """Yield the peers that can run here, each with its name. Print the reason for each other
+    peer."""
     for name, (distribution, make) in PEERS.items():
         try:
             peer = make()
@@ -140,8 +144,8 @@ REFERENCES: dict[str, tuple[int, Callable[..., Any], tuple[int, ...]]] = {
 
 
 def ratios(kernel: str, size: int, peers: dict[str, Peer], rounds: int) -> list[float]:
-    """The seconds of numpy, and how many times as long each peer takes. Raises AssertionError for a
-    peer with other results."""
+    """Return the seconds of numpy, and the time of each peer as a multiple of that time. Raises
+    AssertionError if a peer has other results."""
     count, reference, _ = REFERENCES[kernel]
     rng = np.random.default_rng(0)
     given = [rng.standard_normal((size, size), np.float32) for _ in range(count)]

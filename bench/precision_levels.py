@@ -1,9 +1,9 @@
-"""How far float32 kernels end up from float64, by how the Tensor engine multiplies float32:
-python bench/precision_levels.py
+"""Measure the errors of float32 kernels for each way in which the Tensor engine may multiply
+float32: python bench/precision_levels.py
 
-Each number is the relative L2 distance |result - exact| / |exact| of a whole kernel's result, in
-units of 1e-7; `numpy` is the same formula in numpy's float32. Of attention, `sharp` has queries
-four times as large, so that few keys get most of the weight.
+A number is the relative L2 error of a kernel's result, |result - exact| / |exact|, in units of
+1e-7; `exact` is computed in float64. `numpy` is the same formula in numpy's float32. In `sharp
+attention`, the queries are four times as large, so that few keys get most of the weight.
 """
 
 from __future__ import annotations

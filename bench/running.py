@@ -1,5 +1,5 @@
-"""What users do around a launch: `neuroncore.run`, kernels on tiles of 128 columns, weights that
-are used once, what is made of a run, ranks, and habits that take time in a loop."""
+"""Measure work around a launch: `neuroncore.run`, kernels on tiles of 128 columns, weights that are
+used once, reports about a run, ranks, and loops that repeat slow operations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def of(what: str, found: tuple[float, ...], limit: float, other: str) -> Line:
 
 
 def run_lines(rng: np.random.Generator) -> Iterator[Line]:
-    """`neuroncore.run`, which keeps copies of the arguments, beside a call of the kernel."""
+    """Yield the lines that compare `neuroncore.run`, which keeps copies of the arguments, with a
+    call of the kernel."""
     x, y = (rng.standard_normal((512, 512), np.float32) for _ in range(2))
     wide = rng.standard_normal((2048, 2048), np.float32)
     cases: tuple[tuple[str, Any, tuple[Any, ...], float], ...] = (
@@ -68,8 +69,8 @@ def run_lines(rng: np.random.Generator) -> Iterator[Line]:
 
 @nki.jit
 def attention(q_t, k_t, v):
-    """softmax(q k.T) v in tiles of 128 by 128, with the largest score so far, as published kernels
-    write it; q and k are transposed."""
+    """softmax(q @ k.T) @ v in tiles of 128 x 128, with the largest score so far, as published
+    kernels write it. q_t and k_t are q and k transposed."""
     width, length = q_t.shape
     out = nl.ndarray((length, width), nl.float32, buffer=nl.shared_hbm)
     for row in range(0, length, TILE):
@@ -151,7 +152,7 @@ def weights_line(rng: np.random.Generator) -> Line:
 
 @nki.jit
 def steps(x):
-    """Loads of narrow tiles, and operations on fresh ones."""
+    """Load narrow tiles, and apply operations that write to new tiles."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     for _ in range(STEPS // 4):
         tile, power, total = (nl.ndarray(x.shape, nl.float32) for _ in range(3))
@@ -163,7 +164,8 @@ def steps(x):
 
 
 def reading_lines() -> Iterator[Line]:
-    """What is made of a run of many instructions, of the time of the run."""
+    """Yield the lines about estimates, reports, replays and files of a run with many instructions.
+    The unit is the time of the run."""
     x = np.ones((128, 4), np.float32)
     run = neuroncore.run(steps, x)
     with tempfile.TemporaryDirectory() as folder:
@@ -197,7 +199,8 @@ def summed(x, ranks):
 
 
 def rank_line() -> Line:
-    """A run of many ranks with its estimate, each rank beside one of a run of few."""
+    """Return the line that compares the time per rank of a run of many ranks, with its estimate,
+    with that of a run of few ranks."""
     x = np.ones((128, 4), np.float32)
 
     def world(ranks: int) -> Callable[[], Any]:
@@ -213,8 +216,9 @@ def rank_line() -> Line:
 
 
 def loop_lines() -> Iterator[Line]:
-    """A read of what nothing has written, beside another; index expressions and masks that a Python
-    loop of the older API builds anew."""
+    """Yield the lines about slow operations in loops: reads of uninitialized memory, compared with
+    other reads; and index expressions and masks that a Python loop of the older API makes again in
+    each iteration."""
     found: list[float] = []
 
     @nki.jit
@@ -240,7 +244,7 @@ def loop_lines() -> Iterator[Line]:
 
 @older.jit
 def loads(x, form):
-    """Loads of the same elements, by slices, by index expressions, or with a mask."""
+    """Load the same elements repeatedly: by slices, by index expressions, or with a mask."""
     out = ol.ndarray(x.shape, dtype=x.dtype, buffer=ol.shared_hbm)
     for _ in range(STEPS):
         p, f = ol.arange(8)[:, None], ol.arange(16)[None, :]

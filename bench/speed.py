@@ -1,9 +1,9 @@
-"""How fast the emulator is, beside numpy doing the same: python bench/speed.py
+"""Compare the speed of the emulator with numpy on the same work: python bench/speed.py [GROUP ...]
 
-Every line gives what was asked for (`limit`) and what was measured, in ratios of the least CPU time
-of each of two programs that take turns (`measure`). Kernels are recorded, as they are by default.
-The exit code says whether all limits hold. Words after the command choose groups of lines: issuing,
-starting, running, clauses, chain, matmul, numpy, recorded, memory.
+Each line has the required limit (`limit`) and the measured value, which is a ratio of the least CPU
+times of two programs that take turns (`measure`). Kernels are recorded, as by default. The exit
+code is 0 if all limits are met. The groups of lines are: issuing, starting, running, clauses,
+chain, matmul, numpy, recorded, memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ MEMORY_ALLOWANCE = 100 << 20
 
 @nki.jit
 def matmul(a_t, b):
-    """a_t.T @ b in tiles, four rows of tiles at a time; b stays in SBUF."""
+    """a_t.T @ b in tiles of 128 x 512 of the result, four in a column at a time; b stays in
+    SBUF."""
     (depth, rows), columns = a_t.shape, b.shape[1]
     c = nl.ndarray((rows, columns), nl.float32, buffer=nl.shared_hbm)
     rights = [[nl.load(b[k : k + 128, n : n + 512]) for k in range(0, depth, 128)]
@@ -79,7 +80,8 @@ def matmul_lines(rng: np.random.Generator) -> Iterator[Line]:
 
 
 def chain_lines(rng: np.random.Generator) -> Iterator[Line]:
-    """The Tensor engine's product of one tile by itself, beside BLAS on the same arrays."""
+    """Yield the lines that compare the Tensor engine's product of one tile with BLAS on the same
+    arrays."""
     times = 32  # of one sample
     for k, m, n in ((128, 128, 512), (64, 64, 512), (128, 128, 128)):
         s, x = rng.standard_normal((k, m), np.float32), rng.standard_normal((k, n), np.float32)
@@ -116,7 +118,8 @@ def numpy_lines(rng: np.random.Generator) -> Iterator[Line]:
 
 
 def record_lines(rng: np.random.Generator) -> Iterator[Line]:
-    """Runs of kernels of many instructions, beside the same that leave no record."""
+    """Yield the lines that compare runs of kernels with many instructions with the same runs
+    without a record."""
     x = rng.standard_normal((512, 1024), np.float32)
     a_t, b = (rng.standard_normal((1024, 1024), np.float32) for _ in range(2))
     cases: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
@@ -141,8 +144,8 @@ def timed(name: str, found: tuple[float, ...], limit: float) -> Line:
 
 
 def memory_lines() -> Iterator[Line]:
-    """Peak memory of the matmul in a process of its own, less operands, result, and what the
-    process held after the same kernel at 256 x 128 x 512."""
+    """Yield the line about the peak memory of the matmul in a separate process. The operands, the
+    result, and the memory that the process had after a matmul of 512 x 128 x 512 are subtracted."""
     done = subprocess.run(
         [sys.executable, __file__, "--memory"], check=True, capture_output=True, text=True
     )
@@ -163,7 +166,7 @@ def measure_memory() -> None:
 
 
 def status(field: str) -> int:
-    """A field of /proc/self/status in bytes (Linux)."""
+    """Return a field of /proc/self/status in bytes (Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith(field + ":"))
     return int(line.split()[1]) << 10

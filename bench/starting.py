@@ -1,4 +1,5 @@
-"""What beginning costs: the import, the command line, and one more variant of a kernel."""
+"""Measure the time before a kernel runs: the import, the command line, the compilation at the first
+use, and one more variant of a kernel."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def lines() -> Iterator[Line]:
 
 
 def first_kernel() -> str:
-    """The program of the README that is called first.py."""
+    """Return the program of the README that is called first.py."""
     return README.read_text().partition("```python\n# first.py\n")[2].partition("```")[0]
 
 
@@ -62,7 +63,8 @@ def start_lines() -> Iterator[Line]:
 
 
 def first_use_lines() -> Iterator[Line]:
-    """What the first command of the README compiles, once after an install."""
+    """Yield the line about the compilation by the first command of the README. It happens once
+    after an installation."""
     command = [*COMMAND, "run", str(ROOT / "kernels/ch05_matmul.py::blocked")]
     with tempfile.TemporaryDirectory() as folder:
         first, again = (spent(command, NUMBA_CACHE_DIR=folder) for _ in range(2))
@@ -85,7 +87,8 @@ def variant(x):
 
 
 def variant_lines() -> Iterator[Line]:
-    """A kernel that a search tries: compiled, run and timed in a process that is warm."""
+    """Yield the line about a variant of a kernel in a search: the variant is compiled, run and
+    timed in a process that has run other variants."""
     x = np.ones((256, 1024), np.float32)
     sizes = [(rows, columns) for rows in (64, 128) for columns in (256, 512, 1024)]
 

@@ -1,13 +1,17 @@
-"""Published traces of devices next to ours: what chips did, and what we estimate.
+"""Compare published traces of devices with our estimates.
 
     python bench/traces.py CLONES [--json OUT.json] [-k TEXT]
 
-For each trace of `bench/traces.csv` it prints the time of the kernel, and as parts of that two
-estimates: of the compiled program's own instructions, and of the kernel's source. Then, for each
-kind of instruction, it prints how many the chip has and how many ours, and in how many windows of
-the Tensor engine's clock the law of the clock agrees with the trace. `-k` selects traces whose
-repository or file has the text. CLONES is a folder of clones, OWNER+NAME each; files are those of
-the commit that is named. docs/calibration.md has the figures (docs/generate/traces.py).
+For each trace of `bench/traces.csv` it prints the measured time of the kernel, and two estimates as
+fractions of this time: `own`, of the instructions of the compiled program, and `ours`, of the
+kernel's source. Then it prints, for each kind of instruction, how many the chip executed and how
+many our compiled form has. The last figure compares the clock of the Tensor engine, which has one
+rate in each window of fixed length: in how many windows the model of the clock has the rate of the
+trace.
+
+`-k` selects traces whose repository or file contains the text. CLONES is a folder of clones, each
+named OWNER+NAME. Files are read at the commit that traces.csv names. docs/calibration.md has the
+figures (docs/generate/traces.py).
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ FULL = 8  # eighths of the clock
 
 
 def fetched(clones: Path, row: dict[str, str], path: str, folder: Path) -> Path:
-    """A file of a clone, at the row's commit, written to a folder."""
+    """Write a file of a clone, at the row's commit, to a folder. Return its path."""
     clone = clones / row["repository"].replace("/", "+")
     command = ["git", "-C", str(clone), "show", f"{row['commit']}:{path}"]
     done = subprocess.run(command, capture_output=True, check=True)
@@ -53,7 +57,7 @@ def fetched(clones: Path, row: dict[str, str], path: str, folder: Path) -> Path:
 
 
 def source_run(row: dict[str, str], source: Path) -> Run:
-    """The kernel of a row, run on arrays of its shapes."""
+    """Run the kernel of a row on random arrays with its shapes."""
     neuroncore.activate()
     os.environ["NEURON_CC_FLAGS"] = row["flags"]
     old, arrow, new = row["replace"].partition("->")
@@ -69,7 +73,8 @@ def source_run(row: dict[str, str], source: Path) -> Run:
 
 
 def argument(text: str, rng: np.random.Generator) -> object:
-    """float32[128,512], or a number."""
+    """Return the argument that a text describes: a random array for a text such as
+    float32[128,512], or an integer."""
     form, _, sizes = text.partition("[")
     if not sizes:
         return int(text)
@@ -78,8 +83,8 @@ def argument(text: str, rng: np.random.Generator) -> object:
 
 
 def compared(clones: Path, row: dict[str, str]) -> dict[str, Any]:
-    """Times in nanoseconds; for each kind of instruction how many the chip has, and ours; in how
-    many windows of the clock the law is right, and how many there are."""
+    """Return the figures of a trace: times in nanoseconds; for each kind of instruction the numbers
+    of the chip and ours; and the result of `clock`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         trace, program = (fetched(clones, row, row[kind], folder) for kind in ("trace", "neff"))
@@ -102,9 +107,9 @@ def compared(clones: Path, row: dict[str, str]) -> dict[str, Any]:
 
 
 def clock(core: MeasuredCore, target: Machine) -> tuple[int, int]:
-    """The windows of the Tensor engine's clock from the first product to the last one: in how many
-    the law has the clock of the trace, and how many there are. The law gets the begin of a window
-    and the products as they were measured."""
+    """Return (number of windows in which the model of the Tensor engine's clock has the rate of the
+    trace, number of windows), from the first product to the last. The model gets the measured begin
+    of a window and the measured products."""
     if not len(core.clock):
         return 0, 0
     begins, full = core.clock["ns"], core.clock["eighths"] >= FULL
@@ -133,7 +138,7 @@ def clock(core: MeasuredCore, target: Machine) -> tuple[int, int]:
 
 
 def line(found: dict[str, Any]) -> str:
-    """One line of the table."""
+    """Return a line of the table."""
     label = f"{found['repository'].split('/')[0]} {'/'.join(found['trace'].split('/')[-2:])}"
     shares = "".join(f"{found[name] / found['window']:>7.3f}" for name in ESTIMATES)
     both = ", ".join(f"{chip}/{ours}" for chip, ours in found["counts"].values())
@@ -142,7 +147,7 @@ def line(found: dict[str, Any]) -> str:
 
 
 def totals(rows: list[dict[str, Any]]) -> list[str]:
-    """Lines about all traces."""
+    """Return lines about all traces together."""
     lines = []
     for name in ESTIMATES:
         off = np.array([abs(found[name] / found["window"] - 1) for found in rows])
@@ -160,7 +165,8 @@ def totals(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def is_close(chip: int, ours: int) -> bool:
-    """Whether a number of instructions is within 10 % of the chip's, or within 3."""
+    """Return whether our number of instructions differs from the chip's by at most 10 %, or by at
+    most 3."""
     return abs(ours - chip) <= max(3, 0.1 * chip)
 
 

@@ -1,4 +1,5 @@
-"""NKIBench's kernels, of AccelOpt and varied by kda-for-trainium, at the benchmark's shapes."""
+"""The kernels of NKIBench, from AccelOpt, and the variants of them from kda-for-trainium, at the
+sizes of the benchmark."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def case(row: Row, checkout: Path, path: str) -> Case:
 
 
 def module(file: Path) -> ModuleType:
-    """A kernel after the imports that the benchmark puts before it."""
+    """Return the module of a kernel, executed after the imports that the benchmark puts before the
+    kernel."""
     from baseline import NAMES  # which imports the API
 
     return loaded(file, **NAMES)

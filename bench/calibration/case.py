@@ -1,4 +1,5 @@
-"""What to run for a row of measurements: a kernel of a checkout, and what to call it with."""
+"""The launch of a kernel that a row of a table of measurements describes: the kernel, in a file of
+a checkout, and its arguments."""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ Kernels = Callable[[Path], ModuleType]
 
 
 class Hole(Exception):
-    """Why a row can't be run."""
+    """The reason why the kernel of a row can't be run."""
 
 
 class Random(NamedTuple):
-    """An array to make: normally distributed floats, or integers from 0 up to `below`."""
+    """An array argument of a kernel: its format and shape. Floats are drawn from the normal
+    distribution, integers uniformly from 0 to `below` - 1."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -40,11 +42,11 @@ class Random(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A launch of one kernel. `module` makes a module of the file; `function` is the kernel in it,
-    empty if the module launches it itself.
+    """A launch of one kernel. `module` makes a module of the file; `function` is the name of the
+    kernel in it, or "" if the module itself launches the kernel.
 
-    `arguments` and `keywords` are what the kernel is called with, arrays as `Random`. Together with
-    the file they tell one record from another.
+    `arguments` and `keywords` are the arguments of the kernel; a Random stands for an array. Two
+    cases have the same record if their files are equal, and these fields too.
     """
 
     file: Path
@@ -56,14 +58,15 @@ class Case:
     settings: tuple[Any, ...] = ()  # whatever else the launch depends on, `module` above all
 
     def key(self, target: str, version: object) -> str:
-        """The same for every row that is served by the same record."""
+        """Return a hash of the case, the machine `target` and the `version` of the file format.
+        Rows with equal hashes share a record."""
         given = (self.function, self.arguments, dict(self.keywords), self.grid, self.settings)
         told = hashlib.sha256(repr((target, version, given)).encode())
         told.update(self.file.read_bytes())
         return told.hexdigest()[:20]
 
     def launch(self) -> None:
-        """Run the kernel once, with whatever settings are in force."""
+        """Run the kernel once, with the current settings."""
         with suppress(SystemExit):
             module = (self.module or loaded)(self.file)
         if not self.function:
@@ -76,12 +79,14 @@ class Case:
 
 
 def made(value: Any, rng: np.random.Generator) -> Any:
-    """An argument; those that describe one make it."""
+    """Return an argument of the kernel. If `value` only describes an argument, such as an array,
+    make the argument."""
     return value.made(rng) if hasattr(value, "made") else value
 
 
 def loaded(file: Path, **names: Any) -> ModuleType:
-    """A file as it stands, as a module that finds its neighbors, with `names` defined already."""
+    """Execute a file and return it as a module. The file can import from its folder, and its
+    `names` are defined before it is executed."""
     return executed(file.read_text(), file, **names)
 
 
@@ -95,8 +100,9 @@ def executed(text: str, file: Path, **names: Any) -> ModuleType:
 
 
 def with_constants(values: Mapping[str, int]) -> Kernels:
-    """A way to load a file in which constants that the reader is asked to change have these
-    values."""
+    """Return a function that executes a file after it has set constants in the file to these
+    values. The authors of such files ask readers to change the constants. The function raises Hole
+    if the file lacks a constant."""
 
     def changed(file: Path) -> ModuleType:
         text = file.read_text()
@@ -110,7 +116,7 @@ def with_constants(values: Mapping[str, int]) -> Kernels:
 
 
 def sizes(row: Row) -> dict[str, int]:
-    """The NAME=NUMBER of a row's shapes."""
+    """Return the sizes in a row's column `shapes`, which has NAME=NUMBER for each."""
     return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", row["shapes"])}
 
 

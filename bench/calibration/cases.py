@@ -1,4 +1,4 @@
-"""Which kernel to launch, and on what, for each row of a table of measurements."""
+"""The launch that belongs to each row of a table of measurements."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ OLDER_PAGES = ("@752349fd", "nki_perf_guide")  # what later releases of the SDK 
 
 
 def source(row: Row) -> tuple[str, str]:
-    """The checkout that a row's kernel is in and the path of its file there."""
+    """Return two strings: the name of the checkout that has the kernel of a row, and the path of
+    the kernel's file in this checkout."""
     name, _, path = row["kernel_source"].removeprefix("github:").partition(":")
     name = re.sub(r"@[0-9a-f]{8}$| \(.*\)", "", name)
     path = re.sub(r"(@[0-9a-f]+\^?)? .*|@.*", "", path)
@@ -52,7 +53,8 @@ def source(row: Row) -> tuple[str, str]:
 
 
 def case(row: Row, checkouts: Mapping[str, Path]) -> Case:
-    """What to launch for a row. Raises Hole if it isn't known or can't be found."""
+    """Return the launch for a row. Raises Hole if it is not known how to run the kernel, or if
+    there is no checkout of its repository."""
     name, path = source(row)
     if name not in FAMILIES:
         raise Hole(f"it is not known how to run kernels of {name}")
@@ -62,5 +64,6 @@ def case(row: Row, checkouts: Mapping[str, Path]) -> Case:
 
 
 def importable(checkouts: Mapping[str, Path]) -> list[str]:
-    """The folders that several kernels expect on the path: nki-library's package."""
+    """Return the folders that must be on Python's path for several kernels: nki-library's package,
+    if there is a checkout of it."""
     return [str(checkouts[LIBRARY] / "src/nkilib_src")] if LIBRARY in checkouts else []

@@ -1,5 +1,5 @@
-"""What estimates rest on that whole kernels have shown, numbers (choices.toml) and rules, and what
-they would be with another value of it."""
+"""The choices of the model that estimates times: numbers (choices.toml) and rules that were
+inferred from measurements of whole kernels. `applied` lets estimates use other values of them."""
 
 from __future__ import annotations
 
@@ -76,8 +76,10 @@ OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """A number of a machine, a policy's of an order, a compiler's rule, or what is added for fitted
-    harnesses of a machine; `of` is the machine or the order. `shown_by` are authors of programs,
+    """One choice of the model. It is a number of a machine, a number of the policy of an order, a
+    rule of a compiler, or the time that a fitted harness adds on a machine. `of` is the name of the
+    machine or the order. `in_use` is the value that the model uses, `without` the value that needs
+    no evidence, and `also` has other values to try. `shown_by` names the authors of programs,
     traces or logs that show a rule."""
 
     kind: str
@@ -89,16 +91,17 @@ class Choice:
     shown_by: tuple[str, ...] = ()
 
     def is_shown_without(self, source: str) -> bool:
-        """Whether programs, traces or logs of two authors show it beside those of a source's."""
+        """Return whether programs, traces or logs of at least two authors other than that of
+        `source` show the rule."""
         return len({_author(name) for name in self.shown_by} - {_author(source)}) > 1
 
     @property
     def values(self) -> list[Any]:
-        """All that are tried, the one that needs no evidence first."""
+        """All values to try, first the value that needs no evidence."""
         return list(dict.fromkeys((self.without, *self.also, self.in_use)))
 
     def concerns(self, generation: str, order: Order) -> bool:
-        """Whether an estimate can depend on it."""
+        """Return whether an estimate for this machine and order can depend on the choice."""
         return self.of in (generation, order)
 
     def __str__(self) -> str:
@@ -113,7 +116,8 @@ def _author(name: str) -> str:
 
 
 def choices(harnesses: Sequence[Harness]) -> list[Choice]:
-    """All of choices.toml, and whether compilers follow each of their rules."""
+    """Return all choices: those of choices.toml, and for each rule of the compilers whether they
+    follow the rule."""
     tables = tomllib.loads(FILE.read_text("utf-8"))
     shown = {t["rule"]: tuple(t["by"]) for t in tables["shown"]}
     return [
@@ -138,7 +142,8 @@ def _fitted(harnesses: Sequence[Harness], generation: str) -> float:
 
 @contextmanager
 def applied(setting: Setting, target: Machine) -> Iterator[Machine]:
-    """While it lasts, compilers do as the setting says; what is given is the machine with it."""
+    """A context manager in which compilers follow `setting`. It returns the machine `target` with
+    the numbers of the setting."""
     with ExitStack() as stack:
         for choice, value in setting.items():
             if choice.kind == "number" and choice.of == target.name:
@@ -160,7 +165,7 @@ def _at(thing: Any, path: Sequence[str]) -> Any:
 
 
 def _with(thing: Any, path: Sequence[str], value: Any) -> Any:
-    """A copy in which what is at a path has another value."""
+    """Return a copy of `thing`, in which the attribute or item at `path` has another value."""
     name, *rest = path
     if rest:
         value = _with(_at(thing, [name]), rest, value)

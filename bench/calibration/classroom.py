@@ -1,4 +1,5 @@
-"""Stanford's CS149, assignment 4: vector addition, transposition and convolution by students."""
+"""Kernels that students wrote for assignment 4 of Stanford's CS149: vector addition, transposition
+and convolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of the SDK's tutorials and guides, at the sizes that their text gives figures for."""
+"""The kernels of the SDK's tutorials and guides, at the sizes for which the text gives times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def case(row: Row, checkout: Path, path: str) -> Case:
 
 
 def mamba(row: Row) -> tuple[Random, ...]:
-    """delta, u, A, B, C of one sequence."""
+    """Return the arguments delta, u, A, B and C for one sequence."""
     size = sizes(row)
     channels, length = size["C"], size["L"]
     states = size.get("S", STATES)
@@ -42,7 +42,8 @@ def mamba(row: Row) -> tuple[Random, ...]:
 
 
 def guide(row: Row, checkout: Path, path: str, operands: tuple[Random, ...]) -> Case:
-    """The kernel in a code block of a page: matmul_opt_v3 is the third."""
+    """Return the launch of the kernel in a code block of a page. The number at the end of the
+    kernel's name counts the blocks: matmul_opt_v3 is in the third."""
     number = int(row["kernel"].rpartition("_v")[2])
 
     def module(file: Path) -> ModuleType:

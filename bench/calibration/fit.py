@@ -1,14 +1,19 @@
-"""Leave each source of kernels out in turn, with what the model rests on chosen without it.
+"""Cross-validate the estimates: estimate the kernels of each source with a model that was chosen
+without the measurements of this source.
 
     python bench/calibration/fit.py CSV --records FOLDER [--offsets FILE.toml] [--json OUT.json]
 
-choices.toml has what whole kernels have shown: numbers, how far compilers reorder and what they
-leave out, what harnesses add. Of each the value in use is compared with others, one choice at a
-time. Every source is estimated with what the kernels of all other sources choose: what a new kernel
-has to expect. What needs no evidence stands unless another value is better, so that what only one
-source shows is not there for that source. Rules that public programs, traces or logs of two other
-authors show stand, whatever latencies say. Nothing is changed, and no kernel is left out. Latencies
-that nki-library asserts take no part.
+The choices of the model (`choices.py`) are numbers, limits on how far compilers reorder, rules
+about instructions that compilers leave out, and the times that harnesses add. The value in use of
+each choice is compared with other values, one choice at a time. The kernels of each source are then
+estimated with the values that are best for the kernels of all other sources. These estimates show
+what errors a new kernel has to expect.
+
+The value that needs no evidence is chosen unless another value is better, so that a value for which
+only one source is evidence is not used for this source. A rule that public programs, traces or logs
+of two other authors show is always used, whatever the measurements are. The script changes no file.
+It uses all kernels except those with latencies that tests of nki-library assert, which are no
+measurements.
 """
 
 from __future__ import annotations
@@ -50,8 +55,9 @@ SHOWN = 0.003  # and for a source to show it
 
 @dataclass(frozen=True)
 class Kernel:
-    """A measurement beside its estimate in use, and how bad the estimate is with each value of the
-    choices that it can depend on."""
+    """A measurement with its estimate in use, and the `badness` of that estimate. `other` has the
+    badness of the estimates with each other value of the choices on which the estimate can
+    depend."""
 
     point: ScoredPoint
     badness: float
@@ -66,7 +72,8 @@ def badness(estimated: float, measured: float) -> float:
 
 
 def chosen(kernels: Sequence[Kernel], choice: Choice) -> Any:
-    """The value with which estimates are the least bad; of those that are alike the first."""
+    """Return the value of a choice that makes the mean badness smallest. Values whose badness
+    differs by at most BETTER count as equal, and the first of them is returned."""
 
     def bad(value: Any) -> float:
         return mean(k.with_value(choice, value) for k in kernels)
@@ -76,8 +83,8 @@ def chosen(kernels: Sequence[Kernel], choice: Choice) -> Any:
 
 
 def settings(kernels: Sequence[Kernel], every: Sequence[Choice]) -> dict[str, Setting]:
-    """For each source what the others choose, as far as it is not what is in use. What the programs
-    of others show stands."""
+    """Return, for each source, the values that the kernels of the other sources choose, if they
+    differ from those in use. Rules that programs of other authors show keep their value."""
     found: dict[str, Setting] = {}
     for source in sorted({k.point.source for k in kernels}):
         others = [k for k in kernels if k.point.source != source]
@@ -88,7 +95,8 @@ def settings(kernels: Sequence[Kernel], every: Sequence[Choice]) -> dict[str, Se
 
 
 def shown_by(kernels: Sequence[Kernel], choice: Choice) -> dict[str, float]:
-    """By how much the estimates of each source are better with the value in use than without."""
+    """Return, for each source, by how much the mean badness of its estimates is lower with the
+    value in use than with the value `without`."""
     gains: dict[str, list[float]] = {}
     for k in kernels:
         gains.setdefault(k.point.source, []).append(
@@ -101,8 +109,8 @@ def shown_by(kernels: Sequence[Kernel], choice: Choice) -> dict[str, float]:
 
 
 class Estimates:
-    """Of records with settings, where `known` says what harnesses add. Rows of one record follow
-    one another: what differs in nothing that is scheduled is scheduled once."""
+    """Estimates of records with settings. `known` has the harnesses, with the time that each adds.
+    Rows with the same record must follow one another, so that equal schedules are computed once."""
 
     def __init__(self, known: Sequence[Harness]) -> None:
         self.known = known
@@ -110,7 +118,8 @@ class Estimates:
         self._last: Record | None = None
 
     def us(self, row: Row, record: Record, setting: Setting) -> float:
-        """Of the core that takes longest, with what the harness adds."""
+        """Return the estimated microseconds of the slowest core, with the time that the harness
+        adds."""
         facts = launch_of(row, self.known)
         without_dge = any(c.name == DGE and not value for c, value in setting.items())
         if record is not self._last:
@@ -127,7 +136,8 @@ class Estimates:
         return self._spans[key] + self.added_us(row, setting)
 
     def added_us(self, row: Row, setting: Setting) -> float:
-        """What the harness adds: what is fitted, as the setting has it."""
+        """Return the microseconds that the harness adds. If they were fitted, the setting may have
+        another value."""
         harness = harness_of(row, self.known)
         if harness is None or harness.grade != FITTED:
             return offset_us(row, self.known)
@@ -140,7 +150,7 @@ def kernels(
     points: Mapping[str, ScoredPoint], found: Iterator[tuple[Row, Record | str]],
     every: Sequence[Choice], estimates: Estimates,
 ) -> Iterator[Kernel]:  # fmt: skip
-    """Every kernel that has a record."""
+    """Yield each measured kernel that has a record, with its estimates."""
     for row, record in found:
         if isinstance(record, str) or row["id"] not in points:
             continue
@@ -158,7 +168,8 @@ def left_out(
     points: Mapping[str, ScoredPoint], found: Iterator[tuple[Row, Record | str]],
     of_source: Mapping[str, Setting], estimates: Estimates,
 ) -> Iterator[ScoredPoint]:  # fmt: skip
-    """Every kernel as it is estimated with what the other sources choose."""
+    """Yield the point of each measured kernel that has a record. Its estimate uses the values that
+    the other sources chose (`of_source`, by source)."""
     for row, record in found:
         if isinstance(record, str) or row["id"] not in points:
             continue
@@ -178,8 +189,9 @@ def left_out(
 
 @dataclass(frozen=True)
 class Fit:
-    """Estimates in use, and of every source with what the others choose; the choices, with how
-    much better the one in use is than none for each source, and what the others chose."""
+    """The estimates in use (`in_use`), and the estimates of each source with the values that the
+    other sources chose (`left_out`). For each choice, `shown` has the result of `shown_by`, and
+    `chosen` counts how many sources' settings have each value."""
 
     in_use: Sequence[ScoredPoint]
     left_out: Sequence[ScoredPoint]
@@ -202,7 +214,8 @@ def text(found: Fit) -> Iterator[str]:
 
 
 def by_api(points: Sequence[ScoredPoint]) -> dict[str, list[ScoredPoint]]:
-    """The kernels of the older API and those of today's, which compilers order differently."""
+    """Return the kernels of the older API and those of today's API. The compilers of the two
+    reorder differently."""
     return {
         "older API": [p for p in points if p.order == "compiled"],
         "today's API": [p for p in points if p.order != "compiled"],

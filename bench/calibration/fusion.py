@@ -1,4 +1,4 @@
-"""Attention in three steps and in one, of trainium-kernel-fusion."""
+"""The attention of trainium-kernel-fusion, as three kernels and as one fused kernel."""
 
 from __future__ import annotations
 

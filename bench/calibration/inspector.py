@@ -1,4 +1,4 @@
-"""Square matrix products of Matmul-Inspector, in the tiles that a file is named for."""
+"""Square matrix products of Matmul-Inspector. The name of a file gives the sizes of its tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nki-library's feed-forward and normalization kernels, with inputs as its tests have them."""
+"""nki-library's feed-forward and normalization kernels, with the inputs of its tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE_TOKEN = dict(
 
 
 class Member(NamedTuple):
-    """Of an enumeration of the library."""
+    """A member of an enumeration of nki-library, by the names of both."""
 
     enumeration: str
     name: str
@@ -67,7 +67,7 @@ def case(row: Row, checkout: Path, path: str) -> Case:
 
 
 def module(file: Path) -> ModuleType:
-    """Imported by its name in the package, which must be on the path."""
+    """Import a file of nki-library by its name in the package, which must be on Python's path."""
     _, _, name = str(file.with_suffix("")).rpartition("/nkilib/")
     return importlib.import_module(f"nkilib.{name.replace('/', '.')}")
 
@@ -83,7 +83,7 @@ def normalization(given: Mapping[str, str]) -> tuple[Any, ...]:
 
 
 def mlp(given: Mapping[str, str]) -> dict[str, Any]:
-    """The keywords of `mlp`."""
+    """Return the arguments of `mlp` by name."""
 
     def tensor(*shape: int, when: str = "", dtype: str = "bfloat16") -> Random | None:
         return Random(dtype, shape) if not when or given[when] == "True" else None

@@ -1,4 +1,5 @@
-"""One token of Qwen3-30B-A3B on one of four ranks: attention and experts of nki-moe-megakernel."""
+"""Kernels of nki-moe-megakernel for one token of Qwen3-30B-A3B on one of four ranks: attention and
+experts."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def function(file: Path) -> str:
 
 
 def grid(file: Path) -> tuple[int, ...]:
-    """Both cores, of kernels that tell one from the other; the others take one."""
+    """Return the launch grid: two cores for kernels that ask for the number of the core, one core
+    for the others."""
     return (2,) if "nl.program_id" in file.read_text() else ()
 
 
@@ -68,8 +70,9 @@ def experts(row: Row, file: Path) -> tuple[Random, ...]:
 
 
 def part(file: Path) -> ModuleType:
-    """A function of a bigger kernel, with a kernel `layer` that gives it what it wants in SBUF and
-    stores what it leaves there."""
+    """Return the module of a function that is a part of a larger kernel. A kernel `layer` is added
+    to the module: it loads the inputs of the function into SBUF where the function expects them
+    there, calls it, and stores its result."""
     import nki
     import nki.isa as nisa
     import nki.language as nl

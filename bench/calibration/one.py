@@ -1,6 +1,7 @@
 """Record one kernel: python bench/calibration/one.py ROW FILE [NAME=]PATH ...
 
-ROW is a row of the table as JSON, FILE what its record is written to.
+ROW is a row of the table as JSON. The record is written to FILE. The paths are checkouts, as for
+record.py.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from neuroncore.record.saved import save
 
 
 class Launches:
-    """Keeps what was launched."""
+    """Keeps the launches of a kernel."""
 
     def __init__(self) -> None:
         self.runs: list[Launch] = []

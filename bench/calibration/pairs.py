@@ -1,11 +1,13 @@
-"""Make the numbers by which it is told how sure the order of two variants' estimates is.
+"""Compute the numbers that give the probability that two variants of a kernel are in the right
+order by their estimates.
 
     python bench/calibration/pairs.py CSV ... --records FOLDER [--offsets FILE.toml] [--check]
 
-Writes neuroncore/report/pairs.toml (with --check it only compares), and says how often the order of
-estimates is right: of neighbors in the tables' chains whose measurements differ by more than 10 %,
-and of all pairs by the probability that they get when their source is left out. Asserted constants
-of nki-library's tests, which are no measurements, take no part.
+Writes neuroncore/report/pairs.toml; with --check it only compares the file. It prints how often the
+order of the estimates is right for neighbors in the tables' chains whose measurements differ by
+more than 10 %. It also prints this share for all pairs, grouped by the probability that a pair gets
+when its source is left out of the fit. Constants that nki-library's tests assert are left out,
+because they are no measurements.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ HEADER = """\
 
 
 def variants(tables: Iterable[Path], folder: Path, known: Sequence[Harness]) -> list[Variant]:
-    """The measured kernels of chains, chain by chain in the order of the tables."""
+    """Return the measured kernels that are in chains, in the order of the rows of the tables."""
     found: dict[str, Variant] = {}
     rows = [row for table in tables for row in measurements.read(table)]
     wanted = [
@@ -62,7 +64,7 @@ def _work(record: Record, generation: str, facts: LaunchFacts) -> PairWork:
 
 
 def neighbors(known: Sequence[Variant]) -> Iterator[tuple[Variant, Variant]]:
-    """Those next to each other in a chain."""
+    """Yield the pairs of variants that are next to each other in a chain."""
     for chain in dict.fromkeys(v.chain for v in known):
         yield from pairwise(v for v in known if v.chain == chain)
 
@@ -72,7 +74,9 @@ def _right(found: Sequence[tuple[Variant, Variant]]) -> str:
 
 
 def bands(told: Iterable[tuple[float, float]]) -> Iterator[str]:
-    """Of pairs with their probability and whether they are in order, what share held."""
+    """Yield a line of text for each band of probabilities. `told` has, for each pair of variants,
+    its probability and whether the order is right (1, 0, or 0.5 for equal values). A line has the
+    number of pairs, their mean probability, and the share in the right order."""
     each = list(told)
     for low, high in pairwise(BANDS):
         own = [(p, held) for p, held in each if low <= p < high or p == high == 1.0]

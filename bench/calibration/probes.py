@@ -1,4 +1,5 @@
-"""What scripts of voyager-compiler write: chains of short instructions, and pools of rows."""
+"""Kernels that scripts of voyager-compiler generate: chains of short instructions, and maxima over
+tiles of rows."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ IMAGE = Random("float32", (4096, 4096))
 
 
 def case(row: Row, checkout: Path, path: str) -> Case:
-    """A kernel's name ends with what its script's `source` is given."""
+    """Return the launch for a row. The end of the kernel's name has the arguments for the function
+    `source` of the script, which generates the kernel."""
     file, name = inside(checkout, path), row["kernel"].removeprefix("voyager/")
     if pool := re.fullmatch(r"maxpool_tile(\d+)", name):
         return written(file, (IMAGE,), int(pool[1]))

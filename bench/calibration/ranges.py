@@ -1,11 +1,10 @@
-"""Make the ranges that estimates are reported with, from how far they are from measurements.
+"""Compute the ranges of estimates from the errors of estimates of measured kernels.
 
     python bench/calibration/ranges.py CSV ... --records FOLDER [--offsets FILE.toml] [--check]
 
-Writes neuroncore/report/ranges.toml (with --check it only compares), and says how many of the
-measurements the ranges cover: those that they were made of, and those of each source
-when the ranges are made of the other sources. Asserted constants of nki-library's tests, which are
-no measurements, take no part.
+Writes neuroncore/report/ranges.toml; with --check it only compares the file. It prints the fraction
+of the measurements that the ranges cover. A second figure is for ranges that are computed without
+the source of the measurement.
 """
 
 from __future__ import annotations

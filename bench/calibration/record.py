@@ -2,11 +2,13 @@
 
     python bench/calibration/record.py CSV FOLDER --sources NAME=PATH ... [-k SUBSTR]
 
-FOLDER gets the record of each kernel (neuroncore.record.saved) under a hash of its file and its
-arguments, and index.json, which names the record of each row of the table, or says why it has
-none. What is there already is kept. PATH is a checkout of NAME as the table's column
-`kernel_source` has it; a folder without NAME= holds checkouts by the last part of their names. Of
-the tutorials that the SDK's documentation has dropped `aws-neuron-sdk@v2.26.0` is the checkout.
+FOLDER gets the record of each kernel (neuroncore.record.saved). The name of a record is a hash of
+the kernel's file and arguments. FOLDER also gets index.json, which has for each row of the table
+the name of its record, or the reason why there is none. Records that exist already are kept. PATH
+is a checkout of the repository NAME, which is a name in the table's column `kernel_source`. A PATH
+without NAME= is a folder of checkouts, which are named by the last part of their repository's name.
+`aws-neuron-sdk@v2.26.0` is the checkout of the SDK's documentation with the tutorials that later
+releases lack.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from neuroncore.report.measurements import INDEX, is_usable, read
 
 
 def checkouts(given: list[str]) -> dict[str, Path]:
-    """Checkouts by name: those named, and those in the folders that are not."""
+    """Return the checkouts by name: those with NAME=, and those in the folders without a name."""
     found: dict[str, Path] = {}
     for word in given:
         name, equals, path = word.rpartition("=")
@@ -65,7 +67,7 @@ def recorded(
     name: str, row: Row, case: Case, folder: Path, sources: list[str], seconds: float,
     gigabytes: float,
 ) -> Outcome:  # fmt: skip
-    """Make the record of a row in a process of its own, if it isn't there."""
+    """Make the record of a row in a separate process, unless the record exists."""
     file = folder / f"{case.key(row['generation'], FORMAT)}.record"
     if file.is_file():
         return Outcome(name, "passed")
@@ -88,7 +90,7 @@ def entry(case: Case, row: Row, outcome: Outcome) -> dict[str, str]:
 
 
 def note(folder: Path, row: Row, entry: Mapping[str, str]) -> None:
-    """Put what is known of a row into the index."""
+    """Add an entry for a row to the index: its record, or the reason why there is none."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / INDEX
     index = json.loads(file.read_text()) if file.is_file() else {}

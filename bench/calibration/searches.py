@@ -1,5 +1,5 @@
-"""The candidates of autocomp's published searches, on what the harness of their problem makes, and
-solutions that searches begin with."""
+"""The candidates of autocomp's published searches, with the inputs of the harness of their problem,
+and solutions with which searches begin."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SOLUTIONS: dict[str, tuple[Random | float, ...]] = {
 
 
 def case(row: Row, checkout: Path, path: str) -> Case:
-    """`path` is that of a solution, or of a trace: the kernel's name then ends with the number of a
-    candidate."""
+    """Return the launch for a row. `path` is the file of a solution, or of the trace of a search.
+    For a trace, the kernel's name ends with the number of the candidate."""
     if Path(path).name in SOLUTIONS:
         return Case(inside(checkout, path), "solution", SOLUTIONS[Path(path).name], module=solution)
     _, numbered, candidate = row["kernel"].rpartition("#")
@@ -52,5 +52,6 @@ def case(row: Row, checkout: Path, path: str) -> Case:
 
 
 def solution(file: Path) -> ModuleType:
-    """A file after the imports that the search puts before it."""
+    """Return the module of a solution, executed after the imports that the search puts before
+    it."""
     return executed(PREAMBLE + file.read_text(), file)

@@ -1,6 +1,6 @@
-"""Cheats by the record or the kernel, written before their author read how the judge defends
-itself: by name, the problem, the codes that are right, and the source. "passed" stands for the
-honest latency."""
+"""Cheats that change the record or the kernel. Their author had not yet read how the judge defends
+itself. The value of each name is the problem, the right codes, and the source of the candidate. The
+code "passed" means that the candidate gets the latency of the honest one."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""What judging NKIBench's baselines costs, and whether any of them is refused.
+"""Measure the cost of judging NKIBench's baselines, and check that none of them is refused.
 
     python bench/judging/baselines.py CHECKOUT [-k SUBSTR]
 
-It takes the 14 baselines of a clone of AccelOpt as candidates, three hidden seeds each. For each it
-prints the verdict, seconds of CPU of the references, of the candidate's run, of all replays, of
-comparing and of the rest, and the time of a replay over that of running the kernel again; the
-results of both must have the same bits.
+CHECKOUT is a clone of AccelOpt. Its 14 baselines are judged as candidates, each with three hidden
+seeds. For each baseline the script prints the verdict, and the seconds of CPU of the references, of
+the candidate's run, of all replays, of comparisons, and of the rest. It also prints the time of a
+replay as a fraction of the time of another run of the kernel. The results of this run and of the
+replay must have the same bits.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Timed:
 
 
 def case(name: str, checkout: Path) -> dict[str, Any]:
-    """Judge a baseline in this process."""
+    """Judge a baseline in this process, and return its row of the table."""
     from dataclasses import replace
 
     import neuroncore
@@ -86,7 +87,8 @@ def case(name: str, checkout: Path) -> dict[str, Any]:
 
 
 def rerun(source: str, spec: Any, case: Any, content: bytes) -> tuple[float, bool]:
-    """Run the kernel on hidden inputs; return the seconds, and whether a replay has its bits."""
+    """Run the kernel on hidden inputs. Return the seconds of CPU, and whether a replay has results
+    with the same bits."""
     from neuroncore.eval import examination, judge
     from neuroncore.hosts import api
 

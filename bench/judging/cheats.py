@@ -1,10 +1,11 @@
-"""Cheats and accidents: is each refused with the right code, or does it get the honest latency?
+"""Judge cheats and accidents. Each must be refused with the right code, or get the latency of the
+honest candidate.
 
     python bench/judging/cheats.py [-k SUBSTR] [--isolation process]
 
-It judges the cheats of the tests, those of `corpus.py`, `attacks.py` and `intrusions.py`, and
-prints the ones that are judged wrong. After each problem's cheats, an honest candidate must get the
-verdict that it got before them.
+The cheats are those of the tests and those of `corpus.py`, `attacks.py` and `intrusions.py`. The
+script prints the cheats that are judged wrong. After the cheats of each problem, an honest
+candidate must get the same verdict as before them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LIMITS = ProcessLimits(cpu_seconds=2, seconds=8.0, memory=2 << 30, processes=40)
 
 
 def all_cheats() -> Iterator[tuple[str, str, str, str]]:
-    """Yield problem, name, codes and source."""
+    """Yield (problem, name, right codes, source) of each cheat."""
     for name, (codes, source) in CHEATS.items():
         yield "tests", name, codes, source
     for table in (CORPUS, ATTACKS, INTRUSIONS):
@@ -39,7 +40,7 @@ def all_cheats() -> Iterator[tuple[str, str, str, str]]:
 
 
 def judged(worker: Worker, honest: dict[str, Any], name: str, codes: str, source: str) -> str:
-    """Judge a cheat; return a complaint, or nothing."""
+    """Judge a cheat. Return a complaint if the verdict is wrong, otherwise ""."""
     verdict = worker.verdict(Candidate(name, source))
     if verdict["passed"]:
         same = verdict["latency_us"] == honest["latency_us"]
@@ -49,7 +50,7 @@ def judged(worker: Worker, honest: dict[str, Any], name: str, codes: str, source
 
 
 def problem(name: str, cheats: list[tuple[str, str, str, str]], level: Any) -> int:
-    """Judge the cheats of a problem; return how many are judged wrong."""
+    """Judge the cheats of a problem, and return how many are judged wrong."""
     spec, source = PROBLEMS[name].spec(), PROBLEMS[name].honest
     worker, wrong = Worker(spec, level, LIMITS), 0
     try:

@@ -1,5 +1,6 @@
-"""Cheats and accidents of a prototype of the judge that the tests lack: by name, the problem, the
-codes that are right, and the source. "passed" stands for the honest latency."""
+"""Cheats and accidents from a prototype of the judge that the tests do not have. The value of each
+name is the problem, the right codes, and the source of the candidate. The code "passed" means that
+the candidate gets the latency of the honest one."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ return out"""
 
 
 def run_with(change: str, source: str) -> str:
-    """A candidate that changes how it is run."""
+    """Return the source of a candidate that changes how it is run: `change` has other arguments of
+    `run`."""
     return f"""
 import neuroncore, neuroncore.hosts.api as api
 old_run = api.run

@@ -1,11 +1,13 @@
-"""Kernels of honest authors: is any of them refused, or is its result called wrong?
+"""Judge kernels of honest authors. None may be refused, and none of their results may be called
+wrong.
 
     python bench/judging/honest.py [--accelopt CHECKOUT] [--autocomp CHECKOUT] [-k SUBSTR]
 
-It judges the kernels of this project on the inputs of their chapters and puzzles; with a clone of
-AccelOpt the baselines of NKIBench and its samples at small sizes; and with one of autocomp the
-candidates of its published searches and its solutions. Each has hidden inputs. It prints each
-kernel with its seconds, and why it does not pass if it does not.
+The kernels are those of this project, on the inputs of their chapters and puzzles. With a clone of
+AccelOpt the script adds the baselines of NKIBench and its samples, at small sizes. With a clone of
+autocomp it adds the candidates of its published searches, and its solutions. Each kernel is judged
+on hidden inputs too. The script prints each kernel with its seconds, and the complaint if it does
+not pass.
 """
 
 from __future__ import annotations
@@ -101,7 +103,8 @@ def of_nkibench(checkout: Path) -> Iterator[Honest]:
 
 
 def of_problem(checkout: Path, small: bench.Problem) -> Spec:
-    """The specification of a problem, with the reference of the small one."""
+    """Return the specification of a problem of NKIBench at small sizes. `small` has its
+    reference."""
     usual = load_spec(f"nkibench:silu@{checkout}")
     task = files.module(small.reference)
     return replace(
@@ -135,7 +138,7 @@ def of_searches(checkout: Path) -> Iterator[Honest]:
 
 
 def of_solutions(checkout: Path) -> Iterator[Honest]:
-    """The published solutions of autocomp's harnesses."""
+    """Yield the published solutions of autocomp's harnesses."""
     for suite in autocomp.SUITES:
         for file in sorted((checkout / "sols" / suite).glob("*_ref.py")):
             name = f"{suite}/{file.stem.removesuffix('_ref')}"
@@ -149,7 +152,7 @@ def hidden(usual: Spec) -> Spec:
 
 
 def last(source: str) -> str:
-    """The name of the last function of a source."""
+    """Return the name of the last function of a source."""
     return [one.name for one in ast.parse(source).body if isinstance(one, ast.FunctionDef)][-1]
 
 
@@ -163,7 +166,7 @@ def kernels(accelopt: Path | None, clone: Path | None) -> Iterator[Honest]:
 
 
 def judged(one: Honest) -> str:
-    """Judge a kernel in this process; return a complaint, or nothing."""
+    """Judge a kernel in this process. Return a complaint if it does not pass, otherwise ""."""
     spec, those = one.spec, one.cases()
     task = child.Task.of(spec, [case.public for case in those])
     with neuroncore.activated():

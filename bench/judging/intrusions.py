@@ -1,5 +1,6 @@
-"""Cheats by the answer or on the machine, written before their author read how the judge defends
-itself: by name, the problem, the codes that are right, and the source."""
+"""Cheats that forge the answer of the process, or attack the machine. Their author had not yet read
+how the judge defends itself. The value of each name is the problem, the right codes, and the source
+of the candidate."""
 
 from __future__ import annotations
 
@@ -9,17 +10,17 @@ INTRUSIONS: dict[str, tuple[str, str, str]] = {}
 
 
 def system(name: str, codes: str, source: str) -> None:
-    """An attack on the machine, after which an honest candidate follows."""
+    """Add an attack on the machine, followed by an honest candidate."""
     INTRUSIONS[name] = "sums", codes, f"import os, sys, ctypes\n{source}\n{HONEST}"
 
 
 def answered(name: str, codes: str, body: str) -> None:
-    """An attack by the bytes of the answer."""
+    """Add an attack that writes its own bytes as the answer."""
     INTRUSIONS[name] = "sums", codes, f"{ANSWER}import os\n{body}\nos._exit(0)"
 
 
 def parts(name: str, codes: str, change: str) -> None:
-    """An attack by the two records that an honest run leaves."""
+    """Add an attack that changes or exchanges the two records of an honest run."""
     source = f"""{ANSWER}
 import os
 import neuroncore.eval.child as child

@@ -1,15 +1,18 @@
-"""What candidates cost, and whether pools are whole: rates, memory, processes that are killed.
+"""Measure the cost of candidates, and check that pools of processes lose no candidate and leave no
+process.
 
     python bench/judging/pools.py [COUNT] [--memory COUNT]
 
-Two processes judge a batch while one of them is killed: no candidate may be missing. A pool that is
-killed may leave no process, and the lines of one process and of two must be equal. Then it judges
-COUNT small candidates (default 400) at each level of isolation, and prints the CPU time of each and
-the memory of the processes after a quarter of them and at the end.
+A pool of two processes judges a batch while one of them is killed: no candidate may be missing.
+After a pool is killed, none of its processes may remain. One process and two must write equal
+lines. Then COUNT small candidates (400 by default) are judged at each level of isolation. The
+script prints the CPU time of a candidate, and the memory of the processes after a quarter of the
+candidates and at the end.
 
-With `--memory 10000` it only judges so many in two processes, and prints the memory of the pool, of
-its processes, and of those that fork candidates and judge, on the way: none may grow by more than
-20 MiB after the first hundred.
+With `--memory 10000` a pool of two processes judges this number of candidates, and nothing else is
+measured. The script prints, several times on the way, the memory of the pool's process, of its
+workers, and of the processes that fork candidates and that judge. None may grow by more than 20 MiB
+after the first hundred candidates.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ Line = dict[str, Any]
 
 
 def measured(level: Level, count: int) -> None:
-    """Print the cost of a candidate, and the memory of the processes that stay."""
+    """Print the CPU time of a candidate, and the memory of this process and its children."""
     spec = Spec(lambda a, b: 2 * a + b, inputs, [(128, 512)], tol=1e-6)
     worker = Worker(spec, level, ProcessLimits())
     spent, begun = 0.0, own_cpu()
@@ -66,8 +69,8 @@ def measured(level: Level, count: int) -> None:
 
 
 def growth(folder: Path, count: int) -> bool:
-    """Print the memory of a pool's processes on the way through a batch; return whether it is
-    flat."""
+    """Print the memory of a pool's processes several times while it judges a batch. Return whether
+    none grows by more than GROWTH."""
     process = pool(folder, "memory.jsonl", "--jobs", "2")
     sizes: list[dict[str, int]] = []
     for milestone in (*(one for one in MILESTONES if one < count), count - BATCH):
@@ -86,7 +89,7 @@ def judged_lines(file: Path) -> int:
 
 
 def by_kind(process: int) -> dict[str, int]:
-    """MiB of the largest process of each kind of a pool."""
+    """Return the MiB of the largest process of each kind in a pool."""
     workers = [one for one in children(process) if b"spawn_main" in command(one)]
     helpers = [one for worker in workers for one in children(worker)]
     forking = [one for one in helpers if b"zygote" in command(one)]
@@ -101,7 +104,7 @@ def own_cpu() -> float:
 
 
 def memory() -> list[int]:
-    """MiB of this process and of those that it has started."""
+    """Return the MiB of this process and of each process that it has started."""
     return [resident(one) >> 10 for one in (os.getpid(), *children(os.getpid()))]
 
 
@@ -115,7 +118,7 @@ def children(process: int) -> list[int]:
 
 
 def offspring(process: int) -> Iterator[int]:
-    """All processes that a process and its children have started."""
+    """Yield all processes that a process and its descendants have started."""
     for child in children(process):
         yield child
         yield from offspring(child)
@@ -131,14 +134,15 @@ def pool(folder: Path, out: str, *options: str) -> subprocess.Popen[bytes]:
 
 
 def lines(file: Path) -> dict[str, Line]:
-    """Verdicts by candidate, without what they cost."""
+    """Return the verdicts in a file by candidate, without their costs."""
     found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     assert len({one["candidate"] for one in found}) == len(found), "a candidate is there twice"
     return {one["candidate"]: {**one, "cost": None} for one in found}
 
 
 def begun(folder: Path, out: str, *options: str) -> tuple[subprocess.Popen[bytes], list[int]]:
-    """A pool that has judged something, and its processes."""
+    """Start a pool, and wait until it has judged a candidate. Return its process, and the numbers
+    of all processes that it has started."""
     process = pool(folder, out, *options)
     while not lines(folder / out):
         time.sleep(0.05)
@@ -153,7 +157,7 @@ def is_alive(process: int) -> bool:
 
 
 def held_together(folder: Path) -> None:
-    """Raise AssertionError if pools differ, lose candidates, or leave processes."""
+    """Raise AssertionError if pools write different lines, lose candidates, or leave processes."""
     assert pool(folder, "one.jsonl").wait() == 0
     assert pool(folder, "two.jsonl", "--jobs", "2").wait() == 0
     one = lines(folder / "one.jsonl")

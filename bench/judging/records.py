@@ -1,12 +1,13 @@
-"""Damaged and hostile records: what do they cost their judge, and do they change a later verdict?
+"""Judge damaged and hostile records. They must not cost the judge much, or change a later verdict.
 
     python bench/judging/records.py [COUNT] [SEED]
 
-COUNT records of honest kernels, 10,000 by default, are changed at random; then come bombs, which
-cost as much as they can: some only carry what no instruction uses, and pass. Each is judged in a
-process with limits, as a Worker does. It prints how often each code came, the slowest record, and
-the cost of each bomb. A record that passes must have the latency of the honest one; a fault of the
-judge, or another verdict on the honest record at the end, is an error.
+COUNT records of honest kernels, 10,000 by default, are changed at random. Then bombs follow:
+records that are made to cost as much as possible. Some bombs only contain data that no instruction
+uses, and pass. Each record is judged in a process with limits, as by a Worker. The script prints
+how often each code came, the time of the slowest record, and the cost of each bomb. A record that
+passes must not have a lower latency than the honest one. The exit code is 1 if the judge has a
+fault, and the verdict on the honest record must be the same at the end.
 """
 
 from __future__ import annotations
@@ -41,14 +42,15 @@ Head = dict[str, Any]
 
 
 class Subject(NamedTuple):
-    """A problem with one shape, the content of its honest record, and the honest verdict."""
+    """A problem with one shape, the content of its honest record, and the verdict on that
+    record."""
 
     court: Court
     content: bytes
     honest: dict[str, Any]
 
     def judged(self, record: bytes) -> Judged:
-        """The verdict on a record, and the milliseconds of CPU that it took."""
+        """Return the verdict on a record, and the milliseconds of CPU that the judge used."""
         return self.court.judged(None, [record])
 
 
@@ -75,7 +77,8 @@ def packed(content: bytes) -> bytes:
 
 
 def complaint(found: dict[str, Any], honest: dict[str, Any]) -> str:
-    """What is wrong with a verdict on a changed record, or nothing."""
+    """Return the fault of a verdict on a changed record; "" if the verdict is acceptable. `honest`
+    is the verdict on the honest record."""
     if found.get("passed"):
         made, wanted = (one["shapes"][0]["latency_us"] for one in (found, honest))
         return "" if made >= wanted else f"passed with {made} us, the honest one has {wanted}"
@@ -84,7 +87,8 @@ def complaint(found: dict[str, Any], honest: dict[str, Any]) -> str:
 
 
 def fuzzed(one: Subject, count: int, seed: int, codes: Counter[str]) -> Iterator[float]:
-    """Judge changed records; yield what each cost, and print what is wrong."""
+    """Judge `count` records, each changed at random. Yield the milliseconds of CPU of each, and
+    print complaints. `codes` counts the codes of the verdicts."""
     rng = np.random.default_rng(seed)
     for number in range(count):
         found, cpu = one.judged(packed(mutated(one.content, rng)))

@@ -1,4 +1,4 @@
-"""The specifications of the cheats, each with an honest candidate."""
+"""The problems that cheats attack: specifications, each with an honest candidate."""
 
 from __future__ import annotations
 

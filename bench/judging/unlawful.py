@@ -1,11 +1,11 @@
-"""Records of kernels that a run refuses, made by a process that has switched every check off: does
-the judge accept one?
+"""Judge records of kernels that a run refuses. A process without checks makes the records; the
+judge must accept none.
 
     python bench/judging/unlawful.py FOLDER [-k SUBSTR]
 
-FOLDER has scripts below it, named *_bad.py, that launch a kernel with a mistake; the first line of
-a script may name its machine, as in `# target: trn1`. A script whose launch is not refused is left
-out. It prints the records that are accepted.
+FOLDER contains scripts named *_bad.py, also in folders below it. Each launches a kernel with a
+mistake. The first line of a script may name its machine, as in `# target: trn1`. A script whose
+launch is not refused is left out. The records that are accepted are printed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SECONDS = 40
 
 
 def switch_off() -> None:
-    """Let every call and every tile pass in this process."""
+    """Turn off the checks of calls and of tiles in this process."""
     for name in ("of_argument", "picking_violations", "together", "disagreements", "out_of_reach"):
         setattr(legality, name, lambda *given, **more: iter(()))
     for name in ("_check_fits", "_check_room", "_check_address"):
@@ -53,7 +53,7 @@ def switch_off() -> None:
 
 
 class Launches:
-    """The launches of a script."""
+    """Collects the launches of a script."""
 
     def __init__(self) -> None:
         self.finished: list[Any] = []
@@ -66,7 +66,8 @@ class Launches:
 
 
 def launched(file: Path, target: str, unchecked: bool) -> dict[str, Any]:
-    """Run a script; return its error, and the bytes of the record of its last launch."""
+    """Run a script. Return its error, and, if `unchecked`, the record of its last launch in
+    hexadecimal."""
     os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
     if unchecked:
         switch_off()
@@ -88,7 +89,8 @@ def launched(file: Path, target: str, unchecked: bool) -> dict[str, Any]:
 
 
 def looked_at(content: bytes) -> dict[str, Any]:
-    """What the judge says of a record: the step that refuses it, or "accepted"."""
+    """Return the outcome of judging a record: the step that refuses it and the message, or
+    "accepted"."""
     try:
         own = saved.unpacked(content, Path("the record"))
     except NeuronError as error:
@@ -114,7 +116,7 @@ def looked_at(content: bytes) -> dict[str, Any]:
 
 
 def apart(function: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
-    """Call a function in a fork of this process."""
+    """Return the result of a function that is called in a fork of this process."""
     reads, writes = os.pipe()
     process = os.fork()
     if process == 0:

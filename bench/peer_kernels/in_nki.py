@@ -1,4 +1,4 @@
-"""The kernels in NKI, of the instructions that triton-viz's interpreter also has."""
+"""The kernels in NKI. They use only instructions that the interpreter of triton-viz has too."""
 
 from __future__ import annotations
 

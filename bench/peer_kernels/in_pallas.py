@@ -1,4 +1,4 @@
-"""The kernels in Pallas, of JAX, for its interpreter."""
+"""The kernels in Pallas, a part of JAX, for its interpreter."""
 
 from __future__ import annotations
 

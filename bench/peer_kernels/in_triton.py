@@ -1,4 +1,5 @@
-"""The kernels in Triton, for its interpreter: TRITON_INTERPRET is set before this is imported."""
+"""The kernels in Triton, for its interpreter. The variable TRITON_INTERPRET must be set before this
+module is imported."""
 
 from __future__ import annotations
 

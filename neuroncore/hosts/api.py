@@ -174,8 +174,8 @@ class Run:
 
     @property
     def precision(self) -> Precision | None:
-        """Return the rounding errors of the launch and the lines that cause them, or None unless
-        `Options.precision` is set."""
+        """Return the rounding errors of lines and results; None unless `Options.precision` is
+        set."""
         return self.finished.precision
 
     @property
@@ -413,8 +413,8 @@ def run(
     and `stochastic_seed` of the options). The kernel changes the arguments that it writes; the Run
     keeps copies of the originals. It keeps no copy of a numpy array of 1 MiB or more that the
     kernel only reads, and raises UsageError if such an array has changed when it is needed again.
-    To detect changes, it compares 8 bytes in each block of 2 KiB, or of more for arrays above 32
-    MiB; so a change of few elements is likely to be missed.
+    Only 8 bytes of each 2 KiB (or more, above 32 MiB) are compared, so a change of few elements is
+    likely to be missed.
 
     With `per_rank`, a tuple or dict of arguments for each rank, the kernel runs on this many ranks.
     Each has `lnc` cores, by default as many as the kernel's grid needs. If several ranks get the

@@ -107,8 +107,9 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     A product accumulates if its only reader is an addition to a tile in PSUM, and that tile was
     cleared before the first addition. The compiler then leaves out the addition, the clearing, and
     the copies that the kernel makes only because an addition cannot read PSUM twice. Compiled
-    programs of published convolutions have no such additions (sahiljain01/asst4-trainium). The same
-    holds if the kernel adds results of nl.matmul (Ericcsr/asst4-trainium, waahm7/asst4-trainium).
+    programs of published convolutions have no such additions (sahiljain01/asst4-trainium). Programs
+    that add results of nl.matmul have no such additions either (Ericcsr/asst4-trainium,
+    waahm7/asst4-trainium).
     """
     source, call = np.full(len(accesses.reads), -1, np.int32), program.columns().call
     adds = np.flatnonzero(_flags(adds_in_psum, program.calls)[call])
