@@ -1,5 +1,4 @@
-"""Insert small faults into a copy of the package. The tests or random programs must detect each
-one.
+"""Insert small faults into a copy of the package: tests or random programs must detect each one.
 
     python bench/mutants.py [--only WORD] [--programs COUNT] [--results FILE]
 

@@ -1,8 +1,8 @@
 """Compute the peak rates of the Tensor engine in three ways: python bench/peaks.py
 
 * geometric: 128 x 128 multipliers x 2 x clock x rate of the format x products per multiplier;
-* modelled: the rate of our schedule for a kernel that streams columns past one stationary tile, when
-  the clock has its full rate;
+* modelled: the rate of our schedule for a kernel that streams columns past one stationary tile,
+  when the clock has its full rate;
 * published: the rate that the vendor states for one core.
 
 The exit code is 0 if each modelled rate is within 2 % of the geometric rate, and the published rate

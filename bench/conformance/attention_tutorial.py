@@ -1,4 +1,4 @@
-"""One version of nki-samples' attention tutorial, by the test that the tutorial has beside it."""
+"""Run one version of nki-samples' attention tutorial, by the test in the tutorial's folder."""
 
 import sys
 

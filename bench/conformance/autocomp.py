@@ -1,12 +1,14 @@
-"""The harnesses of autocomp for both APIs, with the published solutions, held to numpy.
+"""Run the harnesses of autocomp for both APIs with the published solutions, and compare the kernels
+with numpy.
 
     python bench/conformance/autocomp.py CHECKOUT [-k SUBSTR] [--json]
 
-A harness is a reference kernel, a mark where a solution goes, and a test that compares the two on
-random inputs: a case is a harness with the published solution of its number in that place, on the
-target that it sets. Those of the older API set none and were measured on trn1; they get their own
-reference as a solution as well. Its own test has to say yes; and since it would say so of two
-kernels that both return zeros, every launch of either is held against the reference in TABLES too.
+A harness has a reference kernel, a mark for the place of a solution, and a test that compares the
+two kernels on random inputs. A case is a harness with the published solution that has the same
+number. It runs on the target that the harness sets. Harnesses of the older API set no target, and
+were measured on trn1; another case uses their own reference as the solution. A case passes if the
+harness's own test does, and if every launch of both kernels agrees with the reference in TABLES.
+The second condition is necessary because two kernels that both return zeros pass the first.
 """
 
 from __future__ import annotations
@@ -83,8 +85,8 @@ assert test_nki({reference}, {solution}), "the harness says that the results dif
 
 
 def solved(harness: str, solution: str) -> str:
-    """A harness with a solution at its mark, and a call of its test in place of its main part,
-    which would go on to measure time."""
+    """Return the source of a harness with a solution at its mark. Its main part, which also
+    measures time, is replaced by a call of its test."""
     body, _ = parted(harness)
     names = tested(harness)
     assert body.count(MARK) == 1, "the harness has no one place for a solution"
@@ -93,14 +95,16 @@ def solved(harness: str, solution: str) -> str:
 
 
 def tested(harness: str) -> re.Match[str]:
-    """The names of the reference kernel and of the solution."""
+    """Return a match whose groups 1 and 2 are the names of the reference kernel and of the
+    solution."""
     names = re.search(r"test_nki\(\s*(\w+)\s*,\s*(\w+)", parted(harness)[1])
     assert names is not None, "the harness doesn't call test_nki"
     return names
 
 
 def parted(source: str) -> tuple[str, str]:
-    """A module without its `if __name__ == "__main__":`, and that."""
+    """Return the source of a module without its part under `if __name__ == "__main__":`, and this
+    part."""
     lines = source.splitlines()
     for node in ast.parse(source).body:
         if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
@@ -116,7 +120,7 @@ def target(suite: str, harness: str) -> str:
 
 
 def itself(harness: str) -> str:
-    """The harness's own reference kernel under the name of a solution."""
+    """Return the source of a solution that calls the harness's own reference kernel."""
     names = tested(harness)
     return f"def {names[2]}(*args, **kwargs):\n    return {names[1]}(*args, **kwargs)\n"
 
@@ -124,7 +128,8 @@ def itself(harness: str) -> str:
 def case(
     name: str, script: str, table: str, machine: str, seconds: float, gigabytes: float
 ) -> Outcome:
-    """A script that launches kernels, held against the references of a harness."""
+    """Run a script that launches kernels, and compare its launches with the references of the table
+    `table`."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "harness.py")
         file.write_text(script)

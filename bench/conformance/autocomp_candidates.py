@@ -1,13 +1,13 @@
-"""The kernels that autocomp's searches went through, from its published traces, held to numpy.
+"""Run the candidates in the published traces of autocomp's searches, and compare them with numpy.
 
     python bench/conformance/autocomp_candidates.py CHECKOUT [-k SUBSTR] [--json]
 
-A trace is one expression: a candidate, its parent, and so on to the kernel that the search began
-with, which is candidate 0. Latencies were published for these on trn1. Each is launched on the
-first inputs that the harness of its problem makes.
+A trace is one expression: a candidate, its parent, and so on to the kernel with which the search
+began, which is candidate 0. Latencies of these candidates on trn1 are published. Each candidate is
+launched on the first inputs that the harness of its problem makes.
 
-Four candidates have lost some characters in a line or two. They get them back from the other
-published texts of the same search, where the same lines are whole.
+In four candidates some characters of one or two lines are missing. These lines are completed from
+other published texts of the same search, which have the same lines.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ test_nki({kernel}, enough)
 
 
 def candidates(trace: str) -> list[str]:
-    """The sources of a trace's candidates, the first of the search first."""
+    """Return the sources of a trace's candidates, from the beginning of the search."""
     found = []
     node = ast.parse(trace, mode="eval").body
     while isinstance(node, ast.Call):
@@ -53,8 +53,8 @@ def candidates(trace: str) -> list[str]:
 
 
 def whole(candidate: str, line: int, others: str) -> str:
-    """A candidate with the line that has a hole replaced by one that ends as it does and stands
-    before the same line in another text."""
+    """Return a candidate with one line completed. In `others`, a line with the same ending,
+    followed by the same next line, has the missing beginning."""
     lines = candidate.splitlines(keepends=True)
     damaged, after = lines[line - 1], lines[line]
     for at in range(1, len(damaged)):
@@ -66,7 +66,8 @@ def whole(candidate: str, line: int, others: str) -> str:
 
 
 def launched(harness: str, candidate: str) -> str:
-    """A harness that makes its inputs, gives them to a candidate, and ends."""
+    """Return the source of a harness that makes its inputs, launches a candidate on them, and
+    ends."""
     body, _ = parted(harness)
     assert body.count(MARK) == 1, "the harness has no one place for a solution"
     functions = [node for node in ast.parse(candidate).body if isinstance(node, ast.FunctionDef)]
@@ -74,7 +75,8 @@ def launched(harness: str, candidate: str) -> str:
 
 
 def script(checkout: Path, search: str, number: int) -> str:
-    """The harness of a search with one of its candidates, whole, launched once."""
+    """Return the source of a search's harness that launches one of its candidates once. Damaged
+    lines of the candidate are completed."""
     harness = (checkout / "harnesses" / f"{SEARCHES[search]}.py").read_text()
     found = candidates((checkout / "examples" / f"{search}_trace.py").read_text())
     best = (checkout / "examples" / f"{search}_opt.py").read_text()

@@ -1,4 +1,4 @@
-"""What NKIBench's kernels find defined, and which function of a file is the kernel."""
+"""The names that NKIBench defines before a kernel, and the kernel of a module."""
 
 from __future__ import annotations
 

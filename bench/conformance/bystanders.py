@@ -1,10 +1,11 @@
-"""A published script beside packages that it imports and that its kernels don't need.
+"""Run a published script without packages that it imports, but that its kernels do not need.
 
     python bench/conformance/bystanders.py [--bare PATTERN ...] FILE|-m MODULE [ARGUMENT ...]
 
-runs a file or a module as a script. What only an instance with a model on it has (BYSTANDERS), and
-isn't installed, is imported as empty: whatever is asked of it is a class that does nothing. Of
-packages that match a pattern of --bare, modules are imported without what its __init__ does.
+A file or a module is run as a script. The packages in BYSTANDERS are usually installed only on
+instances with a model. If one is not installed, an empty module replaces it: every name in it is a
+class that does nothing. Packages that match a pattern of --bare are imported without executing
+their __init__.py.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ BYSTANDERS = (
 
 
 class Asked(type):
-    """A class that has whatever is asked of it."""
+    """The type of a class in which every name is the class itself."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -51,7 +52,8 @@ class Asked(type):
 
 
 class Nothing(metaclass=Asked):
-    """As a decorator it changes nothing; as an answer, such as is_available(), it is no."""
+    """The base of all classes of an empty module. As a decorator it changes nothing. As a result,
+    such as that of is_available(), it is false."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -71,7 +73,7 @@ class Empty(ModuleType):
 
 
 class Bystanders(MetaPathFinder, Loader):
-    """The last finder that is asked."""
+    """The last import finder: it finds empty modules for the packages in BYSTANDERS."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         known = name.partition(".")[0] in BYSTANDERS
@@ -85,7 +87,8 @@ class Bystanders(MetaPathFinder, Loader):
 
 
 class Bare(MetaPathFinder):
-    """Packages without their __init__, where their files are."""
+    """An import finder for packages that match a pattern. It finds their folders without their
+    __init__.py."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.patterns = patterns

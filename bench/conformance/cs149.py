@@ -1,10 +1,11 @@
-"""Solutions to Stanford's CS149 assignment 4, the fused convolution, held to numpy.
+"""Run solutions of the fused convolution in assignment 4 of Stanford's CS149, and compare them with
+numpy.
 
     python bench/conformance/cs149.py CHECKOUT ... [--target trn2] [-k SUBSTR] [--json]
 
-A CHECKOUT has part2/conv2d*.py, which define `fused_conv2d_maxpool`. A case is one such file with
-one size of its pool, on the small images of the course's own tests. Students published what they
-had at the end, and not all had come to the pooling.
+A CHECKOUT has files part2/conv*.py that define `fused_conv2d_maxpool`. A case is one such file and
+one size of the pool, on the small images of the course's tests. Students published their last
+state, so some solutions lack the pool.
 """
 
 from __future__ import annotations

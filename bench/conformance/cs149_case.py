@@ -1,9 +1,9 @@
-"""One solution of the fused convolution and one size of its pool, held to numpy.
+"""Run one solution of the fused convolution with one size of the pool, and compare it with numpy.
 
     python bench/conformance/cs149_case.py FILE POOL
 
-prints the relative L2 error for each shape and format; float32 has to agree to 1e-5, float16 to
-the gap between 1 and the next number.
+It prints the relative L2 error for each shape and format. The largest allowed error is 1e-5 for
+float32; for float16 it is the gap between 1 and the next number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ ALLOWED = {"float32": 1e-5, "float16": 2.0**-10}
 
 
 def pooled(image: Any, filters: Any, bias: Any, pool: int) -> Any:
-    """The convolution plus bias, and the greatest of each pool x pool of it, in float32."""
+    """Return the convolution plus the bias, reduced to the maximum of each square of pool x pool,
+    in float32."""
     image, filters, bias = (x.astype(np.float32) for x in (image, filters, bias))
     out = references.conv2d_by_output(image, filters, ((0, 0), (0, 0))) + bias[:, None, None]
     n, c, h, w = out.shape

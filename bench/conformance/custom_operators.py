@@ -1,10 +1,10 @@
-"""The custom C++ operators of aws-neuron-samples, unmodified, held to numpy.
+"""Run the unmodified custom C++ operators of aws-neuron-samples, and compare them with numpy.
 
     python bench/conformance/custom_operators.py CHECKOUT
 
-Each of the four libraries is built by every C++ compiler that is installed, of g++, clang++ and
-zig's wheel, and its operators are called at several shapes and, on eight cores, in three orders.
-What the checkout's work tree lacks is taken from its HEAD.
+Each of the four libraries is built by each installed compiler: g++, clang++ and zig's wheel. Its
+operators are called at several shapes, and on eight cores in three orders of the cores. Files that
+are missing in the checkout's work tree are read from its HEAD.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ REFUSED = "OUT_OF_BOUNDS"
 
 
 def source(checkout: Path, path: str, folder: Path) -> Path:
-    """A file of the checkout, or one that is written to the folder from its HEAD."""
+    """Return the path of a file in the checkout. If the work tree lacks the file, write it from
+    HEAD to the folder."""
     if (checkout / path).is_file():
         return checkout / path
     shown = subprocess.run(
@@ -56,7 +57,7 @@ def compilers() -> list[str]:
 
 
 def judged(library: Library) -> Iterator[str]:
-    """What is wrong with its operators, if anything."""
+    """Yield the faults of a library's operators."""
     for shape in SHAPES:
         x, grad = np.random.default_rng(0).standard_normal((2, *shape)).astype(np.float32)
         for order in ("forward", "reverse", "random") if library.cores > 1 else ("forward",):

@@ -1,14 +1,14 @@
-"""Everyone's kernels: what many repositories published, run by their own scripts and suites and by
-drivers of ours.
+"""Run kernels that many repositories published: by their own scripts and test suites, and by our
+drivers.
 
     python bench/conformance/everyone.py CHECKOUTS [--only drivers|scripts|suites] [-k SUBSTR]
     python bench/conformance/everyone.py CHECKOUTS --clone
 
-CHECKOUTS is a folder with clones named OWNER+NAME, of the repositories and commits that
-everyone.toml lists; `--clone` prints the commands that make those which aren't there. A case is a
-script, a test of a suite, or a kernel that a driver launches; those of a repository at another
-commit are run, and told to be. Where everyone.toml or a driver says how a kernel is at fault, it
-has to fail in that way and counts as `theirs`.
+CHECKOUTS is a folder with clones named OWNER+NAME. everyone.toml lists their repositories and
+commits; `--clone` prints the commands that make the missing clones. A case is a script, a test of a
+suite, or a kernel that a driver launches. If a clone is at another commit, its cases run too, and a
+message names the commit. Some kernels have a known fault, which everyone.toml or a driver
+describes. Such a case must fail in this way, and counts as `theirs`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ SUITE_SECONDS = 20  # times a case's, for a whole suite
 
 @dataclass(frozen=True)
 class Script:
-    """`run` is a file or "-m" and a module, and arguments; `bare` is for bystanders.py. One that
-    `reports` has its verdict in its exit code, and prints of what else it compares."""
+    """A script of a repository. `run` is a file, or "-m" and a module, followed by the arguments.
+    `bare` has the patterns for `--bare` of bystanders.py. A script that `reports` shows its verdict
+    by its exit code; words in its output that look like failures are then ignored."""
 
     repository: str
     run: list[str]
@@ -72,7 +73,8 @@ class Script:
 
 @dataclass(frozen=True)
 class Suite:
-    """`pytest` are its arguments in the clone."""
+    """A test suite of a repository. `pytest` has the arguments of pytest, which runs in the
+    clone."""
 
     repository: str
     pytest: list[str]
@@ -81,7 +83,7 @@ class Suite:
 
 
 class Runs:
-    """The cases of a folder of clones."""
+    """Runs the cases of a folder of clones."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.checkouts: Path = given.checkouts.resolve()
@@ -93,7 +95,7 @@ class Runs:
         return self.checkouts / repository.replace("/", "+")
 
     def run(self, command: Iterable[str], repository: str, target: str, **limits: Any) -> Any:
-        """A process of a case, in the clone."""
+        """Run a command of Python for a case in its clone, and return the Finished process."""
         env = {
             "PYTHONPATH": os.pathsep.join(map(str, (ALIAS, HERE / "shims"))),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -114,7 +116,7 @@ class Runs:
                     yield Task(name, partial(self.driven_by, driver, name, checkout, variant))
 
     def first_of_each(self) -> Iterator[Task]:
-        """The first variant of every driver whose repository is cloned."""
+        """Yield the task for the first variant of each driver whose repository is cloned."""
         for driver in DRIVERS:
             checkout = Checkout(self.home(driver.repository))
             if checkout.root.is_dir() and (variants := driver.variants(checkout)):
@@ -158,7 +160,8 @@ class Runs:
                 yield from self.suite(suite)
 
     def suite(self, suite: Suite) -> Iterator[Outcome]:
-        """A process for all tests of a suite, which share what they import."""
+        """Run a suite in one process, and yield the outcomes of its tests. All tests share the
+        modules that they import."""
         if not self.home(suite.repository).is_dir():
             yield Outcome(suite.repository, "skipped", "not cloned")
             return
@@ -180,7 +183,7 @@ class Runs:
 
 
 def tested(repository: str, test: ElementTree.Element) -> Outcome:
-    """The outcome of a test, from pytest's report."""
+    """Return the outcome of a test from its element in pytest's XML report."""
     name = f"{repository} {test.get('classname')}::{test.get('name')}"
     seconds = float(test.get("time", 0))
     if (skipped := test.find("skipped")) is not None:
@@ -192,7 +195,8 @@ def tested(repository: str, test: ElementTree.Element) -> Outcome:
 
 
 def faulty(outcome: Outcome, fault: Fault | None) -> Outcome:
-    """The outcome of a case that can't pass, which is the kernel's own fault."""
+    """Return the outcome of a case whose kernel has the known fault `fault`: `theirs` if it fails
+    in this way, otherwise `failed`. Without a fault, return the outcome unchanged."""
     if fault is None:
         return outcome
     cause = DISAGREEMENT if fault.code == DIFFERS else fault.code
@@ -203,7 +207,7 @@ def faulty(outcome: Outcome, fault: Fault | None) -> Outcome:
 
 
 def table(outcomes: Iterable[Outcome]) -> list[str]:
-    """Markdown: what became of each repository's cases."""
+    """Return a Markdown table with the number of cases of each repository and verdict."""
     counts: dict[str, Counter[str]] = {}
     for outcome in outcomes:
         repository = outcome.name.partition(" ")[0]
@@ -218,7 +222,7 @@ def table(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def clones(checkouts: Path) -> Iterator[str]:
-    """The commands that make what isn't there."""
+    """Yield the commands that make the missing clones."""
     for repository, commit in LISTED["commits"].items():
         home = checkouts / repository.replace("/", "+")
         if not home.is_dir():
@@ -227,7 +231,7 @@ def clones(checkouts: Path) -> Iterator[str]:
 
 
 def elsewhere(checkouts: Path) -> Iterator[str]:
-    """What to say of clones at another commit than the one listed."""
+    """Yield a message for each clone that is at another commit than everyone.toml lists."""
     for repository, commit in LISTED["commits"].items():
         home = checkouts / repository.replace("/", "+")
         if home.is_dir():

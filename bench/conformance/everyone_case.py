@@ -1,9 +1,9 @@
-"""One kernel of everyone's, held to numpy.
+"""Run one driver, and compare its kernel with numpy.
 
     python bench/conformance/everyone_case.py CHECKOUT DRIVER [VARIANT]
 
-CHECKOUT is a clone of the driver's repository, DRIVER its name in `drivers`. It prints the relative
-L2 error of each result.
+CHECKOUT is a clone of the driver's repository, DRIVER the name of the driver in `drivers`. It
+prints the relative L2 error of each result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nkibench_case import Disagreement, relative_error
 
 
 def hold(result: Result) -> None:
-    """Raises Disagreement."""
+    """Print the error of a result. Raise Disagreement if it is larger than allowed."""
     got, want = (np.asarray(x, np.float64) for x in (result.got, result.want))
     error = 0.0 if np.array_equal(got, want) else relative_error(got, want)
     print(f"{result.name}: relative L2 {error:.2g}", flush=True)

@@ -1,4 +1,4 @@
-"""The kernels in the code blocks of the SDK's guides, cut out of a checkout as they stand there."""
+"""The kernels in the code blocks of the SDK's guides, unmodified."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Function = ast.FunctionDef
 
 @dataclass(frozen=True)
 class Kernel:
-    """`number` counts the kernels of one name on one page. `source` is the block without later
-    kernels of that name, or why the block isn't Python."""
+    """A kernel in a code block. `number` counts the kernels with this name on the page. `source` is
+    the code block without later kernels that have the same name. If the block is not Python,
+    `parses` is False and `source` is the reason."""
 
     page: str
     line: int
@@ -33,7 +34,7 @@ class Kernel:
 
 
 def kernels(checkout: Path) -> Iterator[Kernel]:
-    """Every function under @nki.jit in every code block of nki/**/*.rst, in order."""
+    """Yield each function under @nki.jit in the code blocks of nki/**/*.rst, in order."""
     guides = checkout / "nki"
     for page in sorted(guides.rglob("*.rst")):
         name = str(page.relative_to(guides).with_suffix(""))
@@ -58,7 +59,8 @@ def _of_page(page: str, lines: list[str]) -> Iterator[Kernel]:
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """The directives' lines, from 1, and their contents without the indentation."""
+    """Yield, for each code block, the line of its directive, counted from 1, and its contents
+    without the indentation."""
     for at, line in enumerate(lines):
         if opening := OPENING.match(line):
             yield at + 1, textwrap.dedent("\n".join(_content(lines[at + 1 :], len(opening[1]))))
@@ -80,7 +82,8 @@ def _decorated(tree: ast.Module) -> list[Function]:
 
 
 def _with_only(kept: Function, tree: ast.Module, block: str) -> str:
-    """A block without later kernels of this kernel's name, the other lines where they were."""
+    """Return the source of a block without later kernels that have the name of the kernel `kept`.
+    The other lines keep their numbers."""
     lines = block.splitlines()
     for other in _decorated(tree):
         if other.name == kept.name and other.lineno > kept.lineno:

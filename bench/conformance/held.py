@@ -1,12 +1,13 @@
-"""A published script, unmodified, with every kernel that it launches held against a reference.
+"""Run an unmodified published script, and compare every kernel that it launches with a reference.
 
     python bench/conformance/held.py FILE MODULE:TABLE [ARGUMENT ...]
 
-runs FILE as a script. MODULE, of this folder, has a dict TABLES, and TABLE in it is a dict as well:
-the name of a kernel ("*" for any) -> a Reference. Each
-launch gets copies of its arguments put to the reference; what it returns has to agree. A kernel
-that the table doesn't have, or that the script never launches, is a failure as well: a script that
-only prints, or compares one kernel with another, proves nothing.
+FILE is run as a script. MODULE is a module of this folder with a dict TABLES, whose entry TABLE is
+a dict too: it maps the name of a kernel, or "*" for any kernel, to a Reference. The reference gets
+copies of the arguments of each launch, and the results of the launch must agree with its results.
+It is a failure, too, if a kernel is not in the table, or if the script never launches a kernel of
+the table. A script that only prints numbers, or only compares one kernel with another, proves
+nothing.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ from neuroncore.report.compare import Incomparable, compare
 
 @dataclass(frozen=True)
 class Reference:
-    """What a kernel computes, and the relative L2 error allowed: by default 1e-5 for a result in
-    float32 and the gap between 1 and the next number for a narrower format. A kernel that rounds
-    on its way says here to what. Where entries of the first axis have nothing to do with each
-    other, `part` says how many of them are enough."""
+    """The function that a kernel computes, and the allowed relative L2 error. The default is 1e-5
+    for float32 results, and the gap between 1 and the next number for narrower formats. A kernel
+    that rounds intermediate values to a narrower format needs another `tolerance`. If entries of
+    the first axis are independent, only the first `part` of them are compared."""
 
     function: Callable[..., Any]
     tolerance: float | None = None
@@ -51,11 +52,12 @@ class Reference:
 
 
 class Disagreement(AssertionError):
-    """A launch that doesn't agree with its reference."""
+    """The results of a launch do not agree with the reference."""
 
 
 class Held:
-    """Launches so far, by kernel, and the worst error of each."""
+    """Compares launches with their references. It keeps the number of launches of each kernel, and
+    the worst error."""
 
     def __init__(self, references: Mapping[str, Reference]) -> None:
         self.references = references
@@ -64,7 +66,7 @@ class Held:
 
     @contextmanager
     def launches(self) -> Any:
-        """Hold every launch from here on against its reference."""
+        """A context manager in which every launch is compared with its reference."""
         launches = {kind: kind.__call__ for kind in (Kernel, OlderKernel)}
 
         def held(kernel: Any, *args: Any, **kwargs: Any) -> Any:
@@ -122,7 +124,7 @@ class Held:
 
 
 def _arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
-    """By name, those of **kwargs too."""
+    """Return the arguments of a call by name, including those in **kwargs."""
     kinds = bound.signature.parameters
     given: dict[str, Any] = {}
     for name, value in bound.arguments.items():
@@ -131,14 +133,16 @@ def _arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
 
 
 def _first(value: Any, count: int | None) -> Any:
-    """The first entries of an array."""
+    """Return the first `count` entries of an array. Other values are returned unchanged, and so are
+    all if `count` is None."""
     return value[:count] if count is not None and getattr(value, "ndim", 0) else value
 
 
 def numpy_of(value: Any, copied: bool = False) -> Any:
-    """An argument or result for numpy; what numpy has no name for (bfloat16 of torch) as float32.
+    """Return an argument or a result as a numpy array. Torch's floats become float32, except
+    float64; torch's integers keep their type.
 
-    Torch's integers stay as they are. Anything but an array is returned as it is.
+    Values that are not arrays are returned unchanged.
     """
     if isinstance(value, tuple | list):
         return type(value)(numpy_of(v, copied) for v in value)
@@ -150,7 +154,8 @@ def numpy_of(value: Any, copied: bool = False) -> Any:
 
 
 def tolerance(result: Any) -> float:
-    """The relative L2 error that one rounding to the result's format explains."""
+    """Return the relative L2 error that one rounding to the format of the result explains; at least
+    1e-5 for float32."""
     form = lookup(str(result.dtype).removeprefix("torch."))
     if form.is_integer:
         return 0.0
@@ -164,8 +169,8 @@ def _arrays(value: Any) -> list[Any]:
 
 
 class Documented(MetaPathFinder):
-    """The vendor's package has the tutorials' kernels as neuronxcc.nki.docs.examples: here they are
-    the files beside the script."""
+    """An import finder for neuronxcc.nki.docs.examples, where the vendor's package has the kernels
+    of the tutorials. It finds the files in the folder of the script."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -180,7 +185,7 @@ class Documented(MetaPathFinder):
 
 
 def table(place: str) -> Mapping[str, Reference]:
-    """MODULE:TABLE, of a module of this folder."""
+    """Return the table that a text MODULE:TABLE names. MODULE is a module of this folder."""
     module, _, name = place.partition(":")
     found: Mapping[str, Reference] = importlib.import_module(module).TABLES[name]
     return found

@@ -1,4 +1,5 @@
-"""One kernel of a file by `neuroncore run --json`, with arguments and a reference from here."""
+"""Run one kernel of a file by `neuroncore run --json`, with inputs and a reference from this
+folder."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ def kernel_case(
     gigabytes: float = 12.0,
     env: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """`file` is FILE.py or FILE.py::KERNEL; `inputs` and `reference` are FILE.py:FUNCTION; `says`
-    are lines that have to be printed, in that order."""
+    """Run a kernel and return the outcome. `file` is FILE.py or FILE.py::KERNEL; `inputs` and
+    `reference` are FILE.py:FUNCTION. `says` has lines that must be printed in this order."""
     command = [sys.executable, "-m", "neuroncore", "run", "--json", *options, file]
     command += ["--inputs", inputs] if inputs else []
     command += ["--ref", reference] if reference else []
@@ -57,7 +58,8 @@ def _judged(report: dict[str, Any]) -> tuple[str, str]:
 
 
 def _lines(launch: dict[str, Any]) -> list[str]:
-    """What a launch took on the device, by the estimate, and how far its results are off."""
+    """Return a line with the estimated time of a launch on the device, and the errors of its
+    results."""
     time = launch["estimate"]["total_time"] * 1e6
     errors = [f"relative L2 {float(r['rel_l2']):.2g}" for r in launch["results"]]
     return [", ".join([f"{launch['kernel']} on {launch['target']}: {time:.4g} us", *errors])]

@@ -1,23 +1,26 @@
-"""nki-library's own test suite, unmodified, in its simulation mode.
+"""Run nki-library's own test suite, unmodified, in its simulation mode.
 
     python bench/conformance/nki_library.py CHECKOUT [--python VENV/bin/python] [--platform trn2]
         [--only FILE | -k EXPRESSION | --all | --smallest] [--within FOLDER] [--workers 2]
         [--timeout 600] [--memory 8] [--json] [--log LOG] [--resume LOG]
 
-runs what the suite's rules keep of it, cheap tests first, in processes with limits (see
-nki_library_plugin.py). Python is one in whose environment are the suite's needs and neuroncore.
-FILE has a test id per line: their modules are collected, and all others only if some are missing
-there, for the suite draws tests at random while modules are imported. `--all` adds the tests that
-the suite skips for their size, and `--smallest` takes of each test function the one whose name has
-the smallest numbers. LOG gets a line of JSON per outcome; with `--resume`, what it has
-already is not run again. A test that expects a refusal and gets one has passed. One that fails
-after reading memory that nothing has written is run again with zeros there, and is told apart if
-it passes then.
+The tests that the suite's rules keep are run, cheap ones first, in processes with limits
+(nki_library_plugin.py). `--python` names an interpreter whose environment has neuroncore and the
+suite's requirements. FILE has the id of a test on each line. Only the modules of these tests are
+collected; if tests are then missing, all others are collected too, because the suite draws tests at
+random while modules are imported. `--all` adds the tests that the suite skips because of their
+size. `--smallest` runs one test of each test function: the one with the smallest numbers in its
+name. LOG gets a line of JSON for each outcome; with `--resume`, tests that are in LOG are not run
+again.
 
-Tests of several ranks are run on them, each with its own inputs (ranks_of_tests.py); FOLDER is one
-of test/integration: nkilib/experimental/collectives. With NKI_LIBRARY_ORDERS=3 in the environment
-the ranks start in three orders, and results must have equal bits; with NKI_LIBRARY_FLOAT64=1 what
-float64 beside the chip has is compared in the place of results.
+A test passes if it expects a refusal and gets one. A test that fails after it has read
+uninitialized memory is run again with zeros there; if it passes then, it gets a separate verdict.
+
+Tests of several ranks are run on these ranks, each with its own inputs (ranks_of_tests.py). FOLDER
+is a folder in test/integration, such as nkilib/experimental/collectives. With NKI_LIBRARY_ORDERS=3
+in the environment, the ranks start in three orders, and the results must have equal bits. With
+NKI_LIBRARY_FLOAT64=1, the values that neuroncore computes in float64 are compared in place of the
+results.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ EVERYTHING = {"NKILIB_SIMULATION_RUN_ALL": "1"}
 
 
 def outcomes(given: argparse.Namespace, scratch: Path) -> Iterator[Outcome]:
-    """Those in the log first, then each as it comes."""
+    """Yield the outcomes in the log to resume, and then each new outcome."""
     log = (given.resume or given.log or scratch / "log.jsonl").resolve()
     if given.resume is None:
         log.write_text("")
@@ -63,7 +66,7 @@ def outcomes(given: argparse.Namespace, scratch: Path) -> Iterator[Outcome]:
 
 
 def _modules(checkout: Path, wanted: set[str]) -> list[Path]:
-    """The files of tests, by their ids, that there are."""
+    """Return the existing files of the tests with the ids `wanted`."""
     files = {checkout / "test" / name.partition("::")[0] for name in wanted}
     return sorted(file for file in files if file.is_file())
 
@@ -71,7 +74,7 @@ def _modules(checkout: Path, wanted: set[str]) -> list[Path]:
 def _collected(
     given: argparse.Namespace, scratch: Path, log: Path, lines: TextIO, places: list[Path]
 ) -> Iterator[Outcome]:
-    """What comes of the tests of some files or folders, as the log gets it."""
+    """Run the tests in some files or folders, and yield each outcome when it appears in the log."""
     with (scratch / "output").open("w+") as output:
         process = subprocess.Popen(
             _command(given, scratch, places),
@@ -124,7 +127,8 @@ def _environment(given: argparse.Namespace, log: Path) -> dict[str, str]:
 
 
 def _path(given: argparse.Namespace) -> str:
-    """Where Python finds the suite, its stand-ins and ours."""
+    """Return the PYTHONPATH for the suite: the folders of the suite, of its substitutes, and of
+    neuroncore's alias."""
     checkout = given.checkout.resolve()
     alias = [given.python, "-m", "neuroncore", "alias-path"]
     found = subprocess.run(alias, capture_output=True, text=True, check=True).stdout.strip()
@@ -153,7 +157,7 @@ def _read(text: str) -> Iterator[Outcome]:
 
 
 def lacking(given: argparse.Namespace) -> list[str]:
-    """What the suite's own tools import and Python doesn't have."""
+    """Return the packages that the suite's own tools import, but that the interpreter lacks."""
     tools = given.checkout / "test"
     files = [tools / "conftest.py", *sorted((tools / "utils").glob("*.py"))]
     names = {name for file in files if file.is_file() for name in _imported(file)}
@@ -168,7 +172,8 @@ def lacking(given: argparse.Namespace) -> list[str]:
 
 
 def _imported(file: Path) -> Iterator[str]:
-    """The packages that a file imports, but for where it can do without."""
+    """Yield the packages that a file imports at its top level, without those that it imports inside
+    a `try` or a function."""
     for node in ast.parse(file.read_bytes()).body:
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

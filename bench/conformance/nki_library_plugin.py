@@ -1,9 +1,9 @@
-"""A plugin for nki-library's own pytest: its tests in processes of their own, with limits.
+"""A pytest plugin for nki-library's own suite: it runs the tests in separate processes with limits.
 
-The parent collects once and forks workers that run a few tests each and send what came of them. A
-worker that runs out of time or dies costs the test that it was at: another takes what was left of
-its share. What the public repository lacks stands in for, and nothing of the suite is changed.
-`nki_library.py` passes the settings in NKI_LIBRARY_RUN.
+The parent process collects the tests once. It forks workers, each for a share of the tests, which
+send it the outcomes. If a worker runs out of time or dies, the test that it was running has failed,
+and another worker gets the rest of its share. Modules that the public repository lacks are replaced
+by substitutes; the suite is not changed. `nki_library.py` passes the settings in NKI_LIBRARY_RUN.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Settings:
     smallest: bool = False
 
     def wants(self) -> Callable[[str], bool]:
-        """Which tests: those of a file, if there is one, that the log doesn't have."""
+        """Return a function that says whether to run the test with an id: it is not in the log, and
+        it is in the file `only` if there is one."""
         done = {json.loads(line)["name"] for line in Path(self.log).read_text().splitlines()}
         only = set(Path(self.only).read_text().splitlines()) if self.only else None
         return lambda name: name not in done and (only is None or name in only)
@@ -74,7 +75,7 @@ def _stand_in(name: str, **contents: Any) -> None:
 
 
 class Frontend:
-    """Instead of tracing a kernel, for the tests that do no more, run it."""
+    """A substitute for the compiler's front end. Tests that only trace a kernel run it instead."""
 
     def compile(
         self, kernel: Any, inputs: Any = None, target: str = "trn2", lnc: int = 1, **_: Any
@@ -87,7 +88,7 @@ class Frontend:
 
 
 def _traced(kernel: Any, target: str, lnc: int, inputs: Any, *_: Any) -> tuple[ModuleType, None]:
-    """The same in the suite of release 2.28."""
+    """Run a kernel, in place of the function that traces kernels in release 2.28 of the suite."""
     return Frontend().compile(kernel, inputs, target, lnc), None
 
 
@@ -123,7 +124,7 @@ _stand_in_for_unpublished()
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Every test is told all findings, those of lines that an earlier test met as well."""
+    """Show every finding in every test, also findings about lines that an earlier test has run."""
     kind = f"{NeuronWarning.__module__}.{NeuronWarning.__qualname__}"
     config.addinivalue_line("filterwarnings", f"always::{kind}")
 
@@ -147,13 +148,14 @@ def _skipped(item: pytest.Item) -> bool:
 
 
 def _size(name: str) -> float:
-    """The product of the largest numbers in a test's name: they are sizes, for the most part."""
+    """Return the product of the largest numbers in the name of a test. Most of them are sizes."""
     numbers = sorted(int(n) for n in re.findall(r"\d+", name.partition("[")[2]))
     return math.prod(numbers[-LARGEST:])
 
 
 def _smallest(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The first of each function's tests that the suite doesn't skip; items are sorted by size."""
+    """Return the first test of each test function, without tests that the suite skips. `items` is
+    sorted by size."""
     first: dict[str, pytest.Item] = {}
     for item in items:
         if not _skipped(item):
@@ -177,7 +179,8 @@ def _log(outcome: Outcome) -> None:
 
 @dataclass
 class Worker:
-    """A forked process, its share of the tests, and since when it has been at the first."""
+    """A forked process, the tests of its share that have not ended, and the time at which it began
+    the first of them."""
 
     process: Any
     connection: Connection
@@ -194,7 +197,8 @@ class Worker:
         return cls(process, ours, share, time.monotonic())
 
     def heard(self) -> bool:
-        """Log the next outcome; False when there will be no other."""
+        """Receive the next outcome of the worker, and write it to the log. Return False if there
+        will be no other."""
         try:
             outcome: Outcome | None = self.connection.recv()
         except EOFError:
@@ -216,7 +220,8 @@ class Worker:
         self.connection.close()
 
     def lose(self, verdict: str, cause: str) -> None:
-        """Log what became of the test that it was at."""
+        """Write an outcome for the test that the worker was running, and remove the test from its
+        share."""
         lost, self.share = self.share[0], self.share[1:]
         _log(Outcome(lost.nodeid, verdict, cause, time.monotonic() - self.since))
 
@@ -237,7 +242,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _shares(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
-    """Those that the suite skips cost nothing: they go together."""
+    """Yield the shares of the tests. Tests that the suite skips cost nothing, so one share has many
+    of them."""
     left = list(items)
     while left:
         size = SKIPPED_SHARE if _skipped(left[0]) else SHARE
@@ -246,7 +252,8 @@ def _shares(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
 
 
 def _attended(worker: Worker, shares: list[list[pytest.Item]]) -> bool:
-    """Hear what a worker has to say; False when it is over, with what it left put back."""
+    """Wait a moment for an outcome of a worker. Return False if the worker has ended; the rest of
+    its share is then put back into `shares`."""
     if wait([worker.connection], timeout=0.1):
         if worker.heard():
             return True
@@ -276,7 +283,7 @@ def _work(share: list[pytest.Item], connection: Connection) -> None:
 
 
 def _in_use() -> int:
-    """Bytes of this process in memory (proc_pid_statm(5))."""
+    """Return the bytes of memory that this process uses (proc_pid_statm(5))."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
@@ -302,7 +309,7 @@ def _watched(item: pytest.Item, following: pytest.Item | None) -> Watch:
 
 
 def _passes_with_zeros(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Whether a test that failed passes where memory that nothing has written reads as 0."""
+    """Return whether a test that failed passes if uninitialized memory reads as 0."""
     usual = nki_cpu_simulator.OPTIONS
     nki_cpu_simulator.OPTIONS = replace(usual, uninitialized="zeros")
     try:
@@ -312,7 +319,7 @@ def _passes_with_zeros(item: pytest.Item, following: pytest.Item | None) -> bool
 
 
 class Watch:
-    """What pytest reports of one test, and the exception that made it fail."""
+    """Collects pytest's reports about one test, and the exception that made the test fail."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -339,7 +346,7 @@ class Watch:
         return report
 
     def judged(self) -> tuple[str, str, list[str]]:
-        """Verdict, cause, details."""
+        """Return the verdict, the cause and the details of the test."""
         refusal = nki_cpu_simulator.raised
         if self.error is not None:
             return self._failed(_root(self.error))
@@ -360,13 +367,14 @@ class Watch:
         return "refused" if ours else "failed", _described(root), details
 
     def _printed(self) -> list[str]:
-        """How far the numbers are off: the suite prints it."""
+        """Return the last lines that the suite printed, which have the errors of the results."""
         lines = [line for report in self.reports for line in report.capstdout.splitlines()]
         return list(dict.fromkeys(line[:200] for line in lines if line.strip()))[-FRAMES:]
 
 
 def _root(error: BaseException) -> BaseException:
-    """Ours, if there is one in the chain, else what the suite's own exceptions were made from."""
+    """Return the first exception of neuroncore in the chain of causes of an error. If there is
+    none, return the exception from which the suite's exceptions were raised."""
     chain = [error]
     while follows := chain[-1].__cause__ or (
         None if chain[-1].__suppress_context__ else chain[-1].__context__

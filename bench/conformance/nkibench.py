@@ -1,13 +1,15 @@
-"""NKIBench of AccelOpt: its baseline kernels and its samples, at full size, held to numpy.
+"""Run NKIBench's baseline kernels and samples, from AccelOpt, at full size, and compare them with
+numpy.
 
     python bench/conformance/nkibench.py CHECKOUT [-k SUBSTR] [--json]
     python bench/conformance/nkibench.py CHECKOUT --target trn1 --seeds 0 21 42 63 84
     python bench/conformance/nkibench.py CHECKOUT --small
 
 A case is a kernel that NKIBench/summary.json lists with its reference, or one of samples/nki, on
-one target; it passes by the benchmark's own rule (nkibench_case.py). Cases run `--workers` at a
-time, each on its share of the processors. `--small` makes the numbers in copies of the kernels and
-references small, as nkibench_small.toml says: seconds in place of minutes.
+one target. It passes if the benchmark's own rule accepts it (nkibench_case.py). `--workers` cases
+run at a time, each on its share of the processors. `--small` uses copies of the kernels and
+references with small sizes, as nkibench_small.toml describes; a case then takes seconds, not
+minutes.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Problem:
 
 
 def problems(checkout: Path) -> Iterator[Problem]:
-    """The baselines in the order of the summary, and the samples."""
+    """Yield the baselines in the order of the summary, and then the samples."""
     bench = checkout / "NKIBench"
     for operator, listed in json.loads((bench / "summary.json").read_text()).items():
         for shape in listed["cases"].values():
@@ -58,7 +60,7 @@ def problems(checkout: Path) -> Iterator[Problem]:
 
 
 def small(problem: Problem, folder: Path) -> Problem:
-    """The problem at small sizes, in files of a folder."""
+    """Return the problem at small sizes, with its kernel and reference in files of a folder."""
     sources = problem.kernel.read_text(), problem.reference.read_text()
     kernel, reference = folder / "kernel.py", folder / "reference.py"
     for file, source in zip((kernel, reference), shrunk(problem.name, *sources), strict=True):

@@ -1,12 +1,13 @@
-"""One problem of NKIBench: a published kernel, unmodified, held to its numpy reference.
+"""Run one problem of NKIBench: an unmodified published kernel, compared with its reference in
+numpy.
 
     python bench/conformance/nkibench_case.py [--replay] KERNEL REFERENCE TOLERANCE SEED ...
 
-KERNEL defines `kernel` or `optimized_kernel`, REFERENCE the functions get_inputs, forward,
-transform_to_nki_inputs and transform_nki_outputs. For each seed all results have to agree by the
-benchmark's rule, ||k - r|| < TOLERANCE ||r|| in the 2-norm. It prints the worst error, the seconds
-of CPU that the kernel took, and the most memory that the process had. With --replay every launch is
-held to its replay (replayed.py).
+KERNEL defines `kernel` or `optimized_kernel`. REFERENCE defines get_inputs, forward,
+transform_to_nki_inputs and transform_nki_outputs. For each seed, all results k must agree with the
+references r by the benchmark's rule, ||k - r|| < TOLERANCE ||r|| in the 2-norm. It prints the worst
+error and the kernel's seconds of CPU for each seed, and the peak memory of the process. With
+--replay, the results of each launch are compared with those of its replay (replayed.py).
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ CHUNK = 1 << 20  # elements compared at a time, so as not to copy results of a G
 
 
 class Disagreement(AssertionError):
-    """Results that don't agree with the reference."""
+    """The results do not agree with the reference."""
 
 
 def relative_error(result: Any, reference: Any) -> float:
-    """||k - r|| / ||r||; infinite for a reference of zeros, which no result is close to."""
+    """Return ||k - r|| / ||r|| for a result k and its reference r; infinity if the reference is all
+    zeros."""
     if np.shape(result) != np.shape(reference):
         raise Disagreement(f"a result is {np.shape(result)}, its reference {np.shape(reference)}")
     got, wanted = np.ravel(result), np.ravel(reference)
@@ -44,7 +46,8 @@ def relative_error(result: Any, reference: Any) -> float:
 
 
 def hold(kernel: Any, problem: ModuleType, tolerance: float, seed: int) -> tuple[float, float]:
-    """Run a kernel on the inputs of one seed: the worst relative error, and the seconds of CPU.
+    """Run a kernel on the inputs of one seed. Return the worst relative error, and the seconds of
+    CPU.
 
     Raises Disagreement.
     """

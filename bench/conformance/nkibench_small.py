@@ -1,6 +1,8 @@
-"""Problems of NKIBench at small sizes: copies of a kernel and of its reference with other numbers.
+"""Problems of NKIBench at small sizes: copies of a kernel and its reference, with other numbers in
+their source.
 
-The kernels have their sizes written into them. nkibench_small.toml says which numbers become which.
+The sources of the kernels contain the sizes. nkibench_small.toml has the numbers to replace, and
+the new numbers.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ SIZES: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".to
 
 
 class NotThere(ValueError):
-    """A problem, or a text of it to be replaced, that is not known or not there."""
+    """A problem is unknown, or a text that is to be replaced does not occur in it."""
 
 
 def shrunk(name: str, kernel: str, reference: str) -> tuple[str, str]:
-    """The sources of a problem's kernel and reference at small sizes. Raises NotThere."""
+    """Return the sources of a problem's kernel and reference at small sizes. Raises NotThere."""
     if name not in SIZES:
         raise NotThere(f"nkibench_small.toml has no {name}")
     sizes = SIZES[name]
@@ -40,7 +42,7 @@ def shrunk(name: str, kernel: str, reference: str) -> tuple[str, str]:
 
 
 def with_numbers(source: str, numbers: Mapping[str, str]) -> str:
-    """A source in which some numbers are others, wherever they stand as tokens."""
+    """Return a source in which each numeric literal that is a key of `numbers` is replaced."""
     lines = source.splitlines(keepends=True)
     tokens = [*tokenize.generate_tokens(io.StringIO(source).readline)]
     for token in reversed(tokens):

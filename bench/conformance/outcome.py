@@ -1,4 +1,5 @@
-"""What the runners share: running a case within limits, its outcome, and the table of them all."""
+"""Functions that all runners use: they run a case within limits, judge it, and print a table of all
+outcomes."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ RAISED = re.compile(r"^(?:\w+\.)*(_?[A-Z]\w+)(?:: (.*))?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One case: `refused` is by an error of ours, `theirs` fails for the fault that it is known to
-    have; `cause` is alike for cases that fail alike."""
+    """The outcome of one case. The verdict `refused` means that an error of neuroncore ended it,
+    `theirs` that it fails because of its known fault. Cases that fail in the same way have the same
+    `cause`."""
 
     name: str
     verdict: str
@@ -40,7 +42,7 @@ class Outcome:
 
 
 class Task(NamedTuple):
-    """A case that a runner can run."""
+    """A case that has not run: its name, and the function that runs it."""
 
     name: str
     run: Callable[[], Outcome]
@@ -48,7 +50,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Finished:
-    """A process that ended by itself, or was ended: then its exit code is None."""
+    """A process that has ended. The exit code is None if it was ended because its time was over."""
 
     code: int | None
     stdout: str
@@ -64,7 +66,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Finished:
-    """Run a command in a process group of its own, which ends when its time is over."""
+    """Run a command in a separate process group, and end the group when its time is over."""
     limit = int(gigabytes * 2**30)
 
     def confined() -> None:  # RLIMIT_AS would count what torch and BLAS reserve and never touch
@@ -99,13 +101,13 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def together(tasks: Iterable[Task], workers: int = 1) -> Iterator[Outcome]:
-    """The outcomes of tasks, in their order, with `workers` of them at a time."""
+    """Yield the outcomes of tasks in their order. `workers` tasks run at a time."""
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(lambda task: task.run(), tasks)
 
 
 def judged(name: str, finished: Finished, details: Iterable[str] = ()) -> Outcome:
-    """The outcome of a process whose exit code tells whether all is well."""
+    """Return the outcome of a process whose exit code is 0 if the case has passed."""
     if finished.code is None:
         return Outcome(name, "timed out", "", finished.seconds, tuple(details))
     if finished.code == 0:
@@ -115,13 +117,15 @@ def judged(name: str, finished: Finished, details: Iterable[str] = ()) -> Outcom
 
 
 def _last_words(finished: Finished) -> list[str]:
-    """The statement that was normalised, as it was."""
+    """Return the line of the last error message that `normalised` shortens; an empty list if there
+    is none."""
     lines = finished.stderr.rpartition(TRACEBACK)[2].splitlines()
     return [line for line in lines if OURS.match(line) or RAISED.match(line)][-1:]
 
 
 def blamed(finished: Finished) -> tuple[str, str]:
-    """Why a process failed: refused by us with a code, or failed with an exception."""
+    """Return the verdict and the cause of a failed process: refused by neuroncore with a code, or
+    failed with an exception."""
     if ours := list(OURS.finditer(finished.stderr)):
         code, statement, missing = ours[-1].groups()
         return "refused", f"{code or 'NotEmulated'}: {normalised(statement or missing)}"
@@ -132,14 +136,15 @@ def blamed(finished: Finished) -> tuple[str, str]:
 
 
 def normalised(statement: str) -> str:
-    """The first sentence, with its numbers and its quoted names taken out, so that causes group."""
+    """Return the first sentence of a message without its numbers and quoted names, so that equal
+    causes can be counted."""
     first = re.split(r"(?<=[a-z\])])[.;] ", statement.strip(), maxsplit=1)[0]
     first = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", first)
     return NUMBER.sub("N", first)[:160]
 
 
 def options(description: str | None, *checkouts: str) -> argparse.ArgumentParser:
-    """A parser with what every runner takes."""
+    """Return a parser with the options of all runners."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -153,7 +158,7 @@ def options(description: str | None, *checkouts: str) -> argparse.ArgumentParser
 
 
 def told(suite: str, outcomes: Iterator[Outcome], as_json: bool) -> int:
-    """Print outcomes as they come and what they amount to; the exit code."""
+    """Print each outcome when it comes, and then a summary. Return the exit code."""
     kept = []
     for outcome in outcomes:
         kept.append(outcome)
@@ -173,7 +178,8 @@ def _line(outcome: Outcome) -> str:
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
-    """The counts, the causes by how often they occur, and how many passed of those that could."""
+    """Return lines with the number of cases by verdict, the causes of failures by frequency, and
+    the number of cases that passed, of those that could."""
     counts = Counter(o.verdict for o in outcomes)
     shown = [v for v in VERDICTS if counts[v] or v != WITH_ZEROS]
     lines = ["", "  ".join(f"{v} {counts[v]}" for v in shown)]

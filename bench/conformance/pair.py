@@ -1,10 +1,10 @@
-"""One kernel in both APIs on equal inputs: how far apart the results are.
+"""Run a kernel in both APIs on equal inputs, and compare the results.
 
     python bench/conformance/pair.py OLDER_FILE OLDER_KERNEL NEWER_FILE NEWER_KERNEL PAIR
 
-prints the largest difference, relative to the largest number there is, and fails if it is larger
-than PAIR, a key of PAIRS in pairs.py, allows: nothing at all where both do the same sums in the
-same order.
+PAIR is a key of PAIRS in pairs.py. It prints the largest difference, relative to the largest
+magnitude, and fails if this is more than the pair allows. If both kernels add in the same order, no
+difference is allowed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from pairs import PAIRS, Pair
 
 
 def results(file: str, kernel: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a kernel of a file returns, as a list of arrays."""
+    """Run a kernel of a file, and return its results as a list of arrays."""
     function = runpy.run_path(file, run_name="pair")[kernel]
     given = function(*(numpy_of(a, copied=True) for a in arguments), **options)
     return [numpy_of(r) for r in (given if isinstance(given, tuple | list) else [given])]
 
 
 def difference(got: Any, want: Any) -> tuple[float, bool]:
-    """The largest, of the largest magnitude, and whether all bits are the same."""
+    """Return the largest difference relative to the largest magnitude of `want`, and whether all
+    bits are equal."""
     if got.shape != want.shape or got.dtype != want.dtype:
         raise AssertionError(f"{got.dtype}{got.shape} and {want.dtype}{want.shape}")
     a, b = got.astype(np.float64), want.astype(np.float64)

@@ -1,11 +1,13 @@
-"""Kernels that were published for both APIs, run on equal inputs for the same machine.
+"""Run kernels that were published for both APIs, on equal inputs for the same machine, and compare
+them.
 
     python bench/conformance/pairs.py OLDER_SDK SDK AUTOCOMP [-k SUBSTR] [--json]
 
-OLDER_SDK is aws-neuron-sdk with `general/nki`, as of 2.26, SDK a later one with `nki`. A pair is an
-example of both, or a harness of autocomp in both APIs: its reference kernel, and its solution.
-Where the newer file does the same sums in the same order, the results have to be equal bit for bit;
-otherwise they may differ by what rounding explains. Inputs are smaller than the harnesses' own.
+OLDER_SDK is a checkout of aws-neuron-sdk with `general/nki`, as in release 2.26; SDK is a later one
+with `nki`. A pair is an example that both have, or the reference kernel or the solution of a
+harness that autocomp has for both APIs. If the newer kernel adds in the same order, the results
+must have equal bits; otherwise they may differ by rounding. Inputs are smaller than those of the
+harnesses.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ LOGITS = 0.15  # the older kernel's logits, of some 30, are rounded to bfloat16:
 
 @dataclass(frozen=True)
 class Pair:
-    """`inputs` are the older kernel's; `for_newer` makes of them what the newer one takes;
-    `allowed` is the largest difference, of the largest magnitude."""
+    """`inputs` makes the arguments of the older kernel, and `for_newer` turns them into those of
+    the newer one. `allowed` is the largest allowed difference, relative to the largest
+    magnitude."""
 
     inputs: Callable[[np.random.Generator], Inputs]
     allowed: float = 0.0
@@ -39,12 +42,13 @@ class Pair:
 
 
 def of(*shapes: tuple[int, ...], dtype: Any = np.float32, **options: Any) -> Any:
-    """Numbers between 0 and 1."""
+    """Return a function that makes arrays of random numbers between 0 and 1, and keywords for the
+    kernel."""
     return lambda rng: (tuple(rng.random(s, np.float32).astype(dtype) for s in shapes), options)
 
 
 def followed(inputs: Any, *more: Any, **options: Any) -> Any:
-    """Inputs, and constants behind them."""
+    """Return a function that makes the arrays of `inputs`, followed by the constants `more`."""
     return lambda rng: ((*inputs(rng)[0], *more), options)
 
 
@@ -65,12 +69,12 @@ def mamba_inputs(rng: np.random.Generator) -> Inputs:
 
 
 def expanded(delta: Any, u: Any, a: Any, b: Any, c: Any) -> tuple[Any, ...]:
-    """Each row of b and c 128 times."""
+    """Return the arguments with each row of b and c repeated 128 times."""
     return delta, u, a, np.repeat(b, 128, axis=1), np.repeat(c, 128, axis=1)
 
 
 def causal(q: Any, k: Any, v: Any, *more: Any) -> tuple[Any, ...]:
-    """With the mask that the older kernel makes by itself."""
+    """Return the arguments with the causal mask, which the older kernel makes itself."""
     return q, k, v, np.tri(q.shape[-2], dtype=np.float32), *more
 
 
@@ -166,7 +170,7 @@ UNPAIRED = {
 
 
 def case(name: str, key: str, older: str, newer: str, seconds: float, gigabytes: float) -> Outcome:
-    """Older and newer are FILE:KERNEL."""
+    """Run a pair and return the outcome. `older` and `newer` are FILE:KERNEL."""
     finished = run(
         [sys.executable, str(HERE / "pair.py"), *older.split(":"), *newer.split(":"), key],
         seconds=seconds,
@@ -182,7 +186,8 @@ def examples(older: Path, newer: Path) -> Iterator[tuple[str, str, str, str]]:
 
 
 def harnesses(autocomp: Path, scratch: Path) -> Iterator[tuple[str, str, str, str]]:
-    """Each harness, with the solution of its number in its place, in both APIs."""
+    """Yield the pairs of autocomp's harnesses: a name, a key of PAIRS, and FILE:KERNEL for both
+    APIs. The files have the solution with the harness's number at its mark."""
     for key in (key for key in PAIRS if key.startswith("trn-")):
         suite, _, stem = key.partition("/")
         files, kernels = [], []

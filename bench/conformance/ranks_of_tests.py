@@ -1,12 +1,15 @@
-"""nki-library's tests of several ranks: each rank on its own inputs, and every rank compared.
+"""Run nki-library's tests of several ranks: each rank gets its own inputs, and the results of every
+rank are compared.
 
-The suite's simulation mode takes one dict of inputs; its validator already looks for files of each
-rank. `install` puts a launch on all ranks in the place of that mode's one launch, for tests that
-ask for several. Goldens that the suite gives for rank 0 alone are held to all ranks, and so are the
-placeholders that two tests have in a golden's place. With NKI_LIBRARY_ORDERS=n the ranks start in n
-orders, which must give the same bits. With NKI_LIBRARY_FLOAT64=1 goldens are held to what float64
-beside the chip has (neuroncore.precision): a test that passes only so fails by the kernel's own
-roundings, which the golden lacks.
+The suite's simulation mode launches a kernel once, with one dict of inputs; its validator can
+already compare the files of each rank. For tests with several ranks, `install` replaces that launch
+by one on all ranks. Some tests have an expected result only for rank 0, and two tests have a
+placeholder; all ranks are compared with these.
+
+With NKI_LIBRARY_ORDERS=n the ranks start in n orders, which must give equal bits. With
+NKI_LIBRARY_FLOAT64=1 the expected results are compared with values that neuroncore computes in
+float64 (neuroncore.precision). A test that passes only in this way fails because of the kernel's
+own roundings, which the expected result lacks.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ FLOAT64 = os.environ.get("NKI_LIBRARY_FLOAT64") == "1"
 
 
 class Unlike(AssertionError):
-    """Another order in which ranks start has given other bits."""
+    """The results have other bits if the ranks start in another order."""
 
 
 def install() -> None:
@@ -49,7 +52,8 @@ def install() -> None:
 
 
 def _inferred(folder: Path, test: Any) -> str:
-    """Run a test's kernel on all its ranks; the folder that its validator looks into."""
+    """Run a test's kernel on all its ranks, and write the results. Return the folder in which the
+    validator looks for them."""
     ranks = range(test.inference_args.collective_ranks)
     generation = test.compiler_input.platform_target.get_nc_gen()
     target = nki_cpu_simulator.TARGETS.get(generation, generation)
@@ -66,7 +70,8 @@ def _inferred(folder: Path, test: Any) -> str:
 
 
 def _results(test: Any, target: str) -> list[list[Any]]:
-    """What the kernel returns, rank by rank, in whatever order they start."""
+    """Return the results of the kernel, rank by rank. Raise Unlike if they depend on the order in
+    which the ranks start."""
     found: list[list[Any]] = []
     for turns in range(ORDERS):
         asked = {"turns": turns, "record": verifies(), "precision": FLOAT64}
@@ -88,14 +93,16 @@ def _results(test: Any, target: str) -> list[list[Any]]:
 
 
 def _in_float64(launches: list[Any]) -> list[list[Any]]:
-    """What float64 has of each rank's results, in float32, from which numpy makes any format."""
+    """Return the float64 values of each rank's results, rounded to float32, which numpy can convert
+    to any format."""
     found = [result.exact.astype(np.float32) for result in launches[0].precision.results]
     each = len(found) // len(launches)  # what a rank returns, and then the arguments that it wrote
     return [found[n * each :][: len(_listed(one.outputs))] for n, one in enumerate(launches)]
 
 
 def _inputs(test: Any) -> list[dict[str, Any]]:
-    """Copies of each rank's arguments: goldens are computed from the same arrays afterwards."""
+    """Return copies of the arguments of each rank. The expected results are computed later from the
+    original arrays."""
     given, copies = test.kernel_input, {}
 
     def own(value: Any) -> Any:
@@ -111,8 +118,8 @@ def _inputs(test: Any) -> list[dict[str, Any]]:
 
 
 def _exchanged(test: Any, rank: int) -> dict[str, Any]:
-    """Piece `rank` of the one input that all ranks have, from each of them; the suite says what
-    rank 0 gets."""
+    """Return the expected result of a rank: piece `rank` of the input from each of the ranks, which
+    all have the same input. The suite has it for rank 0 only."""
     count = test.inference_args.collective_ranks
     piece = np.split(test.kernel_input["input"], count)[rank]
     return {"out": np.tile(piece, (count, 1))}
@@ -122,7 +129,7 @@ DIFFERENT = {"all_to_all_hbm_kernel": _exchanged}  # results that differ by rank
 
 
 def _of_each_rank(test: Any) -> Callable[..., dict[str, Any]]:
-    """The golden of each rank, wherever the suite has it."""
+    """Return a function from the number of a rank to its expected results."""
     golden, name = test.validation_args.golden_output, test.kernel_func.__name__
     if name in DIFFERENT:
         return lambda rank_id: DIFFERENT[name](test, rank_id)

@@ -1,4 +1,4 @@
-"""What published kernels compute, written out in numpy; in float64 where they add things up."""
+"""The functions that published kernels compute, in numpy. Sums are computed in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def wide(*arrays: Any) -> tuple[Any, ...]:
 
 
 def rounded(values: Any, to: Any = ml_dtypes.bfloat16) -> Any:
-    """What a format leaves of numbers, in float64."""
+    """Return numbers rounded to a format, as float64."""
     return np.asarray(np.asarray(values, np.float32).astype(to), np.float64)
 
 
@@ -34,7 +34,7 @@ def even_and_odd_columns(x: Any) -> Any:
 
 
 def windows(x: Any, size: int) -> Any:
-    """[C, H, W] cut into squares: [C, H / size, W / size, size * size]."""
+    """Return x [C, H, W], cut into squares: [C, H / size, W / size, size * size]."""
     c, h, w = x.shape
     squares = x.reshape(c, h // size, size, w // size, size).swapaxes(2, 3)
     return squares.reshape(c, h // size, w // size, size * size)
@@ -49,8 +49,9 @@ def pooled_mean(x: Any, size: int) -> Any:
 
 
 def doubled(x: Any, axes: int) -> Any:
-    """The last axes twice as long: every number between the nearest two, 3/4 of the one and 1/4 of
-    the other; at the ends the nearest one."""
+    """Return x with the last `axes` axes twice as long. Each number is interpolated from the
+    nearest two numbers of x, 3/4 of the nearest and 1/4 of the next. At the ends it is the nearest
+    number."""
     for axis in range(x.ndim - axes, x.ndim):
         size = x.shape[axis]
         before = np.take(x, np.maximum(np.arange(size) - 1, 0), axis)
@@ -69,7 +70,7 @@ def trilinear(x: Any, *_: Any) -> Any:
 
 
 def rows_transposed(x: Any, shape: tuple[int, int]) -> Any:
-    """Every row is a matrix of that shape, and becomes its transpose."""
+    """Return x with each row, a matrix of the shape `shape`, replaced by its transpose."""
     return x.reshape(-1, *shape).swapaxes(1, 2).reshape(x.shape)
 
 
@@ -109,7 +110,8 @@ def softmax(logits: Any) -> Any:
 
 
 def microscaled(codes: Any, scales: Any, form: Any) -> Any:
-    """[K, F, 4] from packed codes [K, ...] and scales [K / 8, F]; 4-bit codes low nibble first."""
+    """Return the numbers [K, F, 4] of packed codes [K, ...] with scales [K / 8, F]. The first of
+    two 4-bit codes is the low half of its byte."""
     data = np.ascontiguousarray(codes).view(np.uint8)
     if form == ml_dtypes.float4_e2m1fn:
         data = np.stack([data & 15, data >> 4], -1).reshape(len(data), -1)
@@ -119,7 +121,8 @@ def microscaled(codes: Any, scales: Any, form: Any) -> Any:
 
 
 def format_of(packed: Any) -> Any:
-    """The numpy format in an x4 format: float8_e5m2_x4 -> ml_dtypes.float8_e5m2."""
+    """Return the element format of a packed format, such as ml_dtypes.float8_e5m2 for
+    float8_e5m2_x4."""
     return getattr(ml_dtypes, str(packed).removesuffix("_x4"))
 
 
@@ -130,7 +133,8 @@ def scaled_product(a: Any, a_scale: Any, b: Any, b_scale: Any, packed: Any) -> A
 
 
 def half_scaled_product(a: Any, a_scale: Any, b: Any, a_packed: Any, _: Any) -> Any:
-    """The other operand comes unquantized, and as numbers that quantizing doesn't change."""
+    """The product of microscaled codes `a` and a matrix `b` of numbers that quantization does not
+    change."""
     left = microscaled(a, a_scale, format_of(a_packed))
     right = b.astype(np.float64).reshape(len(b), -1, 4)
     return np.einsum("kmq,knq->mn", left, right, optimize=True)
@@ -144,13 +148,13 @@ def strided_product(a: Any, b: Any, *_: Any) -> Any:
 
 
 def attention(q: Any, k: Any, v: Any, scale: float) -> Any:
-    """q, k, v [..., S, D]."""
+    """Attention for q, k, v [..., S, D]."""
     q, k, v = wide(q, k, v)
     return softmax(q @ k.swapaxes(-1, -2) * scale) @ v
 
 
 def attention_by_columns(q: Any, k: Any, v: Any) -> Any:
-    """q, k, v [D, S], without a scale."""
+    """Attention for q, k, v [D, S], without a scale."""
     return attention(q.T, k.T, v.T, 1.0)
 
 
@@ -159,16 +163,18 @@ def attention_by_rows(q: Any, k: Any, v: Any, *_: Any) -> Any:
 
 
 def attention_by_pieces(q: Any, k: Any, v: Any, scale: float, *_: Any) -> Any:
-    """q, k [B, D, S], v [B, S, D]: 512 queries at a time, for S may be large."""
+    """Attention for q, k [B, D, S] and v [B, S, D]. It takes 512 queries at a time, because S may
+    be large."""
     q, k, v = wide(q, k, v)
     pieces = np.split(q.swapaxes(1, 2), q.shape[-1] // 512, 1)
     return np.concatenate([softmax(piece @ k * scale) @ v for piece in pieces], 1)
 
 
 def untransposed_attention(q: Any, k: Any, v: Any, scale: float) -> Any:
-    """q, v [B, S, 128], k [B, 128, S]. What the published kernel computes, which isn't attention:
-    it gives the Tensor engine queries and weights untransposed, in blocks of 128 where that fits.
-    On the harness's inputs all weights are close to 1, and its test doesn't see the difference."""
+    """The function that a published kernel computes in place of attention, for q, v [B, S, 128] and
+    k [B, 128, S]. The kernel passes queries and weights to the Tensor engine untransposed, in
+    blocks of 128 x 128. On the harness's inputs all weights are close to 1, so its test does not
+    detect the difference."""
     q, k, v = wide(q, k, v)
     out = np.empty_like(q)
     for batch, start in np.ndindex(len(q), q.shape[1] // 128):
@@ -183,7 +189,8 @@ def untransposed_attention(q: Any, k: Any, v: Any, scale: float) -> Any:
 
 
 def expanded_mamba(delta: Any, u: Any, a: Any, b: Any, c: Any) -> Any:
-    """b and c [B, states * 128, L] hold each state's row 128 times."""
+    """`mamba` for b and c [B, states * 128, L], in which the row of each state is repeated 128
+    times."""
     return mamba(delta, u, a, b[:, ::128], c[:, ::128])
 
 
@@ -192,7 +199,8 @@ def cumulative_sum(x: Any, *_: Any) -> Any:
 
 
 def swapped(x: Any, dim: int) -> Any:
-    """Axis `dim` and everything after it change places."""
+    """Return x as [before, after, D]. D is the size of axis `dim`; the axes before it are merged
+    into one axis, and so are the axes after it."""
     before = int(np.prod(x.shape[:dim]))
     return x.reshape(before, x.shape[dim], -1).swapaxes(1, 2)
 
@@ -207,7 +215,7 @@ def rotary(x: Any, cos: Any, sin: Any, *_: Any) -> Any:
 
 
 def depthwise_conv1d(image: Any, filters: Any, padding: Any) -> Any:
-    """image [N, C, 1, W], filters [C, 1, 1, width]."""
+    """Depthwise convolution for image [N, C, 1, W] and filters [C, 1, 1, width]."""
     padded = np.pad(image, ((0, 0), (0, 0), *padding)).astype(np.float64)
     width = filters.shape[-1]
     views = np.lib.stride_tricks.sliding_window_view(padded, width, -1)
@@ -215,7 +223,8 @@ def depthwise_conv1d(image: Any, filters: Any, padding: Any) -> Any:
 
 
 def conv2d(image: Any, filters: Any, padding: Any, *_: Any) -> Any:
-    """image [N, C, H, W], filters [C, h, w, K]: one product for each place in the filter."""
+    """Convolution for image [N, C, H, W] and filters [C, h, w, K], with one matrix product for each
+    position in the filter."""
     padded = np.pad(image, ((0, 0), (0, 0), *padding))
     height, width = (padded.shape[2 + i] - filters.shape[1 + i] + 1 for i in range(2))
     out = np.zeros((len(image), filters.shape[-1], height, width), np.float32)
@@ -227,33 +236,36 @@ def conv2d(image: Any, filters: Any, padding: Any, *_: Any) -> Any:
 
 
 def conv2d_by_output(image: Any, filters: Any, padding: Any, *_: Any) -> Any:
-    """The same with filters [K, C, h, w]."""
+    """Convolution as by `conv2d`, for filters [K, C, h, w]."""
     return conv2d(image, np.moveaxis(filters, 0, -1), padding)
 
 
 def unnormalised(logits: Any, v: Any) -> Any:
-    """Attention without its last division, the logarithm of the sum of exponentials that it would
-    divide by, and the largest logit."""
+    """Return three arrays: attention without its final division, the logarithm of the sums of
+    exponentials, and the largest logits."""
     top = logits.max(-1, keepdims=True)
     weights = np.exp(logits - top)
     return weights @ v, np.log(weights.sum(-1, keepdims=True)) + top, top
 
 
 def causal_attention(q: Any, k: Any, v: Any, mask: Any, *_: Any) -> Any:
-    """q, v [..., S, D], k [..., D, S], held as bfloat16."""
+    """Masked attention without its final division, for q, v [..., S, D] and k [..., D, S], rounded
+    to bfloat16. Returns the arrays of `unnormalised`."""
     q, k, v = rounded(q), rounded(k), rounded(v)
     return unnormalised(np.where(mask > 0, q @ k, -9984.0), v)
 
 
 def causal_attention_from_first(q: Any, k: Any, v: Any, *_: Any) -> Any:
-    """The same with every query seeing the keys up to its own, and with logits in bfloat16."""
+    """Like `causal_attention`, but each query sees the keys up to its own, and logits are rounded
+    to bfloat16."""
     q, k, v = rounded(q), rounded(k), rounded(v)
     seen = np.tri(q.shape[-2], dtype=bool)
     return unnormalised(rounded(np.where(seen, q @ k, -9984.0)), v)
 
 
 def causal_attention_untransposed(q: Any, k: Any, v: Any, *more: Any) -> Any:
-    """The same for a kernel that multiplies each block of 128 queries as it is, untransposed."""
+    """Like `causal_attention_from_first`, for a kernel that does not transpose its blocks of 128
+    queries."""
     blocks = q.reshape(*q.shape[:-2], -1, 128, 128).swapaxes(-1, -2)
     return causal_attention_from_first(blocks.reshape(q.shape), k, v, *more)
 
@@ -270,8 +282,9 @@ def attention_step(
     rows: int,
     *___: Any,
 ) -> Any:
-    """One block of `rows` queries over all keys, added to the running output, sum and maximum
-    `before` [rows, D + 2]. v [128, S / 128, D]: key 128 j + p is v[p, j]."""
+    """Attention of block `index` of `rows` queries over all keys, added to the running output, sum
+    and maximum in `before` [rows, D + 2]. v is [128, S / 128, D]: the value of key 128 j + p is
+    v[p, j]."""
     q, k, v, before = rounded(q), rounded(k), rounded(v), rounded(before)
     logits = q[:, index * rows : (index + 1) * rows].T @ k
     logits = np.where(mask, logits, -9984.0)
@@ -285,7 +298,8 @@ def attention_step(
 
 
 def triangular_attention(q: Any, k: Any, v: Any, bias: Any, scale: float) -> Any:
-    """For each row i and head h: softmax over k of q[i,j,h] . k[i,k,h] scale + bias[j,k,h]."""
+    """For each row i and head h, attention with logits q[i, j, h] . k[i, k, h] scale + bias[j, k,
+    h]; the softmax is over k."""
     heads = bias.shape[-1]
     q, k, v = (x.reshape(*x.shape[:2], heads, -1) for x in wide(q, k, v))
     logits = np.einsum("ijhd,ikhd->ihjk", q, k, optimize=True) * scale
@@ -301,8 +315,8 @@ def triangular_product(a: Any, b: Any) -> Any:
 
 
 def fourier(real: Any, imaginary: Any, *factors: Any) -> Any:
-    """256 points by radix 2. The matrix and the twiddles are the harness's own, in float32 and off
-    by some 1e-5."""
+    """The Fourier transform of 256 points by radix 2. The matrix and the twiddle factors are
+    arguments of the harness: float32 numbers with errors of about 1e-5."""
     w_real, w_imag, t_real, t_imag = wide(*factors)
     x, matrix, twiddle = real + 1j * imaginary, w_real + 1j * w_imag, t_real + 1j * t_imag
     even, odd = x[:, 0::2] @ matrix.T, x[:, 1::2] @ matrix.T * twiddle
@@ -311,7 +325,9 @@ def fourier(real: Any, imaginary: Any, *factors: Any) -> Any:
 
 
 def selective_scan(decay: Any, fresh: Any, c: Any, skip: Any, _: Any, hd: Any, ss: Any) -> Any:
-    """decay [H, L], fresh [D * S * H, L], c [S * H, L], skip [D * H, L]."""
+    """A scan for decay [H, L], fresh [D * S * H, L], c [S * H, L] and skip [D * H, L]: h[t] =
+    h[t-1] decay[t] + fresh[t], y[t] = skip[t] + the sum over S of h[t] c[t]. Returns y and the last
+    h."""
     decay, fresh, c, skip = wide(decay, fresh, c, skip)
     heads, length = decay.shape
     fresh = fresh.reshape(len(hd), len(ss), heads, length)
@@ -336,8 +352,9 @@ def delta_rule(q: Any, k: Any, v: Any, decay: Any, beta: Any) -> Any:
 def trotter(
     real: Any, imaginary: Any, zz_r: Any, zz_i: Any, cos: Any, sin: Any, steps: Any, *_: Any
 ) -> Any:
-    """Steps of Rx on every qubit, the phases of ZZ, and Rx again. The amplitudes of n qubits are
-    [2] * n; Rx = cos + i sin X along its own axis."""
+    """Each step applies Rx to every qubit, the phases of ZZ, and Rx to every qubit again. The
+    amplitudes of n qubits have the shape [2] * n. Rx = cos + i sin X acts along the axis of its
+    qubit."""
     psi = real.astype(np.float64) + 1j * imaginary
     phases = (zz_r.astype(np.float64) + 1j * zz_i).reshape(-1)
     qubits = psi.size.bit_length() - 1

@@ -1,7 +1,9 @@
-"""Every launch of this process is executed again from its record, and held to the run.
+"""Execute every launch of this process again from its record, and compare the results with those of
+the launch.
 
-`install` is for runners of other people's kernels: after it a launch whose replay has other bits
-raises Unlike. `totals` are the seconds of CPU of this thread that runs and replays took.
+`install` is for runners of published kernels. After it, a launch raises Unlike if its replay has
+other bits. `totals` has the seconds of CPU of launches and of replays, in this thread, and the
+number of launches.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ totals = {"run": 0.0, "replay": 0.0, "launches": 0}
 
 
 class Unlike(AssertionError):
-    """A replay that differs from the run."""
+    """The results of a replay differ from those of the launch."""
 
 
 def install() -> None:
@@ -64,7 +66,8 @@ def _held(launch: Callable[..., Launch], entered: dict[str, Any]) -> Callable[..
 
 
 def check(run: Launch, arrays: dict[str, Any]) -> None:
-    """Raise Unlike unless the record of a launch on these arrays gives its results again."""
+    """Replay the record of a launch on the arrays `arrays`. Raise Unlike if results or changed
+    inputs have other bits than after the launch."""
     programs = [core.program for core in run.cores if core.program is not None]
     inputs = tuple(one for one, _ in run.inputs)
     core = run.core
@@ -87,7 +90,7 @@ def check(run: Launch, arrays: dict[str, Any]) -> None:
 
 
 def leaves(value: Any) -> list[Any]:
-    """The arrays in a result, in order."""
+    """Return the arrays inside a result, in order."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):

@@ -1,18 +1,19 @@
-"""A sample of the world: published kernels of all kinds, each at a small size.
+"""Run a sample of published kernels of all kinds, each at a small size.
 
     python bench/conformance/sample.py [--refs FOLDER] [--verify] [--part PART ...] [-k SUBSTR]
         [--jobs 2] [--to FOLDER]
     python bench/conformance/sample.py --last
 
-FOLDER (--refs, or NC_REFS in the environment) has clones, named OWNER+NAME, of the repositories
-that PARTS need; a part whose clone isn't there is skipped. Each case runs as its own runner in this
-folder runs it. With --verify every launch is held to the plain reading of its record too
-(docs/verify.md), and a launch that differs fails. It is to run before a push that adds or changes a
-refusal: what devices have run must not be refused.
+FOLDER (--refs, or NC_REFS in the environment) has clones of the repositories that PARTS names, each
+named OWNER+NAME. A part without its clones is skipped. The cases of a part run as by the part's own
+runner in this folder. With --verify, each launch is also compared with the plain reading of its
+record (docs/verify.md), and fails if they differ. Run the sample before you push a change of a
+refusal, because kernels that have run on devices must not be refused.
 
-The table has a row for each part, with the seconds of CPU. `--to` keeps results.jsonl, a line of
-JSON for each case, and verified.PART.jsonl, one for each launch that was held. A run of a whole
-part is written to sample.json, which `--last` prints.
+The script prints a table with a row for each part, with seconds of CPU. The folder of `--to` gets
+results.jsonl, with a line of JSON for each case, and verified.PART.jsonl, with a line for each
+launch that was compared. The results of parts that ran completely are written to sample.json, which
+`--last` prints.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ NOT_OURS = {
 
 
 class Clones:
-    """The clones in a folder, and what of them is put elsewhere for a run."""
+    """The clones in a folder, and a scratch folder for copies of their files."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
         self.folder, self.scratch = folder, scratch
@@ -66,7 +67,8 @@ class Clones:
         return self.folder / repository.replace("/", "+")
 
     def at(self, repository: str, commit: str, name: str) -> Path:
-        """The files of a clone at a commit or branch, in a folder that is removed afterwards."""
+        """Return a folder with the files of a clone at a commit or branch. The folder is removed
+        after the run."""
         place = self.scratch / name
         if not place.is_dir():
             place.mkdir()
@@ -76,7 +78,7 @@ class Clones:
         return place
 
     def has(self, repository: str, commit: str) -> bool:
-        """Whether a clone has the commit: one of a shallow history lacks older ones."""
+        """Return whether a clone has a commit. A shallow clone lacks older commits."""
         command = ["git", "-C", str(self.home(repository)), "cat-file", "-e", commit]
         return subprocess.run(command, capture_output=True).returncode == 0
 
@@ -90,7 +92,7 @@ Run = Callable[[Clones, argparse.Namespace], Iterator[Outcome]]
 
 @dataclass(frozen=True)
 class Part:
-    """`needs` are the repositories without which it is skipped."""
+    """A part of the sample. It is skipped if one of the repositories `needs` is not cloned."""
 
     name: str
     needs: tuple[str, ...]
@@ -98,7 +100,7 @@ class Part:
 
 
 def of_scripts(prefix: str) -> Run:
-    """The scripts whose names begin so."""
+    """Return a function that runs the scripts of scripts.py whose names begin with `prefix`."""
 
     def ran(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
         clones.link(SAMPLES, "nki-samples")
@@ -127,7 +129,8 @@ def of_guides(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
 
 
 def of_library(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
-    """One test of each function, with the smallest numbers in its name."""
+    """Run one test of each test function of nki-library: the one with the smallest numbers in its
+    name."""
     given.checkout, given.python = clones.at(LIBRARY, RELEASE, "nki-library"), sys.executable
     given.platform, given.within, given.uninitialized = "trn2", "", "report"
     given.only = given.log = given.resume = None
@@ -140,7 +143,8 @@ def of_library(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
 
 
 def explained(outcome: Outcome) -> Outcome:
-    """The outcome of a test of the library, `theirs` if it fails in the way that is known."""
+    """Return the outcome of a test of nki-library, with the verdict `theirs` if the test fails in a
+    known way."""
     function = outcome.name.partition("[")[0].rpartition("::")[2]
     cause, reason = NOT_OURS.get(function, ("", ""))
     if cause and outcome.verdict == "failed" and outcome.cause.startswith(cause):
@@ -149,7 +153,7 @@ def explained(outcome: Outcome) -> Outcome:
 
 
 def of_strangers(clones: Clones, given: argparse.Namespace) -> Iterator[Outcome]:
-    """The first variant of each driver's kernel, of as many drivers as the sample takes."""
+    """Run the first variant of each driver, for the first STRANGERS drivers."""
     given.checkouts = clones.folder
     runs = everyone.Runs(given)
     return together(islice(runs.first_of_each(), STRANGERS), given.jobs)
@@ -174,10 +178,11 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Row:
-    """Cases and seconds of CPU. Of launches that were held: how many, their instructions, how many
-    of them were compared bit for bit, and taken over; how many launches differ, and weren't held.
-    `not_passed` tells of every other case its verdict and the cause.
-    """
+    """The results of a part: its cases by verdict, and seconds of CPU. The other figures are about
+    launches that were compared with the plain reading: their number, their instructions, how many
+    instructions were equal bit by bit (`compared`) and how many approximately (`taken_over`), and
+    the number of launches that differ. `not_verified` launches could not be compared. `not_passed`
+    has the verdict and the cause of each case that did not pass."""
 
     part: str
     run: int
@@ -218,18 +223,18 @@ def passed(outcome: Outcome) -> bool:
 
 
 def held_in(file: Path) -> list[dict[str, Any]]:
-    """The launches of a part that were held to the plain reading."""
+    """Return the launches in a file that were compared with the plain reading."""
     return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
 
 
 def seconds_of_cpu() -> float:
-    """Of all processes that have ended."""
+    """Return the seconds of CPU of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def ran(part: Part, clones: Clones, given: argparse.Namespace) -> Row:
-    """Run a part, and print and keep its outcomes as they come."""
+    """Run a part. Print each outcome, and write it to a file. Return the row of the part."""
     verified = given.to / f"verified.{part.name}.jsonl"
     verified.unlink(missing_ok=True)
     os.environ["NEURONCORE_VERIFY"] = str(verified) if given.verify else "0"
@@ -247,7 +252,7 @@ def ran(part: Part, clones: Clones, given: argparse.Namespace) -> Row:
 
 
 def table(rows: list[Row], verify: bool) -> list[str]:
-    """Columns, and below them the sums."""
+    """Return the lines of a table of the rows, with their sums at the end."""
     figures = [name for name in Row.__annotations__ if name != "not_passed"]
     names = figures if verify else ["part", "run", "passed", "failed", "refused"]
     names += [] if verify else ["seconds"]
@@ -268,7 +273,7 @@ def table(rows: list[Row], verify: bool) -> list[str]:
 
 
 def noted(rows: list[Row], verify: bool, file: Path = LAST) -> None:
-    """Write what came of whole parts that ran, with the commit and the date."""
+    """Write the rows of parts that ran completely to a file, with the commit and the date."""
     kept = json.loads(file.read_text()) if file.is_file() else {}
     asked = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
@@ -281,7 +286,8 @@ def noted(rows: list[Row], verify: bool, file: Path = LAST) -> None:
 
 
 def last(file: Path = LAST) -> Iterator[str]:
-    """When the sample last ran, and how many of its cases passed, without and with --verify."""
+    """Yield the date of the last run, and how many cases passed: a line without and a line with
+    --verify."""
     kept = json.loads(file.read_text()) if file.is_file() else {}
     for kind, how in (("plain", ""), ("verified", ", held to the plain reading")):
         parts = kept.get(kind, {})
@@ -332,7 +338,7 @@ def main() -> int:
 
 
 def sampled(given: argparse.Namespace, scratch: Path) -> int:
-    """Run the parts that were asked for; the exit code."""
+    """Run the requested parts, and return the exit code."""
     rows = []
     for part in PARTS:
         if part.name not in given.part:

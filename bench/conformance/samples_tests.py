@@ -1,10 +1,10 @@
-"""The tests that nki-samples has of its kernels in the older API, unmodified.
+"""Run the unmodified tests of nki-samples for its kernels of the older API.
 
     python bench/conformance/samples_tests.py CHECKOUT [--suite unit|paged] [-k SUBSTR] [--json]
 
-runs each case of pytest in a process of its own: of `test/unit` those that its authors marked for
-simulation, or of the paged attention that had tests until it was removed. torch_xla is our
-stand-in; torch is needed.
+Each pytest case is run in a separate process. The suite `unit` has the cases of `test/unit` that
+their authors marked for simulation. The suite `paged` has the tests of the paged attention, which
+later commits lack. Torch must be installed; neuroncore's stand-in replaces torch_xla.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ raise SystemExit(pytest.main(sys.argv[1:]))
 
 @dataclass(frozen=True)
 class Suite:
-    """Where the tests are, in a checkout, and what pytest is told about them."""
+    """The folder in which pytest runs, the tests in it, and options of pytest."""
 
     home: str
     tests: str
@@ -55,7 +55,8 @@ def environment(checkout: Path) -> dict[str, str]:
 
 
 def listed(checkout: Path, suite: Suite) -> list[str]:
-    """The names of the cases. Ends the runner if the tests can't be collected."""
+    """Return the names of the cases. If the tests can't be collected, end the runner with pytest's
+    output."""
     collecting = command(suite, "--collect-only", suite.tests)
     finished = run(collecting, env=environment(checkout), cwd=checkout / suite.home)
     if finished.code != 0:

@@ -1,15 +1,16 @@
-"""The runnable scripts of aws-neuron-sdk, nki-samples, nki-moe and CS149, unmodified, every launch
-held to numpy.
+"""Run the unmodified scripts of aws-neuron-sdk, nki-samples, nki-moe and CS149, and compare every
+launch with numpy.
 
     python bench/conformance/scripts.py CHECKOUTS [-k SUBSTR] [--json]
 
 CHECKOUTS is a folder with the checkouts `aws-neuron-sdk`, `nki-samples`, `nki-samples-legacy` (an
-older one, with the tutorials that were removed since), `nki-moe`, and of CS149's fourth assignment
-`asst4-trainium` and `asst4-trainium2`, whose vectors are short here. A script runs in a copy of
-its folder, for some write beside themselves. It has to end well by its own account and not say that
-something differs, and every kernel that it launches has to agree with the reference in TABLES:
-several scripts print numbers and assert nothing. One is published to show an error, and has to be
-refused by us. The scripts that use torch need torch; torch_xla is our stand-in.
+older commit, with tutorials that were removed later) and `nki-moe`. `asst4-trainium` and
+`asst4-trainium2` are the fourth assignment of CS149, whose vectors are shorter here. A script runs
+in a copy of its folder, because some scripts write files next to themselves. It must end with exit
+code 0 and must not print that something differs, and every kernel that it launches must agree with
+its reference in TABLES, because several scripts print numbers and assert nothing. One script was
+published to show an error, and must be refused. Scripts that use torch need it; neuroncore's
+stand-in replaces torch_xla.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ DISAGREES = re.compile(
 
 @dataclass(frozen=True)
 class Script:
-    """`refused` is the code of the error that the script is there to show; `driver` is a file of
-    this folder that is run in the script's stead."""
+    """A script. `refused` is the code of the error that the script shows. `driver` is a file of
+    this folder that is run in place of the script."""
 
     name: str
     file: str
@@ -168,7 +169,7 @@ TABLES = {
 
 
 def case(checkouts: Path, script: Script, seconds: float, gigabytes: float) -> Outcome:
-    """Run a script in a copy of its folder, without what else a checkout's root holds."""
+    """Run a script in a copy of the Python files of its folder."""
     published = checkouts / script.file
     if not published.is_file():
         return Outcome(script.name, "skipped", "not in the checkout")
@@ -202,7 +203,8 @@ def case(checkouts: Path, script: Script, seconds: float, gigabytes: float) -> O
 
 
 def expected_refusal(outcome: Outcome, code: str) -> Outcome:
-    """Passed if we refused the case with that error; else what was wrong instead."""
+    """Return the outcome `passed` if the case was refused with the code `code`, otherwise
+    `failed`."""
     if outcome.verdict == "refused" and outcome.cause.startswith(f"{code}: "):
         return Outcome(outcome.name, "passed", "", outcome.seconds, (f"refused, {outcome.cause}",))
     cause = f"{code} should have been raised, not {outcome.cause or 'nothing'}"

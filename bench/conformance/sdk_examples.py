@@ -1,10 +1,10 @@
-"""The examples of the public aws-neuron-sdk repository, unmodified, against numpy.
+"""Run the unmodified examples of the public aws-neuron-sdk repository, and compare them with numpy.
 
     python bench/conformance/sdk_examples.py CHECKOUT [--target trn2] [-k SUBSTR] [--json]
 
-runs each file or kernel of `CHECKOUT/nki/examples` by `neuroncore run` in a process of its own, at
-the sizes of the documentation page that shows it, and prints a table. Kernels without a `__main__`
-get their inputs and references from the functions below.
+Each file or kernel of `CHECKOUT/nki/examples` is run by `neuroncore run` in a separate process, at
+the sizes of the documentation page that shows it, and a table is printed. Functions of this file
+make inputs and references for kernels whose file has no main part.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def matmul_reference(lhs_t: Any, rhs: Any) -> Any:
 
 
 def mamba_inputs(rng: np.random.Generator) -> tuple[Any, ...]:
-    """delta, u [1, 256, 512]; A [256, 16]; B, C [1, 16, 512]."""
+    """Return delta, u [1, 256, 512]; A [256, 16]; B, C [1, 16, 512]."""
     delta = rng.random((1, 256, 512), np.float32)
     u = rng.standard_normal((1, 256, 512), np.float32)
     a = -rng.random((256, 16), np.float32)

@@ -1,12 +1,13 @@
-"""The kernels in the code blocks of the aws-neuron-sdk guides, on inputs of ours, against numpy.
+"""Run the kernels in the code blocks of the aws-neuron-sdk guides, on our inputs, and compare them
+with numpy.
 
     python bench/conformance/sdk_guides.py CHECKOUT [--nkilib CHECKOUT] [-k SUBSTR] [--json]
 
-Blocks are cut out of nki/**/*.rst as they are; what a page imports in an earlier block is imported
-before them. CASES says what to run each kernel on and which reference to hold it against, which
-error it is there to show (or runs into by a mistake of the page), or why there is nothing to run. A
-kernel that CASES doesn't know fails: a newer checkout has to be looked at. Those of the pages about
-nki-library import it and need a checkout of it.
+The unmodified code blocks are read from nki/**/*.rst. If an earlier block of a page has imports,
+they are executed first. CASES has, for each kernel, its inputs and the reference; or the error that
+it shows, or causes by a mistake of the page; or the reason why it can't be run. A kernel that is
+not in CASES fails, so that new kernels of a newer checkout are noticed. Kernels on the pages about
+nki-library import it, and need a checkout of it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ PRELUDE = (
 
 @dataclass(frozen=True)
 class Case:
-    """What to do with a kernel. `before` defines what its block takes for granted; `refused` is the
-    error, by code or class, that it has to meet; `fragment` is why it isn't run."""
+    """How to run a kernel. `before` is source that defines names which its block uses. `refused` is
+    the code or the class of the error that the kernel must raise. `fragment` is the reason why the
+    kernel is not run."""
 
     inputs: str = ""
     reference: str = ""
@@ -300,7 +302,7 @@ def _expected(ran: Outcome, case: Case) -> Outcome:
 
 
 def known(kernel: Kernel, given: argparse.Namespace) -> Outcome:
-    """The outcome of a kernel by what CASES says of it."""
+    """Return the outcome of a kernel, as its entry in CASES describes."""
     case = CASES.get(kernel.key)
     if not kernel.parses:
         return Outcome(kernel.key, "skipped", kernel.source)

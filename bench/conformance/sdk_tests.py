@@ -1,11 +1,12 @@
-"""The tests that aws-neuron-sdk has of the older API, neuronxcc.nki, unmodified.
+"""Run the unmodified tests of aws-neuron-sdk for the older API, neuronxcc.nki.
 
     python bench/conformance/sdk_tests.py CHECKOUT [--tests FOLDER] [-k SUBSTR] [--json]
 
-runs each unittest case of `CHECKOUT/FOLDER` (nki/test; of releases up to 2.26 general/nki/test) in
-a process of its own, with `neuroncore alias-path` on its path and numpy's random numbers from seed
-0: test_dropout draws its probabilities from [0, 100) and needs one below 1. A case that its authors
-expect to fail, by a mark of pytest, is skipped if it does.
+Each unittest case of `CHECKOUT/FOLDER` is run in a separate process, with the folder of `neuroncore
+alias-path` on Python's path. FOLDER is nki/test by default; releases up to 2.26 have
+general/nki/test. numpy's random numbers have the seed 0, because test_dropout draws probabilities
+from [0, 100) and needs one below 1. A case that its authors marked as an expected failure is
+skipped if it fails.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ SEEDED = "import numpy, unittest; numpy.random.seed(0); unittest.main(module=Non
 
 
 def listed(folder: Path) -> list[tuple[str, str | None]]:
-    """Each case's name, and why its authors expect it to fail, if they do."""
+    """Return pairs: the name of a case, and the reason why its authors expect it to fail, or
+    None."""
     finished = run([sys.executable, "-c", LISTED], env=ALIAS, cwd=folder)
     if finished.code != 0:
         raise SystemExit(finished.stderr)

@@ -174,8 +174,7 @@ class Run:
 
     @property
     def precision(self) -> Precision | None:
-        """Return the rounding errors of lines and results; None unless `Options.precision` is
-        set."""
+        """Return the rounding errors by line; None unless `Options.precision` is set."""
         return self.finished.precision
 
     @property
@@ -412,9 +411,8 @@ def run(
     the seed of the engines' random numbers, and of stochastic rounding if that is on (`rng_seed`
     and `stochastic_seed` of the options). The kernel changes the arguments that it writes; the Run
     keeps copies of the originals. It keeps no copy of a numpy array of 1 MiB or more that the
-    kernel only reads, and raises UsageError if such an array has changed when it is needed again.
-    Only 8 bytes of each 2 KiB (or more, above 32 MiB) are compared, so a change of few elements is
-    likely to be missed.
+    kernel only reads, and raises UsageError if the array has changed when it is needed. It compares
+    8 bytes of each 2 KiB or more, so a change of few elements is likely to be missed.
 
     With `per_rank`, a tuple or dict of arguments for each rank, the kernel runs on this many ranks.
     Each has `lnc` cores, by default as many as the kernel's grid needs. If several ranks get the

@@ -1,4 +1,5 @@
-"""Drivers of everyone's kernels: inputs, a numpy reference and a tolerance for each."""
+"""Drivers of published kernels from many repositories: each has inputs, a reference in numpy, and a
+tolerance."""
 
 from drivers import (
     attention,

@@ -1,4 +1,4 @@
-"""Attention: whole, in a window, to other tokens, to a latent cache."""
+"""Drivers of attention: over all tokens, in a window, to other tokens, and with a latent cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ FUSION = "allenkchau/trainium-kernel-fusion"
 
 
 def windowed(logits: Any, width: int | None = None) -> Any:
-    """Logits [..., S, S] of which a query sees `width` keys up to its own, or all up to its own."""
+    """Return logits [..., S, S] with -1e9 for the keys that a query does not see. A query sees its
+    own key and all before it, or the last `width` of these."""
     seen = np.tri(logits.shape[-1], dtype=bool)
     if width is not None:
         seen &= ~np.tri(logits.shape[-1], k=-width, dtype=bool)

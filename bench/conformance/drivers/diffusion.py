@@ -1,4 +1,4 @@
-"""Video on Trainium: attention and caches of diffusion, and images that are warped."""
+"""Drivers of kernels for video: attention and caches of diffusion models, and warps of images."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ EXACT = 0.0
 
 
 def kernels(checkout: Checkout, name: str) -> ModuleType:
-    """A file of kernels. Of its `utils` it takes a decorator that compiles for the device."""
+    """Return the module of a file of kernels. Its import `utils` is replaced by a module with the
+    one decorator that it needs, which compiles for the device."""
     utils = sys.modules["utils"] = ModuleType("utils")
     vars(utils)["_compile"] = lambda function: function
     return checkout.module(f"kernels/{name}.py", ".")
 
 
 def turned(x: Any, grid: Any) -> Any:
-    """[tokens, heads, size]: pairs of columns turned by a grid [tokens, 2 * size], cos and sin."""
+    """Return x [tokens, heads, size] with each pair of columns rotated. `grid` [tokens, 2 * size]
+    has the cosines and then the sines."""
     cos, sin = np.split(grid, 2, axis=1)
     swapped = np.stack([x[..., 1::2], x[..., 0::2]], -1).reshape(x.shape)
     return x * cos[:, None] + swapped * sin[:, None]
@@ -74,8 +76,8 @@ def layout_of_shards(checkout: Checkout) -> Iterator[Result]:
 
 
 def heads(count: int, queries: int, keys: int) -> tuple[Any, ...]:
-    """q and k [heads, 128, tokens] and v [heads, tokens, 128] in bfloat16, and what attention makes
-    of them: [tokens, heads, 128]."""
+    """Return q and k [heads, 128, tokens] and v [heads, tokens, 128] in bfloat16, and the result of
+    attention [tokens, heads, 128] in float32."""
     sizes = ((queries, 0), (keys, 1), (keys, 2))
     q, k, v = (normal(count, n, 128, seed=seed).astype(ml_dtypes.bfloat16) for n, seed in sizes)
     single = [x.astype(np.float32) for x in (q, k, v)]
@@ -122,8 +124,8 @@ def attention_in_training(checkout: Checkout) -> Iterator[Result]:
 
 
 def taps(height: int, width: int) -> tuple[Any, Any, Any]:
-    """The rows and columns of the pixel above and left of `height * width` random places, and the
-    weights [4, places, 1] of the four pixels around each."""
+    """Return the rows and the columns of the pixels above and left of `height * width` random
+    places, and the weights [4, places, 1] of the four pixels around each place."""
     random = np.random.default_rng(0)
     places = [random.uniform(0, size - 1, height * width) for size in (height, width)]
     above, left = (np.floor(place).astype(int) for place in places)
@@ -133,7 +135,8 @@ def taps(height: int, width: int) -> tuple[Any, Any, Any]:
 
 
 def neighbors(above: Any, left: Any, height: int, width: int) -> Any:
-    """The four pixels as indices of rows, [4, places]; those beyond an edge are the edge's."""
+    """Return the indices [4, places] of the four pixels around each place. Pixels beyond an edge
+    are replaced by pixels at the edge."""
     rows = (above, np.minimum(above + 1, height - 1))
     columns = (left, np.minimum(left + 1, width - 1))
     return np.stack([row * width + column for row in rows for column in columns])
@@ -184,7 +187,8 @@ def warp_of_a_padded_image(checkout: Checkout) -> Iterator[Result]:
 
 @drives(WARPS, each=("16", "64"))
 def warp_by_pairs(checkout: Checkout, channels: str) -> Iterator[Result]:
-    """Few channels are read in pairs of pixels, many in blocks of two by two."""
+    """A pixel with few channels is read in pairs of pixels, one with many in blocks of two by
+    two."""
     height, width = 16, 32
     image = normal(height * width, int(channels))
     above, left, weights = taps(height, width)

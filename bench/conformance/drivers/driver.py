@@ -1,4 +1,5 @@
-"""What a driver is: a function that launches a published kernel and says what should come out."""
+"""A driver is a function that launches a published kernel, and yields its results with the expected
+ones."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Checkout:
     root: Path
 
     def module(self, file: str, *paths: str) -> ModuleType:
-        """A file of it, which imports from its own folder and from `paths` of the checkout."""
+        """Return the module of a file of the clone. The file can import from its own folder and
+        from the folders `paths` of the clone."""
         place = self.root / file
         homes = (place.parent, *(self.root / path for path in paths))
         sys.path[:0] = [str(home) for home in homes]
@@ -32,7 +34,8 @@ class Checkout:
 
 @dataclass(frozen=True)
 class Result:
-    """What a kernel returned, what it should have, and the relative L2 error allowed."""
+    """A result of a kernel (`got`), the expected one (`want`), and the largest allowed relative L2
+    error."""
 
     name: str
     got: Any
@@ -46,8 +49,8 @@ Variants = Callable[[Checkout], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a kernel can't agree, which is its own fault: it ends with an error of that code or, for
-    `differs`, with other numbers."""
+    """The reason why a kernel can't agree with its reference, which is a fault of the kernel. It
+    ends with an error that has this code; with the code `differs` it returns other numbers."""
 
     code: str
     reason: str
@@ -58,7 +61,8 @@ DIFFERS = "differs"
 
 @dataclass(frozen=True)
 class Driver:
-    """`drive` takes the checkout and, of a driver with variants, the variant's name."""
+    """The driver of a kernel. `drive` gets the checkout, and the name of the variant if the driver
+    has variants."""
 
     repository: str
     name: str
@@ -78,8 +82,9 @@ def drives(
     each: tuple[str, ...] | Variants = ("",),
     faults: Mapping[str, Fault] | None = None,
 ) -> Callable[[Drive], Drive]:
-    """List a function as the driver of a kernel, or of one for each variant. Those variants that
-    `faults` names can't agree; a driver without variants has the one whose name is empty."""
+    """Return a decorator that adds a function to DRIVERS, as the driver of a kernel or of one
+    kernel for each variant in `each`. `faults` has the variants that can't agree, by name; a driver
+    without variants has a single variant with the name ""."""
 
     def listed(drive: Drive) -> Drive:
         variants = each if callable(each) else lambda checkout: each
@@ -91,12 +96,12 @@ def drives(
 
 
 def normal(*shape: int, seed: int = 0) -> Any:
-    """Numbers of the standard normal distribution, in float32."""
+    """Return float32 numbers with the standard normal distribution."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def narrow(*shape: int, seed: int = 0) -> Any:
-    """The same in bfloat16."""
+    """Return bfloat16 numbers with the standard normal distribution."""
     return normal(*shape, seed=seed).astype(ml_dtypes.bfloat16)
 
 

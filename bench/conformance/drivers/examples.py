@@ -1,4 +1,4 @@
-"""Examples of a visualiser of kernels, which it means to interpret itself, for trn1."""
+"""Drivers of the examples of triton-viz, a visualizer that interprets kernels itself, for trn1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ OR = Fault("SIGNATURE", "it joins masks by |, of which the API has &")
 
 @drives(VISUALISER, target="trn1", each=NEWER)
 def demonstration(checkout: Checkout, example: str) -> Iterator[Result]:
-    """Its own, as for the device: it asserts that the result is numpy's."""
+    """Run the example's own demonstration, as on the device. It asserts that the result agrees with
+    numpy's."""
     module = checkout.module(f"examples/nki_beta2/{example}.py")
     vars(module)["TRITON_VIZ_ENABLED"] = False
     module._run_demo()

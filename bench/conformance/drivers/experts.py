@@ -1,4 +1,5 @@
-"""Mixtures of experts, and what else a team of the contest on Qwen3-30B-A3B wrote for trn3."""
+"""Drivers of mixtures of experts, and of other kernels that a team of the Qwen3-30B-A3B contest
+wrote for trn3."""
 
 from __future__ import annotations
 
@@ -31,19 +32,19 @@ def team(checkout: Checkout) -> ModuleType:
 
 
 def gated(y: Any) -> Any:
-    """silu of the first half of the columns, times the second half."""
+    """Return silu of the first half of the columns, times the second half."""
     gate, up = np.split(y, 2, axis=-1)
     return silu(gate) * up
 
 
 def mixed(x: Any, gate_up: Any, down: Any, affinities: Any) -> Any:
-    """The sum of what each expert makes of x."""
+    """Return the sum of the experts' results for x, weighted by their affinities."""
     x, gate_up, down, affinities = single(x, gate_up, down, affinities)
     return (affinities[:, None] * (gated(x @ gate_up) @ down)).sum(axis=0)
 
 
 def eight() -> tuple[Any, ...]:
-    """gate_up, down and affinities of eight experts, a fourth of each."""
+    """Return gate_up, down and affinities of eight experts, each a fourth of the model's size."""
     gate_up = halves(8, 2048, 384, seed=1, scale=0.02)
     down = halves(8, 192, 2048, seed=2, scale=0.05)
     return gate_up, down, np.full((8, 1), 0.125, ml_dtypes.bfloat16)
@@ -61,7 +62,7 @@ def norm_and_embedding(checkout: Checkout) -> Iterator[Result]:
 
 @drives(TEAM, target="trn3")
 def logits_of_one_token(checkout: Checkout) -> Iterator[Result]:
-    """2,048 columns at once, over four banks of PSUM."""
+    """The kernel computes 2,048 columns at once, in four banks of PSUM."""
     x, weight = halves(1, 2048), halves(37984, 2048, seed=1, scale=0.02)
     wide_x, wide_weight = single(x, weight)
     got = team(checkout)._nki_lm_head_kernel(x, weight)
@@ -110,7 +111,7 @@ def products_of_a_block(checkout: Checkout) -> Iterator[Result]:
 
 @drives(TEAM, target="trn3")
 def block_of_one_expert(checkout: Checkout) -> Iterator[Result]:
-    """Its gate is multiplied by twice."""
+    """The kernel multiplies by the gate twice, so the reference does too."""
     x, gate_up, down = (
         halves(128, 512),
         halves(512, 384, seed=1, scale=0.05),
@@ -123,7 +124,8 @@ def block_of_one_expert(checkout: Checkout) -> Iterator[Result]:
 
 
 class Blocks(NamedTuple):
-    """Blocks of 128 of 300 tokens, each of one expert; the last row of `hidden` is padding."""
+    """Blocks of 128 tokens, chosen from 300, each for one expert. The last row of `hidden` is
+    padding."""
 
     hidden: Any
     gate_up: Any
@@ -133,7 +135,7 @@ class Blocks(NamedTuple):
     owners: Any
 
     def activations(self) -> Any:
-        """What the experts pass to their second product."""
+        """Return the operands of the experts' second product."""
         hidden, gate_up = single(self.hidden, self.gate_up)
         made = [hidden[t] @ gate_up[e] for t, (e,) in zip(self.tokens, self.owners, strict=True)]
         return np.stack([gated(y) for y in made])

@@ -1,4 +1,5 @@
-"""Attention without a softmax: by its Taylor series, in chunks, by the gated delta rule."""
+"""Drivers of attention without a softmax: by its Taylor series, in chunks, and by the gated delta
+rule."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def chunked(checkout: Checkout) -> Iterator[Result]:
 
 
 class Tokens(NamedTuple):
-    """q, k, v [S, 128], decay and beta [S, 1]."""
+    """The inputs of the delta rule for S tokens: q, k, v [S, 128], decay and beta [S, 1]."""
 
     q: Any
     k: Any
@@ -58,22 +59,24 @@ def tokens(length: int) -> Tokens:
 
 
 def scaled(given: Tokens) -> Tokens:
-    """With q and k of length 1, and q divided by the root of its size."""
+    """Return the tokens with q and k scaled to length 1, and then q divided by the square root of
+    its size."""
     q, k = (x / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-6) for x in given[:2])
     return given._replace(q=(q / np.sqrt(SIZE)).astype(np.float32), k=k.astype(np.float32))
 
 
 def masks() -> tuple[Any, Any, Any]:
-    """What the kernels take as constants: ones under the diagonal, on it, and both."""
+    """Return three constant arguments of the kernels, [128, 128]: ones below the diagonal, ones on
+    the diagonal, and both together."""
     ones = np.ones((SIZE, SIZE), np.float32)
     return np.tril(ones, -1), np.eye(SIZE, dtype=np.float32), np.tril(ones)
 
 
 def rule(given: Tokens, state: Any) -> tuple[Any, Any]:
-    """Results [S, 128] and the last state, of a first state.
+    """Return the results [S, 128] and the last state, for tokens after a state `state` [128, 128].
 
-    delta_rule starts with zeros: 128 tokens before these write a row of the first state each, and
-    128 after them read the last one.
+    The function `delta_rule` begins with a state of zeros. So 128 tokens are added before, which
+    each write a row of the first state, and 128 tokens after, which read the last state.
     """
     eye, none, ones = np.eye(SIZE), np.zeros((SIZE, SIZE)), np.ones((SIZE, 1))
     before = Tokens(none, eye, state, 0 * ones, ones)

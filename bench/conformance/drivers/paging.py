@@ -1,4 +1,5 @@
-"""Attention of servers: keys and values that are kept in blocks, or up to the last token."""
+"""Drivers of attention in servers: keys and values are in blocks of a cache, or in order up to the
+last token."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ HEADS, SHARED, SIZE, TOKENS, BLOCK, USED, TILE = 4, 2, 64, 128, 32, 32, 1024
 
 
 def vllm(checkout: Checkout) -> ModuleType:
-    """Of vllm, which needs much else, the kernel takes one function."""
+    """Return the module of the kernel, with a substitute for vllm, which has many dependencies. The
+    kernel uses only one function of it."""
     package, utils = (ModuleType(name) for name in ("vllm", "vllm.utils"))
     vars(utils)["cdiv"] = lambda a, b: -(-a // b)
     sys.modules.update({"vllm": package, "vllm.utils": utils})
@@ -27,8 +29,8 @@ def vllm(checkout: Checkout) -> ModuleType:
 
 
 def blocks() -> tuple[Any, ...]:
-    """q, k, v of one request's new tokens, a cache of 64 blocks, the numbers of those in use, the
-    mask, and what attention makes of it: [heads, tokens, size]."""
+    """Return q, k and v of the new tokens of one request, a cache of 64 blocks, the numbers of the
+    blocks that the request uses, the mask, and the result of attention [heads, tokens, size]."""
     q, k = normal(1, HEADS, SIZE, TOKENS), normal(1, SHARED, SIZE, TOKENS, seed=1)
     v, cache = normal(1, SHARED, TOKENS, SIZE, seed=2), normal(2, 64, SHARED, BLOCK, SIZE, seed=3)
     table = np.random.default_rng(0).permutation(64)[:USED].astype(np.int32)
@@ -65,7 +67,8 @@ def later_paged_attention(checkout: Checkout) -> Iterator[Result]:
 
 @drives("chzhdong/Adaptive-Batching", target="trn1")
 def earlier_paged_attention(checkout: Checkout) -> Iterator[Result]:
-    """Two caches, of blocks with their heads in the middle."""
+    """This kernel takes separate caches of keys and values. The heads are the middle axis of their
+    blocks."""
     q, k, v, cache, table, mask, want = blocks()
     caches = (np.ascontiguousarray(part.swapaxes(1, 2)) for part in cache)
     kernel = vllm(checkout).flash_attn_varlen_nkifunc

@@ -1,4 +1,4 @@
-"""Products of matrices: alone, in chains, and fused with what comes before or after them."""
+"""Drivers of matrix products: alone, in chains, and fused with operations before or after them."""
 
 from __future__ import annotations
 

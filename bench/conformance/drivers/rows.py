@@ -1,4 +1,5 @@
-"""Kernels that work on rows: normalisation, softmax, activations, rotary embedding, optimisers."""
+"""Drivers of kernels that work on rows: normalization, softmax, activations, rotary embedding,
+optimizers."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def silu_of_hub(checkout: Checkout) -> Iterator[Result]:
 
 
 def turned(x: Any) -> Any:
-    """Halves of the last axis exchanged, with the sign that rotating a plane takes."""
+    """Return x with the halves of the last axis exchanged, and the new first half negated, as a
+    rotation of planes needs."""
     upper, lower = np.split(x, 2, -1)
     return np.concatenate([-lower, upper], -1)
 

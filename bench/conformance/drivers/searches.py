@@ -1,4 +1,5 @@
-"""Candidates of a search for NKIBench's operators, which its author verified on trn2."""
+"""Drivers of the candidates of a search for NKIBench's operators. The author verified them on
+trn2."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ FAULTS = {
 
 
 def candidates(checkout: Checkout) -> tuple[str, ...]:
-    """OPERATOR/CANDIDATE, without what only simulates or checks a layout."""
+    """Return the names OPERATOR/CANDIDATE of all candidates. Files that only simulate or check a
+    layout are left out."""
     files = sorted((checkout.root / "workspaces").glob("*/runs/*.py"))
     kernels = [file for file in files if not file.stem.startswith(NOT_KERNELS)]
     return tuple(f"{file.parts[-3]}/{file.stem}" for file in kernels)

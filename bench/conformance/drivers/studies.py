@@ -1,4 +1,5 @@
-"""Small studies: what is the same in every batch, what zeros save, and agents' first kernels."""
+"""Drivers of small studies: kernels whose results do not depend on the batch, products that skip
+zeros, and first kernels of agents and students."""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ def linear_algebra(checkout: Checkout) -> Iterator[Result]:
 
 @drives(BLAS)
 def energy_of_pairs(checkout: Checkout) -> Iterator[Result]:
-    """Second order of Moller and Plesset: two occupied orbitals with three, 144 empty ones."""
+    """The energy of second-order Moller-Plesset perturbation theory, for pairs of two and three
+    occupied orbitals and 144 empty orbitals."""
     module = checkout.module("trnblas/nki/dispatch.py")
     t = normal(2 * 144, 3 * 144)
     first, second = -1 - np.abs(normal(2, seed=1)), -1 - np.abs(normal(3, seed=2))

@@ -1,4 +1,4 @@
-"""Fourier transforms, and circuits of quantum gates."""
+"""Drivers of Fourier transforms, and of circuits of quantum gates."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def unitary(draw: np.random.Generator, size: int) -> Any:
 
 @drives("biquando/trainium-quantum-sim", target="trn1")
 def circuit(checkout: Checkout) -> Iterator[Result]:
-    """Four gates, each on some of the qubits: a product with the state's axes permuted."""
+    """Apply four gates, each to some of the qubits: a product with the state after a permutation of
+    its axes."""
     module = checkout.module("experiments/09_simulator.py")
     draw, given, n = np.random.default_rng(0), [], module.n
     want = np.eye(1, 2**n, dtype=complex)[0]

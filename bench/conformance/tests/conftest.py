@@ -1,4 +1,4 @@
-"""`import nki` is ours in the tests of the runners."""
+"""Makes `import nki` find neuroncore in the tests of the runners."""
 
 import neuroncore
 

@@ -1,4 +1,4 @@
-"""The runners of bench/conformance: that they see what is wrong, and keep to their limits."""
+"""Tests of the runners in bench/conformance: they detect errors, and keep to their limits."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ X = "np.arange(6, dtype=np.float32).reshape(2, 3)"
 
 
 def launched(source, reference, tolerance=None, part=None):
-    """A Held that has seen a script's launches."""
+    """Return a Held that has observed the launches of a script."""
     held = Held({"twice": Reference(reference, tolerance, part)})
     with held.launches():
         exec(compile(KERNEL + source, "script", "exec"), {})

@@ -1,5 +1,5 @@
-"""The runner of everyone's kernels: what it lists, what it sees as a kernel's own fault, and the
-packages that it imports as empty."""
+"""Tests of everyone.py: the cases that it lists, known faults of kernels, and packages that it
+replaces by empty modules."""
 
 import subprocess
 import sys

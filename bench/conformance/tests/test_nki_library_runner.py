@@ -1,4 +1,5 @@
-"""The runner of nki-library's suite, on a checkout made for it in which everything goes wrong."""
+"""Tests of the runner of nki-library's suite, on a checkout that they make, in which tests fail in
+every way."""
 
 import json
 import os
@@ -92,7 +93,7 @@ def test_order(size):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """As much of nki-library as the runner relies on."""
+    """Return a checkout with the parts of nki-library on which the runner depends."""
     root = tmp_path_factory.mktemp("checkout")
     files = {
         "test/__init__.py": "",

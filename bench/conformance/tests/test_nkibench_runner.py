@@ -1,4 +1,5 @@
-"""The runner of NKIBench, on checkouts of one small problem: what passes, and what does not."""
+"""Tests of the runner of NKIBench, on checkouts of one small problem: which kernels pass, and which
+do not."""
 
 import argparse
 import json
@@ -44,7 +45,8 @@ def transform_nki_outputs(result, reference):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout with one baseline and one sample, and functions that replace their kernels."""
+    """Return a checkout with one baseline and one sample, and functions that replace their
+    kernels."""
     (tmp_path / "NKIBench/kernels").mkdir(parents=True)
     (tmp_path / "NKIBench/reference").mkdir()
     (tmp_path / "samples/nki").mkdir(parents=True)
@@ -170,7 +172,8 @@ def test_a_launch_is_timed_and_its_bits_are_told(checkout):
 
 @pytest.mark.parametrize("bits,word", [("0", "same"), ("1", "OTHER")])
 def test_two_versions_are_compared(checkout, monkeypatch, bits, word):
-    """The least of the rounds of each, which take turns; shares are of the first of ours."""
+    """The least time of each version's rounds counts, the versions take turns, and shares come from
+    the first round of this version."""
     times, asked = iter((3.0, 5.0, 2.0, 4.0)), []
 
     def measured(python, problem, shares, threads):

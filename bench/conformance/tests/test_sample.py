@@ -1,5 +1,5 @@
-"""The sample of published kernels, on small clones that the tests make: what is run, what is said
-of it, and when it last ran."""
+"""Tests of sample.py on small clones that they make: the cases that it runs, the text that it
+prints, and the date of the last run."""
 
 import argparse
 import json
@@ -37,7 +37,8 @@ vector_add_naive(x, x)
 
 @pytest.fixture
 def refs(tmp_path, monkeypatch):
-    """A folder with both years of CS149, of which the second has one script."""
+    """Return a folder with clones of both years of CS149. The clone of the second year has one
+    script."""
     for name in ("asst4-trainium", "asst4-trainium2"):
         (tmp_path / f"refs/stanford-cs149+{name}/part1").mkdir(parents=True)
     place = tmp_path / "refs/stanford-cs149+asst4-trainium2/part1"

@@ -1,8 +1,9 @@
-"""As much of neuron_dtypes as nki-library uses: number formats of numpy, and the packed ones of MX.
+"""The part of neuron_dtypes that nki-library uses: numpy's number formats, and the packed formats
+of MX.
 
-A packed format (`_x4`) is a user dtype of numpy that stores four elements in an unsigned integer:
-it has a name, arrays of it are made, viewed, copied and read from files, and numpy does not
-calculate with it. `static_cast` packs and unpacks along the last axis.
+A packed format (`_x4`) is a user-defined dtype of numpy that stores four elements in an unsigned
+integer. It has a name. Arrays of it can be made, viewed, copied and read from files, but numpy
+can't compute with them. `static_cast` packs and unpacks along the last axis.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _kept: list[Any] = []  # numpy goes on pointing to what a dtype was made of
 
 
 class _Descriptor(ctypes.Structure):
-    """numpy's PyArray_DescrProto."""
+    """The structure PyArray_DescrProto of numpy's C API."""
 
     _fields_ = (
         ("ob_refcnt", ctypes.c_ssize_t),
@@ -49,7 +50,8 @@ class _Descriptor(ctypes.Structure):
 
 
 def _function(slot: int, result: Any, *arguments: Any) -> Any:
-    """A function of numpy's C API."""
+    """Return the function in a slot of numpy's C API, with the types of its result and
+    arguments."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     table = pointer(_multiarray_umath._ARRAY_API, None)
@@ -58,7 +60,8 @@ def _function(slot: int, result: Any, *arguments: Any) -> Any:
 
 
 def _registered(name: str, stored: np.dtype[Any]) -> np.dtype[Any]:
-    """A new dtype of numpy, whose elements are moved as those of an integer type."""
+    """Return a new dtype of numpy. Its elements are moved like those of the integer type
+    `stored`."""
     theirs = _function(FUNCTIONS_OF, ctypes.c_void_p, ctypes.py_object)(stored)
     functions = (ctypes.c_void_p * FUNCTIONS)()
     for slot in range(GETITEM, FILL + 1):
@@ -88,7 +91,8 @@ def _registered(name: str, stored: np.dtype[Any]) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Packed:
-    """Four elements of `element` in one of `stored`, the first in the lowest bits."""
+    """A packed format: four elements of `element` in one integer of `stored`, the first in the
+    lowest bits."""
 
     dtype: np.dtype[Any]
     stored: np.dtype[Any]
@@ -138,7 +142,7 @@ ALSO |= dict.fromkeys(ROUNDED_TO_TF32, "float32")
 
 
 def to_numpy(dtype: Any) -> np.dtype[Any]:
-    """The numpy dtype of one of numpy, of nki.language, of torch, or of a name."""
+    """Return numpy's dtype for a dtype of numpy, of nki.language or of torch, or for a name."""
     if isinstance(dtype, np.dtype | type):
         return np.dtype(dtype)
     name = str(dtype).rpartition(".")[2]
@@ -149,7 +153,7 @@ def to_numpy(dtype: Any) -> np.dtype[Any]:
 
 
 def static_cast(array: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """The array in another format: rounded to nearest even, packed, or unpacked."""
+    """Return the array in another format: rounded to nearest even, packed or unpacked."""
     array, wanted = np.asarray(array), to_numpy(dtype)
     if array.dtype.name in PACKED:
         if array.dtype == wanted:

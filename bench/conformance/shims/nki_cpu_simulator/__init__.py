@@ -1,8 +1,10 @@
-"""What nki-library's simulation mode imports, which is not published: the installed `nki` is it.
+"""A substitute for nki_cpu_simulator, which nki-library's simulation mode imports and which is not
+published. It provides the installed `nki`.
 
-Its modules are found under `nki_cpu_simulator.nki`, and `nki.cpu_simulate(kernel)[cores](**inputs)`
-is there, which runs on the generation that NKI_NC_VERSION names. `raised` is what the last
-simulation raised: the suite replaces it by an exception of its own, or expects it and is content.
+Modules of nki are found under `nki_cpu_simulator.nki`, and
+`nki.cpu_simulate(kernel)[cores](**inputs)` runs a kernel on the generation that NKI_NC_VERSION
+names. `raised` is the error of the last simulation, or None. It is kept here because the suite
+replaces this error by its own exception, or expects and ignores it.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ raised: BaseException | None = None
 
 
 class Simulation:
-    """`cpu_simulate(kernel)[cores](**inputs)`."""
+    """A kernel that `nki.cpu_simulate` runs: `cpu_simulate(kernel)[cores](**inputs)`."""
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel if hasattr(type(kernel), "__getitem__") else nki.jit(kernel)
