@@ -185,6 +185,6 @@ def report_repeated(core: Core, rows: RowBlock) -> None:
     if len(repeated):
         core.report(
             "REPEATED_INDEX",
-            f"dma_compute adds to row {repeated[0]} more than once, though "
-            "unique_indices=True; only one of the sums will remain",
+            f"dma_compute adds to row {repeated[0]} more than once, though unique_indices=True; "
+            "only one of the additions will remain",
         )

@@ -138,7 +138,7 @@ def inside(indices: Array, size: int, run: int, argument: str, group: str) -> No
         argument=argument,
         expected=f"0 to {size - run}",
         got=str(indices[number, place]),
-        because=f"a partition has {size} elements, and an index reads {run}",
+        because=f"a partition has {size} elements, of which an index reads {run}",
     )
 
 
@@ -160,7 +160,7 @@ def rand2(dst: words.Uniform, min: Single, max: Single, *, core: Core) -> None:
     """
     require(
         isinstance(min, Tile) or isinstance(max, Tile) or min < max,
-        f"rand2: min is {min}, max is {max}",
+        f"rand2: min ({min}) is not less than max ({max})",
         OperatorError,
         argument="min",
         expected="min < max",

@@ -110,7 +110,7 @@ _FUNCTIONS = (
     Function("mish", poly("mish"), "x tanh(ln(1 + e^x))", table="mish"),
     Function("erf", poly("erf"), "erf x", table="erf"),
     Function("erf_dx", poly("erf_dx"), "2 / sqrt(pi) e^(-x^2)", table="erf"),
-    Function("sin", poly("sin"), "sin x; beyond, a cubic", (-pi, pi), table="sin"),
+    Function("sin", poly("sin"), "sin x; outside of [-pi, pi] a cubic", (-pi, pi), table="sin"),
     Function("arctan", poly("arctan"), "arctan x", (-pi / 2, pi / 2), table="arctan"),
     Function("sqrt", alu.root, "sqrt x", (2.0**-116, 2.0**118), table="sqrt"),
     Function("rsqrt", poly("rsqrt"), "1 / sqrt x", (2.0**-87, 2.0**97)),

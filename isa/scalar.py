@@ -144,7 +144,7 @@ def exponential(
     The sum is of float32 numbers, before they are rounded to dst.
     """
     if reduce_cmd is not LOAD:
-        left_out("reduce_init", reduce_init, "it goes with reduce_cmd.load_reduce")
+        left_out("reduce_init", reduce_init, "only reduce_cmd.load_reduce uses it")
     value, out = numeric.shaped(src.values(), dst.shape), numeric.floats(dst)
     numeric.activate(EXP.apply, value - numeric.scalar(max_value, value), out)
     sums.accumulate(core, vector, src, out, ADD, reduce_cmd, reduce_init)

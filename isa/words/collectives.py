@@ -173,11 +173,11 @@ one_memory = holds(
 several_in_hbm = holds(
     "srcs", "several tensors must be in hbm",
     lambda call: len(call["srcs"]) == 1 or not _on_chip(call), BufferKindError,
-    because="coalesced communication is for tensors in hbm",
+    because="coalesced communication (several tensors in one call) is for tensors in hbm",
 )  # fmt: skip
 one_tensor = holds(
     "srcs", "srcs has a single tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
-    because="coalesced communication is not supported here",
+    because="coalesced communication (several tensors in one call) is not supported here",
 )  # fmt: skip
 one_format = holds(
     "dsts", "srcs and dsts have the same format",
@@ -191,7 +191,7 @@ equal_sizes = holds(
 two_dimensional = holds(
     "srcs", "a tile in sbuf has a partition and one free axis",
     lambda call: all(len(view.shape) == 2 for view in _views(call) if view.on_chip), ShapeError,
-    because="collectives of SBUF have a single free dimension",
+    because="collectives of tiles in SBUF support a single free dimension",
 )  # fmt: skip
 disjoint = holds(
     "replica_group", "each rank occurs at most once, and no list is empty",
@@ -240,24 +240,26 @@ def _is_times(call: Call, whole: Any, part: Any) -> bool:
 
 
 times_src = holds(
-    "dsts", "along collective_dim, a dst is the size of its src times the number of ranks in a "
-    "group",
+    "dsts",
+    "along collective_dim, the size of a dst is the size of its src times the number of ranks "
+    "in a group",
     lambda call: every(lambda src, dst: _is_times(call, dst, src))(call),
     expected=lambda call: f"{_ranks(call)} times {call['srcs'][0]}",
 )  # fmt: skip
 times_dst = holds(
-    "srcs", "along collective_dim, a src is the size of its dst times the number of ranks in a "
-    "group",
+    "srcs",
+    "along collective_dim, the size of a src is the size of its dst times the number of ranks "
+    "in a group",
     lambda call: every(lambda src, dst: _is_times(call, src, dst))(call),
     expected=lambda call: f"{_ranks(call)} times {call['dsts'][0]}",
 )  # fmt: skip
 in_pieces = holds(
-    "srcs", "axis 0 of a src is cut into a piece for each rank of a group",
+    "srcs", "axis 0 of a src is cut into equal pieces, one for each rank of a group",
     lambda call: all(view.shape[0] % _ranks(call) == 0 for view in call["srcs"]),
     expected=lambda call: f"a multiple of {_ranks(call)}",
 )  # fmt: skip
 equal_others = holds(
-    "others", "each of others has the shape and the format of its src",
+    "others", "each tensor of `others` has the shape and the format of its src",
     lambda call: [(v.shape, v.dtype) for v in call["srcs"]]
     == [(v.shape, v.dtype) for v in call["others"]],
 )  # fmt: skip

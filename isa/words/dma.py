@@ -83,10 +83,11 @@ COPY = (
     holds(
         "engine", "engine is sync or scalar with dge_mode=hwdge; in other modes it is left out",
         lambda call: call["engine"] in (engine.unknown, *(COMMAND if by_hardware(call) else ())),
-        BufferKindError, because="their sequencers support only hardware descriptors",
+        BufferKindError,
+        because="the sequencers of sync and scalar support only hardware descriptors",
     ),
     HARDWARE,
-    same_dtype("src", "dst", "hardware descriptors don't convert").when(
+    same_dtype("src", "dst", "hardware descriptors don't convert formats").when(
         "with dge_mode=hwdge", by_hardware, hint="leave dge_mode out"
     ),
     *PRIORITIES,
@@ -95,7 +96,7 @@ COPY = (
 
 def is_constant(name: str) -> Rule:
     return holds(
-        name, f"the address of {name} is constant, or rows that an index picks",
+        name, f"the address of {name} is constant, or its rows are picked by an index",
         lambda call: all(view.dynamic != AT_RUN_TIME for view in call.tiles(name).values()),
         DynamicControlError, "a constant address, or rows selected by a vector offset",
         because="descriptors of sums are written before the kernel runs, not at run time",
@@ -105,7 +106,8 @@ def is_constant(name: str) -> Rule:
 
 COMPUTE = (
     holds(
-        "oob_mode", "oob_mode is error where no index picks rows: nothing is out of bounds",
+        "oob_mode",
+        "oob_mode is error where no index picks rows: constant addresses are never out of bounds",
         lambda call: call["oob_mode"] is oob_mode.error or picks_rows(call),
         SignatureError, "oob_mode.error, or rows that an index picks",
     ),
@@ -190,7 +192,7 @@ TRANSPOSE = (
         expected=transposed,
     ),
     holds(
-        "src", "src has units of 2 bytes for hardware descriptors and gathers",
+        "src", "elements of src have 2 bytes for hardware descriptors and gathers",
         lambda call: call.view("src").dtype.itemsize == 2
         or not (by_hardware(call) or picks_rows(call)),
         DtypeError, "2 bytes", also="NCC_ISFV902",
@@ -202,7 +204,8 @@ TRANSPOSE = (
         SignatureError, "unknown or none or hwdge",
     ),
     holds(
-        "oob_mode", "oob_mode is error where src has a static address: nothing is out of bounds",
+        "oob_mode",
+        "oob_mode is error where src has a static address, which is never out of bounds",
         lambda call: call["oob_mode"] is oob_mode.error or call.view("src").dynamic,
         SignatureError, "oob_mode.error, or a run-time index into src",
     ),
@@ -216,10 +219,12 @@ TRANSPOSE = (
         expected=hardware_rows, hint="leave dge_mode out",
     ),
     holds(
-        "src", "src of a gather has 16k rows; of four axes, axis 1 or 2 has size 1 (ISA)",
+        "src",
+        "a src of a gather has a multiple of 16 rows; if it has four axes, axis 1 or axis 2 has "
+        "size 1 (ISA)",
         lambda call: fits_gathers(call) or not picks_rows(call),
-        expected=lambda call: f"a multiple of {at_a_time(call)} rows; of four axes, size 1 along "
-        "axis 1 or 2",
+        expected=lambda call: f"a multiple of {at_a_time(call)} rows; with four axes, size 1 along "
+        "axis 1 or axis 2",
     ),
     *PRIORITIES,
 )  # fmt: skip

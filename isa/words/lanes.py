@@ -122,7 +122,8 @@ def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
 
 @rule(
     OperatorError,
-    because="arithmetic on addresses, which are 32-bit integers, takes no indirect views",
+    because="arithmetic from 32-bit integers to 32-bit integers may be arithmetic on addresses, "
+    "which takes no indirect views",
 )
 def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
     """arithmetic from 32-bit integers to 32-bit integers takes no indirect views"""
@@ -177,7 +178,9 @@ TENSOR_SCALAR = (
     rules.only_if("operand1", "op1", "is an operator", lambda op: op is not None),
     multiplies_then_adds,
     only_what_vector_lacks,
-    rules.runs_there("op0", "op1").when("if that is Vector", lambda call: call.engine is vector),
+    rules.runs_there("op0", "op1").when(
+        "if the engine is Vector", lambda call: call.engine is vector
+    ),
     no_indirect_addresses,
 )
 SCALAR_TENSOR_TENSOR = (
@@ -346,8 +349,9 @@ def filled(call: Call, machine: Machine) -> Fault | None:
     count = available if valid is None else valid
     if not 0 < count <= min(available, limit):
         name = "index" if valid is None else "num_valid_indices"
-        because = f"index has {available} for each core, and a core takes at most {limit}"
-        problem, expected = f"a core can't take {count} indices", f"1 to {min(available, limit)}"
+        because = f"index has {available} entries for each GpSimd core, which takes at most {limit}"
+        problem = f"a GpSimd core can't take {count} indices"
+        expected = f"1 to {min(available, limit)}"
         return fault(name, problem, expected, count, because=because)
     if dst.free_size == count * run:
         return None
@@ -400,7 +404,7 @@ def shape_of_states(call: Call) -> tuple[int, ...]:
 
 def states_of_a_lane(name: str) -> Rule:
     return holds(
-        name, f"{name} is [P, 6], or [P, 24] of a Vector engine whose state can be read",
+        name, f"{name} is [P, 6], or [P, 24] for a Vector engine whose state can be read",
         lambda call: call.view(name).shape == shape_of_states(call),
         expected=lambda call: f"{shape_of_states(call)} for the {call.engine.name} engine",
     )  # fmt: skip

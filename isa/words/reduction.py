@@ -222,10 +222,10 @@ def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
     if EIGHT <= n <= most:
         return None
     because = (
-        f"src holds {group} x {src.free_size} elements in each group, and the instruction searches "
-        f"at most {limit}"
+        f"a group of src has {group} partitions of {src.free_size} elements, and the instruction "
+        f"searches at most {limit} elements"
     )
-    return fault("n", f"n is {n}", f"{EIGHT} to {most} for src of {src}", n, because=because)
+    return fault("n", f"n is {n}", f"{EIGHT} to {most} for src {src}", n, because=because)
 
 
 @rule(FreeSizeError)
@@ -234,7 +234,7 @@ def results(call: Call, machine: Machine) -> Fault | None:
     count, most = call.view("val_dst").free_size, min(machine.limits.topk_results, call["n"])
     if count <= most:
         return None
-    problem = f"val_dst has room for {count} of {call['n']} elements"
+    problem = f"val_dst has room for {count} elements, and the instruction returns at most {most}"
     return fault("val_dst", problem, f"1 to {most} elements per partition")
 
 

@@ -91,7 +91,8 @@ def operand_formats(call: Call, machine: Machine) -> Fault | None:
     if (s in WIDE) == (x in WIDE) and {s, x} != {float8_e4m3, float8_e4m3fn}:
         return None
     expected = (
-        "both of 32 bits (float32, tfloat32), or both of fewer, and not both float8_e4m3 formats"
+        "both of 32 bits (float32, tfloat32), or both of fewer bits, but not float8_e4m3 with "
+        "float8_e4m3fn"
     )
     hint = "convert one of them with nisa.tensor_copy into a tile of the other format"
     return fault(
@@ -107,7 +108,7 @@ def result_format(call: Call, machine: Machine) -> Fault | None:
     if call["is_transpose"] and machine.has("native_transpose"):
         if carries(dst, data):
             return None
-        expected = f"{data} or 16 bits" if data in NARROW else data
+        expected = f"{data} or a format of 16 bits" if data in NARROW else data
         because = "transpose mode passes bits through and converts nothing"
         return fault("dst", f"a transpose of {data} can't go to {dst}", expected, because=because)
     if dst is float32 or (dst is bfloat16 and machine.has("psum_bfloat16")):
@@ -164,7 +165,10 @@ def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
     return fault("tile_position", problem, "(0, 0)", position)
 
 
-@rule(because="fast modes multiply several numbers per element, which column tiling excludes")
+@rule(
+    because="fast modes multiply several numbers in each element of the array, which column tiling "
+    "excludes"
+)
 def rows_only(call: Call, machine: Machine) -> Fault | None:
     """the fast modes can share the rows of the array, but not its columns"""
     position, size = call["tile_position"] or (), call["tile_size"] or ()
@@ -172,7 +176,8 @@ def rows_only(call: Call, machine: Machine) -> Fault | None:
     if tuple(position[1:]) in ((), (0,)) and tuple(size[1:]) in ((), (whole,)):
         return None
     problem = (
-        f"tile_position {tuple(position)} and tile_size {tuple(size)} take a part of the columns"
+        f"tile_position {tuple(position)} and tile_size {tuple(size)} select only a part of the "
+        "array's columns"
     )
     got = f"{tuple(size)} at {tuple(position)}"
     return fault("tile_size", problem, f"(rows, {whole}) at (row, 0)", got)
@@ -220,7 +225,8 @@ MATMUL = (
     indirect_uses_the_whole_array,
     formats_of(
         "dst", "stationary", "moving", formats=(float16, bfloat16, *NARROW),
-        of=lambda view: bool(view.picked_by), sentence="indirect views are of 8 or 16 bits (ISA)",
+        of=lambda view: bool(view.picked_by),
+        sentence="indirect views have formats of 8 or 16 bits (ISA)",
     ),
     holds(
         "moving", "moving, the identity matrix of a transpose, is no indirect view (ISA)",
@@ -304,10 +310,10 @@ def fits_the_engine(call: Call, machine: Machine) -> Fault | None:
     return fault("data", problem, f"at most {most} x {most}", **reasons)
 
 
-FITS_ARRAY = {"because": "data is the stationary tile of the array"}
+FITS_ARRAY = {"because": "the Tensor engine loads data into its array as the stationary tile"}
 FITS_LANES = {
     "because": "a lane exchanges data within its group of partitions only",
-    "hint": "put data in SBUF and dst in PSUM, and the Tensor engine does up to 128 x 128",
+    "hint": "use the Tensor engine for up to 128 x 128: put data in SBUF and dst in PSUM",
     "also": "err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
 }
 in_one_bank = within_one_bank("dst").when("on the Tensor engine", array)
@@ -348,7 +354,7 @@ SPARSE_MATMUL = (
     one_of("pattern", packed.PATTERNS, SignatureError),
     one_of("places", packed.PLACES, SignatureError),
     holds(
-        "moving", "moving is [K, slots, N], with as many slots as the pattern has",
+        "moving", "moving is [K, slots, columns], with N / A slots for the pattern (A, N)",
         lambda call: call.view("moving").shape[1:2] == (slots(call),)
         and len(call.view("moving").shape) == 3,
     ),
@@ -386,7 +392,7 @@ def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], plac
     numbers = packed.unpacked(tags.codes().reshape(tags.shape[0], -1))
     if (largest := numbers.max(initial=0)) >= among:
         raise OutOfBoundsError(
-            f"a tag selects place {largest} of {among}",
+            f"a tag is {largest}, but a group of the pattern has {among} rows",
             argument="tags",
             expected=f"0 to {among - 1}",
         )

@@ -29,11 +29,11 @@ class Options:
     fp32_matmul: Literal["chain", "four_pass"] = "chain"
     """How float32 operands are multiplied. `chain` is the method of every other format: each
     product is in one fused multiply-add. `four_pass` interprets the published rate, a quarter of
-    bfloat16's, as four passes through the array. Numbers are split into their upper 12 significant
-    bits and the 12 below, whose products are exact; low x low, low x high, high x low and high x
-    high (stationary x moving) are chains that are added in this order, in float32, before the
-    result is stored. Split and order are not published, so the default is the method of the other
-    formats."""
+    bfloat16's, as four passes through the array. Each number is split into its upper 12 significant
+    bits (high) and the lower 12 (low), so that a product of two halves is exact. The chains low x
+    low, low x high, high x low and high x high (stationary x moving) are added in this order, in
+    float32, before the result is stored. The split and the order are not published, so the default
+    is the method of the other formats."""
 
     tf32_read: Literal["round", "truncate"] = "round"
     """How the Tensor engine reads a TF32 number, which has 32 bits, of which it multiplies the
@@ -85,8 +85,8 @@ class Options:
     device's bits (see neuroncore.numerics.generator)."""
 
     rng_seed: int = 0
-    """The initial seed, of 32 bits, of the generators of all lanes, which nisa.set_rng_seed sets
-    for one engine. The initial seed of a device is not published."""
+    """The initial seed (32 bits) of the generators of all lanes. nisa.set_rng_seed sets another
+    seed for one engine. The initial seed of a device is not published."""
 
     precision: bool = False
     """Also compute in float64, and report the lines that introduce errors (`neuroncore.precision`).
@@ -104,8 +104,8 @@ class Options:
 
     nan_minmax: Literal["propagate", "number"] = "propagate"
     """The result of nl.maximum and nl.minimum for NaN and a number, as operators of an instruction
-    and in reductions: NaN, as in numpy, or the number. With `number`, nl.max8 sorts NaN below all
-    numbers, otherwise above. Not published; by default NaN is not lost."""
+    and in reductions: NaN, as in numpy, or the number. nl.max8 sorts NaN above all numbers, but
+    below them with `number`. Not published; by default NaN is not lost."""
 
     simulator_operators: bool = False
     """Accept nl.divide, nl.mod and nl.fmod as operators of instructions, like the vendor's
@@ -133,7 +133,7 @@ class Options:
     descriptors: Literal["hardware", "software"] = "hardware"
     """The writer of the descriptors of DMAs of today's API without a dge_mode, for the estimate.
     Profiles of NKI 0.5 and later show `software`: GpSimd writes them one after the other. Earlier
-    releases have `hardware`, and so does the default, because nearly all kernels that the estimates
+    releases have `hardware`, which is the default, because nearly all kernels that the estimates
     were fitted to are of earlier releases."""
 
     loads: Literal["ahead", "single", "limited", "once"] = "ahead"
@@ -161,8 +161,8 @@ class Options:
 
     rings: int = 0
     """The seed of the order of ranks in the rings of nki.collectives.collective_permute_implicit, 0
-    for the order of the group. The API does not define it, and a kernel has to query whose data it
-    has."""
+    for the order of the group. The API does not define this order, so a kernel has to query which
+    rank's data it has received."""
 
     turns: int = 0
     """The seed of the order in which cores that run together take turns, 0 for the order of their
@@ -172,9 +172,10 @@ class Options:
     """Keep the Program that the schedule, the checks and the reports read."""
 
     record_limit: int = 4_000_000
-    """The number of instructions after which the record ends: at about 200 bytes each, less than 1
-    GB. The kernel continues. A finding (RECORD_LIMIT) reports it, and every estimate, report and
-    saved profile states that it covers only the beginning."""
+    """The largest number of instructions in a record. An instruction takes about 200 bytes, so a
+    record takes less than 1 GB by default. A kernel with more instructions continues without a
+    record. A finding (RECORD_LIMIT) reports this, and every estimate, report and saved profile
+    states that it covers only the beginning."""
 
     stacks: bool = False
     """Record the call stack of each instruction, with the variables of loops, for the page

@@ -205,7 +205,10 @@ class _Replay:
     def _product(self, number: int, begin: float, kind: DecodedInstruction) -> TimedInstruction:
         unit, read = self.machine.engines["tensor"], kind.operand("src")
         if read.free > MOST_COLUMNS:
-            raise UsageError(f"a product streams {read.free:,} columns")
+            raise UsageError(
+                f"a product streams {read.free:,} columns, more than {MOST_COLUMNS:,}, the most "
+                "that is accepted"
+            )
         passes = self.machine.fixed.float32_passes if read.free_bytes == 4 * read.free else 1
         begin = max(begin, self.array_free - self.times.weights_ns)
         start = max(begin, self.array_free)

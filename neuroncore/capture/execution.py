@@ -82,7 +82,10 @@ def working(program: Neff) -> Graph:
         if any(kind.role != "setup" for code in graph.code.values() for kind in code.instructions)
     ]
     if len(graphs) > 1:
-        raise UsageError(f"the program is for {len(graphs)} cores; it can be executed on one")
+        raise UsageError(
+            f"the program has instructions for {len(graphs)} cores; only a program for one core "
+            "can be executed"
+        )
     return graphs[0] if graphs else program.graphs[0]
 
 
@@ -246,6 +249,6 @@ def _deadlock(state: State, graph: Graph, waiting: list[Waiting]) -> str:
     others = plural(len(waiting) - 1, "other engine")
     return (
         f"the program waits forever: {_named(engine, graph.code[engine], number)} waits for "
-        f"semaphore {wait.number}{f' ({user})' if user else ''} {wait.kind[1:]} {wait.value}, "
-        f"which has {state.semaphores.get(wait.number, 0)}, with {others} waiting"
+        f"semaphore {wait.number}{f' ({user})' if user else ''} {wait.kind[1:]} {wait.value}, but "
+        f"its value is {state.semaphores.get(wait.number, 0)}, with {others} waiting"
     )

@@ -61,13 +61,15 @@ def load(state: State, kind: DecodedInstruction) -> None:
 def multiply(state: State, kind: DecodedInstruction) -> None:
     """Write a product, or a transpose, to PSUM."""
     if state.weights is None:
-        raise UsageError("a product has no weights")
+        raise UsageError("a product is issued before weights are loaded")
     loaded, codes = state.weights
     form = form_of(loaded.operand("src").format)
     moving = state.storage.values(kind.operand("src"))
     moving = np.ascontiguousarray(moving.reshape(len(moving), -1))
     if len(codes) != len(moving):
-        raise UsageError(f"{len(codes)} rows of weights meet {len(moving)} rows that move")
+        raise UsageError(
+            f"a product has {len(codes)} rows of weights, but {len(moving)} rows of moving numbers"
+        )
     target = kind.operand("dst")
     if kind.settings["transpose"] == "ENABLED":
         state.storage.put(target, _transposed(codes, moving), form)
@@ -84,7 +86,9 @@ def _transposed(codes: Array, moving: Array) -> Array:
     """Return the transpose of the weights, as codes of their format. Each column of `moving`
     selects a row of the weights. Raise UsageError if a column does not select one row."""
     if not product.picks(moving) or not moving.any(axis=0).all():
-        raise UsageError("the matrix that moves in a transpose is not an identity matrix")
+        raise UsageError(
+            "a column of a transpose's moving matrix does not select exactly one row of weights"
+        )
     picked: Array = codes[moving.argmax(axis=0)].T
     return picked
 
@@ -103,7 +107,10 @@ def _passes(
     x_high, x_low, x_finite = product.halves(moving)
     chosen = {"LOW": [(low, x_low), (low, x_finite)], "HIGH": [(finite, x_low), (high, x_high)]}
     if stationary not in chosen or moving_mode not in SKIPPED:
-        raise UsageError(f"weights of the mode {stationary or 'none'} meet {moving_mode or 'none'}")
+        raise UsageError(
+            f"the fp32 mode of the weights is {stationary or 'none'}, that of the product "
+            f"{moving_mode or 'none'}: this combination is not known"
+        )
     return chosen[stationary][SKIPPED[moving_mode] :]
 
 

@@ -50,7 +50,10 @@ class ChipMemories:
         self.graph = graph
         total = sum(max(variable.size, 0) for variable in graph.variables.values())
         if total > LARGEST:
-            raise UsageError(f"the tensors of the program have {total:,} bytes")
+            raise UsageError(
+                f"the tensors of the program have {total:,} bytes, more than {LARGEST:,}, the "
+                "most that is accepted"
+            )
         self.sbuf = np.full(PARTITIONS * SBUF_STEP, UNINITIALIZED, np.uint8)
         self.psum = np.full(PARTITIONS * PSUM_STEP, UNINITIALIZED, np.uint8)
         self.tensors = {
@@ -70,7 +73,10 @@ class ChipMemories:
         inside = low >= 0 and high + form.itemsize <= step and operand.rows <= PARTITIONS
         inside &= operand.address < 2 * PSUM and operand.free <= SBUF_STEP
         if not inside or 0 in (operand.rows, *operand.sizes):
-            raise UsageError(f"{operand} of {plural(operand.rows, 'row')} leaves its partitions")
+            raise UsageError(
+                f"{operand} of {plural(operand.rows, 'row')} is empty or reaches beyond its "
+                "partitions"
+            )
         strides = [each * form.itemsize for each in reversed(operand.steps)]
         shape = (operand.rows, *reversed(operand.sizes))
         return np.ndarray(shape, form.storage, memory, first, (step, *strides))
@@ -123,7 +129,7 @@ class ChipMemories:
             return np.ndarray(shape, np.uint8, memory, end.offset, (*reversed(end.steps), 1))
         except (TypeError, ValueError):
             raise UsageError(
-                f"a transfer leaves {end.variable.name}, which has {memory.size:,} bytes"
+                f"a transfer reaches beyond {end.variable.name}, which has {memory.size:,} bytes"
             ) from None
 
     def ends_of(self, block: Block) -> DmaEnd:

@@ -58,10 +58,11 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
         if alive is not None:
             listed = _listed(program, alive.kinds)
             message = (
-                f"tiles in use at the same time need {size(peak)} of {region.value} per partition, "
-                f"and {machine.name} has {size(room)}. The device's compiler would refuse the "
-                f"kernel ({also}) or move tiles to HBM and back. The first tile that does not fit "
-                f"is {_tile_text(program, alive.culprit)}. In use there, with this tile: {listed}"
+                f"tiles in use at the same time need {size(peak)} of {region.value} per "
+                f"partition, and {machine.name} has {size(room)}. The device's compiler would "
+                f"refuse the kernel ({also}) or move tiles to HBM and back. The first tile that "
+                f"does not fit is {_tile_text(program, alive.culprit)}. The tiles in use at this "
+                f"point, including this tile, are: {listed}"
             )
             line = alive.culprit.line
             yield Finding("CAPACITY", message, program.place(line) if line >= 0 else None)
@@ -253,7 +254,7 @@ def _stays_on_chip(call: Call, machine: Machine) -> str | None:
     ends = _ends(call)
     if call.instruction.traits.exchanges or not ends or not all(view.on_chip for view in ends):
         return None
-    return f"{call.name} moves data from SBUF to SBUF by DMA, with its latency of microseconds"
+    return f"{call.name} moves data from SBUF to SBUF by DMA, whose latency is some microseconds"
 
 
 # --- engines --------------------------------------------------------------------------------------

@@ -296,7 +296,8 @@ def unplaced(uses: Uses) -> Iterator[Finding]:
     for line, region in list(lines)[:MOST_REPORTED]:
         yield Finding(
             "MIXED_ALLOCATION",
-            f"a tensor in {region.value} without an address, where others have explicit addresses",
+            f"a tensor in {region.value} has no address, but other tensors there have explicit "
+            "addresses",
             uses.program.place(line),
         )
 

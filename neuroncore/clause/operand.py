@@ -169,7 +169,9 @@ def _wrong_dtype(name: str, view: View, dtypes: tuple[Format, ...], column: bool
         argument=name,
         expected=", ".join(dtypes),
         got=str(view),
-        because="the engine takes such a number only in float32" if in_registers else None,
+        because="the engine takes one number per partition only in float32"
+        if in_registers
+        else None,
         hint="copy it into a float32 tile with nisa.tensor_copy" if in_registers else None,
     )
 

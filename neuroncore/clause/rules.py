@@ -189,7 +189,7 @@ def lane_scalars(op: str, *names: str) -> Rule:
                 statement = f"{name} is {view.dtype}, and {call[op]} is a bitvec operator"
                 return fault(name, statement, "an integer format", because=BITS)
             if not bits and view.dtype is not float32:
-                because = "the engine takes such a number only in float32"
+                because = "the engine takes one number per partition only in float32"
                 hint = "copy it into a float32 tile with nisa.tensor_copy"
                 statement = f"{name} is {view.dtype}"
                 return fault(name, statement, "float32", because=because, hint=hint)

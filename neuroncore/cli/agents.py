@@ -294,4 +294,4 @@ class Tools:
                 self._judge = None
             except UsageError as error:
                 _wrong(str(error))
-        _wrong("the process of the judge was killed")
+        _wrong("the process that judges candidates was killed")

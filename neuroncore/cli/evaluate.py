@@ -43,13 +43,18 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add_pool(parser)
     parser.add_argument("--jsonl", type=Path, metavar="OUT", help="write the verdicts to this file")
     parser.add_argument(
-        "--resume", action="store_true", help="skip candidates whose verdicts are in --jsonl"
+        "--resume",
+        action="store_true",
+        help="skip candidates whose verdicts are already in the file of --jsonl",
     )
     parser.add_argument(
         "--rank", action="store_true", help="print the fastest candidates at the end"
     )
     parser.add_argument(
-        "--why", action="store_true", help="add the bottleneck and the three best what-ifs"
+        "--why",
+        action="store_true",
+        help="add to each verdict the bottleneck and the three changes that would save "
+        "most (docs/eval.md)",
     )
     parser.add_argument(
         "--trace",
@@ -60,13 +65,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace-hacks",
         action="store_true",
-        help="use SOL-ExecBench's status REWARD_HACK in traces, which flashinfer-bench lacks",
+        help="use in traces the status REWARD_HACK of SOL-ExecBench, which flashinfer-bench does "
+        "not have",
     )
     parser.add_argument(
         "--examine",
         action="store_true",
-        help="report the instructions whose results the specification can't see, "
-        "in the first candidate",
+        help="report the instructions of the first candidate that could write zeros without "
+        "failing the specification",
     )
     parser.set_defaults(command=command)
 
@@ -76,7 +82,7 @@ def add_spec(parser: argparse.ArgumentParser) -> None:
         "--spec",
         required=True,
         metavar="SPEC.py",
-        help="defines SPEC; or a problem of a benchmark, such as nkibench:silu@FOLDER",
+        help="a file that defines SPEC, or a problem of a benchmark, such as nkibench:silu@FOLDER",
     )
     parser.add_argument(
         "--secret",
@@ -102,8 +108,15 @@ def add_pool(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=int, default=1, help="number of processes (default: %(default)s)"
     )
-    parser.add_argument("--dask", metavar="ADDRESS", help="judge on the workers of this scheduler")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep verdicts in this folder")
+    parser.add_argument(
+        "--dask", metavar="ADDRESS", help="judge on the workers of the Dask scheduler at ADDRESS"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        help="keep verdicts in this folder, and return a kept verdict for an equal candidate",
+    )
     add_isolation(parser)
 
 

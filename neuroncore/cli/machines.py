@@ -121,7 +121,7 @@ def _grid(topology: Topology) -> Iterator[str]:
     yield f"{closed.capitalize()} is a ring."
     if outer:
         step, axis = rows * columns, topology.axes[0]
-        yield f"This is {axis} 0; the next {axis} has {step} to {2 * step - 1}, and so on."
+        yield f"This is {axis} 0; the next {axis} has chips {step} to {2 * step - 1}, and so on."
         same = _list(range(0, topology.chips, step))
         yield f"Chips at the same position in the {axis}s, such as {same}, form a ring."
 
@@ -470,7 +470,7 @@ def check() -> int:
 
 def _contradictions(groups: Mapping[str, list[Claim]]) -> Iterator[str]:
     yield f"{len(groups)} contradictions: quantities with different published numbers"
-    yield "(the files have the first one, if a formula gives it)"
+    yield "(the machine files have the first number of each quantity, if a formula gives it)"
     for quantity, every in groups.items():
         printed = (f"{c.printed} {c.unit}".rstrip() + f" ({c.source}: {c.what})" for c in every)
         yield f"  {quantity}: " + "; ".join(printed)

@@ -92,8 +92,9 @@ def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
         type=_values,
         metavar="A:B",
         default="some",
-        help="the instructions whose operands are stored in full, while those of others get "
-        "thumbnails: A:B, or `some` (default, up to 3 MB), or `none` for a page without values",
+        help="A:B stores all elements of the operands of instructions A to B, and small pictures "
+        "of the others. `some` (default) stores all elements up to 3 MB, and small pictures "
+        "of the rest. `none` stores no values",
     )
 
 

@@ -103,8 +103,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--by",
         choices=GROUPS,
         action="append",
-        help="group the errors (default: the first two); `bound` is the bottleneck in the table, "
-        "`limit` the resource on which most of the estimate is spent",
+        help="group the errors by this property; repeatable (default: "
+        f"{' and '.join(list(GROUPS)[:2])}); `bound` is the bottleneck in the table, `limit` "
+        "the resource on which most of the estimate is spent",
     )
     parser.add_argument(
         "--clock-phase",
@@ -299,10 +300,10 @@ class Summary(NamedTuple):
 def add_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run the kernels of a table of your measurements, and report how good the estimates are, "
-        "and which offset or factor they show. The estimates of neuroncore stay as they are. "
-        f"Columns: {', '.join(COLUMNS)}; arguments as for --args, separated by spaces. A table "
-        f"may also have the columns {', '.join(FACTS)}, as the options of these names. "
-        "docs/capture.md explains it."
+        "and by which offset or factor the measurements differ from them. The estimates of "
+        f"neuroncore do not change. Columns: {', '.join(COLUMNS)}; arguments as for --args, "
+        f"separated by spaces. A table may also have the columns {', '.join(FACTS)}, with the "
+        "meaning of the options of these names. docs/capture.md explains it."
     )
     parser.allow_abbrev = False
     parser.add_argument("rows", metavar="ROWS.csv")
@@ -389,7 +390,10 @@ def _calibrated(rows: Sequence[MeasuredRow], groups: Sequence[Summary]) -> Itera
         yield f"  median error {group.error:.1%}, {group.near} within {NEAR:.0%}"
         sign = "more" if group.offset >= 0 else "less"
         difference = f"{duration(abs(group.offset))} {sign}"
-        yield f"  measurements are {difference}, or {group.factor:.2f} times"
+        yield (
+            f"  measurements are {difference} than the estimates, or {group.factor:.2f} times the "
+            "estimates"
+        )
         known = overheads(machine.load(group.machine).name).get(group.harness)
         if known is not None:
             overhead = f"the overhead of {group.harness}, as in isa/harnesses.toml"

@@ -86,7 +86,7 @@ def add_world(parser: argparse.ArgumentParser) -> None:
         "--lnc",
         type=int,
         choices=(1, 2),
-        help="physical cores per rank (default: those of the grid)",
+        help="physical cores per rank (default: one for each program of the kernel's grid)",
     )
     parser.add_argument(
         "--instance", metavar="NAME", help="the instance of the ranks, such as trn2.48xlarge"

@@ -20,8 +20,8 @@ from neuroncore.report.compare import Agreement
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run a kernel and report what limits its slowest core, the source lines on its critical "
-        "path, and the edits that would save time, scheduled as the edited kernel would be. "
-        "docs/why.md explains the output."
+        "path, and the edits that would save time. The saving of an edit comes from a schedule of "
+        "the edited kernel. docs/why.md explains the output."
     )
     parser.usage = "neuroncore why FILE.py[::KERNEL] [options] [[--] SCRIPT_ARGUMENT ...]"
     parser.allow_abbrev = False

@@ -199,5 +199,6 @@ def check_whole_chips(core: Core, group: Sequence[int], name: str) -> None:
     if len(group) != len(chips) * each:
         core.report(
             "PARTIAL_CHIP",
-            f"{name} among ranks {listed(sorted(group))}, where a chip has {each} ranks",
+            f"{name} among ranks {listed(sorted(group))} uses only a part of a chip, which has "
+            f"{each} ranks",
         )

@@ -101,7 +101,8 @@ def read_out(
         core.report(
             "UNINIT_READ",
             f"reduce_res reads {int(clobbered.sum())} accumulator registers that nothing has "
-            "preset: leftovers on the device, NaN here; begin with reduce_cmd.reset_reduce",
+            "preset: on the device they have old values, here NaN; begin with "
+            "reduce_cmd.reset_reduce",
         )
         registers = np.where(clobbered, np.float32(np.nan), registers)
     reduce_res.store(np.negative(registers) if negate else registers)

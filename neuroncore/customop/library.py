@@ -38,7 +38,7 @@ class Reason(NamedTuple):
 REASONS = {
     "COHERENCE": Reason(
         "streams keep data in TCM and are not coherent with other accessors of the tensor",
-        "close the write stream first, or set_accessor_coherence_policy() of the tensor",
+        "close the write stream first, or call set_accessor_coherence_policy() of the tensor",
     ),
     "CRASH": Reason("the process of the operator ended", "read its output"),
     "DTYPE_RULE": Reason(

@@ -51,8 +51,8 @@ class Blindness:
         """Yield the report."""
         for blind_spot in self.unseen:
             yield (
-                f"line {blind_spot.place.line}: {blind_spot.instruction} may leave zeros, and the "
-                "results still pass: add a family of inputs that needs it"
+                f"line {blind_spot.place.line}: the results pass even if {blind_spot.instruction} "
+                "writes zeros: add a family of inputs that needs its results"
             )
         for number in self.idle_inputs:
             yield f"input {number} has no effect on the reference"

@@ -74,7 +74,7 @@ class Court:
     def _ended(self) -> Judged:
         """Return the verdict for the case that the process ended while it judged records."""
         status, used = self.close()
-        message = f"judging ended with status {status}: more than its time or memory"
+        message = f"judging ended with status {status}: it took more time or memory than is allowed"
         return Judged(failed(Refused("RECORD_LIMITS", message)), max(0.0, used - self._spent))
 
     def close(self) -> tuple[int, float]:

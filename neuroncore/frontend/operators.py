@@ -83,7 +83,7 @@ ACTIVATIONS = (
 )
 BY_NUMBER = {
     "abs": ByNumber("|x|"),
-    "invert": ByNumber("Every bit of x the other way"),
+    "invert": ByNumber("x with every bit inverted"),
     "logical_not": ByNumber("1 where x is 0, else 0", 0.0, "equal"),
     "negative": ByNumber("-x", -1.0, "multiply"),
 }

@@ -200,7 +200,10 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
     for parameter, value in _arguments(scope, call, form):
         listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)
         if _is_operator_of(parameter) and listed:
-            message = f"{ast.unparse(value)} is where {name_of(call.func)} takes {parameter}"
+            message = (
+                f"{ast.unparse(value)} is passed as {parameter} of {name_of(call.func)}, which "
+                "must be an operator"
+            )
             yield "ORDER_OF_ARGUMENTS", value, message
     if missing := _missing(scope, call, form):
         message = f"{name_of(call.func)} is called without {' and '.join(missing)}"

@@ -354,9 +354,11 @@ def orderings(spot: Spot) -> Iterator[Report]:
             continue
         message = f"{ast.unparse(waiting)} waits for {ast.unparse(other)}, which is issued"
         if producer != consumer[: len(producer)]:
-            yield "ORDER_ACROSS_LOOPS", node, f"{message} in a device loop that it is not in"
+            inside = "in a device loop that does not contain the waiting instruction"
+            yield "ORDER_ACROSS_LOOPS", node, f"{message} {inside}"
         elif producer != consumer:
-            yield "ORDER_INTO_A_LOOP", node, f"{message} before the device loop that it is in"
+            before = "before the device loop of the waiting instruction"
+            yield "ORDER_INTO_A_LOOP", node, f"{message} {before}"
 
 
 CHANGING = (

@@ -146,9 +146,7 @@ class Tile:
         if any(held.itemsize != form.itemsize for form, held in formats):
             because = "they have no bits that could be viewed"
         elif self.storage.spread > 1 and dtype.itemsize != self.dtype.itemsize:
-            because = (
-                "the emulator stores tensors at addresses of the kernel with gaps between bytes"
-            )
+            because = "tensors at explicit addresses are stored with gaps between bytes"
         else:
             return
         raise ViewError(

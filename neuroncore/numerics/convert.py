@@ -219,7 +219,7 @@ def encodings(dtype: DType) -> Array:
     """
     form = lookup_any(dtype)
     if form.bits > 16 or form.element is not None:
-        advice = f"take its element, {form.element}" if form.element else "it has over 16 bits"
+        advice = f"use {form.element}" if form.element else "it has more than 16 bits"
         raise UsageError(f"there is no table of the codes of {form}: {advice}")
     fields: list[tuple[str, Any]] = [("code", np.uint16), ("value", np.float64), ("sign", np.uint8)]
     fields += [("exponent", np.uint16), ("fraction", np.uint16), ("kind", "U9")]
@@ -374,7 +374,7 @@ class Statistics:
     """The variance of the results, in squared steps; fraction * (1 - fraction) is expected."""
     z: float
     lags: dict[int, float]
-    """By n: the distance of the correlation of results that are n elements apart from 0."""
+    """For each n: the correlation of results that are n elements apart, as a distance from 0."""
 
     @property
     def worst(self) -> float:

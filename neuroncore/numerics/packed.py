@@ -130,8 +130,9 @@ def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
     if pattern not in PATTERNS or rows % among or columns % TAGS_PER_WORD:
         known = ", ".join(f"{a}:{n}" for a, n in PATTERNS)
         raise UsageError(
-            f"weights {rows} x {columns} have no pattern {kept}:{among}: patterns are {known}; "
-            f"rows are groups of {among}, columns of {TAGS_PER_WORD}"
+            f"weights {rows} x {columns} don't fit the pattern {kept}:{among}: patterns are "
+            f"{known}, the number of rows must be a multiple of {among}, and the number of "
+            f"columns a multiple of {TAGS_PER_WORD}"
         )
     groups = weights.reshape(-1, among, columns)
     full = (groups != 0).sum(axis=1)

@@ -96,18 +96,18 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
     moving = np.flatnonzero(windows.moving >= 0)
     all_there = np.array_equal(windows.moving[moving], np.arange(len(pairs)))
     if not all_there or len(moves) < len(pairs):
-        raise ValueError("a moving window has no entry in the table of places")
+        raise ValueError("the table of places lacks a window that moves at run time")
     if (windows.offset[windows.moving < 0] < 0).any():
-        raise ValueError("a window has no offset")
+        raise ValueError("the offset of a window is negative")
     if (windows.offset[moving] != data.offsets()).any():
-        raise ValueError("the offset of a moving window differs from the table of places")
+        raise ValueError("the offset of a window differs from its entry in the table of places")
     inside(pairs[:, 0], len(program.geometries), "geometries")
     places: dict[int, tuple[Geometry, int, list[Move]]] = {}
     for window, (number, offset) in zip(moving.tolist(), pairs.tolist(), strict=True):
         geometry, whole = program.geometries[number], program.geometries[windows.geometry[window]]
         window_moves = moves[len(places)]
         if geometry.layout.arguments != whole.layout.arguments:
-            raise ValueError("a moving window has another layout than its entry in the places")
+            raise ValueError("the layout of a window differs from its entry in the table of places")
         _stays_inside(geometry, whole, offset, window_moves)
         places[window] = geometry, offset, window_moves
     return places
@@ -121,11 +121,11 @@ def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
         raise ValueError("a move is of an unknown kind")
     if max(kinds) and (len(moves) > 1 or registers[0]):
-        raise ValueError("rows or elements are picked, but not by a single tile")
+        raise ValueError("rows or elements are picked by a register or by several tiles")
     low = high = offset
     for kind, step, limit, _ in moves:
         if limit < 0:
-            raise ValueError("a limit is negative")
+            raise ValueError("the limit of a window's move is negative")
         reach = step * limit
         if kind == 1:
             shape, strides = (limit + 1, *geometry.shape[1:]), (step, *geometry.strides[1:])
@@ -160,7 +160,10 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
             rest = iter(row[len(moved) :])
             for name, window in zip(call.dynamic, row, strict=False):
                 if window not in places:
-                    raise ValueError(f"the window of {name} of {call.name} does not move")
+                    raise ValueError(
+                        f"{name} of {call.name} has a fixed window, but its call expects a window "
+                        "that moves"
+                    )
                 _moves(program, call.view(name), *places[window], rest)
     inside(windows.geometry, len(program.geometries), "geometries")
 
@@ -182,7 +185,7 @@ def _seen(program: Program, expected: View, used: Array) -> None:
     expects."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
-        raise ValueError("a window moves although its call expects a fixed one")
+        raise ValueError("a window moves, but its call expects a fixed window")
     for number in np.unique(windows.geometry[used]).tolist():
         geometry = program.geometries[number]
         offsets = windows.offset[used][windows.geometry[used] == number]
@@ -193,7 +196,7 @@ def _seen(program: Program, expected: View, used: Array) -> None:
         elif not layout.on_chip:
             offsets = offsets[:1]
         if any(geometry.view(offset) != expected for offset in np.unique(offsets).tolist()):
-            raise ValueError(f"a window is not the {expected} of its call")
+            raise ValueError(f"a window differs from the view {expected} of its call")
 
 
 def _moves(
@@ -223,7 +226,7 @@ def _moves(
         *(fixed.home, picked_by, len(by_tiles)),
     )
     if view != expected:
-        raise ValueError(f"a window that moves is not the {expected} of its call")
+        raise ValueError(f"a window that moves differs from the view {expected} of its call")
 
 
 # --- values and registers -------------------------------------------------------------------------
@@ -239,7 +242,7 @@ def _registers(program: Program) -> None:
     number, computed = np.arange(len(table)), operation >= OPERATIONS.index("load") + 1
     for operand in (left[computed], right[computed]):
         if len(operand) and not ((operand >= 0) & (operand < number[computed])).all():
-            raise ValueError("a register depends on a register that is not before it")
+            raise ValueError("a register is computed from a register that is not earlier")
     inside(left[operation == OPERATIONS.index("load")], len(program) + 1, "instructions")
     branches = _table(data.branches, 4)
     inside(branches[:, 0], len(program) + 1, "instructions")
@@ -287,7 +290,7 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
         moves = [move for name in call.dynamic for move in places[names[name]][2]]
         held = len(keys[rows[begins[row + 1] - 1]]) // 2 - len(call.instruction.values)
         if held != sum(by_register for *_, by_register in moves):
-            raise ValueError("a row has not as many registers as its moving windows need")
+            raise ValueError("a row has more or fewer registers than its moving windows need")
 
 
 def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:

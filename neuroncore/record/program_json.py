@@ -97,12 +97,14 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
     program.geometries += [_geometry(value(entry)) for entry in tables["geometries"]]
     program.order, program.left_out = tables["order"], int(tables["left_out"])
     if program.order not in get_args(Order) or program.left_out < 0:
-        raise ValueError(f"no order is called {program.order!r}")
+        raise ValueError(
+            f"the order is {program.order!r}, with {program.left_out} instructions left out"
+        )
     program.dge = tables.get("dge", False) is True  # older files have none
     program.software = tables.get("software", False) is True
     program.loads = tables.get("loads", "ahead")
     if program.loads not in choices()["loads"]:
-        raise ValueError(f"no loads are called {program.loads!r}")
+        raise ValueError(f"there is no value {program.loads!r} of `loads`")
     clock_phase = tables.get("clock_phase")
     program.clock_phase = None if clock_phase is None else phase(clock_phase)
     program.flags = tuple(map(str, tables.get("flags", ())))
@@ -139,7 +141,9 @@ def _called(entry: dict[str, Any], index: int) -> Call:
     Raise KernelError if its machine refuses it, and ValueError if it is damaged."""
     instruction, chip = value(entry["instruction"]), value(entry["machine"])
     if not (isinstance(instruction, Instruction) and isinstance(chip, Machine)):
-        raise ValueError(f"a call of {instruction} on {chip}")
+        raise ValueError(
+            f"a call has {instruction!r:.40} as its instruction and {chip!r:.40} as its machine"
+        )
     arguments = {name: value(part) for name, part in entry["arguments"].items()}
     call = Call(instruction, chip, {}, index=index)
     for parameter in instruction.parameters:
@@ -180,7 +184,7 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
     elif not parameter.varies:
         hash(argument)
     elif argument is not None:
-        raise ValueError(f"{name} of {call.name} is {argument!r:.40}")
+        raise ValueError(f"{name} of {call.name} is {argument!r:.40}, but varies by row")
     return {name: argument}
 
 

@@ -140,7 +140,7 @@ def _record(content: bytes) -> Record:
     columns, at = [], 0
     for kind, count in head["columns"]:
         if kind not in INTEGERS or count < 0:
-            raise ValueError(f"a column of {kind}")
+            raise ValueError(f"a column has {count} numbers of type {kind!r:.40}")
         columns.append(np.frombuffer(numbers, f"<{kind}", count, at).astype(np.int64))
         at += columns[-1].size * int(kind[1:])
     blobs = []
@@ -180,7 +180,7 @@ def _array_of(entry: list[Any], blobs: list[bytes]) -> Array:
     if not are_dims(tuple(shape)) or min(shape, default=0) < 0 or number < 0:
         raise ValueError("a malformed array")
     if prod(shape) * form.itemsize != len(blobs[number]):
-        raise ValueError(f"an array of {shape} in {len(blobs[number])} bytes")
+        raise ValueError(f"an array of shape {shape} has {len(blobs[number])} bytes")
     return np.frombuffer(bytearray(blobs[number]), form.numpy).reshape(shape)
 
 
@@ -203,7 +203,7 @@ def _setting_of(entry: dict[str, Any], programs: list[Program], blobs: list[byte
     if not isinstance(machine, Machine) or not are_dims(grid):
         raise ValueError("the machine or the grid is not valid")
     if any(call.machine is not machine for program in programs for call in program.calls):
-        raise ValueError("a call is for another machine")
+        raise ValueError("a call is for a machine other than the record's")
     setting = Setting(
         machine=machine,
         options=_options(entry["options"]),
@@ -223,7 +223,7 @@ def _world(entry: Any, programs: int) -> World:
         raise ValueError("the numbers of ranks and cores are not valid")
     world = World(ranks, cores, instance)
     if world.size != programs:
-        raise ValueError(f"{programs} programs for {world.size} cores")
+        raise ValueError(f"the record has {programs} programs for {world.size} cores")
     return world
 
 

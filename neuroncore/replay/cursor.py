@@ -105,7 +105,9 @@ class Replay:
         """Go to an instruction of a core; the number of its instructions means the end."""
         execution = self.executions[core]
         if not 0 <= instruction <= len(execution.program):
-            raise UsageError(f"core {core} has {len(execution.program)} instructions")
+            raise UsageError(
+                f"core {core} has {len(execution.program)} instructions, not {instruction}"
+            )
         if execution.row > instruction:
             self.to_step(int(np.flatnonzero(self.order == core)[instruction]))
         while execution.row < instruction:
@@ -114,7 +116,7 @@ class Replay:
     def to_step(self, step: int) -> None:
         """Go to a step."""
         if not 0 <= step <= self.steps:
-            raise UsageError(f"the record has {self.steps} steps")
+            raise UsageError(f"the record has {self.steps} steps, not {step}")
         if step < self.step:
             self._return_to(step)
         with self._running():

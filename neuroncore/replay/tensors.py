@@ -149,7 +149,10 @@ class Tensors:
         if content is None:
             return self._allocate(memory, layout, name)
         if content.nbytes != layout.nbytes * layout.spread:
-            raise UsageError(f"the record has {content.nbytes} bytes of tensor {number}")
+            raise UsageError(
+                f"the record has {content.nbytes} bytes of tensor {number}, whose size is "
+                f"{layout.nbytes * layout.spread} bytes"
+            )
         if number in self.written:
             content = content.copy()
         held = memory.hbm.held(form).storage

@@ -165,8 +165,8 @@ def test_a_tensor_in_shared_hbm_has_a_name(buffer, name, codes):
 @pytest.mark.parametrize(
     ("channels", "why"),
     [
-        ([1], "channels are 0, 1, 2"),
-        ([0, 2], "channels are 0, 1, 2"),
+        ([1], "channel_ids must be 0, 1, 2"),
+        ([0, 2], "channel_ids must be 0, 1, 2"),
         ([0, 1, 2], "has 2 channels"),
     ],
 )

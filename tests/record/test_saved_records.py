@@ -251,7 +251,7 @@ def in_area(head):
     ("change", "word"),
     [
         (in_call(instruction={"instruction": "os.mkdir"}), "os.mkdir"),
-        (in_call(instruction={"machine": "trn2"}), "a call of"),
+        (in_call(instruction={"machine": "trn2"}), "a call has .* as its machine"),
         (in_call(machine={"machine": "../../secret"}), "no machine is called"),
         (in_order({"enum": ["Path", "x"]}), "Path"),
         (in_arguments(nobody=None), "nobody"),
@@ -260,7 +260,7 @@ def in_area(head):
         (in_values([[1.0]]), "there are 1 values"),
         (in_call(arguments={}), "lacks"),
         (lambda head: head.update(programs=[]), "longer"),
-        (lambda head: head["columns"][0].__setitem__(0, "O8"), "a column of O8"),
+        (lambda head: head["columns"][0].__setitem__(0, "O8"), "a column has .* of type 'O8'"),
         (lambda head: head["columns"][0].__setitem__(1, 10**12), "buffer"),
         (lambda head: head["programs"][0].update(order="backwards"), "backwards"),
         (lambda head: head["programs"][0].update(lines=[]), "0 lines"),

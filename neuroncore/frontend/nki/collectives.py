@@ -203,7 +203,7 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
             argument=name,
             expected="[[tensor of channel 0], [tensor of channel 1], ...]",
             got=f"{by_channel!r:.80}",
-            because="coalesced communication is not supported here",
+            because="coalesced communication (several tensors in one call) is not supported here",
         )
     return [tensors[0] for tensors in by_channel]
 
@@ -227,7 +227,7 @@ def _check_channels(channel_ids: Any) -> None:
     """Raise SignatureError unless the channels are 0, 1, 2 and so on."""
     if list(channel_ids) != list(range(len(channel_ids))):
         raise SignatureError(
-            "channels are 0, 1, 2 and so on",
+            "channel_ids must be 0, 1, 2 and so on",
             argument="channel_ids",
             expected=str(list(range(len(channel_ids)))),
             got=str(list(channel_ids)),

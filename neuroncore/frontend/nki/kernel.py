@@ -125,7 +125,7 @@ class Kernel:
         errors of `launch_ranks`."""
         cores = lnc or prod(self.grid)
         if self.grid and cores != prod(self.grid):
-            raise UsageError(f"the kernel's grid is {self.grid}, and a rank's cores are {cores}")
+            raise UsageError(f"the kernel's grid is {self.grid}, but a rank has {cores} cores")
         way = Way(NkiTensor, [[program] for program in range(cores)])
         grid = self.grid or (cores,)
         with known():

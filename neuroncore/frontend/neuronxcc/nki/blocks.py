@@ -105,7 +105,8 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
     axes is at `base`; published kernels pass a count for such tensors too."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
-            f"{tuple(counts)!r} tiles for blocks numbered {block}",
+            f"the allocation has {len(counts)} counts of tiles, and the tensor {len(block)} block "
+            "axes",
             expected="one count per block axis, or ()",
         )
     place = 0
@@ -124,7 +125,7 @@ def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> 
     identity matrix."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
-            f"{name} into a tensor at an explicit address, without a bias",
+            f"{name} without a bias writes to a tensor at an explicit address",
             expected="bias=tile, of shape (partitions, 1)",
             because="without a bias the instruction adds a tile of zeros, which needs an address "
             "too",
@@ -134,7 +135,7 @@ def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> 
         )
     if name == "nc_transpose" and arguments["engine"] is engine.tensor:
         raise SignatureError(
-            "nc_transpose on the Tensor engine into a tensor at an explicit address",
+            "nc_transpose on the Tensor engine writes to a tensor at an explicit address",
             because="the engine multiplies by an identity matrix, which needs an address too",
             hint="place an identity matrix: nisa.nc_matmul(x, identity, is_transpose=True); up to "
             "32 x 32 use engine=nisa.vector_engine",

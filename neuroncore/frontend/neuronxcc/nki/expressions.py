@@ -280,7 +280,7 @@ def _not_affine(symbol: str) -> SignatureError:
         f"index expressions have no operator {symbol} here",
         expected="sums of index expressions, products with integers, // and % that stay affine",
         because="an access pattern is a start and one stride per axis",
-        hint="split the axis: one nl.arange per digit, each times a separate stride",
+        hint="split the axis: use one nl.arange for each part, times the stride of the part",
         also="err_unsupported_expression_in_mask",
     )
 

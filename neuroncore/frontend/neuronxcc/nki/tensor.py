@@ -104,7 +104,7 @@ class Tensor(Seen, Unread, Parted):
         if len(boxes) == 1:
             return self.within(boxes[0])
         raise SignatureError(
-            f"a mask that selects {len(boxes)} rectangles of {self}",
+            f"the mask selects {len(boxes)} rectangles of {self}",
             expected="one rectangle",
             because="an instruction reads one range of each axis",
             also="err_unsupported_expression_in_mask",

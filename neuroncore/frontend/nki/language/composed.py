@@ -221,7 +221,7 @@ def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
             expected="the last free axes",
             got=repr(axis),
             because="axis 0 is the partition axis, and each partition is reduced separately",
-            hint="nl.transpose first, or a product with ones: nl.matmul",
+            hint="apply nl.transpose first; for a sum, nl.matmul with a tile of ones also works",
         )
     return axes
 
