@@ -120,8 +120,8 @@ def product(row: Row, target: Machine, transposes: bool) -> tuple[Call, Cost]:
 
 def share(row: Row, target: Machine) -> float:
     """Return the rate of the Tensor engine's clock as a fraction of its full rate. The profiler
-    notes the rate when it changes. So the clock had not changed before a row without a note, and
-    was at its lower rate."""
+    notes the rate from its first change on, so a row without a note was measured at the lower
+    rate."""
     return 1.0 if row["pe_clock_frac"] == "1.0" else target.fixed.cold_clock_share
 
 

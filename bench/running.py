@@ -199,8 +199,8 @@ def summed(x, ranks):
 
 
 def rank_line() -> Line:
-    """Return the line that compares the time per rank of a run of many ranks, with its estimate,
-    with that of a run of few ranks."""
+    """Return the line that compares two times per rank, including the estimate: for a run of many
+    ranks, and for a run of few."""
     x = np.ones((128, 4), np.float32)
 
     def world(ranks: int) -> Callable[[], Any]:

@@ -76,8 +76,8 @@ def nc_matmul_sparse(
 ) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N adjacent weights are kept: pattern is (A, N). The N have places in A partitions with N/A
-    slots each. The tag of a weight, 4 bits in tags[k, m // 4], is its place: a N/A + c for
+    A of N adjacent weights are kept: pattern is (A, N). The N weights have places in A partitions
+    with N/A slots each. The tag of a weight, 4 bits in tags[k, m // 4], is its place: a N/A + c for
     partition a and slot c, or c A + a if places is "slot". Products are summed as in nc_matmul. No
     released API has this instruction (`Options.experimental`).
     """

@@ -3,9 +3,9 @@ numpy.
 
     python bench/conformance/cs149.py CHECKOUT ... [--target trn2] [-k SUBSTR] [--json]
 
-A CHECKOUT has files part2/conv*.py that define `fused_conv2d_maxpool`. A case is one such file and
-one size of the pool, on the small images of the course's tests. Students published their last
-state, so some solutions lack the pool.
+A CHECKOUT has files part2/conv*.py that define `fused_conv2d_maxpool`. A case is a file with one
+size of the pool, on the small images of the course's tests. Students published their last state, so
+some solutions lack the pool.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ def _arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
 
 
 def _first(value: Any, count: int | None) -> Any:
-    """Return the first `count` entries of an array. Other values are returned unchanged, and so are
-    all if `count` is None."""
+    """Return the first `count` entries of an array. Return other values unchanged, and every value
+    if `count` is None."""
     return value[:count] if count is not None and getattr(value, "ndim", 0) else value
 
 

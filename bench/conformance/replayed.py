@@ -1,5 +1,4 @@
-"""Execute every launch of this process again from its record, and compare the results with those of
-the launch.
+"""Execute every launch of this process again from its record, and compare the results of both.
 
 `install` is for runners of published kernels. After it, a launch raises Unlike if its replay has
 other bits. `totals` has the seconds of CPU of launches and of replays, in this thread, and the

@@ -247,9 +247,10 @@ def compute_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def transposing_engines(call: Call, machine: Machine) -> list[engine]:
-    """Return a list of the engine on which the older compiler transposes. It loads 32-bit tiles
-    unchanged, and transposes them on the Tensor engine. The evidence is a published kernel for a
-    product, which takes equally long if its loads transpose and if separate instructions do."""
+    """Return a list with the one engine on which the older compiler transposes. It loads 32-bit
+    tiles unchanged, and transposes them on the Tensor engine. The evidence is a published kernel
+    for a product, which takes equally long if its loads transpose and if separate instructions
+    do."""
     return [engine.tensor if call.view("src").dtype.itemsize == 4 else engine.dma]
 
 

@@ -376,8 +376,8 @@ def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], places: str) -> Array:
-    """Return, for each weight [K, M], the N moving numbers that it multiplies: [K, M, N]. `moving`
-    is [K, slots, N]. The tag of a weight chooses a row and a slot.
+    """Return, for each weight [K, M], the moving numbers that it multiplies, one for each column:
+    [K, M, columns]. `moving` is [K, slots, columns]. The tag of a weight chooses a row and a slot.
 
     Raises UnknownNameError without `Options.experimental`, and OutOfBoundsError for a tag that is
     too large for its pattern.

@@ -368,8 +368,9 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 
 def _complete(result: Any, other: Any) -> None:
-    """Copy the elements of `other`, the result of another core, that this core wrote to `result`,
-    the result of the first core. With Options.precision copy their float64 values too."""
+    """Complete `result`, the result of the first core, with elements of `other`, the result of
+    another core: copy those that the other core wrote. With Options.precision copy their float64
+    values too."""
     for mine, theirs, copied in leftovers.complete(result, other):
         mine_exact, double = mine.storage.double, theirs.storage.double
         if mine_exact is not None and double is not None:

@@ -17,11 +17,12 @@ Coordinates = tuple[int, ...]
 class Topology:
     """Chips at the points of a grid. They are numbered so that the last coordinate changes fastest.
 
-    * chain: chips are linked to their neighbors along each axis; * torus: like a chain, and each
-    axis is closed to a ring; * switched: switches connect the chips. Chips that differ only along
-    one of the `straight` axes also have a direct link. Sources disagree on the number of switches
-    between two chips, so `hops` has several profiles, by name. A profile has a number for each
-    axis: the number of switches if this axis is the first one along which the two chips differ.
+    * chain: chips are linked to their neighbors along each axis;
+    * torus: like a chain, and each axis is closed to a ring;
+    * switched: switches connect the chips. Chips that differ only along one of the `straight` axes
+      also have a direct link. Sources disagree on the number of switches between two chips, so
+      `hops` has several profiles, by name. A profile has a number for each axis: the number of
+      switches if this axis is the first one along which the two chips differ.
     """
 
     kind: str

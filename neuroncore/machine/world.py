@@ -27,7 +27,7 @@ class World:
         return number // self.cores
 
     def core(self, number: int) -> int:
-        """Return the number of a core within its rank."""
+        """Return the number that core `number` of the world has within its rank."""
         return number % self.cores
 
     def cores_of(self, rank: int) -> range:

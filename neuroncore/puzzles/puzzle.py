@@ -44,7 +44,7 @@ class Mistake:
 @dataclass(frozen=True)
 class Requirement:
     """A condition that only a kernel with the puzzle's idea meets: in the run on the first shape,
-    the sum of these figures of `Run.summary` is from `least` to `most`. `hint` is for a kernel that
+    the sum of the `figures` of `Run.summary` is from `least` to `most`. `hint` is for a kernel that
     does not meet it."""
 
     figures: Sequence[str]

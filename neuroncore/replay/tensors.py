@@ -71,8 +71,8 @@ def _named_by_rank(setting: Setting, arrays: Sequence[Any]) -> dict[str, Any]:
 def _matched(
     names: Sequence[str], arrays: Mapping[str, Any] | Sequence[Any], who: str
 ) -> Mapping[str, Any]:
-    """Return inputs by name. Raises UsageError unless they have the `names`, or their number if
-    they have no names. `who` names the owner of the inputs in errors."""
+    """Return inputs by name. Raises UsageError unless the keys of a dict are the `names`, or a
+    sequence has one input for each name. `who` names the owner of the inputs in errors."""
     if not isinstance(arrays, Mapping):
         if len(arrays) != len(names):
             raise UsageError(f"{len(arrays)} inputs are given; {who} has {', '.join(names)}")

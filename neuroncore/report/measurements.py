@@ -66,9 +66,9 @@ class Harness:
 
 class LaunchFacts(NamedTuple):
     """How the kernel of a row was compiled and launched. `dge` is true if the compiler of the older
-    API left DMA descriptors to the device; `software` is true if that of today's API left them to
-    software. `path` is the launch path. `clock_phase` is the phase of the Tensor engine's clock, or
-    None if it is unknown. `loads` says which loads wait (`Options.loads`)."""
+    API left DMA descriptors to the device. `software` is true if the compiler of today's API left
+    DMA descriptors to software. `path` is the launch path. `clock_phase` is the phase of the Tensor
+    engine's clock, or None if it is unknown. `loads` says which loads wait (`Options.loads`)."""
 
     dge: bool = False
     path: LaunchPath = "framework"
@@ -215,7 +215,7 @@ def harness_of(row: Row, known: Sequence[Harness]) -> Harness | None:
 
 def recorded(rows: Sequence[Row], folder: Path) -> Iterator[tuple[Row, Record | str]]:
     """Yield each row with the record of its kernel, or with the reason why there is no record. Rows
-    with the same record come one after another, so that it is read only once."""
+    with the same record come one after another, so that each record is read only once."""
     index = _index(folder)
     last: tuple[str, Record] | None = None
     for row in sorted(rows, key=lambda row: index.get(row["id"], {}).get("record", "")):

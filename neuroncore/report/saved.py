@@ -161,7 +161,8 @@ def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
 
 
 def read(path: Path, kind: Kind) -> Document:
-    """Read a file that `save` wrote. Raise UsageError if it does not exist or is another file."""
+    """Read a file that `save` wrote. Raise UsageError if the file does not exist, or has other
+    contents."""
     try:
         with path.open("rb") as file:
             packed = file.read(len(GZIP)) == GZIP

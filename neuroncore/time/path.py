@@ -176,8 +176,8 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
 def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
     """Return, for each k, whether instruction reader[k] waits for data of instruction writer[k]. An
-    instruction with which others are merged reads what they read, and each of the others has its
-    result when this instruction ends."""
+    instruction that also does the work of merged ones reads their inputs, and their results exist
+    when it ends."""
     accesses, heads = timeline.compiled.accesses, timeline.compiled.heads
     boxes = timeline.program.boxes().table
     data: Array = read_of(accesses, boxes, reader, writer) | (heads[reader] == writer)

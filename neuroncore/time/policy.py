@@ -24,10 +24,10 @@ class Policy:
     `by_first_use` is True, loads are sorted by the first use of their data.
 
     If `rewrites` is True, the compiler does more. An instruction for which the kernel names no
-    engine runs on Vector or Scalar, where it ends first. Repeated loads are left out while the
-    tiles fit (`residency`), and copies are left out or merged (`copies`). Descriptors that hardware
-    could write are written before the kernel runs. If `dge` is True too, the device writes them
-    while the kernel runs (`generates`).
+    engine runs on Vector or Scalar: on the one on which it ends first. Repeated loads are left out
+    while the tiles fit (`residency`), and copies are left out or merged (`copies`). Descriptors
+    that hardware could write are written before the kernel runs. If `dge` is True too, the device
+    writes them while the kernel runs (`generates`).
 
     If `software` is True, GpSimd writes the descriptors of transfers that name no mode, and loads
     may overtake stores that wait in the queue of GpSimd.

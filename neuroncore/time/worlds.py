@@ -77,8 +77,8 @@ class Imbalance:
 
 
 def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
-    """Return the line at which the cores that arrive last work most in excess of the median core;
-    None if they exceed it at no line."""
+    """Return the line at which the cores that arrive last at collectives work longer than the
+    median core by the most; None if there is no such line."""
     arrivals, busy, places = Arrivals(timelines), dict[str, Array](), dict[str, Place]()
     for number, timeline in enumerate(timelines):
         lines, phase = len(timeline.program.lines), _phase(timeline)

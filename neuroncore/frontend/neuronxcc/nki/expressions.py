@@ -360,9 +360,9 @@ class Mask:
 
     def __bool__(self) -> bool:
         """Return the mask's value if it is the same for all elements. Otherwise the mask must be an
-        operand of `i < m and j < n`, because older kernels join masks with `and` as well as with
-        `&`. The mask then gets the comparisons of all operands, and False is returned, so that this
-        mask is the value of the `and`. Raises DynamicControlError elsewhere."""
+        operand of `and`, by which older kernels join masks too, or DynamicControlError is raised.
+        The mask then gets the comparisons of all operands, and False is returned, so that this mask
+        is the value of the `and`."""
         decided = [_decided(index, how) for index, how in self.terms]
         if all(decided):
             return True

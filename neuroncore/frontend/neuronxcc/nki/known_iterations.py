@@ -112,11 +112,12 @@ class _Known:
 
 class KnownIterations:
     """Makes iterations of a template. `numbers` are the numbers of the template, and row k of
-    `changes` is added to the numbers when the variable of loop k increases by 1. `outside` are the
-    blocks that exist before the iteration, without repetitions. For each operand in such a block,
-    `places` has the position of the block in `outside`. `ends` maps the index of an event to the
-    new storages that no later event uses. `shared` are the storages, by layout, that the iterations
-    of all templates share, in `memory`. `fits` is False if iterations can't be made this way."""
+    `changes` is added to the numbers when the variable of loop k increases by 1. `outside` has an
+    entry for each distinct block that exists before the iteration. For each operand in such a
+    block, `places` has the position of the block in `outside`. `ends` maps the index of an event to
+    the new storages that no later event uses. `shared` are the storages, by layout, that the
+    iterations of all templates share, in `memory`. `fits` is False if iterations can't be made this
+    way."""
 
     def __init__(
         self, program: Program, events: Sequence[Any], ends: Mapping[int, list[int]],
@@ -213,9 +214,10 @@ class KnownIterations:
         return ending or step.accumulates or self._moves_alike(kind, place, at)
 
     def _placed(self, operand: Sequence[Any]) -> Sequence[Any]:
-        """Return (kind, place, geometry, at) of an operand: the kind of its storage (MADE, BLOCK or
-        FIXED), the position among the new storages or in `outside` or the storage itself, and the
-        position of the operand's offset among the numbers."""
+        """Return (kind, place, geometry, at) of an operand. `kind` is the kind of its storage.
+        `place` is the position of the storage among the new storages (kind MADE), its position in
+        `outside` (BLOCK), or the storage itself (FIXED). `at` is the position of the operand's
+        offset among the numbers."""
         _, kind, place, *rest = operand
         return (kind, self._places[place] if kind == BLOCK else place, *rest)
 

@@ -67,8 +67,9 @@ def _equal(name: str, of_none: bool) -> Callable[[Tensor, object], Any]:
 def _numpy_function(
     self: Tensor, function: Any, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Reduce a tile by a numpy function, like the function of nl: the published backward pass of a
-    gated rmsnorm calls np.mean(tile, axis=[1]). Raises SignatureError for other numpy functions."""
+    """Reduce a tile by a numpy function, as the function of nl with the same name does. The
+    published backward pass of a gated rmsnorm calls np.mean(tile, axis=[1]). Raises SignatureError
+    for other numpy functions."""
     name = misuse.NUMPY.get(function.__name__, function.__name__)
     if name not in REDUCTIONS:
         raise misuse.refused_ufunc(function.__name__, "a tensor")

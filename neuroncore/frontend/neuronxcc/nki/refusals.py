@@ -73,8 +73,8 @@ def transposed_indirectly(tile: Tile) -> ViewError:
 
 
 def transposed_wide(tile: Tile) -> DtypeError:
-    """Return the error for a transpose by DMA from SBUF, on machines whose DMA engines can
-    transpose (kda-for-trainium, on trn2)."""
+    """Return the error for a transpose by DMA of a float32 tile in SBUF, on machines whose DMA
+    engines can transpose (kda-for-trainium, on trn2)."""
     return DtypeError(
         f"{tile} can't be transposed by DMA",
         argument="src",

@@ -363,7 +363,7 @@ def hold(
     regions: tuple[MemoryRegion, ...] = ON_CHIP,
     sums: bool = False,
 ) -> Tensor:
-    """Issue the call `run`, which writes the `boxes` of the tile `result`, and return it. If
+    """Issue the call `run`, which writes the `boxes` of the tile `result`, and return this tile. If
     the kernel's source assigns the result next, delay the call. `regions` are the memories that the
     assigned tensor may be in. `sums` is True for a matrix product, which PSUM can accumulate."""
 

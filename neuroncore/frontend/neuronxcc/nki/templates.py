@@ -297,9 +297,9 @@ class _Layout:
 
 
 class _Blocks:
-    """The blocks that iterations of a template name. `outside` are the blocks that exist before an
-    iteration, without repetitions: (tiles of the tensor, begin and end of the block's positions
-    among the numbers, whether all of the block must have been written). For each entry of the
+    """The blocks that iterations of a template name. `outside` has a tuple for each distinct block
+    that exists before an iteration: (tiles of the tensor, begin of the block's indices among the
+    numbers, their end, whether all of the block must have been written). For each entry of the
     layout's `outside`, `places` has its position in this list. Row k of `changes` is added to
     `numbers` when loop variable k increases by 1."""
 
