@@ -6,7 +6,7 @@ down a column of its grid. `nc_transpose` is a matmul with the
 identity matrix: [128, 128] in SBUF becomes [128, 128] in PSUM, in one cycle per column.
 
 A large matrix is transposed block by block; block (i, j) of the input becomes block (j, i) of the
-result. Four blocks share one bank of PSUM, so that one copy moves them all.
+result. Four blocks share one bank of PSUM, so that one copy moves all four.
 
     neuroncore run kernels/ch06_transpose.py::transpose
 """

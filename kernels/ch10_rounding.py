@@ -8,7 +8,7 @@ Stochastic rounding rounds up with the right probability. For neighbors L <= v <
 
     v becomes H with probability (v - L) / (H - L), otherwise L;    its mean is v.
 
-Errors still occur, but they cancel: sums scatter about the right one, and training with weights in
+Errors still occur, but they cancel: sums scatter about the right sum, and training with weights in
 bfloat16 continues where it would have stopped. There are three experiments: one number rounded many
 times, a long sum, and a classifier of handwritten digits whose weights are bfloat16.
 

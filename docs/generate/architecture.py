@@ -62,8 +62,8 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
   kernel. `on` makes a core current, so that API functions find it.
 * **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format. All
   tiles that differ only in their offset share one `Geometry` (`memory/geometry.py`), with the
-  checks of a call, the numpy strides and the meaning of an index. Because these are found by
-  identity, new tiles of a kernel cost little.
+  checks of a call, the numpy strides and the meaning of an index. They are found by the identity of
+  the `Geometry`, so new tiles of a kernel cost little.
 * **The instruction runs** in two generated functions of its clause. The kernel calls the first
   one (`frontend/instructions.py`), which binds the arguments, recognizes the call or checks it
   (`core/legality.py`), and appends a row to the record. The second one (`core/execute.py`)
@@ -73,7 +73,8 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
   writes both files.
 * **The record** (`Program`) consists of numbers: the distinct call, the line, the windows of
   tensors, and the values of each instruction. Other data, such as boxes of bytes, are computed on
-  demand. A file of it (`record/saved.py`) is JSON and columns, and is checked when it is read.
+  demand. The file of a record (`record/saved.py`) has JSON and columns of integers, and is checked
+  when it is read.
 * **The replay** (`replay/cursor.py`) executes a record again without the kernel, with the same
   functions: on other inputs, or to inspect tiles before and after any instruction.
 * **The compiled program** (`time/compiled.py`) is the record after the device's compiler: loads

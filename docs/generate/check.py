@@ -56,10 +56,10 @@ kernel's file can do anything that Python can.
 nki of SDK 2.27 to 2.32. The default is the latest release that fits the kernel best, by its names
 and parameters, and by forms that only 0.2 accepts, such as `platform_target` or a number for
 `dge_mode`. Errors count before warnings. If the kernel fits an older release, everything that later
-releases refuse is reported one severity lower, so name the release that you write for. Known issues
-of older releases that the kernel would also fit are notes. The rules about the Python subset are
-those of the front end that parses a kernel's source. The tracing front end of 0.6 runs Python
-itself, so only DYNAMIC_CTRL and the rules of loops apply to it.
+releases refuse is reported one severity lower, so name the release that you write for. If the
+kernel also fits an older release, known issues of that release are notes. The rules about the
+Python subset are those of the front end that parses a kernel's source. The tracing front end of 0.6
+runs Python itself, so only DYNAMIC_CTRL and the rules of loops apply to it.
 
 `neuroncore explain CODE` shows a code with an example that is reported and one that is not.
 

@@ -96,7 +96,8 @@ CONVERSIONS = {
         "numerics.test_numerics_published.test_golden_integers",
     ),
     "C8": (
-        "a copy between tiles of the same format moves bits, except if an engine computes",
+        "a copy between tiles of the same format moves bits, unless an engine computes with the "
+        "elements",
         "isa.test_copy.test_a_copy_between_equal_formats_moves_bits",
         "isa.test_copy.test_copies_between_all_pairs_of_formats",
         "isa.test_every_layout.test_operands_may_lie_anywhere",

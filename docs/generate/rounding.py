@@ -34,9 +34,9 @@ neuroncore run kernels/ch10_rounding.py
 ## One number
 
 bfloat16 has eight significant bits. The next number after 1 is 1 + 2^-7, and everything between
-them is rounded to one of the two. A number a fifth of the way up always rounds to nearest as 1, and
-the fifth is lost. Stochastic rounding makes a random choice. If L <= v < H are neighbors in the
-format,
+them is rounded to one of the two. With rounding to nearest, a number a fifth of the way up always
+becomes 1, and the fifth is lost. Stochastic rounding makes a random choice. If L <= v < H are
+neighbors in the format,
 
     P(v becomes H) = (v - L) / (H - L),   otherwise it becomes L.
 
@@ -89,10 +89,10 @@ gives 1024 and stochastic rounding 2056. The latter is one sample:
 ## Training
 
 Gradient descent subtracts a small number from a large one, w -= rate * gradient, thousands of
-times. Rounding to nearest loses the update if |rate * gradient| is below half a step at w, which is
-the case below |w| / 512. In this example, one kernel trains a linear classifier of handwritten
-digits, 8 x 8 pixels, with 64 x 10 weights. The weights have the format of the argument `w` and
-everything else is float32, so only the last instruction of a step rounds:
+times. Rounding to nearest loses the update if |rate * gradient| is below half a step at w. This
+holds for every update below |w| / 512. In this example, one kernel trains a linear classifier of
+handwritten digits, 8 x 8 pixels, with 64 x 10 weights. The weights have the format of the argument
+`w` and everything else is float32, so only the last instruction of a step rounds:
 
 {trained}
 
