@@ -30,7 +30,7 @@ class Eyes:
         self.tab = tabs.Tab(context.new_page())
         self.page, self.tools = self.tab.page, context.new_cdp_session(self.tab.page)
         self.tools.send("Performance.enable", {"timeDomain": "threadTicks"})
-        self.seconds = {}
+        self.seconds, self.glances = {}, 0
 
     def open(self, path):
         """Open a page, and note the CPU time of its thread until it is complete and painted."""
@@ -45,11 +45,11 @@ class Eyes:
         metrics = self.tools.send("Performance.getMetrics")["metrics"]
         return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
-    def look(self, path, said):
-        """Look at a page at each size, in light and dark. Return the words that are not on the
-        first screen, the faults of all panes, and complaints of the browser."""
+    def look(self, path, said, sizes=SIZES):
+        """Look at a page at each of the sizes, in light and dark. Return the words that are not on
+        the first screen, the faults of all panes, and complaints of the browser."""
         found = []
-        for width, height, scheme in SIZES:
+        for width, height, scheme in sizes:
             self.page.set_viewport_size({"width": width, "height": height})
             self.page.emulate_media(color_scheme=scheme)
             self.open(path)
@@ -57,3 +57,8 @@ class Eyes:
             missing = [f"not there: {word}" for word in said if "".join(word.split()) not in screen]
             found += [f"{width}: {one}" for one in missing + self.page.evaluate(PANES)]
         return found + self.tab.errors
+
+    def glance(self, path, said):
+        """Look at a page at one size, the next one each time: for many pages of the same layout."""
+        self.glances += 1
+        return self.look(path, said, [SIZES[self.glances % len(SIZES)]])
