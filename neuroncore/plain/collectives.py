@@ -98,9 +98,9 @@ def reductions(parts: Parts) -> list[Array]:
 
 
 def reduced(i: Any, srcs: Sequence[Any]) -> Array:
-    """Reduce one src per rank. `Options.collective_rounding` chain: in the order of the ranks,
-    rounded once; ring: in as many parts as ranks, where part p starts at rank p + 1 and is rounded
-    after each rank; mesh: first the ranks of each chip, rounded once, then the chips."""
+    """Reduce one src per rank, as `Options.collective_rounding` selects. chain: in the order of the
+    ranks, rounded once. ring: in as many parts as ranks; part p starts at rank p + 1 and is rounded
+    after each rank. mesh: first the ranks of each chip, rounded once, then the chips."""
     form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
     x, encode = [src.values().reshape(-1) for src in srcs], i.core.round
     join = partial(apply, i.core.operator(i.op))
@@ -122,9 +122,9 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 
 def deliver(parts: Parts, to_all: bool) -> None:
     """Copy elements from each rank to each rank. Column n of a rank's metadata has, for rank n, the
-    count (row 0) and the position (row 1) of the elements to send, and the position for those to
-    receive (row 3; else dst has an equal part for each sender). Row 2 receives the counts that
-    arrived. If `to_all`, column 0 describes the elements that all ranks get."""
+    count (row 0) and the position (row 1) of the elements to send, and with `has_rdispls` the
+    position for those to receive (row 3); otherwise dst has equal parts. Row 2 receives the counts
+    that arrived. If `to_all`, column 0 describes the elements that all ranks get."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

@@ -58,7 +58,7 @@ def iota(i: Any) -> None:
 
 
 def affine_select(i: Any) -> None:
-    """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value, v as in iota"""
+    """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value, v = affine(i)"""
     chosen = apply(i.cmp_op, affine(i), 0).reshape(i.dst.shape) != 0
     other = encode(i.dst.held, np.array(i.on_false_value, F))
     i.dst.put(np.where(chosen, i.dst.converted(i.on_true_tile).reshape(i.dst.shape), other))

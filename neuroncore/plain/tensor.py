@@ -27,8 +27,8 @@ def nc_matmul(i: Any) -> None:
 def nc_matmul_sparse(i: Any) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N adjacent weights are kept: pattern is (A, N). tags[k, m // 4] has, in 4 bits, the
-    position of stationary[k, m]: a N/A + c, or, if places is "slot", c A + a."""
+    A of N adjacent weights are kept: pattern is (A, N). The tag of a weight, 4 bits in tags[k, m //
+    4], is a N/A + c for partition a and slot c, or c A + a if places is "slot"."""
     kept, among = i.pattern
     s, x = read(i.core, i.stationary), i.moving.values()
     tag = (i.tags.codes()[..., np.newaxis] >> 4 * np.arange(4) & 15).reshape(i.tags.lanes, -1)
