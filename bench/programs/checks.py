@@ -33,6 +33,7 @@ from bench.programs.watching import Failure, Watched
 from neuroncore.base import buffers
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
+from neuroncore.checks.orders import compare_orders
 from neuroncore.clause import arithmetic
 from neuroncore.core import later, leftovers, legality, packs
 from neuroncore.frontend import arguments, originals
@@ -56,10 +57,11 @@ LIMITED = 5  # of so many one runs with little room in caches, and with loops fo
 SHARED = 5  # of so many one has all of its products put off and shared out among threads
 BACK = 4  # of so many one is replayed to its end again, after going back
 SHARING = (later, {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2})
+LOOPS = [(arithmetic, {"WORTH": 1})]  # the sum of two NaNs may have the bits of the other one then
 SMALL = [
     *((packs, {"MOST": 1}), (leftovers, {"READS": 1}), (legality, {"KNOWN_MOST": 2})),
     *((geometry, {"MOST": 2}), (boxes, {"MANY": 1}), (loops, {"FEW": 0})),
-    *((buffers, {"SMALL": 1}), (arithmetic, {"WORTH": 1}), (codec, {"LEAST": 1})),
+    *((buffers, {"SMALL": 1}), *LOOPS, (codec, {"LEAST": 1})),
     *((execution, {"CHUNK": 1}), (originals, {"LARGE": 1}), (arguments, {"SMALL": 1})),
 ]
 """Limits of caches and of ways that are meant for large arrays. No result depends on them."""
@@ -68,7 +70,7 @@ SMALL = [
 def check(program: Program) -> Run:
     """Run a program, and all that has to hold of it. Raises Failure."""
     given = program.seed, program.inputs, program.launch
-    return examine(program.kernel(), *given, program.by_line())
+    return examine(program.kernel(), *given, program.by_line(), program.reorders)
 
 
 def examine(
@@ -77,18 +79,22 @@ def examine(
     inputs: Sequence[Input],
     launch: Launch,
     expected: Mapping[int, Sequence[Views]],
+    reorders: bool = False,
 ) -> Run:
-    """The same of a kernel."""
+    """The same of a kernel, of which `reorders` says that iterations of its parallel loops may be
+    in any order."""
     own, others, again = (
         [arrays(inputs, seed, rank, first) for rank in range(launch.ranks)]
         for first in (True, False, False)
     )
     uses = None if seed % HELD else Uses()
-    with warnings.catch_warnings(), _limits(seed):
+    with warnings.catch_warnings(), _limits(seed, SMALL, SHARING):
         warnings.simplefilter("ignore")
         run: Run = _step("run", lambda: _run(kernel, own, launch))
         shown = _step("verify", lambda: _verify(run, expected, uses))
         times = _step("schedule", lambda: _schedule(run, uses, seed))
+        if reorders and launch.cores * launch.ranks == 1:
+            _step("orders", lambda: _reordered(run))
         given = [tuple(one) for one in others] if launch.ranks > 1 else others[0]
         before = deepcopy(others)
         saves = seed % SAVED == 0
@@ -96,7 +102,7 @@ def examine(
         replay = _step("replay", lambda: _replayed(record, given, seed % BACK == 2))
         if seed % BACK == 3:
             _step("walk", lambda: _walked(shown, record))
-    with warnings.catch_warnings(), _watched(isinstance(kernel, KernelOfOlder)):
+    with warnings.catch_warnings(), _second(seed, isinstance(kernel, KernelOfOlder)):
         warnings.simplefilter("ignore")
         fresh: Run = _step("run", lambda: _run(kernel, again, launch))
     if wrong := [*records.differences(run.record, fresh.record)]:
@@ -115,10 +121,10 @@ def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 @contextmanager
-def _limits(seed: int) -> Iterator[None]:
+def _limits(seed: int, small: Sequence[Any], *others: Any) -> Iterator[None]:
     """Let caches of some programs have room for little, or every product be put off and shared out
     among threads that can be, a few at a time."""
-    changes = [SHARING] * (seed % SHARED == 1) + SMALL * (seed % LIMITED == 2)
+    changes = [*others] * (seed % SHARED == 1) + [*small] * (seed % LIMITED == 2)
     with ExitStack() as stack:
         for module, given in changes:
             stack.enter_context(_changed(module, **given))
@@ -167,13 +173,15 @@ def _step(what: str, do: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def _watched(older: bool) -> Iterator[None]:
-    """Let a tracer watch a kernel of the older API, so that no iteration is made from others."""
+def _second(seed: int, older: bool) -> Iterator[None]:
+    """Let a second launch use the same loops as the first one, and a tracer watch a kernel of the
+    older API, so that no iteration is made from others."""
     before = sys.gettrace()
     if older and before is None:
         sys.settrace(lambda *_: None)
     try:
-        yield
+        with _limits(seed, LOOPS):
+            yield
     finally:
         sys.settrace(before)
 
@@ -259,6 +267,12 @@ def _schedule(run: Run, uses: Uses | None, seed: int) -> dict[Order, list[float]
     return times
 
 
+def _reordered(run: Run) -> None:
+    finding = compare_orders(run.record, 2).finding
+    if finding is not None:
+        raise Failure("orders: another result", finding.message)
+
+
 def _hazards(program: Instructions, core: int, uses: Uses | None) -> Array:
     """Instructions of a core that use the same bytes, all of which its record has to know."""
     shared = uses.shared(core) if uses else []
@@ -282,10 +296,11 @@ def main(
     kernel: Any, seed: int, inputs: Sequence[Sequence[Any]], target: str, **launch: Any
 ) -> None:
     """Check the kernel of a file, and say how that went."""
+    reorders = launch.pop("reorders", False)
     sizes = {name: launch.pop(name, 1) for name in ("cores", "ranks", "programs")}
     given = [Input(*one) for one in inputs]
     try:
-        examine(kernel, seed, given, Launch(target, **sizes, options=launch), {})
+        examine(kernel, seed, given, Launch(target, **sizes, options=launch), {}, reorders)
     except Failure as failure:
         sys.exit(f"FAILS {failure}")
     print("holds")

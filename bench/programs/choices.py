@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.programs import folds
 from bench.programs.elementwise import OF_32_BITS
 from bench.programs.maker import Maker
 from bench.programs.views import View
@@ -43,11 +44,28 @@ def range_select(maker: Maker) -> None:
     lanes, free = maker.size()
     src = maker.to_read(lanes, free, EVERY_FLOAT, maker.regions())
     dst = maker.to_write(lanes, free, maker.floats, maker.regions())
-    given: dict[str, Any] = {f"bound{i}": maker.column(lanes) for i in (0, 1)}
+    first, bounds = str(maker.between(-3, 5)), [maker.column(lanes) for _ in range(2)]
+    if maker.chance(0.5):
+        first, bounds = _far(maker, lanes, free)
+    given: dict[str, Any] = dict(zip(("bound0", "bound1"), bounds, strict=True))
     given |= {f"comp_op{i}": f"nl.{maker.choose(ORDERED)}" for i in (0, 1)}
     given |= {"reduce_res": maker.to_write(lanes, 1, ("float32",), apart=dst, flat=True)}
-    given |= {"range_start": str(maker.between(-3, 5))}
-    maker.issue("nisa.range_select", ("dst", "reduce_res"), dst=dst, on_true_tile=src, **given)
+    given |= {"range_start": first}
+    folds.going_on(maker, "nisa.range_select", {"dst": dst, "on_true_tile": src, **given})
+
+
+def _far(maker: Maker, lanes: int, free: int) -> tuple[str, list[View]]:
+    """A start of a range where float32 has not all whole numbers, and bounds of places of it."""
+    start, bounds = maker.choose((-1, 1)) * (FAR + maker.between(-free, 9)), []
+    for _ in range(2):
+        near, _ = maker.known(lanes, 1, free, "float32")
+        bounds.append(maker.new("sbuf", (lanes, 1), "float32"))
+        given = {"dst": bounds[-1], "data": near, "op0": "nl.add", "operand0": f"{start}.0"}
+        maker.issue("nisa.tensor_scalar", **given)
+    return str(start), bounds
+
+
+FAR = 1 << 24
 
 
 def eight(maker: Maker) -> None:

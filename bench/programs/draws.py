@@ -13,8 +13,13 @@ PARTITIONS = 128
 MOST_FREE = 1100  # elements of a partition
 FLOATS = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 INTEGERS = ("int32", "int16", "int8", "uint32", "uint16", "uint8")
-NUMBERS = ("0.0", "-0.0", "1.0", "-1.0", "0.5", "2.0", "-0.25", "3.0", "1.5", "+2", "-(3)")
-"""As text, of which none is also a count or an index: those of whole numbers have a sign."""
+USUAL = ("0.0", "-0.0", "1.0", "-1.0", "0.5", "2.0", "-0.25", "3.0", "1.5", "+2", "-(3)")
+OF_NUMPY = ("np.float32(0.0)", "np.float32(-0.0)", "np.float16(-0.0)", "np.float32(0.75)")
+NANS = ("np.nan", "-np.nan", "np.uint32(0xFFC12345).view(np.float32)")
+NANS += ("np.uint64(0x7FF8A00000000000).view(np.float64).item()",)
+NUMBERS = (*USUAL, *OF_NUMPY, *NANS)
+"""As text, of which none is also a count or an index: those of whole numbers have a sign. NaNs have
+either sign, and other bits than usual."""
 LANES = (1, 16, 31, 32, 33, 63, 64, 65, 96, 100, 127, 128, 128)
 WIDE = (5, 96, 127, 128, 129, 200, 255, 256, 511, 512, 513, 515, 1025)
 
@@ -72,7 +77,8 @@ class Draws:
 
     def number(self) -> str:
         """A number that an instruction holds."""
-        return self.choose(NUMBERS)
+        draw = self.random.random()
+        return self.choose(USUAL if draw < 0.86 else OF_NUMPY if draw < 0.95 else NANS)
 
     def regions(self) -> tuple[str, ...]:
         """Where an operand of an instruction of which not all may be in PSUM is."""

@@ -177,7 +177,7 @@ def tensor_copy_predicated(maker: Maker) -> None:
     predicate = picks.to_read(maker, lanes, free, ("uint8", "uint16", "uint32"))
     src: View | str = maker.to_read(lanes, free, form, maker.regions())
     if maker.chance(0.2):
-        src = str(maker.between(0, 9))
+        src = str(maker.between(0, 9)) if form[0] in INTEGERS else maker.number()
     dst = picks.to_write(maker, lanes, free, form, maker.regions(), written=True)
     given = {"reverse_pred": "True"} if maker.chance(0.3) else {}
     maker.issue("nisa.tensor_copy_predicated", dst=dst, src=src, predicate=predicate, **given)

@@ -14,6 +14,7 @@ from bench.programs.views import View
 NARROW = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 SMALL = (*NARROW, "int16", "int8", "uint16", "uint8")
 FOLDS = ("add", "maximum", "minimum", "multiply")
+RESETS = ("nisa.activate2", "nisa.range_select")  # which may only begin the registers anew
 LOGICAL = ("logical_and", "logical_or", "logical_xor")
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
@@ -64,13 +65,15 @@ def tensor_scalar_reduce(maker: Maker) -> None:
     given |= {"reduce_res_negate": "True"} if maker.chance(0.2) else {}
     dst = maker.to_write(lanes, free, maker.forms, maker.regions())
     given |= {"dst": dst, "reduce_res": total(maker, dst, maker.floats)}
-    _accumulated(maker, "nisa.tensor_scalar_reduce", given, "reduce_init")
+    going_on(maker, "nisa.tensor_scalar_reduce", given, "reduce_init")
 
 
-def _accumulated(maker: Maker, name: str, given: dict[str, Any], start: str = "") -> None:
-    """Issue an instruction that begins the accumulator registers anew, or loads them from what the
-    argument `start` has; and some that go on with what they hold."""
-    command = "load_reduce" if start and maker.chance(0.3) else "reset_reduce"
+def going_on(maker: Maker, name: str, given: dict[str, Any], start: str = "") -> None:
+    """Issue an instruction that begins the accumulator registers anew, with its elements or without
+    them, or loads them from what the argument `start` has; and some that go on with what they
+    hold."""
+    resets = name in RESETS and maker.chance(0.3)
+    command = "load_reduce" if start and maker.chance(0.3) else "reset" + "_reduce" * (not resets)
     more = {start: scalar(maker, given["dst"].lanes)} if command == "load_reduce" else {}
     writes = [key for key in ("dst", "reduce_res") if isinstance(given.get(key), View)]
     maker.issue(name, writes, **given, **more, reduce_cmd=f"nisa.reduce_cmd.{command}")
@@ -90,7 +93,7 @@ def select_reduce(maker: Maker) -> None:
         given["reverse_pred"] = "True"
     if maker.chance(0.6):
         given |= {"reduce_res": total(maker, dst, NARROW)}
-        _accumulated(maker, "nisa.select_reduce", given)
+        going_on(maker, "nisa.select_reduce", given)
     else:
         maker.issue("nisa.select_reduce", **given)
 
@@ -138,7 +141,7 @@ def tensor_scalar_cumulative(maker: Maker) -> None:
     given: dict[str, Any] = {"dst": dst, "src": src, "imm0": scalar(maker, lanes)}
     given["op0"] = f"nl.{maker.choose(operators(maker))}"
     given["op1"] = f"nl.{maker.choose((*FOLDS, 'subtract'))}"
-    _accumulated(maker, "nisa.tensor_scalar_cumulative", given, "imm1")
+    going_on(maker, "nisa.tensor_scalar_cumulative", given, "imm1")
 
 
 def activation_reduce(maker: Maker) -> None:
@@ -164,7 +167,7 @@ def accumulated(maker: Maker) -> None:
         free = maker.columns(40)
         data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
         dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
-        command = "reduce" if number else "reset_reduce"
+        command = "reduce" if number else maker.choose(("reset_reduce", "reset_reduce", "reset"))
         maker.issue(
             "nisa.activation", ("dst", "reduce_res"), dst=dst, op="nl.square", data=data,
             reduce_op="nl.add", reduce_res=total(maker, dst), kinds=["accumulator registers"],
@@ -195,7 +198,7 @@ def activate2(maker: Maker) -> None:
             given |= {"data": with_ties(maker, lanes, free), "op": f"nl.{signs}"}
             given.pop("relu_param", None)
         given |= {"reduce_res": total(maker, dst)}
-        _accumulated(maker, "nisa.activate2", given)
+        going_on(maker, "nisa.activate2", given)
     else:
         maker.issue("nisa.activate2", **given)
 
@@ -217,7 +220,7 @@ def exponential(maker: Maker) -> None:
     given: dict[str, Any] = {"dst": dst, "src": src, "max_value": scalar(maker, lanes)}
     if maker.chance(0.6):
         given["reduce_res"] = total(maker, dst, NARROW)
-        _accumulated(maker, "nisa.exponential", given, "reduce_init")
+        going_on(maker, "nisa.exponential", given, "reduce_init")
     else:
         maker.issue("nisa.exponential", **given)
 

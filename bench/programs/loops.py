@@ -7,7 +7,7 @@ import re
 
 from bench.programs.elementwise import FUNCTIONS, TWO
 from bench.programs.maker import Maker
-from bench.programs.program import Statement, Views
+from bench.programs.program import APART, Statement, Views
 from bench.programs.views import Tensor, View
 
 LOOPS = ("nl.static_range", "nl.affine_range", "nl.sequential_range", "range")
@@ -20,10 +20,10 @@ OF_FUNCTIONS = {
 }
 
 
-def say(maker: Maker, lines: list[str], views: dict[int, list[Views]], kind: str) -> None:
+def say(maker: Maker, lines: list[str], views: dict[int, list[Views]], *told: str) -> None:
     """Add lines, of which some have instructions with these operands each time."""
     given = [view for each in views.values() for one in each for view in one.values()]
-    kinds = frozenset({kind}).union(*(one.kinds for one in given if isinstance(one, View)))
+    kinds = frozenset(told).union(*(one.kinds for one in given if isinstance(one, View)))
     maker.statements.append(Statement("\n".join(lines), views, None, kinds))
 
 
@@ -71,7 +71,8 @@ def body(maker: Maker) -> None:
             }
             for u in whole
         ]
-    say(maker, lines, views, "a body of a loop")
+    apart = [APART] * (total is None and not dst.tensor.shares(src.tensor))
+    say(maker, lines, views, "a body of a loop", *apart)
     for one in (dst, total):
         if one is not None:
             maker.wrote(one)

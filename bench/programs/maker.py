@@ -231,7 +231,7 @@ class Maker(Windows):
         ]
         for _ in range(min(4, 2 * len(roomy))):
             tensor = self.choose(roomy)
-            form = self._form_there(tensor, forms)
+            form = self._form_there(tensor, forms, 0.25 if how.moves else 0.1)
             if form is None:
                 continue
             base = tensor.whole()
@@ -250,9 +250,9 @@ class Maker(Windows):
             return self.window(own, lanes, free, how._replace(moves=False)).view(base.form)
         return self.window(base, lanes, free, how)
 
-    def _form_there(self, tensor: Tensor, forms: Sequence[str]) -> str | None:
-        """A format to read a tensor as: its own, or now and then another that fits into it."""
-        if tensor.form in forms and not self.chance(0.1):
+    def _form_there(self, tensor: Tensor, forms: Sequence[str], share: float) -> str | None:
+        """A format to read a tensor as: its own, or in a share another that fits into it."""
+        if tensor.form in forms and not self.chance(share):
             return tensor.form
         form = self.choose(forms)
         fits = tensor.shape[-1] * SIZES[tensor.form] % SIZES[form] == 0

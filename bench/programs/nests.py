@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bench.programs.maker import Maker
 from bench.programs.older import FORMS, UNARY, Tiles, grid, result
-from bench.programs.program import Statement
+from bench.programs.program import APART, Statement
 
 LOOPS = ("affine_range", "affine_range", "sequential_range")
 
@@ -86,6 +86,52 @@ def moved(tiles: Tiles) -> None:
     say(maker, [*lines, *loops.around(maker, *body)], *["mask", "ragged end"] * bool(mask))
 
 
+def turns(tiles: Tiles) -> None:
+    """Parts of an input are read at two places, of which one moves by half of the step of the other
+    one or by twice of it, and stored up to an end inside of the last turn of the outer loop."""
+    maker, form = tiles.maker, tiles.maker.choose(FORMS)
+    outer, inner = maker.choose((1, maker.between(4, 6))), maker.between(4, 8)
+    lanes, free = maker.choose((4, 8, 32)), 2 * maker.between(1, 3)
+    loops = Nest((("k0", outer), ("k1", inner)))
+    wide, step = inner * free, maker.choose((free // 2, free, 2 * free))
+    column, turned = (
+        f"{wide}*k0 + {free}*k1",
+        maker.choose((f"{step}*k1", f"{step}*k1 + {step}*k0")),
+    )
+    source = maker.given((lanes, 2 * outer * wide), form)
+    lines = [grid(maker, lanes, free)]
+    out = stored_before(maker, lines, (lanes, outer * wide), form)
+    end = maker.between((outer - 1) * wide + 1, outer * wide)
+    mask = f", mask={column} + j < {end}" * maker.chance(0.7)
+    body = [
+        f"u = nl.load({source.text}[i, {column} + j])",
+        f"v = nl.add(u, nl.load({source.text}[i, {turned} + j]))",
+        f"nl.store({out}[i, {column} + j], v{mask})",
+    ]
+    say(maker, [*lines, *loops.around(maker, *body)], APART, *["mask", "ragged end"] * bool(mask))
+
+
+def registers(tiles: Tiles) -> None:
+    """Each turn sets the accumulator registers, and reads what several instructions add up."""
+    maker, form, count = tiles.maker, tiles.maker.choose(FORMS), tiles.maker.between(2, 5)
+    lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
+    source = maker.given((lanes, count * free), form)
+    out, total = result(maker, (lanes, count * free), form), result(maker, (lanes, count), form)
+    commands = [maker.choose(("reset_reduce", "reset_reduce", "reset"))]
+    commands += ["reduce"] * maker.between(1, 2)
+    ops = [f"np.{name}" for name in ("exp", "tanh", "square", "abs")]
+    body = [f"u = nl.load({source.text}[i, {free}*k + j])"]
+    for command in commands:
+        read = f"c = nl.ndarray(({lanes}, 1), nl.float32, buffer=nl.sbuf)"
+        given = f"{maker.choose(ops)}, u, reduce_op=np.add, reduce_res=c"
+        body += [read, f"v = nisa.activation({given}, reduce_cmd=nisa.reduce_cmd.{command})"]
+    body.append(f"nl.store({out}[i, {free}*k + j], v)")
+    body.append(f"nl.store({total}[nl.arange({lanes})[:, None], k], c)")
+    loops = Nest((("k", count),))
+    lines = [grid(maker, lanes, free), *loops.around(maker, *body)]
+    say(maker, lines, APART, "accumulator registers")
+
+
 def blocks(tiles: Tiles) -> None:
     """Blocks of a tensor are written by a nest of loops, and read, or written again, by another."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
@@ -99,13 +145,14 @@ def blocks(tiles: Tiles) -> None:
     part = f"[{lanes}*k + i, {free}*h + j]"
     lines += loops.around(maker, f"b[k, h, i, j] = nl.load({source.text}{part})")
     function = maker.choose((f"nl.{maker.choose(UNARY[:4])}(b[k, h])", "b[k, h, i, j] + b[0, h]"))
-    if maker.chance(0.5):
+    apart = maker.chance(0.5)
+    if not apart:
         mask = f", mask=k + i < {maker.between(1, lanes)}" * maker.chance(0.5)
         again = f"nl.add(b[k, h, i, j], b[{count - 1} - k, h, i, j]{mask})"
         lines += loops.around(maker, f"b[k, h, i, j] = {again}")
     loops = loops if maker.chance(0.5) else Nest(loops.loops[::-1])
     lines += loops.around(maker, f"nl.store({out}{part}, {function})")
-    say(maker, lines, "blocks")
+    say(maker, lines, "blocks", *[APART] * apart)
 
 
 def sums(tiles: Tiles) -> None:
@@ -165,4 +212,4 @@ def reduced(tiles: Tiles) -> None:
     say(maker, lines)
 
 
-STEPS = moved, blocks, blocks, sums, sums, reduced  # blocks are a kind of at least 3 %
+STEPS = moved, blocks, blocks, sums, sums, reduced, turns, registers  # 3 % or more have blocks

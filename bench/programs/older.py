@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.programs.maker import Maker
-from bench.programs.program import Statement, Views
+from bench.programs.program import APART, Statement, Views
 from bench.programs.views import Array, Tensor, View
 
 FORMS = ("float32", "float32", "bfloat16", "float16")
@@ -195,7 +195,7 @@ def tiled(tiles: Tiles) -> None:
         where._replace(top=k * lanes, lanes=min(lanes, rows - k * lanes)) for k in range(turns)
     ]
     views = [{"src": viewed(source.tensor, one.of(source.at), index)} for one in blocks]
-    kinds = ("loop", "mask", "ragged end", "index expression", "load", "store")
+    kinds = ("loop", "mask", "ragged end", "index expression", "load", "store", APART)
     maker.statements.append(Statement(body, {2: views}, None, frozenset(kinds)))
 
 

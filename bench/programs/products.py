@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.programs import picks
+from bench.programs import picks, repeats
 from bench.programs.draws import ON_CHIP
 from bench.programs.maker import Maker
 from bench.programs.views import SIZES, View
@@ -137,6 +137,28 @@ def _parts(maker: Maker, weights: int, count: int) -> list[View]:
     whole = maker.new("psum", (weights, count * columns), "float32")
     pieces = (slice(n * columns, (n + 1) * columns) for n in range(count))
     return [whole.index(slice(None), piece) for piece in pieces]
+
+
+def rows_of_one(maker: Maker) -> None:
+    """Products of several rows of two tensors, before and after something writes to one of them, in
+    one of several ways."""
+    forms, rows = _formats(maker), maker.choose((1, 16, 32, 32))
+    weights, columns = min(maker.columns(), 64), min(maker.columns(), 128)
+    lanes = maker.choose((64, 96, 128))
+    if not maker.room_in_psum(columns, "float32"):
+        return
+    tiles = [
+        maker.fill(maker.new("sbuf", (lanes, free), maker.choose(forms)))
+        for free in (weights, columns)
+    ]
+    starts = maker.random.sample([n for n in (0, 32, 64) if n + rows <= lanes], 2)
+    dst = maker.new("psum", (weights, columns), "float32")
+    for turn in range(2):
+        for first in starts:
+            one, other = (tile.index(slice(first, first + rows)) for tile in tiles)
+            maker.issue("nisa.nc_matmul", dst=dst, stationary=one, moving=other)
+        if not turn:
+            repeats.touch(maker, maker.choose(tiles), 0.7)
 
 
 def double_row(maker: Maker) -> None:
@@ -276,5 +298,5 @@ def mx(maker: Maker) -> None:
 
 STEPS = (
     *((nc_matmul, 5), (groups, 1), (double_row, 1.8), (nc_transpose, 1), (transpose_mode, 0.4)),
-    *((sparse, 0.4), (mx, 0.8), (picked, 0.4)),
+    *((sparse, 0.4), (mx, 0.8), (picked, 0.4), (rows_of_one, 0.6)),
 )

@@ -14,7 +14,7 @@ from bench.programs.draws import NUMBERS
 from bench.programs.views import Array, View
 
 IMPORTS = {
-    "today": "import nki, nki.isa as nisa, nki.language as nl, nki.collectives as ncc",
+    "today": "import nki, nki.isa as nisa, nki.language as nl, nki.collectives as ncc, numpy as np",
     "older": "import neuronxcc.nki as nki, neuronxcc.nki.isa as nisa, neuronxcc.nki.language as nl"
     ", numpy as np",
 }
@@ -22,6 +22,7 @@ FIRST = "from bench.programs.checks import main"
 KNOWN = ("known", "distinct")
 ALWAYS = "known always"  # of which the numbers are the same each time
 TIES = "ties"  # of which many have the same magnitude
+APART = "iterations in any order"  # a kind of loops that give the same result in each order
 AROUND = " around"  # the end of a kind, of which some numbers are below 0
 MAGNITUDES = np.float32([0, 1, 1, 3, 5, 5, 0.25, 1e4, np.inf, np.nan])
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
@@ -100,6 +101,12 @@ class Program:
         found |= {"several programs"} if launch.programs > 1 else set()
         return found.union(*(one.kinds for one in self.statements))
 
+    @property
+    def reorders(self) -> bool:
+        """Whether it has parallel loops, and all of them give the same result in each order."""
+        loops = [one.kinds for one in self.statements if "affine_range" in one.text]
+        return bool(loops) and all(APART in kinds for kinds in loops)
+
     def of(self, statements: Sequence[Statement]) -> Program:
         """The same with other statements, of which what is returned has to be made."""
         made = {one.makes for one in statements}
@@ -133,7 +140,8 @@ class Program:
     def source(self) -> str:
         """A file that runs the program and checks it."""
         given = ", ".join(repr(tuple(one)) for one in self.inputs)
-        return f"{self.kernel_source()}main(kernel, {self.seed}, [{given}], {self.launch})\n"
+        more = ", reorders=True" * self.reorders
+        return f"{self.kernel_source()}main(kernel, {self.seed}, [{given}], {self.launch}{more})\n"
 
     def by_line(self) -> dict[int, Sequence[Views]]:
         """The operands of the instruction of each line of the source that has one."""

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.memory.tile import Tile
 from neuroncore.record import saved
 from neuroncore.record.inputs import Data, is_leaf, mapped
 from neuroncore.record.program import Program, Record
 
 FACTS = ("order", "dge", "software", "loads", "clock_phase", "flags", "left_out", "count")
-GEOMETRIES = {"results", "places"}  # of data, what has the numbers of geometries
-DATA = {one.name for one in fields(Data) if not one.name.startswith("_")} - GEOMETRIES
-ANEW = {"values"}  # what a file has with other types
+APART = {"results", "places", "values"}  # of data, what has numbers of geometries, or NaN
+DATA = {one.name for one in fields(Data) if not one.name.startswith("_")} - APART
 SETTING = ("machine", "options", "grid", "inputs", "world")
 
 
@@ -24,7 +24,7 @@ def differences(one: Record, other: Record) -> Iterator[str]:
     """What differs between the records of two launches of one kernel, the second of which may have
     other numbers among its inputs."""
     for first, second in zip(one.programs, other.programs, strict=True):
-        yield from _of_programs(first, second, DATA)
+        yield from _of_programs(first, second)
         if _places(first) != _places(second):
             yield "lines"
 
@@ -34,17 +34,28 @@ def from_file(record: Record) -> tuple[Record, list[str]]:
     found = saved.unpacked(saved.packed(record), Path("of a program"))
     wrong = []
     for first, second in zip(record.programs, found.programs, strict=True):
-        wrong += [*_of_programs(first, second, DATA - ANEW)]
+        wrong += [*_of_programs(first, second)]
         wrong += ["places"] * (_places(first) != _places(second))
     wrong += [n for n in SETTING if getattr(record.setting, n) != getattr(found.setting, n)]
     return found, wrong
 
 
-def _of_programs(one: Program, other: Program, data: set[str]) -> Iterator[str]:
+def _of_programs(one: Program, other: Program) -> Iterator[str]:
     yield from (name for name in FACTS if getattr(one, name) != getattr(other, name))
-    yield from (name for name in data if getattr(one.data, name) != getattr(other.data, name))
+    yield from (name for name in DATA if getattr(one.data, name) != getattr(other.data, name))
     first, second = _read(one), _read(other)
     yield from (name for name in first if first[name] != second[name])
+
+
+def _exact(key: tuple[Any, ...]) -> list[Any]:
+    """The values of a row: floats by their bits, and tiles, whose class a file leaves out, by no
+    class of them."""
+    pairs = zip(key[::2], key[1::2], strict=True)
+    return [Tile if issubclass(kind, Tile) else (kind, _bits(part)) for part, kind in pairs]
+
+
+def _bits(part: Any) -> Any:
+    return np.asarray(part).tobytes() if isinstance(part, float | np.floating) else part
 
 
 def _read(program: Program) -> dict[str, Any]:
@@ -57,6 +68,7 @@ def _read(program: Program) -> dict[str, Any]:
     moved = zip(data.places[::2], data.places[1::2], strict=True)
     return {
         "operands": [known[window] for window in program.operand_windows().tolist()],
+        "values": [*map(_exact, data.values)],
         "calls": [program.calls[call].name for call in columns.call.tolist()],
         "begins": columns.start.tolist(),
         "moved operands": [(lies[number], offset) for number, offset in moved],

@@ -19,6 +19,8 @@ FLAGS = {
     **dict.fromkeys(("nisa.tensor_copy_predicated", "nisa.select_reduce"), ("reverse_pred",)),
     "nisa.tensor_scalar_reduce": ("reduce_res_negate",),
 }
+OPPOSITE = {"0.0": "-0.0", "np.float32(0.0)": "np.float32(-0.0)"}
+OPPOSITE |= {zero: other for other, zero in OPPOSITE.items()}
 SCALED = ("nisa.activation", "nisa.activation_reduce")
 
 
@@ -38,8 +40,8 @@ def again(maker: Maker) -> None:
         maker.issue(name, writes, **{**given, "kinds": kinds})
 
 
-def touch(maker: Maker, view: View) -> None:
-    """Write a part of a tensor, or all of it."""
+def touch(maker: Maker, view: View, share: float = 0.25) -> None:
+    """Write a part of a tensor, or all of it; on trn3, a share of times what an index picks."""
     tensor = view.tensor
     if tensor.constant or not tensor.on_chip:
         return
@@ -49,7 +51,7 @@ def touch(maker: Maker, view: View) -> None:
     lanes = maker.between(1, min(32, whole.lanes)) if maker.chance(0.3) else whole.lanes
     free = whole.free if maker.chance(0.5) else maker.between(1, whole.free)
     dst = maker.window(whole, lanes, free)
-    if maker.target == "trn3" and maker.chance(0.25) and _may_be_picked(whole):
+    if maker.target == "trn3" and maker.chance(share) and _may_be_picked(whole):
         lanes = whole.lanes
         free = min(free, lanes % picks.GROUP or free)
         dst = picks.of(maker, whole, free)
@@ -71,8 +73,14 @@ def other_numbers(maker: Maker) -> None:
     name, writes, given = maker.choose(known)
     more = {"scale": "1.0"} if name in SCALED and "scale" not in given else {}
     changed = filter(_is_number, {**given, **more}.items())
-    numbers = {key: maker.number() for key, _ in changed}
+    numbers = {key: _other(maker, number) for key, number in changed}
     maker.issue(name, writes, **{**given, **numbers}, kinds=["another number"])
+
+
+def _other(maker: Maker, number: str) -> str:
+    """Another number, often the zero with the other sign for a zero."""
+    opposite = OPPOSITE.get(number)
+    return opposite if opposite and maker.chance(0.5) else maker.number()
 
 
 def other_flag(maker: Maker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from bench.programs.maker import Maker
-from bench.programs.program import ALWAYS, AROUND
+from bench.programs.program import ALWAYS, APART, AROUND
 from bench.programs.views import View
 
 ANYWHERE = ("sbuf", "hbm")
@@ -189,7 +189,8 @@ def loop(maker: Maker) -> None:
     name = "nisa.tensor_copy" if maker.chance(0.5) else "nisa.dma_copy"
     call = f"{name}(dst={dst.text}[:, {made.at}], src={src.text}[:, {made.at}])"
     line = made.text.partition("call")[0].count("\n")
-    maker.say(made.text.replace("call", call, 1), None, [kind], views, line)
+    kinds = [kind] + [APART] * (kind == "loop" and not dst.tensor.shares(src.tensor))
+    maker.say(made.text.replace("call", call, 1), None, kinds, views, line)
     maker.wrote(dst)
 
 

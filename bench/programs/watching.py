@@ -16,6 +16,7 @@ from bench.programs.walks import Shown
 from neuroncore.plain.memory import Operand
 from neuroncore.replay.verification import Verification
 
+FLOAT = float | np.floating
 FILE = "<program"  # the beginning of the names of files (`Program.file`)
 
 
@@ -25,6 +26,12 @@ class Failure(Exception):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
         self.kind, self.text = kind, text
+
+
+def exact(value: Any) -> bytes | str:
+    """What distinguishes a number from each other one: zeros by their sign, and NaNs by their
+    bits."""
+    return np.float64(value).tobytes() if isinstance(value, FLOAT) else repr(value)
 
 
 class Watched(Verification):
@@ -75,7 +82,8 @@ class Watched(Verification):
         for key, view in views.items():
             operand = getattr(i, key, None)
             if isinstance(view, str):
-                if isinstance(operand, float | int) and repr(operand) != repr(CONSTANTS[view]):
+                wanted = CONSTANTS[view]
+                if isinstance(operand, FLOAT | int) and exact(operand) != exact(wanted):
                     said = f"{key} of {name} is {operand}, not {view}"
                     raise Failure(f"verify: {key} of {name}", said)
                 continue

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from bench.programs.draws import Draws
-from bench.programs.views import STARTS, View, key_text
+from bench.programs.views import SIZES, STARTS, View, key_text
 
 
 class How(NamedTuple):
@@ -50,7 +50,8 @@ class Windows(Draws, ABC):
         if lanes == base.lanes and free == base.free and self.chance(0.3):
             return self._flat(base) if how.flat else base
         styles = self.APART if how.apart else self.STYLES
-        style = Windows._dynamic if how.moves and self.chance(0.4) else self.choose(styles)
+        moves = how.moves and self.chance(0.7 if _is_narrower(base) else 0.4)
+        style = Windows._dynamic if moves else self.choose(styles)
         found = style(self, base, rows, free, how.reads)
         if found is not None and how.flat:
             dense = len(found.shape) == 2 or (not found.moved and found.is_dense())
@@ -174,10 +175,11 @@ class Windows(Draws, ABC):
     def _dynamic(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
         """Elements that follow each other from where a register says, one of the rows that the
         elements of a partition make, or a block from where two registers say."""
+        share = 0.6 if _is_narrower(base) else 0.2
+        if self.chance(share) and (there := self._pattern_there(base, rows, free)) is not None:
+            return there
         if self.chance(0.25) and (block := self._dynamic_block(base, rows, free)) is not None:
             return block
-        if self.chance(0.25) and (there := self._pattern_there(base, rows, free)) is not None:
-            return there
         if base.free % free == 0 and self.chance(0.3):
             count = base.free // free
             name, number = self._offset(count - 1)
@@ -223,6 +225,11 @@ class Windows(Draws, ABC):
         *(_in_a_row, _in_a_row, _in_a_row, _stepped, _block, _block, _repeated, _pattern),
     )
     APART = _stepped, _stepped, _pattern
+
+
+def _is_narrower(base: View) -> bool:
+    """Whether a view has a narrower format than its tensor."""
+    return base.size < SIZES[base.tensor.form]
 
 
 def _starts(height: int, lanes: int) -> list[int]:

@@ -22,12 +22,13 @@ from bench.programs.maker import Maker
 from bench.programs.masks import Mask
 from bench.programs.program import Input, arrays, numbers
 from bench.programs.shrinking import shrink
+from neuroncore.checks import orders
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import leftovers, packs
 from neuroncore.frontend.neuronxcc.nki.templates import Template
 from neuroncore.memory import geometry
 from neuroncore.plain.memory import Operand
-from neuroncore.record import boxes, saved
+from neuroncore.record import boxes, call_json, inputs, saved
 from neuroncore.record.program import Program
 from neuroncore.replay import cursor, tensors
 from neuroncore.time import compiled
@@ -247,9 +248,43 @@ def test_a_carried_value_that_depends_on_uninitialized_memory_is_reported(monkey
     assert _failure("elements that nothing has written") == "verify: UNINIT_READ"
 
 
+def test_a_file_keeps_the_bits_of_a_constant_nan(monkeypatch):
+    given = call_json.plain
+
+    def plain(value):
+        nan = isinstance(value, float) and value != value
+        return given(float("nan") if nan else value)
+
+    monkeypatch.setattr(call_json, "plain", plain)
+    programs = (one for one in map(generate, range(0, 4000, checks.SAVED)) if NAN in one.source())
+    with pytest.raises(checks.Failure, match="values of the record of a file"):
+        for program in programs:
+            checks.check(program)
+
+
+NAN = "np.uint64(0x7FF8"
+
+
+def test_zeros_of_numpy_keep_their_signs_in_a_record(monkeypatch):
+    """A record finds no difference between zeros of numpy."""
+    given = inputs.zero
+    monkeypatch.setattr(inputs, "zero", lambda v: 0 * v if isinstance(v, np.generic) else given(v))
+    programs = (one for one in map(generate, range(4000)) if "np.float32(-0.0)" in one.source())
+    with pytest.raises(checks.Failure, match=r"not np.float32\(-0.0\)"):
+        for program in programs:
+            checks.check(program)
+
+
+def test_iterations_of_parallel_loops_run_in_other_orders(monkeypatch):
+    """The iterations do not share the accumulator registers."""
+    monkeypatch.setattr(orders.Permutations, "_shared", lambda self, rows: set())
+    assert _failure("accumulator registers") == "orders: another result"
+
+
 def test_offsets_are_at_the_limits_of_integers(monkeypatch):
     monkeypatch.setattr(saved, "narrowest", _narrow)
-    assert _failure("an offset at a limit of integers").startswith("file")
+    seeds = range(0, 20_000, checks.SAVED)
+    assert _failure("an offset at a limit of integers", seeds).startswith("file")
 
 
 def _narrow(column):
