@@ -4,7 +4,8 @@ inputs as when it is run on them, and is scheduled in several orders.
 
 The second launch runs every iteration of every loop in Python, where the first one may have made
 iterations from others. Some programs are replayed from a saved record, and of some it is checked
-that schedules keep the order of instructions that use the same bytes.
+that schedules keep the order of instructions that use the same bytes. Parallel loops whose
+iterations are independent give the same results in other orders of their iterations.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def test_a_file_keeps_the_bits_of_a_constant_nan(monkeypatch):
         return given(float("nan") if nan else value)
 
     monkeypatch.setattr(call_json, "plain", plain)
-    programs = (one for one in map(generate, range(0, 4000, checks.SAVED)) if NAN in one.source())
+    programs = (one for one in map(generate, range(0, 20_000, checks.SAVED)) if NAN in one.source())
     with pytest.raises(checks.Failure, match="values of the record of a file"):
         for program in programs:
             checks.check(program)
@@ -267,17 +267,22 @@ NAN = "np.uint64(0x7FF8"
 
 def test_zeros_of_numpy_keep_their_signs_in_a_record(monkeypatch):
     """A record finds no difference between zeros of numpy."""
-    given = inputs.zero
-    monkeypatch.setattr(inputs, "zero", lambda v: 0 * v if isinstance(v, np.generic) else given(v))
-    programs = (one for one in map(generate, range(4000)) if "np.float32(-0.0)" in one.source())
-    with pytest.raises(checks.Failure, match=r"not np.float32\(-0.0\)"):
+    monkeypatch.setattr(inputs, "copysign", lambda one, v: 1 if isinstance(v, np.generic) else v)
+    programs = (one for one in map(generate, range(8000)) if "np.float32(0.0)" in one.source())
+    with pytest.raises(checks.Failure, match="verify"):
         for program in programs:
             checks.check(program)
 
 
 def test_iterations_of_parallel_loops_run_in_other_orders(monkeypatch):
-    """The iterations do not share the accumulator registers."""
-    monkeypatch.setattr(orders.Permutations, "_shared", lambda self, rows: set())
+    """Instructions that set the accumulator registers are not held in order."""
+    given = orders.Permutations._sharing.func
+
+    def sharing(self):
+        calls, of_row = self.program.calls, self.program.columns().call
+        return {row: s for row, s in given(self).items() if calls[of_row[row]].adds_to_registers}
+
+    monkeypatch.setattr(orders.Permutations, "_sharing", property(sharing))
     assert _failure("accumulator registers") == "orders: another result"
 
 
