@@ -75,20 +75,29 @@ def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tupl
     box[b] is [row, row_end, byte, byte_end]; `box` is overwritten. Box b is in area[b], and has the
     pattern which[b], or -1 if it is dense.
     """
-    count, steps = len(box), _steps(patterns)
+    if not len(patterns.start):
+        return _overlapping(area, box)
+    steps = _steps(patterns)
     _cut_into_steps(area, box, which, steps)
+    return _without_near_misses(which, patterns, steps.whole, *_overlapping(area, box))
+
+
+def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:
+    """Return the boxes that overlap each box, as `neighbors` returns them. `box` is overwritten."""
+    count = len(box)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
-    edges = np.flatnonzero(np.diff(area[order], prepend=-1, append=-1))
-    many: Array = np.flatnonzero(np.diff(edges) > MANY)
-    for a in many:
+    areas = area[order]
+    edges = np.concatenate(([0], (areas[1:] != areas[:-1]).nonzero()[0] + 1, [count]))
+    for a in np.flatnonzero(edges[1:] - edges[:-1] > MANY):
         _sort_by_rows_or_bytes(order[edges[a] : edges[a + 1]], box)
     counts = np.zeros(count, np.int64)
     native.overlap_counts.over(count)(order, edges[:-1], edges[1:], box, counts)
-    start = np.concatenate([[0], np.cumsum(counts)])
+    start = np.zeros(count + 1, np.int64)
+    np.cumsum(counts, out=start[1:])
     near = np.zeros(start[-1], np.int32)
     pairs = native.overlap_pairs.over(count)
     pairs(order, edges[:-1], edges[1:], box, start[:-1].copy(), near)
-    return _without_near_misses(which, patterns, steps.whole, near, start)
+    return near, start
 
 
 def _steps(patterns: Patterns) -> AxisSteps:
@@ -109,8 +118,6 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> 
     within a step (`AxisSteps.box`). Accesses that interleave then have boxes that do not overlap.
     These are the areas in which no box is dense, and all patterns have steps of the same length and
     stay within them, like rows of a tensor in HBM."""
-    if not len(steps.pitch):
-        return
     pitch = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
     count = area.max() + 1
     least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
@@ -143,8 +150,6 @@ def _without_near_misses(
     whose boxes overlap, but whose bytes do not. in_steps[k] says whether pattern k stays within its
     steps (`AxisSteps.whole`). If there are too many pairs to compare, all of them stay."""
     count = len(patterns.start)
-    if not count:
-        return near, start
     owner = owners(start)
     suspects = np.flatnonzero((which[owner] >= 0) & (which[near] >= 0) & (owner != near))
     owner_pattern, near_pattern = which[owner[suspects]], which[near[suspects]]

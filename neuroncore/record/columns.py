@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
@@ -107,8 +108,10 @@ def apart(
 
 def _windows(fields: Array, moved: Array) -> Windows:
     storage, geometry, offset = fields.T.copy()
-    moving = np.where(offset >= MOVING, offset - MOVING, -1)
-    offset[moving >= 0] = moved[moving[moving >= 0]]
+    moving, moves = buffers.filled(offset.shape, -1, np.int64), (offset >= MOVING).nonzero()[0]
+    if len(moves):
+        moving[moves] = offset[moves] - MOVING
+        offset[moves] = moved[moving[moves]]
     return Windows(storage, geometry, offset, moving)
 
 
@@ -199,6 +202,8 @@ class Storages(NamedTuple):
     def areas(self) -> Array:
         """Return the area of each storage, as the number of the first storage in that area.
         Storages with an address share one area per memory."""
+        if not any(kind.placed for kind in self.kinds):
+            return self.number
         placed = self.is_placed()
         kinds, first = np.unique(self.kind[placed], return_index=True)
         area = self.number.copy()

@@ -206,6 +206,8 @@ class Data:
     def offsets(self) -> Array:
         """Return the recorded offset of each window that moves, in elements: the offset of the
         tensor if an index picks single elements, otherwise ANYWHERE."""
+        if not self.places:
+            return np.empty(0, np.int64)
         moves, places = (np.array(table, np.int64) for table in (self.moves, self.places))
         offset = np.full(len(places) // 2, ANYWHERE)
         number, kind = moves.reshape(-1, 5)[:, :2].T

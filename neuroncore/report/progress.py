@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from neuroncore.base import jit
 from neuroncore.base.units import plural
@@ -110,38 +110,36 @@ class _CurrentTask(threading.local):
 _current = _CurrentTask()
 
 
-@contextmanager
-def progress(describe: Describe) -> Iterator[None]:
+class _Operation:
+    """The context of one operation that `progress` reports. The outermost operation of a thread
+    creates the thread's task, and removes it."""
+
+    def __init__(self, describe: Describe) -> None:
+        self._describe = describe
+
+    def __enter__(self) -> None:
+        self._task, self._is_outermost = _current.task, False
+        if self._task is None and jit.tells():
+            self._task, self._is_outermost = _Task(), True
+            _current.task = self._task
+            _watcher.add(self._task)
+        if self._task is not None:
+            self._task.parts.append(self._describe)
+
+    def __exit__(self, *error: object) -> None:
+        if self._task is not None:
+            self._task.parts.pop()
+            if self._is_outermost:
+                _current.task = None
+                _watcher.remove(self._task)
+
+
+def progress(describe: Describe) -> AbstractContextManager[None]:
     """Report an operation while the context is active; `describe` returns its description. On a
     terminal the report is one line that is updated and then erased; in notebooks and logs it is a
     few lines. If an operation contains another operation, only the inner one is reported.
     NEURONCORE_PROGRESS=0 turns reports off."""
-    task = _current.task
-    if task is None and jit.tells():
-        task = _current.task = _Task()
-        try:
-            with _part(task, describe):
-                _watcher.add(task)
-                try:
-                    yield
-                finally:
-                    _watcher.remove(task)
-        finally:
-            _current.task = None
-    elif task is not None:
-        with _part(task, describe):
-            yield
-    else:
-        yield
-
-
-@contextmanager
-def _part(task: _Task, describe: Describe) -> Iterator[None]:
-    task.parts.append(describe)
-    try:
-        yield
-    finally:
-        task.parts.pop()
+    return _Operation(describe)
 
 
 def issued(core: Core | None) -> str:

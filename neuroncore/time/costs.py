@@ -93,7 +93,7 @@ class CallTable:
         times, rest = columns[:6], columns[6:].astype(np.int32)
         self.busy, self.latency, self.set_up_ns, self.weights_ns, self.rows, self.lane_ns = times
         properties = dict(zip(CallRow._fields[6:], rest, strict=True))
-        self.lane = np.column_stack((properties["first"], properties["last"]))
+        self.lane = rest[:2].T.copy()
         self.queue = np.where(properties["queue"] < 0, np.int32(stores), properties["queue"])
         self.reads, self.weights = properties["reads"], properties["weights"]
         # such weights are loaded again each time: the index that picks them may have changed

@@ -52,7 +52,8 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
     _leave_out(work, form)
     _block_at_barriers(work, form)
     queues = _queues(form, work.queue)
-    return Prepared(form, work, queues, sbuf, psum, spill_ns(form.moves, machine))
+    spilled_ns = spill_ns(form.moves, machine) if len(form.moves.kind) else 0.0
+    return Prepared(form, work, queues, sbuf, psum, spilled_ns)
 
 
 def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
@@ -78,7 +79,7 @@ def _work(form: Compiled, machine: Machine) -> Work:
         first=first,
         needs=needs,
         previous=previous,
-        partner=np.full(len(row), -1, np.int32),
+        partner=buffers.filled(row.shape, -1, np.int32),
         fresh=(table.reads == 0).take(row),
         **_costs(form, machine),
     )
@@ -90,10 +91,11 @@ def _costs(form: Compiled, machine: Machine) -> dict[str, Array]:
     table, row, early = form.table, form.row, _table_loads_ns(form, machine)
     busy, latency = _busy(form, machine), table.latency.take(row)
     lane, lane_ns = table.lane.take(row, axis=0), table.lane_ns.take(row)
-    merged = np.flatnonzero((form.heads >= 0) & (lane[:, 0] >= 0))
-    np.add.at(lane_ns, form.heads[merged], lane_ns[merged])
-    busy[merged] = latency[merged] = lane_ns[merged] = 0.0
-    lane[merged] = -1
+    merged = ((form.heads >= 0) & (lane[:, 0] >= 0)).nonzero()[0]
+    if len(merged):
+        np.add.at(lane_ns, form.heads[merged], lane_ns[merged])
+        busy[merged] = latency[merged] = lane_ns[merged] = 0.0
+        lane[merged] = -1
     return {
         "busy": busy + early,
         "early": early,
@@ -127,7 +129,9 @@ def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
     function; 0 if the table is already loaded, or if the function needs none."""
     table, load_ns = form.table.table.take(form.row), np.zeros(len(form.row))
     using = np.flatnonzero((form.queue == SCALAR) & (table >= 0))
-    changed = np.diff(table[using], prepend=-1) != 0
+    used = table[using]
+    changed = np.ones(len(using), np.bool_)
+    changed[1:] = used[1:] != used[:-1]
     load_ns[using[changed]] = machine.fixed.activation_table_ns
     return load_ns
 
@@ -182,7 +186,8 @@ def _wait_for_space(
     if sum(in_region) == sum(placed):
         return peak
     free = (np.array(in_region) & ~np.array(placed))[areas.kind]
-    tile = np.where(free, np.cumsum(free) - 1, -1)
+    tile = buffers.filled(free.shape, -1, np.int64)
+    tile[free] = np.arange(np.count_nonzero(free))
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
     used = tile[areas.of_box[accesses.operands]]
     if not _are_numbered_by_first_use(used):
@@ -202,8 +207,8 @@ def _are_numbered_by_first_use(used: Array) -> bool:
     """Return whether tiles are numbered from 0 in the order of their first use. used[k] is the
     number of the tile of operand k, or -1. Programs that no compiler or edit has reordered are
     numbered so."""
-    most = np.maximum.accumulate(np.append(-1, used))
-    return bool((used <= most[:-1] + 1).all())
+    most = np.maximum.accumulate(used)
+    return bool((used[:1] <= 0).all() and (used[1:] <= most[:-1] + 1).all())
 
 
 def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:
@@ -263,7 +268,8 @@ def _queues(form: Compiled, queue: Array) -> Queues:
     np.cumsum(np.bincount(queue, minlength=len(QUEUES)), out=start[1:])
     if policy.by_first_use:
         _sort_loads(form, queue, order, start)
-    limits = np.tile([policy.window, policy.reach], (len(QUEUES), 1))
+    limits = np.empty((len(QUEUES), 2), np.int64)
+    limits[:] = policy.window, policy.reach
     limits[[LOADS, STORES]] = policy.transfers
     if policy.software:
         limits[GPSIMD] = np.maximum(limits[GPSIMD], policy.transfers)
@@ -281,7 +287,8 @@ def _sort_loads(form: Compiled, queue: Array, order: Array, start: Array) -> Non
     if not moves.any():
         return
     used, edges = dependencies.first_uses(form.accesses, moving), form.program.edges()
-    np.minimum.at(used, edges[:, 1], edges[:, 0])
+    if len(edges):
+        np.minimum.at(used, edges[:, 1], edges[:, 0])
     for q in (LOADS, GPSIMD) if form.policy.software else (LOADS,):
         loads = order[start[q] : start[q + 1]]
         loads[:] = loads[np.argsort(np.where(moves[loads], used[loads], loads), kind="stable")]

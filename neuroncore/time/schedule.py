@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program
@@ -87,8 +88,8 @@ def timed(
             )
     at = np.cumsum([0, *(len(prepared_core.work.queue) for prepared_core in works)])
     work, queues = _side_by_side(works, at, world)
-    begin, done, end = (np.full(at[-1], -1.0) for _ in range(3))
-    times = Times(begin, done, end, np.full(at[-1], -1, np.int32))
+    begin, done, end = (buffers.filled((at[-1],), -1.0, np.float64) for _ in range(3))
+    times = Times(begin, done, end, buffers.filled((at[-1],), -1, np.int32))
     costs = CoreCosts(
         TENSOR, VECTOR, GPSIMD, *(float(getattr(machine.fixed, name)) for name in FIXED)
     )
