@@ -184,7 +184,7 @@ TRANSPOSE = (
     holds(
         "axes", "axes exchanges the first axis and the last",
         lambda call: call["axes"] in (None, order(call)), expected=order,
-        hint="reorder the axes between them with src.permute",
+        hint="reorder the inner axes with src.permute",
     ),
     holds(
         "dst", "dst has the axes of src in the order (1, 0), (2, 1, 0) or (3, 1, 2, 0)",

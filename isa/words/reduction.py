@@ -108,7 +108,7 @@ REDUCE = (
         "op",
         "is an arithmetic operator",
         lambda op: op.kind == "arithmetic",
-        because="it multiplies the result by -1.0; bit patterns are not multiplied",
+        because="negate multiplies the result by -1.0; bit patterns are not multiplied",
     ),
 )
 SCALAR_REDUCE = (
@@ -176,7 +176,7 @@ Numbers = Annotated[Tile, reads("float32 int32", SBUF, partial=True)]
 # --- rules ----------------------------------------------------------------------------------------
 
 
-@rule(OperatorError, because="the engine writes no other number")
+@rule(OperatorError, because="outside of the range, the engine can write only the least float32")
 def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
     """on_false_value is the least float32 number"""
     value = call["on_false_value"]

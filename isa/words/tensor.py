@@ -385,7 +385,8 @@ def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], plac
     if not core.options.experimental:
         raise UnknownNameError(
             "products with structured sparsity are in no released API",
-            because="no public compiler accepts them; their semantics here are an interpretation",
+            because="no public compiler accepts such products; neuroncore's semantics are an "
+            "interpretation",
             hint="Options(experimental=True)",
         )
     kept, among = pattern

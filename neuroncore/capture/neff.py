@@ -216,7 +216,7 @@ def read(data: bytes) -> Neff:
         raise
     except DAMAGED as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
-        raise Malformed(f"it is damaged ({reason})") from None
+        raise Malformed(f"the archive is damaged ({reason})") from None
 
 
 def _files(archive: bytes) -> dict[str, bytes]:
@@ -224,7 +224,7 @@ def _files(archive: bytes) -> dict[str, bytes]:
     unpacking = zlib.decompressobj(wbits=31)
     unpacked = unpacking.decompress(archive, UNPACKED)
     if not unpacking.eof:
-        raise Malformed(f"it is cut short, or has more than {UNPACKED:,} bytes")
+        raise Malformed(f"the archive is cut short, or has more than {UNPACKED:,} bytes")
     contents = {}
     with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
         for member in tar:
@@ -239,7 +239,7 @@ def _neff(files: Mapping[str, bytes]) -> Neff:
     about, nodes = _json(files, "kelf-0.json"), _json(files, "neff.json")
     graphs = [_graph(files, each["name"], each["definition"]) for each in about["graphs"]]
     if not graphs:
-        raise Malformed("it has no graph")
+        raise Malformed("the program has no graph")
     info = _json(files, "info.json")
     inputs, outputs = _ends(nodes)
     return Neff(
@@ -254,11 +254,11 @@ def _neff(files: Mapping[str, bytes]) -> Neff:
 
 def _json(files: Mapping[str, bytes], name: str) -> Any:
     if name not in files:
-        raise Malformed(f"its archive has no {name}")
+        raise Malformed(f"the archive has no {name}")
     try:
         return json.loads(files[name])
     except (ValueError, RecursionError):
-        raise Malformed(f"its {name} is not JSON") from None
+        raise Malformed(f"the archive's {name} is not JSON") from None
 
 
 def _ends(nodes: Json) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -360,7 +360,7 @@ def _move(raw: Json) -> DmaMove:
 def _code(files: Mapping[str, bytes], folder: str, stem: str) -> Code:
     raw = files[f"{folder}/{stem}.bin"]
     if len(raw) % SIZE:
-        raise Malformed(f"its {stem}.bin ends within an instruction")
+        raise Malformed(f"the archive's {stem}.bin ends within an instruction")
     words = np.frombuffer(raw, np.uint8).reshape(-1, SIZE)
     debug = _debug_rows(files, folder, stem)
     count = len(words)

@@ -142,7 +142,7 @@ class ChipMemories:
             number = listed[number] if number < len(listed) else -1
         variable = self.graph.variable(number) if block.kind != "address" else None
         if variable is None:
-            raise UsageError(f"a transfer names {block.kind} {block.number}, which is not there")
+            raise UsageError(f"a transfer names {block.kind} {block.number}, which does not exist")
         where = block.address, block.steps, block.counts
         return DmaEnd(variable, *where, block.element, form_of(block.format))
 

@@ -185,14 +185,15 @@ def content(path: Path, largest: int) -> bytes:
 def read(data: bytes) -> Trace:
     """Return the trace in the bytes of a file. Raise Malformed if they are not a trace."""
     if len(data) < START:
-        raise Malformed("it is cut short: it ends before its header")
+        raise Malformed("the file is cut short: it ends before its header")
     version, length = data[0], int.from_bytes(data[1:5], "little")
     if version not in VERSIONS:
         known = f"{VERSIONS[0]} to {VERSIONS[-1]}"
-        raise Malformed(f"its first byte says version {version}, and {known} are known")
+        raise Malformed(f"the first byte has version {version}; the supported versions are {known}")
     if START + length > len(data):
         raise Malformed(
-            f"it is cut short: its header has {length:,} bytes, {len(data) - START:,} are there"
+            f"the file is cut short: its header has {length:,} bytes, of which "
+            f"{len(data) - START:,} are in the file"
         )
     view = memoryview(data)
     header, body = Message(view[START : START + length]), view[START + length :]
@@ -204,7 +205,7 @@ def read(data: bytes) -> Trace:
         for graph in group.messages(1)
     ]
     if not graphs:
-        raise Malformed("its header has no graph: nothing was traced")
+        raise Malformed("the header has no graph: nothing was traced")
     runtime = header.message(8)
     return Trace(
         program=header.text(1),
@@ -238,7 +239,8 @@ class _Section:
 def _part(body: memoryview, offset: int, size: int, what: str) -> memoryview:
     if offset + size > len(body):
         raise Malformed(
-            f"it is cut short: its {what} end at byte {offset + size:,} of a body of {len(body):,}"
+            f"the file is cut short: its {what} end at byte {offset + size:,}, and its body has "
+            f"{len(body):,} bytes"
         )
     return body[offset : offset + size]
 
@@ -295,7 +297,9 @@ def _streams(message: Message, body: memoryview) -> dict[int, EventStream]:
     for each in message.messages(4):
         engine = each.integer(1)
         if engine >= len(ENGINES):
-            raise Malformed(f"it has a program of engine {engine}, and there are {len(ENGINES)}")
+            raise Malformed(
+                f"the trace has a program of engine {engine}, but only {len(ENGINES)} engines exist"
+            )
         embedded = each.all_bytes(3)
         raw = (
             embedded[-1]

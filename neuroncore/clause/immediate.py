@@ -113,7 +113,7 @@ class Register:
             f"{instruction}: {name} must be a register",
             argument=name,
             got=repr(value),
-            hint="allocate one with nisa.register_alloc",
+            hint="allocate a register with nisa.register_alloc",
         )
 
     def __str__(self) -> str:

@@ -99,7 +99,7 @@ def _out_of_reach(call: Call, name: str) -> KernelError:
         expected="sbuf",
         got=str(call[name]),
         because="the GpSimd engine can't access PSUM",
-        hint="copy it to SBUF first with nisa.tensor_copy, or use another engine",
+        hint="copy the tile to SBUF first with nisa.tensor_copy, or use another engine",
     )
 
 
@@ -226,7 +226,7 @@ def _too_many(call: Call, machine: Machine, name: str, axis: int, most: int) -> 
         argument=name,
         expected=f"at most {most} {'elements along the free axes' if axis else WHERE[0]}",
         got=str(view),
-        because="one instruction can't process more",
+        because="one instruction can't process a larger tile",
         hint=f"loop over pieces of {most}",
         also="err_size_of_dimension_exceed_arch_limit",
     )
@@ -376,7 +376,8 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
             got=f"num_elem={view.free_size}, index {index}",
             because=f"on the {call.engine.name} engine {size} adjacent partitions share a list of "
             f"offsets, of which offset i is in row i % {size} and column i // {size}",
-            hint="pass num_elem to tensor.indirect; its default is all elements of the index",
+            hint="pass num_elem to tensor.indirect; by default, num_elem is the number of all "
+            "elements of the index",
         )
 
 

@@ -95,7 +95,7 @@ class Operand:
                 argument=name,
                 expected=f"at most {most} elements along the free axes",
                 got=str(view),
-                because="one instruction can't process more",
+                because="one instruction can't process a larger tile",
                 hint=f"loop over pieces of {most} elements",
                 also="err_size_of_dimension_exceed_arch_limit",
             )
@@ -135,7 +135,7 @@ def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
             argument=name,
             got=f"strides {view.strides}",
             because="an instruction can address the partition axis and at most four free axes",
-            hint="copy it into a contiguous tile first",
+            hint="first copy the operand into a contiguous tile",
             also="err_exceed_max_supported_dimension",
         )
 
@@ -230,7 +230,7 @@ def _not_indirect(name: str, view: View) -> KernelError:
         expected="a tile with a strided access pattern",
         got=f"{view}, picked by an index",
         because="this operand of the instruction can't have an index",
-        hint="gather it into a separate tile with nisa.tensor_copy first",
+        hint="first gather the elements into a separate tile with nisa.tensor_copy",
     )
 
 
@@ -254,7 +254,8 @@ def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
         expected=f"a start at one of the partitions {starts}, for {view.partitions} partitions",
         got=f"partition {view.partition}",
         because="engines access partitions in groups of 32, 64 or 128",
-        hint="copy the data to such a partition with nisa.dma_copy, or use the free axis instead",
+        hint="copy the data to one of these partitions with nisa.dma_copy, or use the free axis "
+        "instead",
         also="TEN404",
     )
 

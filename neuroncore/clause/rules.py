@@ -159,7 +159,7 @@ def not_both_in_psum(first: str, second: str) -> Rule:
         BufferKindError,
         f"{first} and {second} are not both in psum",
         because="the Vector engine can read only one operand from PSUM",
-        hint="copy one of them to SBUF with nisa.tensor_copy first",
+        hint="first copy one operand to SBUF with nisa.tensor_copy",
         also="NCC_INKI016",
     )
     def check(call: Call, machine: Machine) -> Fault | None:

@@ -43,7 +43,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path(),
         metavar="DIR",
-        help="the folder of the kernels; they can read its files (default: the current folder)",
+        help="the folder of the kernels; kernels can read all files in it (default: the current "
+        "folder)",
     )
     parser.add_argument(
         "--spec",

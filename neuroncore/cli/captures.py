@@ -48,7 +48,7 @@ def add_import(actions: Any) -> None:
         "import",
         help="read a trace of a device (.ntff), or the JSON of neuron-profile view",
         description="Print the figures of a measured run with the profiler's names. `neuroncore "
-        "why` and `neuroncore diff` take the same files. docs/capture.md explains it.",
+        "why` and `neuroncore diff` take the same files. docs/capture.md explains the figures.",
     )
     parser.add_argument("file", metavar="FILE.ntff", help="the trace, or the profiler's JSON")
     add_program(parser)

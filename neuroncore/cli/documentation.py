@@ -15,7 +15,9 @@ BUILD = "python -m sphinx -M html docs neuroncore/site -W"
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--path", action="store_true", help="print its path, open nothing")
+    parser.add_argument(
+        "--path", action="store_true", help="print the path of the documentation, and open nothing"
+    )
     parser.set_defaults(command=docs)
 
 

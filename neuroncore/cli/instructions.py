@@ -25,7 +25,9 @@ SCHEMA = "neuroncore.isa/1"
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="one instruction, operator or function")
+    parser.add_argument(
+        "name", nargs="?", help="the name of an instruction, an operator or a function"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.set_defaults(command=isa)
 

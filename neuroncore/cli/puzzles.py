@@ -31,7 +31,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     start.set_defaults(command=begin)
     checked = actions.add_parser("check", help="grade solutions")
     checked.add_argument(
-        "files", nargs="*", metavar="FILE", help="p01_copy.py, or 1 (default: all in this folder)"
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="the file or the number of a puzzle, such as p01_copy.py or 1 (default: all puzzles "
+        "in this folder)",
     )
     checked.add_argument("--html", type=Path, metavar="OUT.html", help="write a page of the run")
     checked.set_defaults(command=grade)

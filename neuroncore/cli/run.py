@@ -92,9 +92,9 @@ def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
         type=_values,
         metavar="A:B",
         default="some",
-        help="A:B stores all elements of the operands of instructions A to B, and small pictures "
-        "of the others. `some` (default) stores all elements up to 3 MB, and small pictures "
-        "of the rest. `none` stores no values",
+        help="the contents of operands on the page: `some` (default) stores up to 3 MB of them, "
+        "and small pictures of the rest; A:B stores all elements for instructions A to B - 1; "
+        "`none` stores nothing",
     )
 
 
@@ -205,18 +205,18 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "--loads",
         choices=choices()["loads"],
         help="for the estimate; ahead: loads run ahead (default); single: a load for a product "
-        "waits until the product has read the tile of the load before it; limited: every load "
-        "waits in this way if DMA writes more than 88 KiB of a partition; once: the same bytes are "
-        "loaded only once. Only one source reports each of the last three",
+        "waits until the product has read the tile of the previous load; limited: every load "
+        "waits in this way if DMA writes more than 88 KiB of a partition; once: the same "
+        "bytes are loaded only once. Only one source reports each of the last three rules",
     )
     parser.add_argument(
         "--clock-phase",
         type=clock_phase,
         metavar="PART",
         help="for the estimate: the Tensor engine's clock changes its rate at the ends of windows "
-        "of 3,413 ns; PART of a window, from 0 to less than 1, has passed when the first product "
-        "begins. On a device it differs from run to run (default: a phase that gives about the "
-        "mean of all phases)",
+        "of 3,413 ns; PART of a window, from 0 to less than 1, has passed when the first "
+        "product begins. On a device this part differs from run to run (default: a phase that "
+        "gives about the mean of all phases)",
     )
 
 

@@ -76,7 +76,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]PATH",
-        help="checkouts of kernels, with the names in the table, or folders of such checkouts",
+        help="checkouts of the repositories of the kernels, named as in the table, or folders that "
+        "contain such checkouts",
     )
     parser.add_argument(
         "--records",

@@ -59,7 +59,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--watched", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--port", type=natural, default=0, help="the port for --serve (default: a free one)"
+        "--port", type=natural, default=0, help="the port for --serve (default: any free port)"
     )
     add_running(parser)
     parser.set_defaults(json=False, trace=None, compiled=False, strict=False, command=view)

@@ -90,12 +90,12 @@ def add_diff(parser: argparse.ArgumentParser) -> None:
     )
     parser.allow_abbrev = False
     parser.add_argument("old", metavar="OLD", help="FILE.py::KERNEL, FILE.py or a saved run")
-    parser.add_argument("new", metavar="NEW", help="the run to compare it with")
+    parser.add_argument("new", metavar="NEW", help="the kernel or run that is compared with OLD")
     parser.add_argument(
         "--html",
         type=Path,
         metavar="OUT.html",
-        help="write a page with both under each other on one scale of time",
+        help="write a page with both runs, one below the other, on one scale of time",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     captures.add_program(parser)

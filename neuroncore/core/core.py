@@ -192,8 +192,8 @@ class Core:
                 yield OutsideKernelError(
                     f"{name} ({value}) is a tensor of an earlier launch",
                     argument=name,
-                    because="the tensors of a kernel exist only while it runs",
-                    hint="return it to the host, and pass it as an argument",
+                    because="the tensors of a kernel exist only while the kernel runs",
+                    hint="return the tensor to the host, and pass it as an argument",
                 )
 
     def leave_out(
@@ -466,9 +466,9 @@ def current() -> Core:
     core = _current.get()
     if core is None:
         raise OutsideKernelError(
-            "this can only be used inside a kernel",
-            because="there is no NeuronCore that could run it",
-            hint="call it from a function decorated with @nki.jit",
+            "this part of the API can only be used inside a kernel",
+            because="outside a kernel there is no NeuronCore that could run an instruction",
+            hint="move the call into a function decorated with @nki.jit",
             also="err_nki_api_outside_of_nki_kernel",
         )
     return core

@@ -194,7 +194,8 @@ def asked(
         argument=name,
         expected=f"0 to {dynamic.limit}",
         got=str(rows[worst]),
-        because="the device checks the addresses of gathers and scatters, and stops here",
+        because="the device checks the addresses of gathers and scatters, and stops if one is out "
+        "of bounds",
         hint="clamp the indices, or pass oob_mode=nisa.oob_mode.skip",
         also=f"index {rows[worst] * dynamic.step} is out of bounds for axis 0 with size "
         f"{prod(tile.storage.shape)}",

@@ -167,7 +167,7 @@ def _check_world(world: World, machine: Machine, where: instances.Instance | Non
             f"{world.ranks}"
         )
     if world.ranks < 1:
-        raise UsageError(f"{world.ranks} ranks: a kernel runs on one or more")
+        raise UsageError(f"a kernel runs on at least one rank, not on {world.ranks}")
     if world.cores > cores_together(machine):
         most = plural(cores_together(machine), "core")
         raise UsageError(f"a rank of {machine.name} has at most {most}, not {world.cores}")

@@ -69,7 +69,8 @@ def grid_axes(grid: Any, expected: str) -> tuple[Any, ...]:
         raise SignatureError(
             "() is not a launch grid",
             expected=expected,
-            because="a grid has the number of programs along one axis or more",
+            because="a grid lists the number of programs along each axis, and has at least one "
+            "axis",
             hint="call the kernel without brackets to run one program",
         )
     return sizes

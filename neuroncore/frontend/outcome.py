@@ -166,7 +166,8 @@ class Inputs:
                 f"the kernel returns {tile}",
                 expected="tensors in hbm",
                 because="on-chip memory is lost when the kernel ends",
-                hint="copy it to an nl.ndarray(..., buffer=nl.shared_hbm), and return that",
+                hint="copy the tile to an nl.ndarray(..., buffer=nl.shared_hbm), and return that "
+                "tensor",
             ).placed(storage.born)
         if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
             return self.given[storage.id]
@@ -209,7 +210,7 @@ def _format(value: Any, name: str) -> Format:
             f"argument {name or 'of the kernel'} has dtype {dtype}",
             expected="a NeuronCore format of at most 32 bits",
             because="the engines have no 64-bit numbers",
-            hint=f"convert it with {to.format('float32')} or {to.format('int32')}",
+            hint=f"convert the array with {to.format('float32')} or {to.format('int32')}",
         ) from None
 
 

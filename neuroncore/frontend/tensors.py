@@ -101,7 +101,7 @@ class Unread:
         raise _unknown(
             self,
             "a number",
-            "to use it as an index, load it into a register with nisa.register_load",
+            "to use the tensor as an index, load it into a register with nisa.register_load",
         )
 
     __int__ = __index__

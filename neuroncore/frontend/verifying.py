@@ -38,7 +38,7 @@ def verify(launches: Sequence[Launch]) -> None:
     _tell({"kernel": kernel, **verdict.to_dict()}, f"{kernel} {verdict}")
     if verdict.difference is not None:
         raise EmulatorError(
-            f"{kernel}: the emulator {verdict}", hint="run it without --verify to continue"
+            f"{kernel}: the emulator {verdict}", hint="run the kernel without --verify to continue"
         )
 
 

@@ -88,7 +88,7 @@ class VirtualRegister:
         if self._value is None:
             raise DynamicControlError(
                 "the register has no value yet",
-                hint="initialize it with nisa.register_alloc(0) or nisa.register_load",
+                hint="initialize the register with nisa.register_alloc(0) or nisa.register_load",
             )
         return self._value
 
@@ -107,8 +107,8 @@ class VirtualRegister:
         if self.frozen:
             raise DynamicControlError(
                 "the variable of a dynamic loop can't be written",
-                because="the loop's own hardware counter holds it",
-                hint="copy it with nisa.register_move into another register",
+                because="a hardware counter of the loop holds this variable",
+                hint="copy the variable into another register with nisa.register_move",
             )
 
     def set(self, value: int, load: Load | None = None) -> None:

@@ -70,7 +70,7 @@ class Dynamic:
             raise ViewError(
                 f"{index_name} is at a run-time offset itself",
                 got=str(index),
-                hint="copy it to another tensor first",
+                hint="copy the index to another tensor first",
             )
 
 
@@ -428,7 +428,7 @@ def index_value(dynamic: Dynamic, name: str) -> int:
             f"the run-time index of {name} is {value}",
             expected=f"0 to {dynamic.limit}",
             got=str(value),
-            because="the device checks addresses that are known at run time, and stops here",
+            because="the device checks run-time addresses, and stops if one is out of bounds",
             hint="clamp the index, or pass oob_mode=nisa.oob_mode.skip to a DMA",
         )
     return value

@@ -120,7 +120,7 @@ def _decompressed(body: bytes, largest: int) -> bytes:
     unpacking = zlib.decompressobj()
     content = unpacking.decompress(body, largest)
     if not unpacking.eof:
-        raise ValueError(f"it ends too early, or has more than {largest} bytes")
+        raise ValueError(f"the contents end too early, or have more than {largest} bytes")
     return content
 
 

@@ -104,12 +104,12 @@ def without(name, data=None):
 
 NOT_PROGRAMS = {
     "no archive begins at byte 1,024": b"PK" + bytes(2000),
-    "it is cut short": captures.neff(files())[:-40],
-    "its archive has no neff.json": without("neff.json"),
-    "its info.json is not JSON": without("info.json", b"{"),
-    "its SP.bin ends within an instruction": without("sg00/SP.bin", bytes(70)),
-    "it is damaged": without("sg00/def.json", b'{"var": 3, "dma_queue": {}}'),
-    "it has no graph": captures.neff(archive()),
+    "the archive is cut short": captures.neff(files())[:-40],
+    "the archive has no neff.json": without("neff.json"),
+    "the archive's info.json is not JSON": without("info.json", b"{"),
+    "the archive's SP.bin ends within an instruction": without("sg00/SP.bin", bytes(70)),
+    "the archive is damaged": without("sg00/def.json", b'{"var": 3, "dma_queue": {}}'),
+    "the program has no graph": captures.neff(archive()),
     "a pointer of Git LFS": captures.LFS,
 }
 

@@ -102,10 +102,10 @@ def test_engines_with_clocks_of_their_own_are_brought_onto_one():
 
 NOT_TRACES = {
     "cut short: it ends before its header": b"\6" + bytes(40),
-    "its first byte says version 9, and 4 to 6 are known": b"\x09" + trace(small())[1:],
+    "the first byte has version 9; the supported versions are 4 to 6": b"\x09" + trace(small())[1:],
     "cut short: its header has": trace(small())[:300],
     "cut short: its": trace(small())[:-16],
-    "its header has no graph": trace(),
+    "the header has no graph": trace(),
     "a pointer of Git LFS": captures.LFS,
 }
 

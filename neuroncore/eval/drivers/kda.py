@@ -57,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="verify", description=(__doc__ or "").split("\n\n")[0])
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--op", help="one problem (default: all)")
+    group.add_argument("--op", help="judge only this problem (default: all problems)")
     group.add_argument("--pilot", action="store_true", help="the pilot problems")
     parser.add_argument("--candidate", type=Path, help="a kernel for --op (default: the baseline)")
     parser.add_argument("--build-baselines", action="store_true", help=f"write {BASELINES}")

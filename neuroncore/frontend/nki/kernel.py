@@ -99,7 +99,8 @@ class Kernel:
                 raise SignatureError(
                     f"{edge!r} is not an edge of a schedule",
                     argument="edges",
-                    expected="(name, names): an instruction, and those that it waits for",
+                    expected="(name, names): an instruction, and the instructions that it waits "
+                    "for",
                 )
         return type(self)(self.function, self.grid)
 

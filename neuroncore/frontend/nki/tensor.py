@@ -278,7 +278,8 @@ class NkiTensor(Assigned):
         axis = self._free_axis(dim, "broadcast")
         if self.shape[axis] != 1:
             raise ShapeError(
-                f"axis {axis} has {self.shape[axis]} elements; only one can be repeated",
+                f"axis {axis} has {self.shape[axis]} elements; only an axis of one element can be "
+                "repeated",
                 argument="dim",
                 expected="size 1",
                 got=f"shape {self.shape}",
@@ -381,7 +382,7 @@ class NkiTensor(Assigned):
             f"{self} can't be viewed as {shape}",
             got=f"strides {self.strides}",
             because="the elements are not contiguous where axes would merge",
-            hint="copy it into a new tile with nisa.tensor_copy first",
+            hint="first copy the tensor into a new tile with nisa.tensor_copy",
         )
 
     def rearrange(

@@ -129,7 +129,8 @@ def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> N
         function,
         OutputError(
             f"nothing was written to {what}",
-            because="its elements would have the previous contents of the device's memory",
+            because="elements that are not written have the previous contents of the device's "
+            "memory",
             hint="look for a loop that runs zero times, such as range(m // n) with m < n",
             also="err_tensor_output_not_written_to",
         ),

@@ -236,7 +236,7 @@ class Index(Affine):
     def __bool__(self) -> bool:
         raise DynamicControlError(
             "an index expression has no truth value",
-            because="it represents all elements of a tile at once",
+            because="an index expression represents all elements of a tile at once",
             hint="compare loop variables, which are plain integers here, or use a mask",
             also="err_control_flow_condition_depending_on_arange",
         )

@@ -36,7 +36,7 @@ def assigned_index(index: object) -> SignatureError:
     return SignatureError(
         f"an index expression can't be assigned to: {index!r}",
         because="an index expression describes addresses, and is not in any memory",
-        hint="nisa.iota(expression, dtype=nl.int32) makes a tile of its values",
+        hint="nisa.iota(expression, dtype=nl.int32) makes a tile of the expression's values",
         also="err_cannot_assign_to_index",
     )
 
@@ -81,7 +81,7 @@ def transposed_wide(tile: Tile) -> DtypeError:
         expected="a format of 2 bytes, or a tensor in hbm",
         got=f"{tile.dtype} in sbuf",
         because="the older API's compiler fails where DMA engines transpose float32 within SBUF",
-        hint="nl.transpose and nisa.nc_transpose do it on the Tensor engine",
+        hint="nl.transpose and nisa.nc_transpose transpose on the Tensor engine",
         also="NCC_ISFV902",
     )
 

@@ -336,7 +336,8 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
         "a tensor in shared hbm is made " + ("in a loop" if state.loops else "by a helper"),
         argument="buffer",
         expected="shared_hbm at the top level of the kernel",
-        because="a tensor in shared_hbm outlives the kernel, and is allocated before it begins",
+        because="a tensor in shared_hbm outlives the kernel, and is allocated before the kernel "
+        "begins",
         hint="allocate the tensor at the top of the kernel, or use buffer=nl.private_hbm",
         also="err_shared_hbm_must_in_kernel_level",
     )

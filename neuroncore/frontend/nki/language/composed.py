@@ -186,7 +186,7 @@ def random_seed(seed: NkiTensor) -> None:
             expected="a [1, 1] tile of uint32 or int32",
             got=f"{seed!r:.60} ({type(seed).__name__})",
             because="the engine's generators read their seed from memory",
-            hint="nl.full((1, 1), 7, nl.uint32) is such a tile",
+            hint="nl.full((1, 1), 7, nl.uint32) is a tile with the seed 7",
         )
     core = current()
     if not core.machine.has("uniform_random"):

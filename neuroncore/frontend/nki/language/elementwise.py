@@ -250,8 +250,8 @@ def _no_hardware(name: str) -> Simulated:
             return simulated(x, y, dtype)  # type: ignore[no-any-return]
         raise OperatorError(
             f"nl.{name} has no hardware instruction",
-            because="no engine divides; the vendor's simulator computes it, but the compiler "
-            "refuses it",
+            because="no engine divides; the vendor's simulator computes quotients and remainders, "
+            "but the compiler refuses them",
             hint="x - y * nl.floor(nl.divide(x, y)), or Options(simulator_operators=True)",
         )
 

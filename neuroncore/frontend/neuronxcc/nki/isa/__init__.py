@@ -37,7 +37,9 @@ def builtin_custom_op(
     srcs: _Any, dsts: _Any, **kwargs: _Any,
 ) -> None:  # fmt: skip
     """Not emulated: it runs a compiled library on the GpSimd cores."""
-    raise _NotEmulated("builtin_custom_op: it runs a compiled library of the GpSimd engine's cores")
+    raise _NotEmulated(
+        "builtin_custom_op, which runs a compiled library on the GpSimd engine's cores"
+    )
 
 
 __all__ = [*_dialects.api(globals()), "constants"]

@@ -68,7 +68,8 @@ def bias(value: Any, name: str) -> Any:
             argument=name,
             expected=" or ".join(BIASES),
             got=repr(operand),
-            because="the engine adds the bias in float32, and can convert only these formats",
+            because="the engine adds the bias in float32, and can convert only some formats to "
+            "float32",
             also="err_activation_bias_invalid_type",
         )
     return operand

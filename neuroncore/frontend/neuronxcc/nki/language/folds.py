@@ -239,7 +239,7 @@ def finfo(dtype: Any) -> Any:
 
 
 def gemm_grid() -> Any:
-    raise NotEmulated("gemm_grid: what it returned was never documented")
+    raise NotEmulated("gemm_grid, whose results were never documented")
 
 
 gemm_stationary_grid = gemm_grid
