@@ -157,11 +157,11 @@ def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
     if not any(tile.dynamic for tile in (dst, *srcs)) or any(same_place(dst, s) for s in srcs):
         return
     raise ShapeError(
-        "dma_compute: none of srcs is dst",
+        "dma_compute: dst must be one of srcs if an index chooses rows",
         argument="srcs",
         expected=repr(dst),
         got=", ".join(map(repr, srcs)),
-        because="if an index chooses rows at run time, dma_compute only adds to dst",
+        because="with rows that an index chooses at run time, dma_compute can only add to dst",
     )
 
 

@@ -204,9 +204,9 @@ it makes the mean error smaller by {shown:.1%} or more, the source is against th
 In cross-validation, the kernels of a source are estimated with the values that all other sources
 choose. The other sources choose the default value, unless another value gives a smaller error.
 
-Some rules are shown by public compiled programs, traces, profiles or compilers' logs of two other
-authors, which the column "supported by" lists as "programs". Latencies do not decide about such a
-rule: it is in use in cross-validation too.
+Some rules are shown by public compiled programs, traces, profiles or compilers' logs of two
+authors. For these rules, the column "supported by" lists "programs". Latencies do not decide about
+such a rule: the rule is in use in cross-validation too.
 """
 
 WEAK = """\

@@ -139,9 +139,9 @@ The device behaves in these ways, and the model does not:
   1,024 twice (trainium-kernel-fusion). If the model has these waits and the limit of 16 transfers,
   the ratio of the transposition improves from 0.82 to 0.88, but no other ratio of a trace changes.
   Of the vector additions on trn2, M0321 improves from 0.97 to 1.00, and M0320 rises from 1.00 to
-  1.03. On trn1 the time of a wait is not known. If it is 74 ns, the time from the end of the
-  last trigger until the first wait has ended, M0291 improves from 0.48 to 0.54, but M0292 rises
-  from 1.11 to 1.21.
+  1.03. On trn1 the time of a wait is not known. If a wait takes 74 ns (the time from the end of the
+  last trigger to the end of the first wait), M0291 improves from 0.48 to 0.54, but M0292 rises from
+  1.11 to 1.21.
 * Scalar copies 16-bit data out of PSUM as half as many 32-bit elements: 128 columns take 103 ns,
   not 157 (four convolutions in float16 of cs149stanfordasst4). Vector does the same in the model.
   If Scalar does it too, the ratios of small convolutions in float16 fall from 0.86 to 0.74 and

@@ -264,7 +264,7 @@ BIAS = (
         "constant bias",
         "bias",
         lambda call: call["bias"] == "number",
-        hint="fill a [P, 1] tile with nisa.memset and pass that",
+        hint="fill a [P, 1] tile with nisa.memset, and pass the tile",
         also="NCC_IBIR605",
     ),
     rules.needs(

@@ -118,7 +118,7 @@ def result_format(call: Call, machine: Machine) -> Fault | None:
         f"dst can't be {dst} on {machine.name}",
         "float32" + (" or bfloat16" if machine.has("psum_bfloat16") else ""),
         because="the Tensor engine writes its sums as float32",
-        hint="round while copying to SBUF: nisa.tensor_copy into a narrower tile",
+        hint="to round the result, copy it to a narrower tile in SBUF with nisa.tensor_copy",
     )
 
 

@@ -407,7 +407,8 @@ def _starts_apart(
         argument=argument,
         expected="the same first partition",
         got=f"partitions {view.partition} and {index.partition}",
-        because="each partition takes separate offsets",
+        because="the offsets of a partition are in the same partition, or group of partitions, of "
+        "the index",
         hint="give both the same first partition in `address`",
     )
 

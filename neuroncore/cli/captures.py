@@ -222,7 +222,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.allow_abbrev = False
     parser.add_argument("neff", metavar="FILE.neff")
-    parser.add_argument("--source", metavar="FILE.py::KERNEL", help="the kernel of the program")
+    parser.add_argument(
+        "--source", metavar="FILE.py::KERNEL", help="the kernel from which the program was compiled"
+    )
     parser.add_argument("--all", action="store_true", help="list all instructions")
     executing.add_to(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")

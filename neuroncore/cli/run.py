@@ -154,7 +154,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for a kernel's arguments, for the estimate and for the output."""
     exclusive = parser.add_mutually_exclusive_group()
     exclusive.add_argument(
-        "--args", nargs="+", metavar="ARG", help="float32[128,512] (random), or Python literals"
+        "--args",
+        nargs="+",
+        metavar="ARG",
+        help="the kernel's arguments: float32[128,512] for random numbers, or Python literals",
     )
     exclusive.add_argument(
         "--inputs",
@@ -167,7 +170,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         metavar="MACHINE",
-        help=f"{', '.join(machine.names())} (overrides NEURON_PLATFORM_TARGET_OVERRIDE)",
+        help=f"the machine: {', '.join(machine.names())} (overrides the variable "
+        "NEURON_PLATFORM_TARGET_OVERRIDE)",
     )
     _add_estimate(parser)
     parser.add_argument(
@@ -198,8 +202,8 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--descriptors",
         choices=choices()["descriptors"],
-        help="the writer of the descriptors of DMAs of today's API without a dge_mode, for the "
-        "estimate (default: hardware)",
+        help="for the estimate: whether hardware or software writes the descriptors of DMAs of "
+        "today's API that have no dge_mode (default: hardware)",
     )
     parser.add_argument(
         "--loads",
@@ -240,7 +244,7 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--numerics",
         metavar="PROFILE",
-        help="documented, ideal or vendor-sim (overrides the environment)",
+        help="the profile of numerics: documented, ideal or vendor-sim (overrides the environment)",
     )
     parser.add_argument(
         "--stochastic-rounding",
@@ -269,7 +273,8 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
         "--precision-bound",
         type=float,
         metavar="REL",
-        help="report results with a larger relative error (default: depends on the format)",
+        help="report results whose relative error is larger than this (default: depends on the "
+        "format)",
     )
 
 

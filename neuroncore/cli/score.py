@@ -98,7 +98,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--offsets",
         type=Path,
         metavar="FILE.toml",
-        help="the overhead of each harness (default: offsets.toml next to the recorder)",
+        help="a file with the overhead of each harness (default: offsets.toml next to the "
+        "recorder)",
     )
     parser.add_argument(
         "--by",
@@ -112,7 +113,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--clock-phase",
         type=clock_phase,
         metavar="PART",
-        help="the phase of the Tensor engine's clock for rows that name none in a column "
+        help="the phase of the Tensor engine's clock for rows without a value in the column "
         "`clock_phase` (see neuroncore run --help)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")

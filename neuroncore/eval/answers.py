@@ -74,7 +74,10 @@ def _parts(content: bytes) -> list[bytes]:
     (count,) = COUNT.unpack_from(content)
     at = COUNT.size + SIZE.size * count
     if count > MOST_PARTS or len(content) < at:
-        raise Refused("BAD_ANSWER", f"the answer has {count} parts")
+        raise Refused(
+            "BAD_ANSWER",
+            f"the answer is too short for {count} parts, or has more than {MOST_PARTS}",
+        )
     sizes = [SIZE.unpack_from(content, COUNT.size + SIZE.size * n)[0] for n in range(count)]
     if sum(sizes) != len(content) - at:
         raise Refused("BAD_ANSWER", "the length of the answer is not the sum of its parts")

@@ -95,7 +95,8 @@ def judged(
     try:
         if len(contents) != len(cases_of_records):
             raise Refused(
-                "BAD_ANSWER", f"{len(contents)} records for {len(cases_of_records)} shapes"
+                "BAD_ANSWER",
+                f"the candidate has {len(contents)} records for {len(cases_of_records)} shapes",
             )
         for content, case in zip(contents, cases_of_records, strict=True):
             shapes.append(_of_shape(content, spec, case, why=why and case is cases_of_records[0]))

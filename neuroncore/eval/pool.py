@@ -180,7 +180,9 @@ def _verdicts(spec: Spec, candidates: Sequence[Candidate], pool: Pool) -> Iterat
             worker.close()
         return
     if spec.source is None:
-        raise UsageError("several processes need a Spec from a file: neuroncore.eval.load_spec")
+        raise UsageError(
+            "a pool of several processes needs a Spec from a file: use neuroncore.eval.load_spec"
+        )
     executor = pool.executor or Processes(pool.jobs)
     size = max(1, min(BATCH, len(candidates) // (4 * max(1, pool.jobs))))
     batches = [tuple(candidates[n : n + size]) for n in range(0, len(candidates), size)]

@@ -54,7 +54,8 @@ def loop(*bounds: Any) -> range:
     except (TypeError, ValueError) as error:
         raise SignatureError(
             f"no loop goes over {', '.join(map(repr, bounds))}: {error}",
-            expected="a stop, or a start and a stop, or both and a step that is not 0, as ints",
+            expected="ints: a stop; a start and a stop; or a start, a stop and a step that is not "
+            "0",
             got=", ".join(f"{bound!r} ({type(bound).__name__})" for bound in bounds),
             because="the number of iterations is needed when the kernel is compiled",
             hint="use n // size, which is an int; n / size is a float",

@@ -264,7 +264,8 @@ def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
         expected="a tensor that the kernel allocates",
         got=repr(tile),
         because="collectives cannot access arguments and results of a kernel",
-        hint="copy with nisa.dma_copy from or into nl.ndarray(..., buffer=nl.shared_hbm, name=...)",
+        hint="copy with nisa.dma_copy from or into another tensor: nl.ndarray(..., "
+        "buffer=nl.shared_hbm, name=...)",
         also="checkCollective",
     )
 

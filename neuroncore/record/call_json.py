@@ -94,7 +94,7 @@ def _view(entry: list[Any]) -> View:
     if min(*shape, *numbers) < 0 or 0 in shape:
         raise ValueError("a view has no elements, or a negative position")
     if not 0 <= read < 1 << 16:  # a row of a program has no more windows
-        raise ValueError(f"a view has {read} indices, more than a row has windows")
+        raise ValueError(f"a view has {read} indices, more than a row can have")
     if not (index is None or isinstance(index, View)):
         raise ValueError(f"the index of a view is {index!r}, which is no view")
     return view(*entry)
@@ -189,5 +189,5 @@ def leaf(entry: Any) -> Leaf:
     ValueError if the entry does not describe a tensor."""
     tensor = Leaf(*entry)
     if not are_dims(tuple(tensor)):
-        raise ValueError("a result that is not a tensor")
+        raise ValueError("a result is not a tensor")
     return tensor

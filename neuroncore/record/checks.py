@@ -309,11 +309,11 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
         declaration = declared[name]
         if isinstance(declaration, Register):
             if kind is not VirtualRegister and not (declaration.number and kind is int):
-                raise ValueError(f"{name} of {call.name} is {number!r:.40}")
+                raise ValueError(f"{name} of {call.name} is {number!r:.40}, not a register")
         elif isinstance(declaration, Immediate):
             declaration.take(call.name, name, number)
         elif call[name] == "number" and not isinstance(number, int | float | np.number):
-            raise ValueError(f"{name} of {call.name} is {number!r:.40}")
+            raise ValueError(f"{name} of {call.name} is {number!r:.40}, not a number")
 
 
 def _results(program: Program, known: dict[int, int]) -> None:

@@ -266,7 +266,7 @@ def _outcome_of(entry: dict[str, Any], blobs: list[bytes]) -> Outcome:
         findings.append((code, message, None if place is None else tables.place(*place)))
     shares = [list(value(ranks)) for ranks in entry["shares"]]
     if not all(are_dims(tuple(ranks)) for ranks in shares):
-        raise ValueError("a malformed list of a rank's programs")
+        raise ValueError("the list of a rank's programs is malformed")
     results = tree(entry["results"], lambda item: _array_of(item, blobs))
     changed = {int(place): _array_of(array, blobs) for place, array in entry["changed"]}
     return Outcome(results, findings, shares, changed)

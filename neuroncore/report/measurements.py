@@ -182,7 +182,7 @@ def _loads_of(row: Row, harness: Harness) -> str:
     Raise UsageError if `Options.loads` does not allow the value."""
     loads = row.get("loads") or harness.loads or "ahead"
     if loads not in choices()["loads"]:
-        raise UsageError(f"row {row['id']}: loads is {loads!r}")
+        raise UsageError(f"row {row['id']}: the value of `loads` is {loads!r}, which no option has")
     return loads
 
 

@@ -86,7 +86,9 @@ def _workloads(folder: Path, name: str, definition: Mapping[str, Any]) -> list[S
 
 def _scalars(inputs: Mapping[str, Any]) -> dict[str, Any]:
     if stored := [name for name, value in inputs.items() if value["type"] == "safetensors"]:
-        raise UsageError(f"input {stored[0]} of a workload is in a file of safetensors")
+        raise UsageError(
+            f"input {stored[0]} of a workload is in a file of safetensors, which is not supported"
+        )
     return {name: value["value"] for name, value in inputs.items() if value["type"] == "scalar"}
 
 

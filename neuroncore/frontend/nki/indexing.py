@@ -345,7 +345,7 @@ class Patterned(Indexed):
                 f"{self} has a run-time offset, so its pattern can't have another offset",
                 argument="pattern",
                 position=0,
-                hint="take the pattern of the whole tensor, with scalar_offset=",
+                hint="call ap on the whole tensor, and pass the offset as scalar_offset=",
             )
         return (Dynamic(move.index, step, plain._last_index(step)),)
 

@@ -95,7 +95,11 @@ def _in_bank(numbers: tuple[int, ...], size: int) -> Address:
 
 
 def _not_an_address(address: Any, expected: str) -> SignatureError:
-    return SignatureError(f"the allocation gives {address!r}", argument="buffer", expected=expected)
+    return SignatureError(
+        f"the allocation gives {address!r}, which is not an address",
+        argument="buffer",
+        expected=expected,
+    )
 
 
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:

@@ -374,7 +374,8 @@ class Tensor(Seen, Unread, Parted):
             raise ViewError(
                 f"{self} can't be viewed as {form}",
                 got=f"strides {self.strides}",
-                because="the last axis must be contiguous and a whole number of elements",
+                because="the bytes of the last axis must be contiguous, and a whole number of "
+                "elements",
             )
         shape = (*outer, last * old // new)
         strides = (*outer_steps, 1 if old != new else step)
