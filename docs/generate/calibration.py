@@ -375,7 +375,7 @@ def without_each(chosen: Sequence[tuple[Any, int]]) -> str:
     """Return what the other sources choose if each source is left out once."""
     count = sum(n for _, n in chosen)
     each = ", ".join(f"{value(v)} ({n} of {count})" for v, n in chosen)
-    return f"Each of {count} sources was left out once: the other sources choose {each}."
+    return f"When each of {count} sources was left out in turn, the other sources chose {each}."
 
 
 def value(of: Any) -> str:

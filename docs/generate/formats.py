@@ -39,12 +39,12 @@ means that the library lacks the format.
 
 * torch saturates in casts to float8_e4m3fn, so it is compared with `saturate=True`. ml_dtypes gives
   NaN above 464, and so does neuroncore by default.
-* In neuroncore a number becomes the nearest scale, which is a power of two. Numbers above
-  1.5 x 2^127 become 2^127; ml_dtypes and torch give NaN ({large} numbers). Numbers up to
-  1.5 x 2^-127 become 2^-127; ml_dtypes and torch round some of them to 2^-126 ({small} numbers).
-  A negative number has no scale; torch uses its magnitude.
-* ml_dtypes gives -0 for NaN as float4_e2m1fn, which has no NaN. neuroncore gives 6, the largest
-  number. So the count for this format leaves out NaN.
+* In a cast to float8_e8m0fnu, neuroncore gives the nearest scale, which is a power of two. Numbers
+  above 1.5 x 2^127 become 2^127; ml_dtypes and torch give NaN ({large} numbers). Numbers up to 1.5
+  x 2^-127 become 2^-127; ml_dtypes and torch round some of them to 2^-126 ({small} numbers). A
+  negative number has no scale; torch uses its magnitude.
+* float4_e2m1fn has no NaN. In a cast to this format, ml_dtypes turns NaN into -0, and neuroncore
+  turns NaN into 6, the largest number. So the count for this format leaves out NaN.
 
 ## All codes of each format, as float32
 

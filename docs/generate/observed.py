@@ -19,8 +19,8 @@ WRONG = (
         "On trn1, transfers of 4 bytes for each partition take longer than estimated: 0.32 us if "
         "they move 128 partitions, and 0.36 us if they move one. Transfers of 8 bytes for each of "
         "128 partitions take 0.13 us, and their estimate fits (M0292). So neither the number of "
-        "transfers nor that of rows explains the difference. Only one source shows this, and no "
-        "public trace on trn1 has such small transfers. On trn2, where GpSimd writes the "
+        "transfers nor the number of rows explains the difference. Only one source shows this, "
+        "and no public trace on trn1 has such small transfers. On trn2, where GpSimd writes the "
         "descriptors, the estimates fit.",
         ("M0290", "M0291"),
     ),
@@ -54,10 +54,11 @@ WRONG = (
         "On trn2, matrix products of three kernels with an RMS norm take three to four times as "
         "long as estimated. A product takes 3.7 us, as if its load began when the previous "
         "product had ended. With `--loads single`, the ratios are 0.92 to 0.99. These kernels "
-        "load the same tiles again for each block of rows. All other kernels of the older API on "
-        "trn2 whose estimates are at least 15 % longer with this option load each tile once, and "
-        "all but M0996 and M1032 fit better without it (M1093 0.93, not 1.68). Two authors "
-        "measured the three kernels, but all three are of AccelOpt, so the rule is not in use.",
+        "load the same tiles again for each block of rows. With this option, the estimates of "
+        "some other kernels of the older API on trn2 are at least 15 % longer. All of these "
+        "kernels load each tile once, and all except M0996 and M1032 fit better without the "
+        "option (M1093 0.93, not 1.68). Two authors measured the three kernels, but all three are "
+        "of AccelOpt, so the rule is not in use.",
         ("M0952", "N0004", "N0005"),
     ),
     (
@@ -99,8 +100,8 @@ not have. A rule for such behavior is not in use for one of two reasons: only on
 behavior, or the rule makes the estimates of other authors' kernels worse.
 
 The figures in the list below are ratios of estimate to measurement, and the best ratio is 1. The
-measurements are the times of the kernels in the 26 traces of `bench/traces.csv`, or those of [all
-kernels](#all-kernels).
+measurements are the times of the kernels in the 26 traces of `bench/traces.csv`, or the times of
+[all kernels](#all-kernels).
 
 The figures in the list are from before the model had two of today's rules:
 

@@ -36,9 +36,9 @@ class Options:
     is the method of the other formats."""
 
     tf32_read: Literal["round", "truncate"] = "round"
-    """How the Tensor engine reads a TF32 number, which has 32 bits, of which it multiplies the
-    upper 19: rounded to nearest even, or truncated. Not published; the default is to nearest even
-    like all other conversions."""
+    """A TF32 number has 32 bits, of which the Tensor engine multiplies the upper 19. The engine
+    rounds the number to nearest even, or truncates it. Not published; the default is to nearest
+    even, as in all other conversions."""
 
     subnormals: Literal["keep", "flush"] = "keep"
     """How nc_matmul treats operands that are subnormal in their format: it keeps them, or replaces
@@ -131,10 +131,10 @@ class Options:
     order of the source. `order` has precedence."""
 
     descriptors: Literal["hardware", "software"] = "hardware"
-    """The writer of the descriptors of DMAs of today's API without a dge_mode, for the estimate.
-    Profiles of NKI 0.5 and later show `software`: GpSimd writes them one after the other. Earlier
-    releases have `hardware`, which is the default, because nearly all kernels that the estimates
-    were fitted to are of earlier releases."""
+    """For the estimate: whether hardware or software writes the descriptors of DMAs of today's API
+    that have no dge_mode. Profiles of NKI 0.5 and later show `software`: GpSimd writes the
+    descriptors one after the other. Earlier releases have `hardware`, which is the default, because
+    nearly all kernels that the estimates were fitted to are of earlier releases."""
 
     loads: Literal["ahead", "single", "limited", "once"] = "ahead"
     """The order and the number of loads, for the estimate. `ahead`: loads run ahead while there is
@@ -148,9 +148,9 @@ class Options:
     clock_phase: float | None = None
     """For the estimate: the phase of the Tensor engine's clock when the first product begins. The
     clock changes its rate at the ends of windows of 3,413 ns; the phase is the part of a window
-    that has passed, from 0 to less than 1. It differs from run to run, because the windows do not
-    depend on the program. None selects the phase that the machine file
-    assumes, which gives about the mean over all phases. trn1 has no such windows."""
+    that has passed, from 0 to less than 1. On a device the phase differs from run to run, because
+    the windows do not depend on the program. None selects the phase that the machine file assumes,
+    which gives about the mean over all phases. trn1 has no such windows."""
 
     collective_rounding: Literal["chain", "ring", "mesh"] = "chain"
     """The order in which ranks are added, and where the sum is rounded to the tensor's format.

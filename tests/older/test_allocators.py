@@ -186,7 +186,7 @@ def test_bad_addresses_in_psum_are_refused(address, kind, message):
 def test_a_count_for_each_block_axis():
     device = Older()
     buffer = ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2,))
-    with pytest.raises(SignatureError, match="tiles for blocks"):
+    with pytest.raises(SignatureError, match="but the tensor has 2 block axes"):
         device.block(placed(device, buffer, (2, 2, nl.par_dim(8), 4)), 0, 0)
 
 
