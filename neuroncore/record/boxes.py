@@ -114,10 +114,10 @@ def _steps(patterns: Patterns) -> AxisSteps:
 
 
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
-    """In some areas, replace the rows and bytes in `box` by the steps of the patterns and the bytes
-    within a step (`AxisSteps.box`). Accesses that interleave then have boxes that do not overlap.
-    These are the areas in which no box is dense, and all patterns have steps of the same length and
-    stay within them, like rows of a tensor in HBM."""
+    """Change `box` for areas in which no box is dense, and all patterns have steps of the same
+    length and stay within them, like rows of a tensor in HBM. Replace the rows and bytes by the
+    steps of the patterns and the bytes within a step (`AxisSteps.box`). Accesses that interleave
+    then have boxes that do not overlap."""
     pitch = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
     count = area.max() + 1
     least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
