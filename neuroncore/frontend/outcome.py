@@ -169,7 +169,7 @@ class Inputs:
                 hint="copy the tile to an nl.ndarray(..., buffer=nl.shared_hbm), and return that "
                 "tensor",
             ).placed(storage.born)
-        if tile.covers_storage and storage.id in self.given and tile.shape == storage.shape:
+        if storage.id in self.given and tile.is_storage:
             return self.given[storage.id]
         tile = tile.resolved("the result") if tile.dynamic else tile
         missing = leftovers.unwritten(tile)

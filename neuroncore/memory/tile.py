@@ -211,6 +211,16 @@ class Tile:
         """Return whether every byte of the storage belongs to the tile."""
         return self.geometry.fills
 
+    @property
+    def is_storage(self) -> bool:
+        """Return whether the tile has all elements of the storage in the storage's shape, order and
+        format. Strides of axes of size 1 do not matter."""
+        whole = self.storage.layout.whole
+        if self.dtype is not whole.dtype or self.shape != whole.shape or self.dynamic:
+            return False
+        axes = zip(self.shape, self.strides, whole.strides, strict=True)
+        return self.offset == 0 and all(n == 1 or a == b for n, a, b in axes)
+
     def signature(self) -> View:
         """Return the View of this tile, for a Call. Raises the error in `fault` if the tile has
         one, and ShapeError if the tile has no elements."""

@@ -224,8 +224,7 @@ class Replay:
         format of memory."""
         roots = (self._tensors.roots.get(item.storage) for item in self.setting.inputs)
         inputs = [root.storage for root in roots if root is not None]
-        whole = tile.storage in inputs and tile.covers_storage
-        return tile.dtype if whole and tile.shape == tile.storage.shape else tile.held
+        return tile.dtype if tile.storage in inputs and tile.is_storage else tile.held
 
     # --- one step --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import pytest
 from every import for_all
 from launched import copied, increased
 
+import neuroncore
 from neuroncore.base.errors import (
     DtypeError,
     KernelError,
@@ -76,6 +77,30 @@ def test_arrays_that_lie_otherwise_in_memory_are_updated_too(view):
     before = x.copy()
     assert increased(x) is x
     np.testing.assert_array_equal(x, before + 1)
+
+
+@pytest.mark.parametrize(
+    "view, expected",
+    [
+        (lambda a: a, lambda x: x),
+        (lambda a: a.reshape((5, 1, 5)).reshape((5, 5)), lambda x: x),
+        (lambda a: a.permute((1, 0)), lambda x: x.T),
+        (lambda a: a.view(nl.int32), lambda x: x.view(np.int32)),
+    ],
+    ids=["whole", "reshaped", "transposed", "another format"],
+)
+def test_a_view_of_an_argument_is_returned_as_a_view(view, expected):
+    """Also if it has the argument's shape and all of its bytes."""
+
+    def kernel(a):
+        nl.store(a, nl.add(nl.load(a), 1.0))
+        return view(a)
+
+    x = values(5, 5)
+    run = neuroncore.run(nki.jit(kernel), x, target="trn2")
+    for got in (run.results, run.replay()):
+        assert got.dtype == expected(x).dtype
+        np.testing.assert_array_equal(got, expected(values(5, 5) + 1))
 
 
 def test_a_view_that_is_only_read_does_not_undo_what_is_written():
