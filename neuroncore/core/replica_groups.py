@@ -58,7 +58,9 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
         )
     sizes = [len(ranks) for ranks in groups]
     if len({*sizes}) > 1:
-        core.report("UNEQUAL_GROUPS", f"the replica groups have {listed(sizes)} ranks")
+        core.report(
+            "UNEQUAL_GROUPS", f"the replica groups have different numbers of ranks: {listed(sizes)}"
+        )
     _join(core, own_groups[0])
     return own_groups[0]
 

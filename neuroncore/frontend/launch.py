@@ -270,8 +270,9 @@ def _check_ranks(core: Core, where: instances.Instance | None) -> None:
     if not limits.allow(world.ranks) and not whole:
         core.report(
             "WORLD_SIZE",
-            f"a launch on {world.ranks} ranks: the runtime takes {listed(limits.ranks)} ranks, or "
-            f"a multiple of {limits.multiple}",
+            f"the launch has {world.ranks} ranks, but the runtime is known to accept only "
+            f"{listed(limits.ranks)} ranks, a multiple of {limits.multiple}, or all ranks of an "
+            "instance",
         )
 
 

@@ -280,7 +280,8 @@ def check_turns(cores: Sequence[Core]) -> None:
             if here != there:
                 first.report(
                     "DIVERGENT_LOOP",
-                    f"core 0 runs this loop {_listed(here)}, core {rank} {_listed(there)}",
+                    f"core 0 runs this loop {_listed(here)}, but core {rank} runs it "
+                    f"{_listed(there)}",
                     site=site,
                 )
 
@@ -306,7 +307,7 @@ def _listed(turns: list[int]) -> str:
     if not turns:
         return "never"
     shown = ", ".join(map(str, turns[:4])) + (", ..." if len(turns) > 4 else "")
-    return f"for {shown} turns"
+    return f"for {shown} iterations"
 
 
 def _has_issued(core: Core) -> bool:

@@ -218,7 +218,7 @@ def test_worlds_of_other_sizes_run_with_a_warning(ranks, options):
     run = neuroncore.run(copied, per_rank=[(X,)] * ranks, **options)
     assert len(run.results) == ranks
     (told,) = [one for one in run.findings if one.code == "WORLD_SIZE"]
-    assert f"a launch on {ranks} ranks" in told.message and told.severity == "warning"
+    assert f"the launch has {ranks} ranks" in told.message and told.severity == "warning"
 
 
 def test_how_cores_are_called():

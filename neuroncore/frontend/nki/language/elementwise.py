@@ -151,7 +151,8 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
             hint="nl.expand_dims(tile, axis) and nl.broadcast_to(tile, shape) give other shapes",
         )
     current().report(
-        "BROADCAST_OPERANDS", f"nl.{name} of tiles of the shapes {x.shape} and {y.shape}"
+        "BROADCAST_OPERANDS",
+        f"nl.{name} has two tiles of different shapes: {x.shape} and {y.shape}",
     )
     return tuple(n if m == 1 else m for m, n in pairs)
 
