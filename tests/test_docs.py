@@ -14,6 +14,7 @@ from neuroncore.report import estimate
 numerics = module("numerics")
 calibration = module("calibration")
 check = module("check")
+noise = module("noise")
 
 
 def test_the_table_of_instructions_and_formats_is_current():
@@ -64,6 +65,29 @@ def test_the_readme_has_the_figures_of_the_calibration_page():
     trust = Path("README.md").read_text().partition("**Time.**")[2]
     for figure in (error, within, pairs, covered):
         assert figure.replace("%", " %") in trust
+
+
+def timed(*times):
+    """Rows of one chain with these measurements and estimates."""
+    names = "kernel", "measured_us", "estimated_us"
+    return [{"id": str(k), "chain": "c", **dict(zip(names, row, strict=True))}
+            for k, row in enumerate(times)]  # fmt: skip
+
+
+def test_repeated_measurements_are_those_of_equal_estimates():
+    rows = timed(("a", 100, 90), ("a", 102, 90), ("a", 300, 280), ("b", 200, 90))
+    assert list(noise.repeated(rows)) == pytest.approx([0.02])
+
+
+def test_estimates_decide_the_order_of_close_measurements():
+    rows = timed(("a", 100.0, 3.0), ("b", 101.0, 2.0), ("c", 102.5, 1.0))
+    assert [noise.loosely(rows, alike) for alike in (0.0, 0.02, 0.05)] == [-1.0, -0.5, 1.0]
+
+
+def test_each_pair_in_wrong_order_is_counted_for_one_kernel():
+    rows = timed(("a", 100, 90), *((name, 200 + 30 * k, 10 + k) for k, name in enumerate("bcde")))
+    wrong = [pair for pair, right in noise.pairs(rows) if not right]
+    assert list(noise.often(wrong)) == [("0 a", 4)]
 
 
 def test_the_calibration_page_has_the_ranges_that_are_reported():

@@ -25,6 +25,7 @@ sys.path.append(str(DOCS.parent))
 
 from docs.generate.compiler_rules import RULED, RULES  # noqa: E402
 from docs.generate.handouts import handouts  # noqa: E402
+from docs.generate.noise import noise  # noqa: E402
 from docs.generate.observed import OBSERVED, wrong  # noqa: E402
 from docs.generate.traces import traces  # noqa: E402
 
@@ -254,6 +255,7 @@ def page(score: Json, fit: Json, traced: Json) -> str:
             ORDER,
             "\n",
             order(score),
+            noise(score["rows"], table),
             stated(score["rows"]),
             CHOICES.format(shown=fit["shown from"]),
             "\n",

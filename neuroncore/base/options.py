@@ -14,6 +14,7 @@ from neuroncore.base.errors import UsageError, did_you_mean
 Order = Literal["in-order", "scheduled", "standalone", "compiled"]
 LaunchPath = Literal["framework", "standalone"]
 HarnessName = Literal["neuron-profile", "neuron-explorer", "nki.benchmark"]
+ASSUMPTIONS = "slices", "loop-drains", "slow-strides", "copies-in-turn"  # of `Options.assume`
 PATHS: dict[LaunchPath, Order] = {"framework": "scheduled", "standalone": "standalone"}
 # a flag of the older API's compiler: descriptors are written before the kernel runs
 DISABLE_DGE = "--disable-dge"
@@ -145,6 +146,15 @@ class Options:
     does. Only one source reports each of the last three rules, and no other source has shown them
     yet."""
 
+    assume: str = ""
+    """Rules that the estimate also uses, separated by commas. Only one source reports each of them,
+    so none is in use by default. `slices`: the slices of a tile in SBUF that no access shares free
+    their space one by one, not when the whole tile is dead. `loop-drains`: each iteration of a loop
+    that the device runs ends with a wait of all engines for all DMA queues and for each other.
+    `slow-strides`: a DMA has half the bandwidth if the partitions' rows in HBM begin a power of two
+    bytes apart and are not adjacent. `copies-in-turn`: the older API's compiler lets no copy out of
+    PSUM overtake work on its engine."""
+
     clock_phase: float | None = None
     """For the estimate: the phase of the Tensor engine's clock when the first product begins. The
     clock changes its rate at the ends of windows of 3,413 ns; the phase is the part of a window
@@ -207,6 +217,16 @@ class Options:
             raise UsageError(f"precision_bound is {bound!r}; it must be 0 or more")
         if self.clock_phase is not None:
             phase(self.clock_phase)
+        assumptions(self.assume)
+
+
+def assumptions(text: Any) -> tuple[str, ...]:
+    """Return the rules that `Options.assume` names. Raise UsageError if it is no list of rules."""
+    rules = tuple(text.split(",") if text else ()) if isinstance(text, str) else (repr(text),)
+    if unknown := [rule for rule in rules if rule not in ASSUMPTIONS]:
+        known = ", ".join(ASSUMPTIONS)
+        raise UsageError(f"assume has {unknown[0]!r}; it may have {known}, separated by commas")
+    return rules
 
 
 def phase(value_given: Any) -> float:

@@ -21,6 +21,7 @@ from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import bfloat16, float16, float32
 
 SIXTEEN_BIT = (bfloat16, float16)
+SLOW_STRIDES = "slow_strides"  # a feature of estimates that assume it (`Options.assume`)
 
 
 @dataclass(frozen=True)
@@ -312,6 +313,8 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
     bandwidth = dma_engines.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):
         bandwidth = min(bandwidth, machine.hbm.stack_gigabytes_per_s / dma_engines.engines)
+    if machine.has(SLOW_STRIDES) and _by_powers(dst, src):
+        bandwidth *= dma_engines.slow_strides
     moved = max(dst.nbytes, src.nbytes)
     first, last = _engines(dst if dst.on_chip else src, machine)
     engines = last - first + 1
@@ -324,6 +327,16 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
     software = needs_software or _unasked(mode, machine)
     issue = _issue_ns(dst, src, machine, mode, needs_software)
     return Cost(issue, latency, transfer=Transfer(first, last, each, store, software))
+
+
+def _by_powers(dst: View, src: View) -> bool:
+    """Return whether a load or store has a row in HBM for each partition, and these rows begin a
+    power of two bytes apart and are not adjacent."""
+    view = src if dst.on_chip else dst
+    if dst.on_chip == src.on_chip or view.shape[0] == 1:
+        return False
+    apart = abs(view.strides[0]) * view.dtype.itemsize
+    return apart > view.nbytes // view.shape[0] and apart & (apart - 1) == 0
 
 
 def _packets_ns(dst: View, src: View, dma_engines: Dma) -> float:

@@ -15,7 +15,16 @@ from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.options import LaunchPath, Options, Order, choices, phase, profile
+from neuroncore.base.options import (
+    ASSUMPTIONS,
+    LaunchPath,
+    Options,
+    Order,
+    assumptions,
+    choices,
+    phase,
+    profile,
+)
 from neuroncore.cli import tools, usage
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, reporting_exits, shown
@@ -38,7 +47,7 @@ else:
 
 SIMILAR = 0.8  # similarity of a misspelled option and an option of the command
 # options that only estimates use
-ESTIMATED = "order", "launch", "descriptors", "loads", "clock_phase"
+ESTIMATED = "order", "launch", "descriptors", "loads", "assume", "clock_phase"
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -214,6 +223,13 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "bytes are loaded only once. Only one source reports each of the last three rules",
     )
     parser.add_argument(
+        "--assume",
+        type=assumed,
+        metavar="RULES",
+        help=f"for the estimate: rules that only one source reports, of {', '.join(ASSUMPTIONS)}, "
+        "separated by commas; docs/numerics.md explains them (default: none)",
+    )
+    parser.add_argument(
         "--clock-phase",
         type=clock_phase,
         metavar="PART",
@@ -295,6 +311,15 @@ def _overridden(base: Options, arguments: argparse.Namespace, names: Sequence[st
     """Return the options `base`, overridden by the arguments `names` that are not None."""
     values = {name: getattr(arguments, name) for name in names}
     return replace(base, **{name: value for name, value in values.items() if value is not None})
+
+
+def assumed(text: str) -> str:
+    """Return rules that an estimate assumes (`Options.assume`)."""
+    try:
+        assumptions(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def clock_phase(text: str) -> float:

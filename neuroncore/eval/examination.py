@@ -86,7 +86,11 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
     if program.order == "scheduled" and (program.flags or program.dge):
         yield Refused("WRONG_ORDER", "a kernel of today's API has compiler flags of the older API")
     descriptors = "software" if program.software else "hardware"
-    options = {"descriptors": descriptors, "loads": program.loads}
+    options = {
+        "descriptors": descriptors,
+        "loads": program.loads,
+        "assume": ",".join(program.assume),
+    }
     for name, value in {**options, "clock_phase": program.clock_phase}.items():
         required = getattr(spec.options, name)
         if value != required:

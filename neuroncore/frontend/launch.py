@@ -15,7 +15,7 @@ import numpy as np
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
-from neuroncore.base.options import DISABLE_DGE, Options, order_of
+from neuroncore.base.options import DISABLE_DGE, Options, assumptions, order_of
 from neuroncore.base.units import plural
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, launch_memory, on
@@ -250,8 +250,8 @@ def _set_order(
     cores: list[Core], order: Order, flags: Sequence[str] | None, options: Options
 ) -> None:
     """Store in the record of each core how its program is scheduled: the order of instructions, the
-    compiler's flags, and the options `clock_phase`, `loads` and `descriptors`. Without the flag
-    DISABLE_DGE the older API's compiler leaves DMA descriptors to hardware."""
+    compiler's flags, and the options `clock_phase`, `loads`, `assume` and `descriptors`. Without
+    the flag DISABLE_DGE the older API's compiler leaves DMA descriptors to hardware."""
     for core in cores:
         if core.program is not None:
             core.program.order = options.order or order_of(order, options.launch)
@@ -259,6 +259,7 @@ def _set_order(
             core.program.dge = flags is not None and DISABLE_DGE not in flags
             core.program.software = options.descriptors == "software"
             core.program.loads = options.loads
+            core.program.assume = assumptions(options.assume)
             core.program.clock_phase = options.clock_phase
 
 

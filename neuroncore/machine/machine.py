@@ -145,6 +145,7 @@ class Dma:
     accumulate: float  # the share that sums get
     merged_bytes: int  # size to which the older compiler merges loads or stores; 0: never merges
     ahead_bytes: int  # bytes per partition that early loads may write (`Options.loads`)
+    slow_strides: float  # the share of the bandwidth with `slow-strides` (`Options.assume`)
 
 
 @dataclass(frozen=True)

@@ -256,7 +256,12 @@ def _registers(program: Program) -> None:
 
 
 def _iterations(program: Program) -> None:
-    """Check that iterations begin in the order of the rows, and end in loops that have begun."""
+    """Check that iterations begin and end in the order of the rows, and that those of parallel
+    loops end in loops that have begun."""
+    ends = _table(program.data.loop_ends, 1)
+    inside(ends[:, 0], len(program) + 1, "instructions")
+    if (np.diff(ends[:, 0]) < 0).any():
+        raise ValueError("the ends of iterations are not in the order of the instructions")
     marks = _table(program.data.iterations, 3)
     inside(marks[:, 0], len(program) + 1, "instructions")
     if (np.diff(marks[:, 0]) < 0).any():

@@ -154,6 +154,8 @@ class Data:
     * `iterations` (3): for the beginning of an iteration of a parallel loop, the row before which
       it begins, the number n of the loop, and the value of the loop's variable; for the end of the
       loop, the row, ~n, and 0.
+    * `loop_ends`: for each end of an iteration of a loop that the device runs, the row before which
+      it ends.
     * `carried`: storages that iterations of parallel loops may share, for example for sums.
     * `constants`: by storage, the bytes of arrays of the host that are no arguments of the kernel.
     * `copies`: by storage, the source of each tensor that the host copied from the chip.
@@ -167,6 +169,7 @@ class Data:
     moves: array[int] = field(default_factory=lambda: array("q"))
     programs: array[int] = field(default_factory=lambda: array("q"))
     iterations: array[int] = field(default_factory=lambda: array("q"))
+    loop_ends: array[int] = field(default_factory=lambda: array("q"))
     carried: set[int] = field(default_factory=set)
     constants: dict[int, bytes] = field(default_factory=dict)
     _contents: dict[bytes, bytes] = field(default_factory=dict)  # equal constants share bytes

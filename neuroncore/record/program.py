@@ -125,6 +125,7 @@ class Program:
         self.dge = False  # whether hardware writes descriptors while the older API's kernel runs
         self.software = False  # whether software writes descriptors of DMAs that name no mode
         self.loads = "ahead"  # the loads that wait for their turn: `Options.loads`
+        self.assume: tuple[str, ...] = ()  # further rules of the estimate: `Options.assume`
         self.clock_phase: float | None = None  # of the Tensor engine; None: as the machine assumes
         self.flags: tuple[str, ...] = ()  # of the kernel's compiler
         self.left_out = 0  # instructions after the last one that is recorded
@@ -376,6 +377,7 @@ class Program:
         varied._read = _Read(columns, windows, storages_used, geometries)
         varied.data = copy.copy(self.data)
         varied.data.iterations = _at_other_rows(self.data.iterations, 3, begin)
+        varied.data.loop_ends = _at_other_rows(self.data.loop_ends, 1, begin)
         varied.data.programs = _at_other_rows(self.data.programs, 2, begin)
         return varied
 

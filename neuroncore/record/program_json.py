@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import KernelError
-from neuroncore.base.options import Order, choices, phase
+from neuroncore.base.options import Order, assumptions, choices, phase
 from neuroncore.base.source import Place
 from neuroncore.clause import legality
 from neuroncore.clause.immediate import Immediate
@@ -50,6 +50,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         "dge": program.dge,
         "software": program.software,
         "loads": program.loads,
+        "assume": ",".join(program.assume),
         "clock_phase": program.clock_phase,
         "flags": list(program.flags),
         "left_out": program.left_out,
@@ -63,6 +64,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         ],
         "results": plain_tree(data.results, lambda item: item if isinstance(item, Leaf) else None),
         "skipped": data.skipped,
+        "loop_ends": list(data.loop_ends),
         "iterations": list(data.iterations),
         "carried": sorted(data.carried),
     }
@@ -105,6 +107,7 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
     program.loads = tables.get("loads", "ahead")
     if program.loads not in choices()["loads"]:
         raise ValueError(f"there is no value {program.loads!r} of `loads`")
+    program.assume = assumptions(tables.get("assume", ""))
     clock_phase = tables.get("clock_phase")
     program.clock_phase = None if clock_phase is None else phase(clock_phase)
     program.flags = tuple(map(str, tables.get("flags", ())))
@@ -129,6 +132,7 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
     data.results = tree(tables["results"], leaf)
     data.skipped = int(tables["skipped"])
     data.iterations.extend(tables.get("iterations", ()))  # older files have none
+    data.loop_ends.extend(tables.get("loop_ends", ()))
     data.carried.update(map(int, tables.get("carried", ())))
     return data
 

@@ -6,6 +6,7 @@ that variants of one kernel share if one harness measured them. There are option
 
 * `launch` is `standalone` or `framework`.
 * `descriptors` is `software` if GpSimd writes the descriptors of DMAs that name no mode.
+* `assume` names rules that the estimate also uses (`Options.assume`).
 * `clock_phase` is the fraction of a window of the Tensor engine's clock that had passed when the
   first product began.
 
@@ -27,7 +28,14 @@ from typing import Any, NamedTuple, cast, get_args
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
-from neuroncore.base.options import DISABLE_DGE, LaunchPath, choices, order_of, phase
+from neuroncore.base.options import (
+    DISABLE_DGE,
+    LaunchPath,
+    assumptions,
+    choices,
+    order_of,
+    phase,
+)
 from neuroncore.machine.harness import overheads
 from neuroncore.record.program import Program, Record
 from neuroncore.record.saved import load
@@ -68,13 +76,15 @@ class LaunchFacts(NamedTuple):
     """How the kernel of a row was compiled and launched. `dge` is true if the compiler of the older
     API left DMA descriptors to the device. `software` is true if the compiler of today's API left
     DMA descriptors to software. `path` is the launch path. `clock_phase` is the phase of the Tensor
-    engine's clock, or None if it is unknown. `loads` says which loads wait (`Options.loads`)."""
+    engine's clock, or None if it is unknown. `loads` says which loads wait (`Options.loads`), and
+    `assume` which rules the estimate also uses (`Options.assume`)."""
 
     dge: bool = False
     path: LaunchPath = "framework"
     software: bool = False
     clock_phase: float | None = None
     loads: str = "ahead"
+    assume: tuple[str, ...] = ()
 
 
 PLAIN = LaunchFacts()
@@ -174,6 +184,7 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
         (row.get("descriptors") or harness.descriptors) == "software",
         phase_of(row, f"row {row['id']}"),
         _loads_of(row, harness),
+        _assumed_by(row),
     )
 
 
@@ -184,6 +195,15 @@ def _loads_of(row: Row, harness: Harness) -> str:
     if loads not in choices()["loads"]:
         raise UsageError(f"row {row['id']}: the value of `loads` is {loads!r}, which no option has")
     return loads
+
+
+def _assumed_by(row: Row) -> tuple[str, ...]:
+    """Return the rules in the column `assume`. Raise UsageError if `Options.assume` does not allow
+    them."""
+    try:
+        return assumptions(row.get("assume") or "")
+    except UsageError as error:
+        raise UsageError(f"row {row['id']}: {error}") from None
 
 
 def phase_of(row: Row, name: str) -> float | None:
@@ -242,6 +262,7 @@ def programs(record: Record, facts: LaunchFacts) -> list[Program]:
     for program in again:
         program.dge, program.software = facts.dge, facts.software
         program.clock_phase, program.loads = facts.clock_phase, facts.loads
+        program.assume = facts.assume
         program.order = order_of(program.order, facts.path)
     return again
 

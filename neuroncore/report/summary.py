@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.enums import engine
-from neuroncore.base.options import PATHS
 from neuroncore.base.units import plural, size
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import HBM
@@ -30,7 +29,7 @@ from neuroncore.report.estimate import Estimate, estimate
 from neuroncore.time.compiled import ISSUED, Compiled
 from neuroncore.time.loops.work import RELOADED, REREAD, SAVED, Moves
 from neuroncore.time.meetings import collectives
-from neuroncore.time.policy import POLICIES, effects
+from neuroncore.time.policy import POLICIES, effects, launch_fields, requests
 from neuroncore.time.queues import LOADS, QUEUES, SCALAR, TENSOR, is_transfer
 from neuroncore.time.schedule import Timeline
 
@@ -285,7 +284,7 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "total_active_time_percent": working / (timeline.total_ns or 1.0),
         "neuroncore_cycle_count": round(timeline.total_ns * _clock_ghz(timeline)),
         "order": timeline.order,
-        **_launch(timeline),
+        **launch_fields(timeline.program, timeline.order),
         **_engines(timeline, counters),
         **_dma(timeline, counters),
         **_collectives(timeline),
@@ -297,14 +296,6 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "instruction_count": len(timeline.queue),
         **_left_out(timeline),
     }
-
-
-def _launch(timeline: Timeline) -> dict[str, str]:
-    """Return the field `launch`, the launch path that the estimate assumes, if the program is one
-    of today's API; and the field `loads` (`Options.loads`), if loads do not run ahead."""
-    loads = timeline.program.loads
-    paths = [("launch", path) for path, order in PATHS.items() if order == timeline.order]
-    return dict([*paths, *[("loads", loads)] * (loads != "ahead")])
 
 
 def _range(estimated: Estimate) -> dict[str, Any]:
@@ -463,9 +454,7 @@ def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].description}"
-    if (loads := timeline.program.loads) != "ahead":
-        effect = "of the same bytes happen once" if loads == "once" else "wait for their turn"
-        yield f"loads      {effect} (--loads {loads}), which only one source reports"
+    yield from requests(timeline.program)
     if (phase := clock_phase(timeline)) is not None:
         yield f"clock      {phase}"
     if timeline.program.flags:

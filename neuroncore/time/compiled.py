@@ -59,8 +59,8 @@ class Compiled:
 
     heads[i] is the first of the instructions that i is merged with; -1 if i is not merged, or is
     that first instruction. `accesses` and `flow` have the operands and dependencies after these
-    changes, and `moves` the transfers of spilled tiles. `held` has pairs: a load that waits for its
-    turn (`reported`), and the instruction that the load waits for.
+    changes, and `moves` the transfers of spilled tiles. `held` has pairs: a load or copy that waits
+    for its turn (`reported`), and the instruction that it waits for.
     """
 
     written: Program
@@ -156,7 +156,7 @@ def compiled(
         instead=instead,
         heads=heads,
         moves=moves,
-        held=reported.waits(program, accesses, flow, turns) if turns.any() else NO_WAITS,
+        held=_held(program, policy, accesses, flow, turns, queue, (fate == ISSUED) & (heads < 0)),
     )
 
 
@@ -183,6 +183,23 @@ def _turns(
     if program.loads not in WAITING:
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
+
+
+def _held(
+    program: Program,
+    policy: Policy,
+    accesses: dependencies.Accesses,
+    flow: dependencies.Flow,
+    turns: Array,
+    queue: Array,
+    issued: Array,
+) -> Array:
+    """Return the pairs of `Compiled.held`. `turns` flags the loads that wait for their turn;
+    instruction i is on queue[i], and the compiler keeps it if issued[i] is True."""
+    held = reported.waits(program, accesses, flow, turns) if turns.any() else NO_WAITS
+    if policy.rewrites and "copies-in-turn" in program.assume:
+        held = np.concatenate((held, reported.copies_in_turn(program, queue, issued)))
+    return held
 
 
 def _loaded_once(

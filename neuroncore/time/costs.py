@@ -79,7 +79,8 @@ class CallTable:
             moves = np.flatnonzero([cost.transfer is not None for cost in costs])
             self.between[moves] = np.arange(len(calls), len(calls) + len(moves))
             calls += [calls[k] for k in moves.tolist()]
-            costs += [calls[k].cost(machine) for k in moves.tolist()]
+            generated = policy.with_strides(machine)
+            costs += [calls[k].cost(generated) for k in moves.tolist()]
         widths = [len(group) for group in groups]
         self.last = np.cumsum(widths, dtype=np.int64)
         self.first = self.last - np.array(widths, np.int64)

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from neuroncore.base.options import PATHS
+from neuroncore.clause.cost import SLOW_STRIDES
 from neuroncore.clause.instruction import Call
-from neuroncore.machine import FactReader, Machine
+from neuroncore.machine import Fact, FactReader, Machine
 from neuroncore.record.program import Order, Program
 
 NUMBERS = "window", "reach", "transfers", "rewrites", "by_first_use"  # fields in the file
@@ -30,7 +31,8 @@ class Policy:
     writes them while the kernel runs (`generates`).
 
     If `software` is True, GpSimd writes the descriptors of transfers that name no mode, and loads
-    may overtake stores that wait in the queue of GpSimd.
+    may overtake stores that wait in the queue of GpSimd. `slow_strides` is a rule of
+    `Options.assume`.
     """
 
     description: str
@@ -41,15 +43,24 @@ class Policy:
     by_first_use: bool
     dge: bool = False
     software: bool = False
+    slow_strides: bool = False
 
     def on(self, machine: Machine) -> Machine:
         """Return the machine as this compiler uses it. The older compiler may write descriptors
         ahead, or let GpSimd write them; today's compiler may leave them to software."""
+        machine = self.with_strides(machine)
         if self.software:
             return machine.descriptors_by_software
         if self.generates(machine):
             return machine.descriptors_by_gpsimd
         return machine.descriptors_ahead if self.rewrites else machine
+
+    def with_strides(self, machine: Machine) -> Machine:
+        """Return the machine on which some strides are slow if the estimate assumes that."""
+        if not self.slow_strides:
+            return machine
+        fact = Fact(True, "assumed", "")
+        return replace(machine, features={**machine.features, SLOW_STRIDES: fact})
 
     def writer(self, machine: Machine) -> str:
         """Return who writes the descriptors of transfers that name no mode. For the older API it is
@@ -95,8 +106,10 @@ POLICIES, FLAGS = _read()
 
 def policy_of(program: Program, order: Order) -> Policy:
     """Return the policy of the order `order`, with the changes that the options of the program
-    (`software`, `dge`) make to it."""
+    (`software`, `dge`, `assume`) make to it."""
     policy = POLICIES[order]
+    if "slow-strides" in program.assume:
+        policy = replace(policy, slow_strides=True)
     if program.software and order in PATHS.values():
         return replace(policy, software=True)
     return replace(policy, dge=True) if policy.rewrites and program.dge else policy
@@ -105,6 +118,30 @@ def policy_of(program: Program, order: Order) -> Policy:
 def effects(flags: Sequence[str]) -> list[str]:
     """Return the effect of each compiler flag on an estimate, in words."""
     return [f"{flag}: {FLAGS.get(flag.partition('=')[0]) or 'no effect known'}" for flag in flags]
+
+
+def launch_fields(program: Program, order: Order) -> dict[str, str]:
+    """Return the field `launch`, the launch path that an estimate with this order assumes, if the
+    program is one of today's API; the field `loads` (`Options.loads`), if loads do not run ahead;
+    and the field `assume`, the rules of `Options.assume` that the estimate uses, if any."""
+    fields: dict[str, str] = {}
+    for path, path_order in PATHS.items():
+        if path_order == order:
+            fields["launch"] = path
+    if program.loads != "ahead":
+        fields["loads"] = program.loads
+    if program.assume:
+        fields["assume"] = ",".join(program.assume)
+    return fields
+
+
+def requests(program: Program) -> Iterator[str]:
+    """Yield lines of text about the rules that an estimate uses on request."""
+    if (loads := program.loads) != "ahead":
+        effect = "of the same bytes happen once" if loads == "once" else "wait for their turn"
+        yield f"loads      {effect} (--loads {loads}), which only one source reports"
+    if program.assume:
+        yield f"assumes    {', '.join(program.assume)} (--assume), which only one source reports"
 
 
 def variants(call: Call, machine: Machine, policy: Policy) -> Sequence[Call]:

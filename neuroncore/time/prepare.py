@@ -8,20 +8,26 @@ published kernels that spill (conv1d, swiglu, lora, mamba) run no slower between
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base import buffers
 from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.lazy import Lazy
 from neuroncore.machine import Machine
-from neuroncore.record.boxes import Box
+from neuroncore.record.boxes import Box, Boxes
 from neuroncore.record.columns import owners
 from neuroncore.time.compiled import ISSUED, REPEATED, Compiled
 from neuroncore.time.loops import allocation, dependencies
 from neuroncore.time.loops.work import RELOADED, SAVED, Moves, Queues, Work
 from neuroncore.time.queues import GPSIMD, LOADS, QUEUES, SCALAR, STORES, SYNC
+
+if TYPE_CHECKING:  # rules of one source only
+    from neuroncore.time import reported
+else:
+    reported = Lazy("neuroncore.time.reported")
 
 Array = npt.NDArray[Any]
 BYTE_END = Box._fields.index("byte_end")
@@ -45,13 +51,13 @@ class Prepared:
 
 def prepared(form: Compiled, machine: Machine) -> Prepared:
     """Return a compiled program on a machine, ready to be timed."""
-    work = _work(form, machine)
+    queues = _queues(form, form.queue)
+    work = _work(form, machine, queues)
     waits = (work.lane[:, 0] >= 0) | (not form.policy.rewrites)
     sbuf = _wait_for_space(form, work, waits, MemoryRegion.sbuf, machine.sbuf.usable_bytes)
     psum = _wait_for_space(form, work, waits, MemoryRegion.psum, machine.psum.partition_bytes)
     _leave_out(work, form)
     _block_at_barriers(work, form)
-    queues = _queues(form, work.queue)
     spilled_ns = spill_ns(form.moves, machine) if len(form.moves.kind) else 0.0
     return Prepared(form, work, queues, sbuf, psum, spilled_ns)
 
@@ -64,12 +70,14 @@ def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
     return replace(known, compiled=form, work=work)
 
 
-def _work(form: Compiled, machine: Machine) -> Work:
+def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
     """Return the time of each instruction, and the instructions for which it waits, because of data
     or because of an order that the kernel requires."""
     table, row, program = form.table, form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     first, needs = _with(first, needs, *form.held.T)
+    if "loop-drains" in program.assume:
+        first, needs = _with(first, needs, *reported.drains(program, queues).T)
     first, needs = _with(first, needs, *members_waits(form.heads, first, needs))
     previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
     previous[:] = form.flow.previous
@@ -189,18 +197,29 @@ def _wait_for_space(
     tile = buffers.filled(free.shape, -1, np.int64)
     tile[free] = np.arange(np.count_nonzero(free))
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
-    used = tile[areas.of_box[accesses.operands]]
+    tile = tile.take(areas.of_box)
+    if region is MemoryRegion.sbuf and "slices" in form.program.assume:
+        tile, size = _slices(boxes)
+    used = tile[accesses.operands]
     if not _are_numbered_by_first_use(used):
-        tile[free], size = _by_first_use(used, size)
-    uses = allocation.BufferUses(
-        accesses.start, accesses.operands, tile.take(areas.of_box), form.queue
-    )
+        number, size = _by_first_use(used, size)
+        tile = np.where(tile >= 0, number[tile], -1)
+    uses = allocation.BufferUses(accesses.start, accesses.operands, tile, form.queue)
     lives = allocation.Lives(
         *buffers.filled((2, len(size)), -1, np.int32),
         *buffers.array((2, len(size), len(QUEUES)), np.dtype(np.int32)),
     )
     reuse = allocation.reuse_of_space.over(len(work.queue))
     return max(peak, reuse(uses, size, waits, capacity, lives, work.previous))
+
+
+def _slices(boxes: Boxes) -> tuple[Array, Array]:
+    """Return, for each box, the number of its slice, or -1 if the compiler places no slice there;
+    and the size of each slice in bytes per partition. A slice is a part of a tile in SBUF that no
+    access shares with another part."""
+    pieces = boxes.pieces
+    number = np.where(pieces.movable, np.cumsum(pieces.movable) - 1, -1)
+    return number[pieces.of_box], pieces.width[pieces.movable]
 
 
 def _are_numbered_by_first_use(used: Array) -> bool:
@@ -268,6 +287,8 @@ def _queues(form: Compiled, queue: Array) -> Queues:
     np.cumsum(np.bincount(queue, minlength=len(QUEUES)), out=start[1:])
     if policy.by_first_use:
         _sort_loads(form, queue, order, start)
+    if "loop-drains" in form.program.assume:
+        reported.sort_by_iterations(form.program, order, start)
     limits = np.empty((len(QUEUES), 2), np.int64)
     limits[:] = policy.window, policy.reach
     limits[[LOADS, STORES]] = policy.transfers

@@ -1,5 +1,6 @@
-"""Loads that wait for their turn: two rules, which the values `single` and `limited` of
-`Options.loads` turn on. One source reports each rule; no other source confirms it yet.
+"""Instructions that wait, by rules that one source reports and no other source confirms yet.
+
+Loads wait for their turn with the values `single` and `limited` of `Options.loads`:
 
 `single`: a load for a product waits until the tile that the previous load of the same line wrote
 has been read for the last time. Each product then takes as long as a whole transfer by DMA.
@@ -10,10 +11,22 @@ add_rmsnorm_matmul and matmul_add_rmsnorm, as kda-for-trainium and voyager-compi
 a partition at one time (88 KiB). Streaming is then four times slower on trn1 with NKI 0.6, because
 the compiler places such tiles in one half of SBUF (aws-samples/sample-spectral-dns-on-aws-neuron,
 docs/neuron-rules.md).
+
+Two rules of `Options.assume` are here as well:
+
+`loop-drains`: the compiler ends each iteration of a loop that the device runs with a wait for all
+DMA queues and a barrier of all engines, so that no instruction overlaps with another iteration.
+Streams of tiles that take 3.2 us each in an unrolled loop take 11.9 us in such a loop on trn1 with
+NKI 0.6 (the same page). The barrier itself takes no time in the model.
+
+`copies-in-turn`: a copy out of PSUM begins after the instruction before it on its engine, as in
+queues that keep the order of the program. Long element-wise work after products of NKIBench takes
+longer than estimated, as if such copies waited behind it.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +35,7 @@ import numpy.typing as npt
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.record.program import Program
 from neuroncore.time.loops.dependencies import Accesses, Flow
+from neuroncore.time.loops.work import Queues
 
 Array = npt.NDArray[Any]
 
@@ -55,6 +69,58 @@ def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Arr
     load, reader = loads[1:][follows], last[loads[:-1]][follows]
     kept = (reader >= 0) & (reader < load)
     return np.column_stack((load[kept], reader[kept]))
+
+
+def copies_in_turn(program: Program, queue: Array, issued: Array) -> Array:
+    """Return pairs: a copy out of PSUM, and the instruction before it on its engine. Instruction i
+    is on queue[i], and the compiler keeps it if issued[i] is True."""
+    copies = np.zeros(len(program.calls), np.bool_)
+    for number, call in enumerate(program.calls):
+        in_psum = (view.region is MemoryRegion.psum for view in call.views(*call.reads))
+        copies[number] = call.instruction.traits.copies and any(in_psum)
+    rows = np.flatnonzero(issued)
+    rows = rows[np.argsort(queue[rows], kind="stable")]
+    copy, before = rows[1:], rows[:-1]
+    kept = (queue[copy] == queue[before]) & copies[program.columns().call[copy]]
+    return np.column_stack((copy[kept], before[kept]))
+
+
+def sort_by_iterations(program: Program, order: Array, start: Array) -> None:
+    """Sort each queue in `order` so that no instruction comes after one of a later iteration of a
+    loop that the device runs. Queue q has the instructions order[start[q]:start[q + 1]]."""
+    iteration = _iteration(program)
+    for q in range(len(start) - 1):
+        rows = order[start[q] : start[q + 1]]
+        rows[:] = rows[np.argsort(iteration[rows], kind="stable")]
+
+
+def drains(program: Program, queues: Queues) -> Array:
+    """Return pairs: an instruction that may be the first of an iteration on its queue, and one that
+    may be the last of the iteration before. A queue may begin an instruction before others that it
+    can reach at the same time; instructions farther apart keep their order."""
+    iteration, pairs = _iteration(program), [np.zeros((0, 2), np.int64)]
+    first: dict[int, list[Array]] = {}
+    last: dict[int, list[Array]] = {}
+    for q in range(len(queues.limits)):
+        rows = queues.order[queues.start[q] : queues.start[q + 1]]
+        reach = int(queues.limits[q].max())
+        for part in np.split(rows, np.flatnonzero(np.diff(iteration[rows])) + 1):
+            if len(part):
+                first.setdefault(int(iteration[part[0]]), []).append(part[:reach])
+                last.setdefault(int(iteration[part[0]]), []).append(part[-reach:])
+    numbers = sorted(first)
+    for before, number in pairwise(numbers):
+        begins, ends = np.concatenate(first[number]), np.concatenate(last[before])
+        pairs.append(np.column_stack((np.repeat(begins, len(ends)), np.tile(ends, len(begins)))))
+    return np.concatenate(pairs)
+
+
+def _iteration(program: Program) -> Array:
+    """Return, for each instruction, a number that rises at each end of an iteration of a loop that
+    the device runs."""
+    ends = np.array(program.data.loop_ends, np.int64)
+    numbers: Array = np.searchsorted(ends, np.arange(len(program)), "right")
+    return numbers
 
 
 def _uses(accesses: Accesses, flow: Flow, flags: Array) -> Array:

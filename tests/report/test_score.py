@@ -145,6 +145,9 @@ def test_descriptors_and_loads_of_a_row_and_of_its_harness(tmp_path):
     told = facts(descriptors="hardware", loads="ahead")
     assert (told.software, told.loads) == (False, "ahead")
     assert (facts(measured_by="x").software, facts(measured_by="x").loads) == (False, "ahead")
+    assert (facts().assume, facts(assume="slices").assume) == ((), ("slices",))
+    with pytest.raises(UsageError, match=r"row .*: assume has 'halves'"):
+        facts(assume="halves")
 
 
 @pytest.mark.parametrize("text", ["", "[[harness]]\nmeasured_by = 'x'\n", "harness = 3\n", "=\n"])

@@ -1,12 +1,22 @@
-"""Loads that wait for their turn: `Options.loads`, rules that only one source reports."""
+"""`Options.loads` and `Options.assume`: rules that only one source reports."""
 
+from array import array
 from dataclasses import replace
 
+import nki
+import nki.isa as nisa
 import nki.language as nl
+import numpy as np
 import pytest
 from device import Device
 
+import neuroncore
+from neuroncore.base.errors import UsageError
+from neuroncore.base.options import ASSUMPTIONS, Options, assumptions
 from neuroncore.machine.world import World
+from neuroncore.record import checks, saved
+from neuroncore.record.program import Record
+from neuroncore.report import summary
 from neuroncore.report.summary import counted
 from neuroncore.time.prepare import prepared
 from neuroncore.time.schedule import schedule
@@ -84,3 +94,125 @@ def test_loads_that_wait_take_no_other_compilation_of_the_timeline():
         work = prepared(timeline.compiled, timeline.machine).work
         kinds.append({name: column.dtype for name, column in work._asdict().items()})
     assert kinds[0] == kinds[1]
+
+
+# --- Options.assume -------------------------------------------------------------------------------
+
+
+@nki.jit
+def looped(a):
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    for i in nl.dynamic_range(0, 512, 128):
+        tile = nl.ndarray((128, 128), a.dtype, buffer=nl.sbuf)
+        for _ in nl.dynamic_range(2):
+            nisa.dma_copy(dst=tile, src=a[:, nl.ds(i, 128)])
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.dma_copy(dst=out[:, nl.ds(i, 128)], src=tile)
+    nisa.dma_copy(dst=out[:, 0:128], src=a[:, 128:256])
+    return out
+
+
+def of_loops(assume, order="scheduled"):
+    options = Options(assume=assume, order=order)
+    run = neuroncore.run(looped, np.zeros((128, 512), np.float32), options=options)
+    return run.timelines[0]
+
+
+@pytest.mark.parametrize("order", ["in-order", "scheduled", "standalone"])
+def test_iterations_of_device_loops_do_not_overlap_on_request(order):
+    usual, drained = of_loops("", order), of_loops("loop-drains", order)
+    ends = sorted(set(drained.program.data.loop_ends))
+    assert ends == [1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 16]
+    for end in ends:
+        assert drained.begin[end:].min() >= drained.end[:end].max()
+    assert drained.total_ns > usual.total_ns
+    overlaps = [usual.begin[end:].min() < usual.end[:end].max() for end in ends]
+    assert any(overlaps)
+
+
+def test_iterations_of_a_while_loop_end_too():
+    device = Device()
+    tile = device.empty((128, 4))
+
+    def body(left):
+        device.issue("memset", tile, 0.0)
+        return left - 1
+
+    device.call(nl.while_loop, device.call(nisa.register_alloc, 3), body)
+    assert np.diff(device.core.program.data.loop_ends).tolist() == [1, 1]
+    assert device.core.program.data.loop_ends[-1] == len(device.core.program)
+
+
+def test_records_keep_the_ends_of_iterations(tmp_path):
+    program = of_loops("loop-drains").program
+    saved.save(Record([program]), tmp_path / "run")
+    (again,) = saved.load(tmp_path / "run").programs
+    assert (again.data.loop_ends, again.assume) == (program.data.loop_ends, ("loop-drains",))
+    assert schedule(again, of_loops("").machine).total_ns == of_loops("loop-drains").total_ns
+    for ends, message in (([99], "instructions"), ([2, 1], "not in the order")):
+        again.data.loop_ends = array("q", ends)
+        with pytest.raises(ValueError, match=message):
+            checks.check(again)
+
+
+@pytest.mark.parametrize("assume", ["", "slices"])
+def test_slices_of_a_tile_free_their_space_one_by_one_on_request(assume):
+    device = Device()
+    wide = device.core.machine.sbuf.usable_bytes // 16 * 3  # three quarters of a partition
+    source = device.zeros((128, wide), buffer="hbm")
+    for _ in range(2):
+        tile = device.empty((128, wide))
+        for half in (slice(0, wide // 2), slice(wide // 2, wide)):
+            device.issue("dma_copy", tile[:, half], source[:, half])
+        for half in (slice(0, wide // 2), slice(wide // 2, wide)):
+            reduced(device, tile[:, half])
+    device.core.program.assume = assumptions(assume)
+    timeline = schedule(device.core.program, device.core.machine)
+    first_reader, last_reader, load = 2, 3, 4
+    assert timeline.begin[load] >= timeline.end[first_reader]
+    assert (timeline.begin[load] >= timeline.end[last_reader]) == (not assume)
+
+
+@pytest.mark.parametrize(
+    ("shape", "columns", "slow"),
+    [((128, 1024), 512, True), ((128, 512), 512, False), ((128, 1032), 512, False)],
+)
+def test_strides_of_a_power_of_two_are_slow_on_request(shape, columns, slow):
+    device = Device("trn1")
+    source = device.zeros(shape, buffer="hbm")
+    device.issue("dma_copy", device.empty((128, columns)), source[:, 0:columns])
+    device.issue("dma_copy", source[:, 0:columns], device.zeros((128, columns)))
+    program, chip = device.core.program, device.core.machine
+    moved = {}
+    for assume in ("", "slow-strides"):
+        program.assume = assumptions(assume)
+        moved[assume] = schedule(program, chip).transfer_ns
+    bytes_ns = 128 * columns * 4 / chip.dma.gigabytes_per_s_per_engine / chip.dma.engines
+    assert moved["slow-strides"] - moved[""] == pytest.approx([bytes_ns * slow] * 2)
+
+
+@pytest.mark.parametrize("assume", ["", "copies-in-turn"])
+def test_copies_out_of_psum_keep_their_turn_on_request(assume):
+    device = Device()
+    left, right = device.zeros((128, 128)), device.zeros((128, 128))
+    slow = device.empty((128, 8192))
+    device.issue("dma_copy", slow, device.zeros((128, 8192), buffer="hbm"))
+    device.issue("activation", device.empty((128, 8192)), nl.exp, slow)
+    product = device.empty((128, 128), buffer="psum")
+    device.issue("nc_matmul", product, left, right)
+    copied = len(device.core.program)
+    device.issue("tensor_copy", device.empty((128, 128)), product, engine=nisa.engine.scalar)
+    device.core.program.assume = assumptions(assume)
+    timeline = schedule(device.core.program, device.core.machine, "compiled")
+    before = copied - 2
+    assert timeline.queue[copied] == timeline.queue[before]
+    assert (timeline.begin[copied] >= timeline.end[before]) == bool(assume)
+
+
+def test_rules_are_named_in_reports_and_refused_if_unknown():
+    lines = list(summary.as_text(of_loops("slices,loop-drains")))
+    assert "assumes    slices, loop-drains (--assume), which only one source reports" in lines
+    assert Options(assume=",".join(ASSUMPTIONS)).assume
+    for wrong in ("slice", "slices,", 3):
+        with pytest.raises(UsageError, match=r"assume has .*; it may have slices, loop-drains"):
+            Options(assume=wrong)

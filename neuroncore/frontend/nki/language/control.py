@@ -67,7 +67,20 @@ def dynamic_range(
     turns = builtins.range(first, last, step)
     # recorded here, because in a generator the current line would differ at each next()
     _record_turns(len(turns))
-    return (VirtualRegister(i, frozen=True) for i in turns)
+    return _iterations(turns)
+
+
+def _iterations(turns: builtins.range) -> Iterator[VirtualRegister]:
+    """Yield the variable of each iteration of a loop that the device runs."""
+    for i in turns:
+        yield VirtualRegister(i, frozen=True)
+        _end_iteration()
+
+
+def _end_iteration() -> None:
+    program = current().program
+    if program is not None:
+        program.data.loop_ends.append(len(program))
 
 
 def fori_loop(
@@ -90,6 +103,7 @@ def while_loop(
     while register.decide() != 0:
         turns += 1
         register = body_fun(VirtualRegister(register.value))
+        _end_iteration()
         if not isinstance(register, VirtualRegister):
             raise DynamicControlError(
                 "the body of a while_loop must return the next condition",

@@ -1,0 +1,121 @@
+"""The noise of measurements, and the kernels in pairs in wrong order, for docs/calibration.md."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+from neuroncore.report.score import DIFFERENT, SHORTEST, spearman
+
+Json = dict[str, Any]
+Pair = tuple[Json, Json]
+Table = Callable[[str, Iterable[Sequence[object]]], str]
+ALIKE = 0.01, 0.02, 0.05  # relative differences of measurements that may be noise
+MANY = 4  # pairs in wrong order with which a kernel is listed
+# rows of kda-for-trainium whose counters contradict the doubled latency (`observed.WRONG`)
+DOUBTFUL = "M1032", "M1085", "M1087", "M1094", "M1103"
+NOISE = """\
+
+The noise of the measurements does not explain pairs in wrong order. In the chains, {repeated}
+kernels were measured more than once with one harness. Their measurements differ by {typical}
+(median) and by at most {most}, and those of {close} kernels by less than 2 %. A pair counts only if
+its measurements differ by more than {different}.
+
+But Spearman also depends on the order of variants whose measurements differ by less than noise. The
+table has the median Spearman if the estimates decide the order of variants whose measurements are
+within 1 %, 2 % or 5 % of the fastest of them.
+
+{spearman}
+Few kernels are in most of the {wrong} pairs in wrong order. In the table, each pair is counted for
+only one kernel, the one with more such pairs. The [known errors](#known-errors-of-the-model) have
+the reasons, as far as they are known.
+
+{kernels}
+Without the five rows of kda-for-trainium whose counters contradict the doubled latency,
+{right} of {pairs} pairs are in order: {share}.
+"""
+
+
+def noise(rows: Sequence[Json], table: Table) -> str:
+    """Return the paragraphs about noise, and about kernels in pairs in wrong order. `table` makes a
+    table from a head and rows."""
+    spreads = sorted(repeated(rows))
+    wrong = [pair for pair, right in pairs(rows) if not right]
+    kept = [right for _, right in pairs([r for r in rows if r["id"] not in DOUBTFUL])]
+    loose = [(f"{alike:.0%}", f"{loosely(rows, alike):.2f}") for alike in (0.0, *ALIKE)]
+    return NOISE.format(
+        repeated=len(spreads),
+        typical=f"{median(spreads):.1%}",
+        most=f"{spreads[-1]:.1%}",
+        close=sum(spread < 0.02 for spread in spreads),
+        different=f"{DIFFERENT:.0%}",
+        spearman=table("order decided by estimates within | median Spearman", loose),
+        wrong=len(wrong),
+        kernels=table("kernel | pairs in wrong order", often(wrong)),
+        right=sum(kept),
+        pairs=len(kept),
+        share=f"{sum(kept) / len(kept):.1%}",
+    )
+
+
+def chains(rows: Sequence[Json]) -> list[list[Json]]:
+    """Return the rows of each chain."""
+    each = defaultdict(list)
+    for row in rows:
+        if row["chain"]:
+            each[row["chain"]].append(row)
+    return list(each.values())
+
+
+def repeated(rows: Sequence[Json]) -> Iterator[float]:
+    """Yield, for each kernel that one harness measured more than once, by which part its largest
+    measurement exceeds its smallest one. Rows with equal estimates have equal shapes."""
+    for chain in chains(rows):
+        groups = defaultdict(list)
+        for row in chain:
+            groups[row["kernel"], row["estimated_us"]].append(row["measured_us"])
+        yield from (max(each) / min(each) - 1 for each in groups.values() if len(each) > 1)
+
+
+def pairs(rows: Sequence[Json]) -> Iterator[tuple[Pair, bool]]:
+    """Yield the pairs of `score.Chain`, and whether each is in order."""
+    for chain in chains(rows):
+        for a, b in combinations(chain, 2):
+            low, high = sorted((a["measured_us"], b["measured_us"]))
+            if high > low * (1 + DIFFERENT):
+                measured, estimated = (a[k] - b[k] for k in ("measured_us", "estimated_us"))
+                yield (a, b), measured * estimated > 0
+
+
+def loosely(rows: Sequence[Json], alike: float) -> float:
+    """Return the median Spearman over the chains if the estimates decide the order of measurements
+    that exceed the smallest of them by at most the part `alike`."""
+    found = []
+    for chain in chains(rows):
+        least, group, keys = 0.0, 0, []
+        for row in sorted(chain, key=lambda row: row["measured_us"]):
+            if row["measured_us"] > least * (1 + alike):
+                least, group = row["measured_us"], group + 1
+            keys.append((group, row["estimated_us"] if alike else 0.0, row["estimated_us"]))
+        places = {key: k for k, key in enumerate(sorted({key[:2] for key in keys}))}
+        measured = [places[key[:2]] for key in keys]
+        found.append(
+            spearman(measured, [key[2] for key in keys]) if len(chain) >= SHORTEST else None
+        )
+    return median(value for value in found if value is not None)
+
+
+def often(wrong: Sequence[Pair]) -> Iterator[tuple[str, int]]:
+    """Yield kernels with many of the pairs in wrong order, and in how many each is. Pairs of
+    kernels that came before are not counted again."""
+    left = list(wrong)
+    while left:
+        counts = Counter(f"{row['id']} {row['kernel']}" for pair in left for row in pair)
+        name, count = counts.most_common(1)[0]
+        if count < MANY:
+            break
+        yield name, count
+        left = [pair for pair in left if name not in (f"{r['id']} {r['kernel']}" for r in pair)]
