@@ -37,7 +37,7 @@ class _Task:
         the line before."""
         elapsed = time.monotonic() - self.begun
         working = elapsed - (jit.seconds_compiling() - self.compiled_before)  # already reported
-        if working < self.due or not self.parts:
+        if working < self.due:
             return
         self.has_reported = True
         description = self.parts[-1]() + "; compiling loops (once per install)" * jit.compiling()
@@ -121,17 +121,20 @@ class _Operation:
         self._task, self._is_outermost = _current.task, False
         if self._task is None and jit.tells():
             self._task, self._is_outermost = _Task(), True
+        if self._task is None:
+            return
+        self._task.parts.append(self._describe)
+        if self._is_outermost:
             _current.task = self._task
             _watcher.add(self._task)
-        if self._task is not None:
-            self._task.parts.append(self._describe)
 
     def __exit__(self, *error: object) -> None:
-        if self._task is not None:
-            self._task.parts.pop()
-            if self._is_outermost:
-                _current.task = None
-                _watcher.remove(self._task)
+        if self._task is None:
+            return
+        if self._is_outermost:  # a task that is watched has at least one part
+            _current.task = None
+            _watcher.remove(self._task)
+        self._task.parts.pop()
 
 
 def progress(describe: Describe) -> AbstractContextManager[None]:
