@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 CACHE_LINE = 64
 BYTE, FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
 SMALL = 1 << 18  # for smaller blocks the allocator is fast enough
-TRIES = 8  # how many existing blocks are checked before a new one is allocated
+TRIES = 8  # the most existing blocks that are checked before a new one is allocated
 # bytes that may be allocated on top of those in use, before unused blocks are freed
 KEPT_BYTES = 1 << 27
 LARGE = KEPT_BYTES // 2  # larger blocks are not kept: they would crowd out all others
@@ -47,18 +47,20 @@ class _Pool(threading.local):
 _pool = _Pool()
 
 
-def _made(nbytes: int) -> tuple[Array, int]:
+def _allocated(nbytes: int) -> tuple[Array, int]:
+    """Return a new block of at least `nbytes` bytes after its first cache line, and the position of
+    that line in bytes."""
     raw = np.empty(nbytes + CACHE_LINE, np.uint8)
     return raw, -raw.__array_interface__["data"][0] % CACHE_LINE
 
 
 def fresh(nbytes: int) -> Array:
     """Return bytes that start on a cache line, new from the allocator."""
-    raw, skip = _made(nbytes)
+    raw, skip = _allocated(nbytes)
     return raw[skip : skip + nbytes]
 
 
-def _taken(nbytes: int) -> tuple[Array, int]:
+def _unused_block(nbytes: int) -> tuple[Array, int]:
     """Return a block that is not in use, and the position of its first cache line in bytes."""
     blocks = _pool.blocks.get(nbytes)
     if blocks is None:
@@ -72,10 +74,10 @@ def _taken(nbytes: int) -> tuple[Array, int]:
         _release()
         _pool.limit = _pool.total + _pool.total // 8 + KEPT_BYTES
         blocks = _pool.blocks[nbytes]
-    made = _made(nbytes)
-    blocks.append(made)
+    block = _allocated(nbytes)
+    blocks.append(block)
     _pool.total += nbytes
-    return made
+    return block
 
 
 def take(nbytes: int) -> Array:
@@ -96,26 +98,26 @@ def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     size = prod(shape) * dtype.itemsize
     if size < SMALL:
         return np.empty(shape, dtype)
-    raw, skip = _taken(size)
+    raw, skip = _unused_block(size)
     return np.ndarray(shape, dtype, raw, skip)
 
 
 def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
     """Return an array with this value in every element."""
-    made = array(shape, np.dtype(dtype))
-    made.fill(value)
-    return made
+    result = array(shape, np.dtype(dtype))
+    result.fill(value)
+    return result
 
 
 def copied(values: Array) -> Array:
     """Return a copy of a C-contiguous array, in recycled memory unless it is larger than LARGE."""
-    made = array(values.shape, values.dtype) if values.nbytes <= LARGE else np.empty_like(values)
-    np.copyto(made, values)
-    return made
+    copy = array(values.shape, values.dtype) if values.nbytes <= LARGE else np.empty_like(values)
+    np.copyto(copy, values)
+    return copy
 
 
 def _release() -> None:
-    """Free every block that no array uses."""
+    """Free all blocks that no array uses."""
     for nbytes, blocks in _pool.blocks.items():
         for _ in range(len(blocks)):
             if sys.getrefcount(blocks[0][0]) == _UNUSED:
@@ -137,9 +139,9 @@ def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> 
     block = _pool.roles.get(role)
     if block is None or block.size < size:
         block = _pool.roles[role] = fresh(size)
-    made: Array = np.ndarray(shape, dtype, block)
-    _pool.scratch[role] = shape, dtype, made
-    return made
+    result: Array = np.ndarray(shape, dtype, block)
+    _pool.scratch[role] = shape, dtype, result
+    return result
 
 
 def contiguous(values: Array) -> Array:

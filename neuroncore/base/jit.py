@@ -50,14 +50,14 @@ def renew(folder: str) -> None:
 
 def digest(package: Path) -> str:
     """Return a hash of all modules with compiled loops and of the modules that these import."""
-    found = sha256()
+    combined = sha256()
     for file in sorted(file for kind in LOOPS for file in package.glob(kind)):
-        found.update(
+        combined.update(
             file.relative_to(package).as_posix().encode()
             + b"\0"
             + sha256(file.read_bytes()).digest()
         )
-    return found.hexdigest()
+    return combined.hexdigest()
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,8 +129,8 @@ class CompiledLoop(Generic[P, R]):
     def _on_views(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain Python function with memoryviews instead of arrays: their elements are
         Python numbers."""
-        given: Any = map(_viewed, args)
-        return self.plain(*given, **kwargs)
+        viewed: Any = map(_viewed, args)
+        return self.plain(*viewed, **kwargs)
 
     # numba reads these attributes when a function that it compiles calls this one.
 
@@ -147,12 +147,12 @@ class CompiledLoop(Generic[P, R]):
         return self.plain
 
 
-def _viewed(given: Any) -> Any:
+def _viewed(argument: Any) -> Any:
     """Return the memoryview of an array, or a named tuple whose arrays are replaced by
     memoryviews."""
-    if isinstance(given, tuple):
-        return type(given)(*map(_viewed, given))
-    return given.data if isinstance(given, np.ndarray) else given
+    if isinstance(argument, tuple):
+        return type(argument)(*map(_viewed, argument))
+    return argument.data if isinstance(argument, np.ndarray) else argument
 
 
 class LoopPart(CompiledLoop[P, R]):
@@ -170,15 +170,15 @@ class KeptCode(CompiledLoop[P, R]):
     def dispatcher(self) -> Any:
         watch_compilation()
         try:
-            made = numba.njit(cache=True, **STRICT)(self.plain)
+            dispatcher = numba.njit(cache=True, **STRICT)(self.plain)
         except RuntimeError:  # numba: "cannot cache function: no locator available"
             return numba.njit(**STRICT)(self.plain)
-        renew(made.stats.cache_path)
-        kept = made._cache
-        lock = CompilationLock(Path(made.stats.cache_path, f"{self.plain.__name__}.lock"))
-        kept.load_overload = lock.before(_where_allowed(kept.load_overload))
-        kept.save_overload = lock.after(_where_allowed(kept.save_overload))
-        return made
+        folder, files = dispatcher.stats.cache_path, dispatcher._cache
+        renew(folder)
+        lock = CompilationLock(Path(folder, f"{self.plain.__name__}.lock"))
+        files.load_overload = lock.before(_where_allowed(files.load_overload))
+        files.save_overload = lock.after(_where_allowed(files.save_overload))
+        return dispatcher
 
 
 class CompilationLock:
@@ -194,25 +194,25 @@ class CompilationLock:
         """Return a function like `load`. If there is no machine code yet, it takes the lock and
         loads again."""
 
-        def loaded(*given: Any) -> Any:
-            found = load(*given)
-            if found is None and self._held is None:
+        def load_or_lock(*arguments: Any) -> Any:
+            machine_code = load(*arguments)
+            if machine_code is None and self._held is None:
                 self._held = locked(self._file)
-                found = load(*given)
-                if found is not None:
+                machine_code = load(*arguments)
+                if machine_code is not None:
                     self._end()
-            return found
+            return machine_code
 
-        return loaded
+        return load_or_lock
 
     def after(self, save: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function like `save`, which also releases the lock."""
 
-        def saved(*given: Any) -> None:
-            save(*given)
+        def save_and_unlock(*arguments: Any) -> None:
+            save(*arguments)
             self._end()
 
-        return saved
+        return save_and_unlock
 
     def _end(self) -> None:
         if self._held is not None:
@@ -245,11 +245,11 @@ def _where_allowed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of numba's cache that does nothing in a process that may not open the
     files, such as the sandboxed process of a judged kernel."""
 
-    def tried(*given: Any) -> Any:
+    def unless_forbidden(*arguments: Any) -> Any:
         with suppress(OSError):
-            return function(*given)
+            return function(*arguments)
 
-    return tried
+    return unless_forbidden
 
 
 @cache
@@ -265,9 +265,9 @@ def watch_compilation() -> None:
 
         def on_end(self, event: Any) -> None:
             if event.data["dispatcher"].py_func.__module__.startswith(__package__):
-                begun = _under_way.pop()
+                start = _under_way.pop()
                 if not _under_way:
-                    _past.append(time.monotonic() - begun)
+                    _past.append(time.monotonic() - start)
 
     events.register("numba:compile", CompilationListener())
 
@@ -314,17 +314,18 @@ def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
     size of the types. With NEURONCORE_ASSERTS=1, as in tests, each call asserts the format, the
     axes and the order of every array."""
 
-    def made_by(function: F) -> Callable[[], F]:
+    def decorate(function: F) -> Callable[[], F]:
         @cache
-        def made() -> F:
+        def compile_at_first_call() -> F:
             dispatcher = compiled(function).dispatcher
             dispatcher.compile(types)
-            found: F = dispatcher.get_overload(types)
-            return _asserting(found, types) if os.environ.get(ASSERTS) == "1" else found
+            machine_code: F = dispatcher.get_overload(types)
+            asserts = os.environ.get(ASSERTS) == "1"
+            return _asserting(machine_code, types) if asserts else machine_code
 
-        return made
+        return compile_at_first_call
 
-    return made_by
+    return decorate
 
 
 def _asserting(function: F, types: Sequence[Any]) -> F:
@@ -332,17 +333,18 @@ def _asserting(function: F, types: Sequence[Any]) -> F:
     `function`."""
     legal: dict[Any, bool] = {}  # by argument number, format, axes and order of an array
 
-    def asserting(*given: Any) -> Any:
-        for number, (one, wanted) in enumerate(zip(given, types, strict=True)):
-            if isinstance(one, np.ndarray):
-                kind = number, one.dtype, one.ndim, one.flags.c_contiguous, one.flags.f_contiguous
-                if kind not in legal:
-                    found = numba.typeof(one)
-                    same = (found.dtype, found.ndim) == (wanted.dtype, wanted.ndim)
-                    legal[kind] = same and wanted.layout in ("A", found.layout)
-                said = f"argument {number} of {function.__name__} is"
-                assert legal[kind], f"{said} {numba.typeof(one)}, not {wanted}"
-        return function(*given)
+    def asserting(*arguments: Any) -> Any:
+        for number, (passed, expected) in enumerate(zip(arguments, types, strict=True)):
+            if isinstance(passed, np.ndarray):
+                flags = passed.flags
+                key = number, passed.dtype, passed.ndim, flags.c_contiguous, flags.f_contiguous
+                if key not in legal:
+                    actual = numba.typeof(passed)
+                    same = (actual.dtype, actual.ndim) == (expected.dtype, expected.ndim)
+                    legal[key] = same and expected.layout in ("A", actual.layout)
+                subject = f"argument {number} of {function.__name__} is"
+                assert legal[key], f"{subject} {numba.typeof(passed)}, not {expected}"
+        return function(*arguments)
 
     return asserting  # type: ignore[return-value]
 

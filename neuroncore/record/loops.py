@@ -95,43 +95,43 @@ ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
 
 
 @compiled
-def extents(geometry: Array, offset: Array, table: Array, found: Array) -> None:
-    """Set found[w] for each window w, from the column ROW on: the box of the window, and whether
+def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
+    """Set boxes[w] for each window w, from the column ROW on: the box of the window, and whether
     the window fills the box (DENSE). If it does not, also set the beginning of its pattern in the
     area (START) and its form (OWN_FORM); otherwise both are -1. Window w has the geometry
     table[geometry[w]] and begins at element offset[w]. A window at an unknown position has the box
     of the whole storage."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
-        found[w, START], found[w, OWN_FORM] = -1, -1
+        boxes[w, START], boxes[w, OWN_FORM] = -1, -1
         if offset[w] == ANYWHERE:
             row, byte, pitch = table[g, ROW0], table[g, BYTE0], table[g, PITCH]
             rows = -(-table[g, ROWS] * table[g, ROW_BYTES] // pitch)
-            found[w, ROW], found[w, ROW_END] = row, row + rows
-            found[w, BYTE], found[w, BYTE_END] = byte, byte + pitch
-            found[w, DENSE] = 1
+            boxes[w, ROW], boxes[w, ROW_END] = row, row + rows
+            boxes[w, BYTE], boxes[w, BYTE_END] = byte, byte + pitch
+            boxes[w, DENSE] = 1
             continue
         item, pitch = table[g, ITEM], table[g, PITCH]
         start = offset[w] * item
         row, byte = start // pitch, start % pitch
         low, high = byte + table[g, LEFT], byte + item + table[g, RIGHT]
         if low < 0 or high > pitch:  # the window continues beyond the ends of rows
-            found[w, ROW] = (start + table[g, LEAST] * item) // pitch
-            found[w, ROW_END] = -(-(start + (table[g, GREATEST] + 1) * item) // pitch)
-            found[w, BYTE], found[w, BYTE_END], found[w, DENSE] = 0, pitch, 0
+            boxes[w, ROW] = (start + table[g, LEAST] * item) // pitch
+            boxes[w, ROW_END] = -(-(start + (table[g, GREATEST] + 1) * item) // pitch)
+            boxes[w, BYTE], boxes[w, BYTE_END], boxes[w, DENSE] = 0, pitch, 0
         else:
             row0, byte0 = table[g, ROW0], table[g, BYTE0]
-            found[w, ROW], found[w, ROW_END] = (
+            boxes[w, ROW], boxes[w, ROW_END] = (
                 row0 + row + table[g, UP],
                 row0 + row + table[g, DOWN],
             )
-            found[w, BYTE], found[w, BYTE_END] = byte0 + low, byte0 + high
-            found[w, DENSE] = table[g, FILLED]
-        if not found[w, DENSE]:
+            boxes[w, BYTE], boxes[w, BYTE_END] = byte0 + low, byte0 + high
+            boxes[w, DENSE] = table[g, FILLED]
+        if not boxes[w, DENSE]:
             if table[g, AREA_ROW_BYTES] > 0:  # the area is a memory, whose rows are longer
                 row, byte = start // table[g, ROW_BYTES], start % table[g, ROW_BYTES]
                 start = (table[g, ROW0] + row) * table[g, AREA_ROW_BYTES] + table[g, BYTE0] + byte
-            found[w, START], found[w, OWN_FORM] = start, table[g, FORM]
+            boxes[w, START], boxes[w, OWN_FORM] = start, table[g, FORM]
 
 
 def distinct(rows: Array) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.record.columns import owners
+from neuroncore.time.loops.work import OWN_QUEUE
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
@@ -76,7 +77,7 @@ def _instructions(core: int, timeline: Timeline) -> Array:
     for name in ("begin", "busy", "done", "end"):
         rows[f"{name}_ns"] = getattr(timeline, name)
     in_turn = before_in_queue(timeline.queue, timeline.begin)
-    rows["waited_for"] = np.where(timeline.cause == -2, in_turn, timeline.cause)
+    rows["waited_for"] = np.where(timeline.cause == OWN_QUEUE, in_turn, timeline.cause)
     rows["critical"][timeline.critical_path] = True
     return rows
 

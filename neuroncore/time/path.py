@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.time.flow import read_of
+from neuroncore.time.loops.work import OWN_QUEUE
 from neuroncore.time.meetings import together
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
@@ -106,7 +107,7 @@ def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]
         i, timeline = meeting[number], timelines[number]
         path.append((number, i))
         cause = int(timeline.cause[i])
-        if cause == -2:
+        if cause == OWN_QUEUE:
             if number not in previous:
                 previous[number] = before_in_queue(timeline.queue, timeline.begin)
             cause = int(previous[number][i])
@@ -164,7 +165,7 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
     reason is MEETING."""
     reasons = np.full(len(path), MEETING)
     before = np.append(-1, path[:-1])
-    turn = timeline.cause[path] == -2
+    turn = timeline.cause[path] == OWN_QUEUE
     waits = np.flatnonzero(follows & ~turn)
     reader, writer = path[waits], before[waits]
     ordered = np.isin(_pairs(reader, writer, len(timeline.queue)), _asked(timeline))

@@ -25,8 +25,8 @@ class Timeline:
     its queue for busy[i]. At done[i] it has done its work, or has moved its bytes if it is a DMA
     transfer. Its result can be read at end[i].
 
-    cause[i] is the instruction that instruction i waited for. It is -1 for no instruction, and -2
-    for the previous instruction of the same queue.
+    cause[i] is the instruction that instruction i waited for. It is -1 for no instruction, and
+    OWN_QUEUE for the previous instruction of the same queue.
     """
 
     compiled: Compiled

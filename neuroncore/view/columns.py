@@ -26,6 +26,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.record.boxes import Box
 from neuroncore.record.program import Program
 from neuroncore.record.saved import narrowest
+from neuroncore.time.loops.work import OWN_QUEUE
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
 from neuroncore.view.loops import ranks
@@ -152,15 +153,17 @@ class PageTimes:
         timeline, part = self.timeline, slice(shown.start, shown.stop)
         begin, until, end = self.begin[part], self.until[part], self.end[part]
         in_turn = before_in_queue(timeline.queue, timeline.begin)
-        cause = np.where(timeline.cause == -2, in_turn, timeline.cause)[part]
+        cause = np.where(timeline.cause == OWN_QUEUE, in_turn, timeline.cause)[part]
         there = (cause >= shown.start) & (cause < shown.stop)
         back = np.where(there, signed(np.array(shown) - cause), 0)
-        flags = np.where(timeline.cause == -2, IN_TURN, 0) + np.where(timeline.moves, TRANSFER, 0)
+        flags = np.where(timeline.cause == OWN_QUEUE, IN_TURN, 0) + np.where(
+            timeline.moves, TRANSFER, 0
+        )
         flags[timeline.critical_path] += CRITICAL
         moves = timeline.moves[part] & (timeline.engines_used[part] > 0)
         done = np.where(moves, self.moved[part], until)
         waited = np.where(there, cause - shown.start, -1)
-        over = np.where(timeline.cause[part] == -2, until[waited], end[waited])
+        over = np.where(timeline.cause[part] == OWN_QUEUE, until[waited], end[waited])
         since = _since(begin, timeline.queue[part], waited, over)
         by_call = ByCall(timeline.columns.call[part])
         return {

@@ -26,8 +26,8 @@ def ranks(key: Array, box: Array, keys: int) -> Array:
 @compiled
 def _ranks(key: Array, box: Array, kept: Array, rank: Array) -> None:
     for k in range(key.shape[0]):
-        row, own, r = key[k], box[k], 0
-        while r < kept.shape[1] and kept[row, r] != own:
+        row, current, r = key[k], box[k], 0
+        while r < kept.shape[1] and kept[row, r] != current:
             r += 1
         if r < kept.shape[1]:
             rank[k] = r + 1
@@ -37,4 +37,4 @@ def _ranks(key: Array, box: Array, kept: Array, rank: Array) -> None:
         while r > 0:
             kept[row, r] = kept[row, r - 1]
             r -= 1
-        kept[row, 0] = own
+        kept[row, 0] = current

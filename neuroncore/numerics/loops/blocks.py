@@ -68,8 +68,8 @@ def scaled_block(group: int) -> Any:
     def _block(typingctx: Any, s: Any, x: Any, scales: Any, out: Any, k: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             kinds = [*signature.args[:2], *signature.args[2].types, signature.args[3]]
-            found = [*values[:2], *cgutils.unpack_tuple(builder, values[2]), values[3]]
-            places = zip(kinds, found, strict=True)
+            arguments = [*values[:2], *cgutils.unpack_tuple(builder, values[2]), values[3]]
+            places = zip(kinds, arguments, strict=True)
             s, x, s_scale, x_scale, out = (_Matrix(context, builder, *place) for place in places)
 
             def link(step: Any, sums: list[list[Any]]) -> list[list[Any]]:
@@ -254,9 +254,10 @@ def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     x, y, addend = (builder.fpext(v, wide) for v in (a, b, c))
     product = builder.fmul(x, y)
     total = builder.fadd(product, addend)
-    there = builder.fsub(total, product)
+    addend_in_total = builder.fsub(total, product)
     lost = builder.fadd(
-        builder.fsub(product, builder.fsub(total, there)), builder.fsub(addend, there)
+        builder.fsub(product, builder.fsub(total, addend_in_total)),
+        builder.fsub(addend, addend_in_total),
     )
     zero, one = ir.Constant(wide, [0.0] * a.type.count), ir.Constant(word, [1] * a.type.count)
     bits = builder.bitcast(total, word)
@@ -264,8 +265,8 @@ def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
         "==", builder.fcmp_ordered(">", lost, zero), builder.fcmp_ordered(">", total, zero)
     )
     back = ir.Constant(word, [-1] * a.type.count)
-    nudged = builder.add(bits, builder.select(outwards, one, back))
+    to_odd = builder.add(bits, builder.select(outwards, one, back))
     even = builder.icmp_signed("==", builder.and_(bits, one), builder.sub(one, one))
     inexact = builder.and_(builder.fcmp_ordered("!=", lost, zero), even)
-    odd = builder.select(inexact, nudged, bits)
+    odd = builder.select(inexact, to_odd, bits)
     return builder.fptrunc(builder.bitcast(odd, wide), a.type)

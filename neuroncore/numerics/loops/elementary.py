@@ -175,11 +175,11 @@ def _sin(x: Any) -> Any:
     (nki.api.shared.rst, note below the activation functions).
     """
     y = abs(x)
-    left = (pi - y) + PI_LOW
-    y = left if y > pi / 2 else y
+    below_pi = (pi - y) + PI_LOW
+    y = below_pi if y > pi / 2 else y
     s = y * y
     value = fma(_horner(s, SIN) * s, y, y)
-    value = left - left * left * left / 6.0 if left < 0.0 else value
+    value = below_pi - below_pi * below_pi * below_pi / 6.0 if below_pi < 0.0 else value
     return value * np.copysign(1.0, x)
 
 
@@ -355,12 +355,12 @@ def magnitudes(x: Array, out: Array) -> None:
 
 
 @compiled
-def powers(found: Array, a: Array, b: Array, out: Array) -> None:
-    """out = a to the b, for float32 matrices. `found` has the powers of the `magnitudes` of a, in
-    float64. `b` may have a single column."""
+def powers(of_magnitudes: Array, a: Array, b: Array, out: Array) -> None:
+    """out = a to the b, for float32 matrices. `of_magnitudes` has the powers of the
+    `magnitudes` of a, in float64. `b` may have a single column."""
     step = np.int64(b.shape[1] > 1)
     for p in range(a.shape[0]):
-        x, y, z, result = a[p], b[p], found[p], out[p]
+        x, y, z, result = a[p], b[p], of_magnitudes[p], out[p]
         for j in range(z.shape[0]):
             result[j] = _power(np.float64(x[j]), np.float64(y[j * step]), z[j])
 
@@ -384,11 +384,11 @@ def first_outside(size: Array, x: Array, low: Any, high: Any, most: Any) -> int:
     can be vectorized."""
     for start in range(0, x.shape[0], BLOCK):
         sizes, numbers = size[start : start + BLOCK], x[start : start + BLOCK]
-        found = np.int32(0)
+        any_outside = np.int32(0)
         for i in range(sizes.shape[0]):
             outside = _is_outside(sizes[i], numbers[i], low, high, most)
-            found |= np.int32(1) if outside else np.int32(0)
-        if found:
+            any_outside |= np.int32(1) if outside else np.int32(0)
+        if any_outside:
             for i in range(sizes.shape[0]):
                 if _is_outside(sizes[i], numbers[i], low, high, most):
                     return start + i

@@ -25,8 +25,8 @@ def _choose(chosen: Array, source: Array, out: Array) -> None:
 
 
 def _of(word: Any) -> Any:
-    given = types.boolean[::1], types.Array(word, 1, "C", readonly=True), word[::1]
-    return compiled_once(*given)(_choose)
+    signature = types.boolean[::1], types.Array(word, 1, "C", readonly=True), word[::1]
+    return compiled_once(*signature)(_choose)
 
 
 _choices = {n: _of(word) for n, word in {1: types.u1, 2: types.u2, 4: types.u4}.items()}

@@ -48,7 +48,7 @@ class Lanes:
     def __init__(self, builder: ir.IRBuilder, value: Any) -> None:
         self.builder, self.value = builder, value
 
-    def _made(self, value: Any) -> Lanes:
+    def _lanes(self, value: Any) -> Lanes:
         return Lanes(self.builder, value)
 
     def _like(self, other: Any) -> Any:
@@ -61,46 +61,46 @@ class Lanes:
 
     def each(self, numbers: Iterable[int]) -> Lanes:
         """Return a vector of the same type with these numbers in its lanes."""
-        return self._made(ir.Constant(self.value.type, list(numbers)))
+        return self._lanes(ir.Constant(self.value.type, list(numbers)))
 
     def all(self, number: int) -> Lanes:
         """Return a vector with this number in every lane."""
-        return self._made(self._like(number))
+        return self._lanes(self._like(number))
 
     def __and__(self, other: Any) -> Lanes:
-        return self._made(self.builder.and_(self.value, self._like(other)))
+        return self._lanes(self.builder.and_(self.value, self._like(other)))
 
     def __or__(self, other: Any) -> Lanes:
-        return self._made(self.builder.or_(self.value, self._like(other)))
+        return self._lanes(self.builder.or_(self.value, self._like(other)))
 
     def __xor__(self, other: Any) -> Lanes:
-        return self._made(self.builder.xor(self.value, self._like(other)))
+        return self._lanes(self.builder.xor(self.value, self._like(other)))
 
     def __lshift__(self, other: Any) -> Lanes:
-        return self._made(self.builder.shl(self.value, self._like(other)))
+        return self._lanes(self.builder.shl(self.value, self._like(other)))
 
     def __rshift__(self, other: Any) -> Lanes:
-        return self._made(self.builder.lshr(self.value, self._like(other)))
+        return self._lanes(self.builder.lshr(self.value, self._like(other)))
 
     def __add__(self, other: Any) -> Lanes:
         add = self.builder.fadd if self.is_float else self.builder.add
-        return self._made(add(self.value, self._like(other)))
+        return self._lanes(add(self.value, self._like(other)))
 
     def __sub__(self, other: Any) -> Lanes:
         subtract = self.builder.fsub if self.is_float else self.builder.sub
-        return self._made(subtract(self.value, self._like(other)))
+        return self._lanes(subtract(self.value, self._like(other)))
 
     def __mul__(self, other: Any) -> Lanes:
         multiply = self.builder.fmul if self.is_float else self.builder.mul
-        return self._made(multiply(self.value, self._like(other)))
+        return self._lanes(multiply(self.value, self._like(other)))
 
     __rand__, __rmul__, __radd__ = __and__, __mul__, __add__
 
     def __lt__(self, other: Any) -> Lanes:
-        return self._made(self.builder.icmp_unsigned("<", self.value, self._like(other)))
+        return self._lanes(self.builder.icmp_unsigned("<", self.value, self._like(other)))
 
     def __gt__(self, other: Any) -> Lanes:
-        return self._made(self.builder.icmp_unsigned(">", self.value, self._like(other)))
+        return self._lanes(self.builder.icmp_unsigned(">", self.value, self._like(other)))
 
     @property
     def is_float(self) -> bool:
@@ -109,7 +109,7 @@ class Lanes:
     def where(self, condition: Lanes, other: Any) -> Lanes:
         """Return this vector's lanes where the condition is true, and those of `other`
         elsewhere."""
-        return self._made(self.builder.select(condition.value, self.value, self._like(other)))
+        return self._lanes(self.builder.select(condition.value, self.value, self._like(other)))
 
     def least(self, other: Any) -> Lanes:
         return self.where(self < other, other)
@@ -118,23 +118,23 @@ class Lanes:
         return self.where(self > other, other)
 
     def is_nan(self) -> Lanes:
-        return self._made(self.builder.fcmp_unordered("uno", self.value, self.value))
+        return self._lanes(self.builder.fcmp_unordered("uno", self.value, self.value))
 
     def as_float(self) -> Lanes:
         """Return the same bits as float32."""
-        return self._made(self.builder.bitcast(self.value, self._of(_FLOAT)))
+        return self._lanes(self.builder.bitcast(self.value, self._of(_FLOAT)))
 
     def as_word(self) -> Lanes:
         """Return the same bits as uint32."""
-        return self._made(self.builder.bitcast(self.value, self._of(_WORD)))
+        return self._lanes(self.builder.bitcast(self.value, self._of(_WORD)))
 
     def to_float(self) -> Lanes:
         """Convert integers below 2^31 to float32."""
-        return self._made(self.builder.sitofp(self.value, self._of(_FLOAT)))
+        return self._lanes(self.builder.sitofp(self.value, self._of(_FLOAT)))
 
     def to_word(self) -> Lanes:
         """Convert floats in [0, 2^32) to integers; the fraction is truncated."""
-        return self._made(self.builder.fptoui(self.value, self._of(_WORD)))
+        return self._lanes(self.builder.fptoui(self.value, self._of(_WORD)))
 
     def upper(self) -> Lanes:
         """Return the upper half of each 64-bit lane, with arbitrary bits above it. A shift would do
@@ -143,13 +143,13 @@ class Lanes:
         odd = ir.Constant(ir.VectorType(_WORD, halves.count), [i | 1 for i in range(halves.count)])
         words = self.builder.bitcast(self.value, halves)
         picked = self.builder.shuffle_vector(words, words, odd)
-        return self._made(self.builder.bitcast(picked, self.value.type))
+        return self._lanes(self.builder.bitcast(picked, self.value.type))
 
     def lowest(self, bits: int) -> Lanes:
         """Return the lowest `bits` bits of each lane, in lanes of this width."""
         if bits == self.value.type.element.width:
             return self
-        return self._made(self.builder.trunc(self.value, self._of(ir.IntType(bits))))
+        return self._lanes(self.builder.trunc(self.value, self._of(ir.IntType(bits))))
 
     def _of(self, element: ir.Type) -> ir.VectorType:
         return ir.VectorType(element, self.value.type.count)
@@ -203,13 +203,13 @@ def _loaded(
     builder: ir.IRBuilder, source: Any, start: Any, count: int, vectors: int
 ) -> list[Lanes]:
     """Load adjacent vectors, and prefetch the vectors of a later step."""
-    found = []
+    loaded = []
     for v in range(vectors):
         place = builder.add(start, ir.Constant(_INDEX, v * count))
-        found.append(Lanes(builder, builder.load(_place(builder, source, place, count), align=1)))
+        loaded.append(Lanes(builder, builder.load(_place(builder, source, place, count), align=1)))
         if vectors > 1:
             prefetch(builder, builder.gep(source, [builder.add(place, AHEAD)]))
-    return found
+    return loaded
 
 
 def prefetch(builder: ir.IRBuilder, address: Any, nearness: int = FIRST_LEVEL) -> None:

@@ -197,8 +197,8 @@ def _chain(
 def _vectors(columns: int, most: int) -> int:
     """Return the number of vectors of columns in the next block. If four are left, two blocks have
     two each."""
-    left = -(-columns // LANES)
-    return 2 if left == 4 else min(left, most)
+    remaining = -(-columns // LANES)
+    return 2 if remaining == 4 else min(remaining, most)
 
 
 @inlined

@@ -90,11 +90,11 @@ def largest(codes: Array, mask: Any) -> Any:
 @compiled
 def greatest(codes: Array) -> Any:
     """Return the largest magnitude among integers, where -n counts as n - 1."""
-    found = codes.dtype.type(0)
+    greatest_so_far = codes.dtype.type(0)
     for i in range(codes.shape[0]):
         magnitude = codes.dtype.type(codes[i] ^ (codes[i] >> 31))
-        found = max(found, magnitude)
-    return found
+        greatest_so_far = max(greatest_so_far, magnitude)
+    return greatest_so_far
 
 
 @compiled

@@ -58,7 +58,7 @@ def reuse_of_space(
                     for q in range(space.shape[1]):
                         last_user[t, q] = space[t, q] = -1
                 last[t] = last_user[t, queue[i]] = i
-    deaths, left = _in_order(last, queue.shape[0]), np.zeros(last.shape[0], np.int64)
+    deaths, remaining = _in_order(last, queue.shape[0]), np.zeros(last.shape[0], np.int64)
     unused, used, peak = capacity, 0, 0
     died, taken = 0, 0  # how many of `deaths` have died, and how many have no space left
     displaced = False
@@ -73,16 +73,16 @@ def reuse_of_space(
         need = size[t] - fresh
         while need > 0 and taken < died and (waits[birth[t]] or used <= capacity):
             d = deaths[taken]
-            take = min(left[d], need)
+            take = min(remaining[d], need)
             if take > 0:
                 displaced = True
                 for q in range(space.shape[1]):
                     space[t, q] = max(space[t, q], last_user[d, q])
-            left[d] -= take
+            remaining[d] -= take
             need -= take
-            if left[d] == 0:
+            if remaining[d] == 0:
                 taken += 1
-        left[t] = size[t] - need
+        remaining[t] = size[t] - need
     if displaced:
         for i in range(queue.shape[0]):
             for k in range(start[i], start[i + 1]):
@@ -99,12 +99,12 @@ def _in_order(last: Array, count: int) -> Array:
     dying, following = np.full(count, -1), np.empty(last.shape[0], np.int64)
     for t in range(last.shape[0] - 1, -1, -1):
         following[t], dying[last[t]] = dying[last[t]], t
-    found, k = np.empty_like(following), 0
+    ordered, k = np.empty_like(following), 0
     for i in range(count):
         t = dying[i]
         while t >= 0:
-            found[k], t, k = t, following[t], k + 1
-    return found
+            ordered[k], t, k = t, following[t], k + 1
+    return ordered
 
 
 class Instructions(NamedTuple):

@@ -45,10 +45,11 @@ def idle_units(work: Work, queues: Queues) -> Units:
 def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> float:
     """Return the time that the PE takes for instruction i if it begins at `begin`.
 
-    Time is divided into windows. In each window the PE has its full clock if enough rows moved in
-    the window before. The first work begins within a window, at its phase, and this window is slow.
-    Work on at most half of the array counts half at full clock. At half clock, or long after other
-    work, it does not count.
+    Time is divided into windows of `clock_window_ns`. In a window, the PE has its full clock if at
+    least `clock_rows` rows moved in the window immediately before; otherwise, and in the first
+    window, its pace is `cold_clock_share`. The first work begins when `clock_phase` of a window has
+    passed. If the work uses at most half of the array, its rows count half, at full clock only, and
+    only if it begins at most `half_filled_ns` after the last work on more than half began.
 
     `clock` has five numbers: the window in which the PE worked last (-1 for none), the rows that
     moved in it, whether it has the full clock, when window 0 began, and when work on more than half
@@ -61,18 +62,18 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
         clock[4] = begin
     late = begin - clock[4] > core.half_filled_ns
     rows, busy = work.rows[i] * (1.0 - 0.5 * half), float(work.busy[i])
-    now, left, window = begin, busy, np.floor((begin - clock[3]) / length)
+    now, remaining, window = begin, busy, np.floor((begin - clock[3]) / length)
     while True:
         if window > clock[0]:
             clock[2] = window == clock[0] + 1.0 and clock[1] >= core.clock_rows
             clock[0], clock[1] = window, 0.0
         pace = 1.0 if clock[2] > 0.0 else core.cold_clock_share
         until = clock[3] + (window + 1.0) * length
-        done = min(left, max(0.0, until - now) * pace)
+        done = min(remaining, max(0.0, until - now) * pace)
         if not half or (clock[2] > 0.0 and not late):
             clock[1] += rows * done / busy
-        left -= done
-        if left <= 0.0:
+        remaining -= done
+        if remaining <= 0.0:
             return float(now + done / pace - begin)
         now, window = until, window + 1.0
 

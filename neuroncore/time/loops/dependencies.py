@@ -35,8 +35,9 @@ class Accesses(NamedTuple):
     @property
     def is_read(self) -> Array:
         """Return, for each operand, whether it is read."""
-        found: Array = np.arange(len(self.operands)) < (self.start[:-1] + self.reads)[self.user]
-        return found
+        first_write = (self.start[:-1] + self.reads)[self.user]
+        read: Array = np.arange(len(self.operands)) < first_write
+        return read
 
 
 class Flow(NamedTuple):
@@ -116,53 +117,53 @@ def _dependencies(
     near, near_start, noted = accesses.near, accesses.near_start, users.noted
     first, needs = flow.first, flow.needs
     for i in range(done, queue.shape[0]):
-        found, stationary, made_by = first[i], -1, -1
+        end, stationary, its_writer = first[i], -1, -1
         for k in range(start[i], start[i + 1]):
-            own, definition = operands[k], -1
-            for n in range(near_start[own], near_start[own + 1]):
-                if found + READERS >= needs.shape[0]:
-                    for again in range(first[i], found):
+            box, definition = operands[k], -1
+            for n in range(near_start[box], near_start[box + 1]):
+                if end + READERS >= needs.shape[0]:
+                    for again in range(first[i], end):
                         noted[needs[again]] = -1
                     return i
                 b = near[n]
                 w = users.writer[b]
                 if w >= 0:
                     definition = max(definition, w)
-                    found = _waiting(i, w, noted, needs, found)
+                    end = _waiting(i, w, noted, needs, end)
                 if k >= start[i] + reads[i]:
                     _overwritten(i, b, w, users, flow)
-                    found = _waiting_for_readers(i, b, users, needs, found)
+                    end = _waiting_for_readers(i, b, users, needs, end)
             if flow.reaching.shape[0]:
                 flow.reaching[k] = definition
             if k - start[i] == weights[i]:
-                stationary, made_by = own, definition
+                stationary, its_writer = box, definition
         if stationary >= 0:
-            flow.reload[i] = stationary != users.loaded[0] or made_by != users.loaded[1]
-            users.loaded[0], users.loaded[1] = stationary, made_by
+            flow.reload[i] = stationary != users.loaded[0] or its_writer != users.loaded[1]
+            users.loaded[0], users.loaded[1] = stationary, its_writer
         _use(i, queue[i], accesses, users)
-        first[i + 1] = found
+        first[i + 1] = end
     return len(queue)
 
 
 @borrowing
-def _waiting(i: int, other: Any, noted: Array, needs: Array, found: int) -> int:
-    """Let instruction i wait for `other`, in `needs`, unless it does already. Return the new
-    length."""
-    if noted[other] != i:
-        noted[other], needs[found] = i, other
-        found += 1
-    return found
+def _waiting(i: int, producer: Any, noted: Array, needs: Array, end: int) -> int:
+    """Let instruction i wait for `producer`: set needs[end] to it, unless i waits for it already.
+    Return the new end."""
+    if noted[producer] != i:
+        noted[producer], needs[end] = i, producer
+        end += 1
+    return end
 
 
 @borrowing
-def _waiting_for_readers(i: int, b: Any, users: Users, needs: Array, found: int) -> int:
+def _waiting_for_readers(i: int, b: Any, users: Users, needs: Array, end: int) -> int:
     operand = users.latest[b]
     for _ in range(READERS):
         if operand < 0:
             break
-        found = _waiting(i, users.reading[operand], users.noted, needs, found)
+        end = _waiting(i, users.reading[operand], users.noted, needs, end)
         operand = users.earlier[operand]
-    return found
+    return end
 
 
 @borrowing
@@ -180,13 +181,13 @@ def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
     known."""
     start, first_write = accesses.start, accesses.start[i] + accesses.reads[i]
     for k in range(start[i], start[i + 1]):
-        own = accesses.operands[k]
+        box = accesses.operands[k]
         if k >= first_write:
-            users.writer[own], users.latest[own] = i, -1
+            users.writer[box], users.latest[box] = i, -1
         else:
-            users.reader[own, q] = i
-            users.earlier[k], users.reading[k] = users.latest[own], i
-            users.latest[own] = k
+            users.reader[box, q] = i
+            users.earlier[k], users.reading[k] = users.latest[box], i
+            users.latest[box] = k
 
 
 def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> Array:
@@ -215,21 +216,21 @@ def _recomputed(
             key = mixed(mixed(key, operands[k]), reaching[k])
         slot = slot_of(key, slots.shape[0])
         while slots[slot] >= 0:
-            one, k = slots[slot], 0
-            if call[one] == call[i]:
-                ours, theirs = start[i], start[one]
+            candidate, k = slots[slot], 0
+            if call[candidate] == call[i]:
+                here, there = start[i], start[candidate]
                 while (
                     k < count
-                    and operands[ours + k] == operands[theirs + k]
-                    and reaching[ours + k] == reaching[theirs + k]
+                    and operands[here + k] == operands[there + k]
+                    and reaching[here + k] == reaching[there + k]
                 ):
                     k += 1
                 if k == count:
                     break
             slot = next_slot(slot, slots.shape[0])
-        one, slots[slot] = slots[slot], i
-        if one >= 0 and flow.killer[one] >= i:
-            before[i] = one
+        candidate, slots[slot] = slots[slot], i
+        if candidate >= 0 and flow.killer[candidate] >= i:
+            before[i] = candidate
 
 
 class Overwritten(NamedTuple):
@@ -266,8 +267,8 @@ def _first_uses(accesses: Accesses, moving: Array, state: Overwritten, used: Arr
     for i in range(used.shape[0]):
         first_write = start[i] + accesses.reads[i]
         for k in range(start[i], start[i + 1]):
-            own = operands[k]
-            for n in range(accesses.near_start[own], accesses.near_start[own + 1]):
+            box = operands[k]
+            for n in range(accesses.near_start[box], accesses.near_start[box + 1]):
                 w = writer[near[n]]
                 if w >= 0 and used[w] == w and moving[w]:
                     used[w] = i
@@ -285,33 +286,38 @@ def _first_uses(accesses: Accesses, moving: Array, state: Overwritten, used: Arr
 
 
 @compiled
-def reads_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array, found: Array) -> None:
-    """Set found[k] if instruction reader[k] reads bytes that instruction writer[k] writes."""
+def reads_of(
+    accesses: Accesses, boxes: Array, reader: Array, writer: Array, depends: Array
+) -> None:
+    """Set depends[k] to True if instruction reader[k] reads bytes that instruction writer[k]
+    writes."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     for k in range(reader.shape[0]):
         i, j = reader[k], writer[k]
-        for one in range(start[i], start[i] + reads[i]):
-            for other in range(start[j] + reads[j], start[j + 1]):
-                if not found[k] and share_bytes(operands[one], operands[other], accesses, boxes):
-                    found[k] = True
+        for read in range(start[i], start[i] + reads[i]):
+            for written in range(start[j] + reads[j], start[j + 1]):
+                if not depends[k] and share_bytes(
+                    operands[read], operands[written], accesses, boxes
+                ):
+                    depends[k] = True
 
 
 @borrowing
-def share_bytes(one: Any, other: Any, accesses: Accesses, boxes: Array) -> bool:
+def share_bytes(a: Any, b: Any, accesses: Accesses, boxes: Array) -> bool:
     """Return whether two boxes share bytes. If neither is dense, look for one in the list of the
     other, and take the shorter list, because a box may be in thousands of lists. `boxes` is
     `Boxes.table` of the record."""
     near, start = accesses.near, accesses.near_start
-    if one == other:
+    if a == b:
         return True
-    if boxes[one, 5] or boxes[other, 5]:
-        same = boxes[one, 0] == boxes[other, 0]
-        rows = boxes[one, 1] < boxes[other, 2] and boxes[other, 1] < boxes[one, 2]
-        own = boxes[one, 3] < boxes[other, 4] and boxes[other, 3] < boxes[one, 4]
-        return bool(same and rows and own)
-    if start[one + 1] - start[one] > start[other + 1] - start[other]:
-        one, other = other, one
-    n, end = start[one], start[one + 1]
-    while n < end and near[n] != other:
+    if boxes[a, 5] or boxes[b, 5]:
+        same_area = boxes[a, 0] == boxes[b, 0]
+        rows = boxes[a, 1] < boxes[b, 2] and boxes[b, 1] < boxes[a, 2]
+        columns = boxes[a, 3] < boxes[b, 4] and boxes[b, 3] < boxes[a, 4]
+        return bool(same_area and rows and columns)
+    if start[a + 1] - start[a] > start[b + 1] - start[b]:
+        a, b = b, a
+    n, end = start[a], start[a + 1]
+    while n < end and near[n] != b:
         n += 1
     return bool(n < end)

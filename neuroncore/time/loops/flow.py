@@ -103,11 +103,11 @@ def waiting_operands(
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     for k in range(waiting.shape[0]):
         i, j = waiting[k], before[k]
-        for one in range(start[i] + reads[i], start[i + 1]):
+        for result in range(start[i] + reads[i], start[i + 1]):
             if reused[k]:
                 break
-            operand[k] = one
-            for other in range(start[j], start[j + 1]):
-                box = operands[one]
-                if on_chip[box] and share_bytes(box, operands[other], accesses, boxes):
+            operand[k] = result
+            for used in range(start[j], start[j + 1]):
+                box = operands[result]
+                if on_chip[box] and share_bytes(box, operands[used], accesses, boxes):
                     reused[k] = True

@@ -46,7 +46,9 @@ def independent(rows: Array, width: int, accesses: Accesses, segment: Array, wri
 def _in_order(writer: Any, r: int, width: int, segment: Array) -> Any:
     """Return whether two rows stay in order: they are in one iteration, or in the same segment that
     is not merged. `writer` is -1 if there is no other row."""
-    own = segment[r % width]
+    current = segment[r % width]
     return (
-        writer < 0 or writer // width == r // width or (own >= 0 and segment[writer % width] == own)
+        writer < 0
+        or writer // width == r // width
+        or (current >= 0 and segment[writer % width] == current)
     )

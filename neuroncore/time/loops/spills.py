@@ -64,34 +64,34 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
         first_write = start[i] + reads[i]
         if first_write == start[i + 1]:
             continue
-        own = piece[first_write]
-        if not alone[own] or not on_chip[own] or final[own] >= first_read[own]:
+        target = piece[first_write]
+        if not alone[target] or not on_chip[target] or final[target] >= first_read[target]:
             continue
         for k in range(start[i], first_write):
-            external[own] &= not on_chip[piece[k]] and writers[piece[k]] == 0
-        if not external[own]:
+            external[target] &= not on_chip[piece[k]] and writers[piece[k]] == 0
+        if not external[target]:
             continue
-        key[own] = _mixed(key[own], call[i])
+        key[target] = _mixed(key[target], call[i])
         for k in range(start[i], first_write):
-            key[own] = _mixed(key[own], piece[k])
-        inputs[own] += reads[i]
+            key[target] = _mixed(key[target], piece[k])
+        inputs[target] += reads[i]
         for k in range(start[i], start[i + 1]):
             if not on_chip[piece[k]]:
-                key[own] = _mixed(key[own], operands[k])
+                key[target] = _mixed(key[target], operands[k])
                 continue
             for n in range(4):  # relative to the first row and byte of the piece
                 start_of_piece = extents[piece[k], n // 2 * 2]
-                key[own] = _mixed(key[own], boxes[operands[k], 1 + n] - start_of_piece)
-        if i < final[own] or inputs[own] == 0:
+                key[target] = _mixed(key[target], boxes[operands[k], 1 + n] - start_of_piece)
+        if i < final[target] or inputs[target] == 0:
             continue
-        if writers[own] == 1:
-            load[own] = i
-        slot = np.int64(key[own] % np.uint64(known.shape[0]))
-        while known[slot] >= 0 and key[known[slot]] != key[own]:
+        if writers[target] == 1:
+            load[target] = i
+        slot = np.int64(key[target] % np.uint64(known.shape[0]))
+        while known[slot] >= 0 and key[known[slot]] != key[target]:
             slot = (slot + 1) % known.shape[0]
         if known[slot] < 0:
-            known[slot] = own
-        same_as[own] = known[slot]
+            known[slot] = target
+        same_as[target] = known[slot]
     return same_as, load
 
 
@@ -125,18 +125,18 @@ def repeated(accesses: Accesses, same_as: Array) -> Array:
     the original of its result. Return -1 for an instruction that writes nothing, or that writes a
     piece that repeats no other."""
     start, reads, piece, _ = accesses
-    found, maker = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
-    for i in range(found.shape[0]):
+    originals, writer = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
+    for i in range(originals.shape[0]):
         for k in range(start[i] + reads[i], start[i + 1]):
-            maker[piece[k]] = i
-    for i in range(found.shape[0]):
+            writer[piece[k]] = i
+    for i in range(originals.shape[0]):
         for k in range(start[i] + reads[i], start[i + 1]):
             if same_as[piece[k]] == piece[k]:
-                found[i] = -1
+                originals[i] = -1
                 break
             if k == start[i] + reads[i]:
-                found[i] = maker[same_as[piece[k]]]
-    return found
+                originals[i] = writer[same_as[piece[k]]]
+    return originals
 
 
 class Residents(NamedTuple):

@@ -9,11 +9,10 @@ import numpy.typing as npt
 
 from neuroncore.base.jit import borrowing, compiled
 from neuroncore.time.loops.contention import CLOCK, Units, clocked, completed, idle_units, shared
-from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
+from neuroncore.time.loops.work import OWN_QUEUE, CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]
 UNKNOWN = -1.0
-OWN_QUEUE = -2  # the cause of an instruction that only waited for its queue
 
 
 class ReorderWindows(NamedTuple):
@@ -200,10 +199,11 @@ def _look(q: int, windows: ReorderWindows, free: Any) -> None:
 
 @borrowing
 def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
-    """Return the time at which all dependencies of instruction i, from number `begin` on, are
-    available, and the last of these dependencies. If the end of a dependency is not known yet,
-    return UNKNOWN and its number. On the PE, an instruction does not wait for the result of the one
-    before it."""
+    """Return the time at which the dependencies of instruction i are available, and the instruction
+    that is available last, or -1 if it waits for none. Dependency k is work.needs[k], or, from k =
+    work.first[i + 1] on, an element of work.previous[i]; those before `begin` are left out. If the
+    end of dependency k is not known yet, return UNKNOWN and k. On the PE, an instruction does not
+    wait for results of its queue, unless they have partners."""
     queues, first, q = work.previous.shape[1], work.first[i + 1], work.queue[i]
     chained = q % queues == core.tensor
     time, waited = 0.0, -1
@@ -213,12 +213,12 @@ def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
             continue
         if end[p] < 0.0:
             return UNKNOWN, k
-        own = work.queue[p] == q
-        if own and chained and work.partner[p] < 0:
+        same_queue = work.queue[p] == q
+        if same_queue and chained and work.partner[p] < 0:
             continue
-        there = end[p] + (0.0 if own else core.semaphore_ns)
-        if there > time:
-            time, waited = there, p
+        available = end[p] + (0.0 if same_queue else core.semaphore_ns)
+        if available > time:
+            time, waited = available, p
     return time, waited
 
 
@@ -304,27 +304,27 @@ def _finish(
 ) -> None:
     """Set the time at which the result of instruction i is available, if it is known now, and look
     again at the instructions that waited for this time."""
-    met, other = times.done[i], work.partner[i]
+    meeting, other = times.done[i], work.partner[i]
     while other >= 0 and other != i:
         if times.begin[other] < 0.0:
             return
-        met, other = max(met, times.done[other]), work.partner[other]
+        meeting, other = max(meeting, times.done[other]), work.partner[other]
     if other >= 0:
-        met += core.semaphore_ns
-    times.end[i] = met + work.latency[i]
+        meeting += core.semaphore_ns
+    times.end[i] = meeting + work.latency[i]
     other = work.partner[i]
     while other >= 0 and other != i:
-        times.end[other] = met + work.latency[other]
+        times.end[other] = meeting + work.latency[other]
         other = work.partner[other]
     while True:  # for the partners in the ring, and then for i
         other = work.partner[other] if other >= 0 else i
-        _tell(other, windows, work, queues, core, times.end)
+        _wake(other, windows, work, queues, core, times.end)
         if other == i:
             break
 
 
 @borrowing
-def _tell(
+def _wake(
     producer: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
     """Look again at the instructions that waited to know when `producer` ends."""
@@ -337,8 +337,9 @@ def _tell(
 
 @compiled
 def chain(last: int, cause: Array, before: Array, path: Array) -> int:
-    """Write the chain of causes that ends with instruction `last` to the end of `path`, and return
-    its length. cause[i] is the instruction that i waited for, or OWN_QUEUE for before[i]."""
+    """Write the chain of causes that ends with instruction `last` to the end of `path`, in order of
+    time, and return its length. cause[i] is the instruction that i waited for, or -1 for none; if
+    it is OWN_QUEUE, i waited for before[i], the instruction before it in its queue, or -1."""
     count, i = 0, last
     while i >= 0:
         count += 1

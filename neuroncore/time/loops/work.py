@@ -60,6 +60,9 @@ class CoreCosts(NamedTuple):
 FIXED = CoreCosts._fields[3:]  # fields of `neuroncore.machine.Fixed`, as floats
 
 
+OWN_QUEUE = -2  # the cause of an instruction that only waited for its queue
+
+
 class Times(NamedTuple):
     """The nanoseconds at which each instruction begins, has done its work, and has its result
     available (-1 while unknown); and the instruction that it waited for (-1 for none, or
