@@ -26,7 +26,7 @@ from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
 from neuroncore.frontend.issue import function
 from neuroncore.frontend.limits import fitting, rows_of
-from neuroncore.frontend.neuronxcc.nki import refusals, words
+from neuroncore.frontend.neuronxcc.nki import integer_transfers, refusals
 from neuroncore.frontend.neuronxcc.nki.blocks import check_explicit
 from neuroncore.frontend.neuronxcc.nki.boxes import chosen, extent, follow, in_patterns
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, rectangles
@@ -228,7 +228,7 @@ def _issue_checked(name: str, arguments: dict[str, Any]) -> None:
 
 def _issue(name: str, arguments: dict[str, Any]) -> None:
     if name == "dma_copy":
-        arguments = words.with_equal_formats(arguments)
+        arguments = integer_transfers.with_equal_formats(arguments)
     state = running()
     notes = state.notes
     begun = 0 if notes is None else notes.written
