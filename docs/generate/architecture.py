@@ -71,10 +71,10 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
   keeps the function to run (`core/binding.py`): a clause that returns a `Run` has made every
   decision that depends on shapes, formats and operators, once. `docs/generate/functions.py`
   writes both files.
-* **The record** (`Program`) consists of numbers: the distinct call, the line, the windows of
-  tensors, and the values of each instruction. Other data, such as boxes of bytes, are computed on
-  demand. The file of a record (`record/saved.py`) has JSON and columns of integers, and is checked
-  when it is read.
+* **The record** (`Program`) has a row of numbers for each instruction. They identify its Call, its
+  source line, its windows (the elements of tensors that it reads and writes), and the values that
+  the Call leaves open. Other data, such as boxes of bytes, are computed on demand. The file of a
+  record (`record/saved.py`) has JSON and columns of integers, and is checked when it is read.
 * **The replay** (`replay/cursor.py`) executes a record again without the kernel, with the same
   functions: on other inputs, or to inspect tiles before and after any instruction.
 * **The compiled program** (`time/compiled.py`) is the record after the device's compiler: loads

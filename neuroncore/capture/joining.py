@@ -1,12 +1,17 @@
-"""The source line of each instruction of a device, found by matching it with neuroncore's compiled
-program.
+"""Matching of the device's instructions with those of neuroncore's compiled program, to find the
+source line of each.
 
-Instructions match if they have the same signature: they do the same kind of work on operands of the
-same size. For each signature, the instructions of a statement of the device's compiler are matched
-with the first line that has as many instructions of this signature as the statement has, or n times
-as many if each of the statement's instructions does the work of n. The remaining instructions are
-matched in order. Then all instructions of a statement get the line that most of its matched
-instructions have.
+Two instructions have the same signature if they do the same kind of work on operands of the same
+size. Instructions of the device can belong to a statement of its compiler. The matching has four
+steps:
+
+* All instructions of a statement with one signature get the first line that has the same number of
+  instructions with this signature.
+* If there is no such line, the device's compiler may have merged n instructions into each. Then the
+  line must have n times as many instructions, which each do 1/n of the work.
+* The remaining instructions are matched one by one: the k-th of a signature gets the line of
+  neuroncore's k-th unused instruction with this signature.
+* All instructions of a statement get the line that most of its matched instructions have.
 """
 
 from __future__ import annotations

@@ -401,15 +401,15 @@ def out_of_reach(call: Call, unit: engine) -> list[str]:
 
 def left_open(call: Call, machine: Machine) -> list[engine]:
     """Return the engines among which the older compiler chooses for a call, the preferred one
-    first, as `Fusion.engines` requires. The call goes to the engine that ends it first, and to the
-    preferred one if both end it at the same time. An engine that the kernel names is the only
-    choice.
+    first. The call goes to the engine that ends it first, and to the preferred one if both end it
+    at the same time. An engine that the kernel names is the only choice.
 
-    In 17 published profiles GpSimd executes none of the calls that name no engine. If such a call
-    reads PSUM, Vector executes nearly none on trn1: 0.1 us in bmm, where Scalar takes 1,718 us
-    (AccelOpt), and none in compiled programs of waahm7, Ericcsr and sahiljain01. On trn2 Vector
-    executes a fifth to three fifths of them (traces of trainium-kernel-fusion and
-    cs149stanfordasst4, counters of kda-for-trainium's bmm)."""
+    In 17 published profiles GpSimd executes none of the calls that name no engine. On trn1, Vector
+    executes nearly none of those that read PSUM: in bmm they take 0.1 us on Vector and 1,718 us on
+    Scalar (AccelOpt), and in compiled programs of waahm7, Ericcsr and sahiljain01 Vector executes
+    none. On trn2, Vector executes a fifth to three fifths of the calls that read PSUM and name no
+    engine (traces of trainium-kernel-fusion and cs149stanfordasst4, counters of
+    kda-for-trainium's bmm)."""
     if call["engine"] is not engine.unknown:
         return [call.engine]
     if all(v.region is not PSUM for v in call.views(*call.reads)):

@@ -193,8 +193,9 @@ def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
 
 
 def _of_places(program: Program, inputs: set[int]) -> Iterator[Refused]:
-    """Yield refusals for inputs, constants and results that are not in HBM. In every launch they
-    are there, because data on the chip has to be loaded and stored."""
+    """Yield refusals for inputs, constants and results on the chip, and for inputs that are also
+    constants. No launch makes such a record: its inputs and constants begin in HBM, and its results
+    must be stored there."""
     constants, results = set(program.data.constants), leaves(program.data.results)
     if inputs & constants:
         yield Refused("RECORD_REFUSED", "an input is a constant of the host")

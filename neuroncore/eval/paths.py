@@ -1,10 +1,10 @@
 """The paths of a program whose loops depend on hidden inputs.
 
-A decision is a value of the device on which a loop or a condition depends; the decisions of a run
-determine its path. On a device, Python runs once, before the inputs are known, and the program that
-it makes serves all inputs. So records of different paths may differ in the number of iterations of
-their loops, but in nothing that Python computed. Otherwise a candidate that counts iterations in
-Python could find out a hidden value.
+A decision is a value that the device computes, and that a loop or a condition depends on. The
+decisions of a run determine its path. On a device, the kernel's Python code runs once, before the
+inputs are known, and makes one program for all inputs. So the records of different paths may differ
+only in the numbers of iterations. If Python also computed something else in one of them, the kernel
+is refused, because by counting iterations in Python it could find out a hidden value.
 """
 
 from __future__ import annotations

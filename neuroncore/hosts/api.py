@@ -440,8 +440,8 @@ def run(
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = None) -> Run:
-    """Return the Run of a launch, or of all ranks of a world. `arguments` are those of a kernel on
-    one rank, after and before the launch; by default they are the arrays that launches kept."""
+    """Return the Run of a launch, or of all ranks of a world. For one rank, `arguments` can be its
+    arguments after and before the launch. By default a Run has the arrays that launches kept."""
     pairs = [outcomes.arrays_of(launch) for launch in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [before for _, before in pairs])
 

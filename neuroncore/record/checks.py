@@ -161,8 +161,8 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
             for name, window in zip(call.dynamic, row, strict=False):
                 if window not in places:
                     raise ValueError(
-                        f"{name} of {call.name} has a fixed window, but its call expects a window "
-                        "that moves"
+                        f"{name} of {call.name} has a window at a fixed position, but its call "
+                        "expects a position that is only known at run time"
                     )
                 _moves(program, call.view(name), *places[window], rest)
     inside(windows.geometry, len(program.geometries), "geometries")
@@ -185,7 +185,9 @@ def _seen(program: Program, expected: View, used: Array) -> None:
     expects."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
-        raise ValueError("a window moves, but its call expects a fixed window")
+        raise ValueError(
+            "the position of a window is only known at run time, but its call expects a fixed one"
+        )
     for number in np.unique(windows.geometry[used]).tolist():
         geometry = program.geometries[number]
         offsets = windows.offset[used][windows.geometry[used] == number]
