@@ -292,7 +292,9 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     fields = fields.take(shown, axis=0)
     strided = np.flatnonzero(fields[:, native.OWN_FORM] >= 0)
     pattern = np.full(len(fields), -1, np.int64)
-    first, pattern[strided] = native.distinct(fields[strided, 1:])
+    first = strided
+    if len(strided):
+        first, pattern[strided] = native.distinct(fields[strided, 1:])
     start, form = fields[strided[first], native.START :].T
     return Boxes(
         table=fields[:, : native.START].copy(),  # loops would be compiled for a part of a table too

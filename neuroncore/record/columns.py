@@ -307,6 +307,9 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
 def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
     """Return, for each storage number in `numbers`, the value of its last pair, or `default` if it
     has no pair. A row of `pairs` has the number of a storage and a value."""
+    if len(pairs) + len(numbers) <= native.FEW:
+        last = dict(pairs.tolist())
+        return np.array([last.get(number, default) for number in numbers.tolist()], np.int64)
     if not len(pairs):
         return np.full(len(numbers), default)
     number, value = pairs.take(np.argsort(pairs[:, 0], kind="stable"), axis=0).T

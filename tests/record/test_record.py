@@ -10,6 +10,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neuroncore.record import loops
 from neuroncore.record.boxes import Box
 from neuroncore.record.program import Program
 
@@ -236,6 +237,27 @@ def test_an_area_says_what_it_is_and_where_it_was_born():
     area = program.area(boxes_of(device)[0].area)
     assert (area.region, area.name, area.partitions, area.row_bytes) == (nl.psum, "acc", 4, 24)
     assert not area.placed and program.place(area.line).line == line
+
+
+def test_areas_of_few_storages_are_those_of_many(monkeypatch):
+    """Storages with and without a name, and one that the record has no allocation of."""
+    device = Device()
+
+    def kernel():
+        for n in (1, 2, 2):
+            nisa.memset(nl.ndarray((4, n), nl.float32), 0.0)
+        nisa.memset(nl.ndarray((4, 6), nl.float32, buffer=nl.psum, name="acc"), 0.0)
+
+    device.call(kernel)
+    program = device.core.program
+    program.births = program.births[16:]
+    few = program.storages()
+    monkeypatch.setattr(loops, "FEW", 0)
+    program._read = None
+    many = program.storages()
+    assert few.kinds == many.kinds and {kind.line for kind in few.kinds} > {-1}
+    for old, new in zip(few[:3], many[:3]):
+        np.testing.assert_array_equal(old, new)
 
 
 def test_placed_tensors_are_windows_on_one_area():
