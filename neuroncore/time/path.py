@@ -4,18 +4,24 @@ for."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.lazy import Lazy
 from neuroncore.time.flow import read_of
 from neuroncore.time.loops.work import OWN_QUEUE
 from neuroncore.time.meetings import together
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
+
+if TYPE_CHECKING:  # rules of one source only
+    from neuroncore.time import reported
+else:
+    reported = Lazy("neuroncore.time.reported")
 
 Array = npt.NDArray[Any]
 # The reason why an instruction waited: none, its turn in its queue, data, space that other
@@ -169,6 +175,9 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
     waits = np.flatnonzero(follows & ~turn)
     reader, writer = path[waits], before[waits]
     ordered = np.isin(_pairs(reader, writer, len(timeline.queue)), _asked(timeline))
+    if "loop-drains" in timeline.program.assume:
+        iteration = reported.iterations(timeline.program)
+        ordered |= iteration[reader] != iteration[writer]
     data = _wait_for_data(timeline, reader, writer)
     reasons[waits] = np.where(data, DATA, np.where(ordered, ORDER, SPACE))
     reasons[follows & turn] = TURN
@@ -194,13 +203,14 @@ def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
 
 def _asked(timeline: Timeline) -> Array:
     """Return the pairs of instructions in which the first must wait for the second because the
-    kernel requires it. Each pair is one integer (`_pairs`)."""
+    kernel, or a rule of its compiler (`Compiled.held`), requires it. Each pair is one integer
+    (`_pairs`)."""
     program, count = timeline.program, len(timeline.queue)
     edges, decided = program.edges(), program.decided()
     later = np.flatnonzero(decided >= 0)
     loaded = decided[later].astype(np.int64)
-    asked = _pairs(edges[:, 0], edges[:, 1], count), _pairs(later, loaded, count)
-    return np.concatenate(asked)
+    waits = edges, np.column_stack((later, loaded)), timeline.compiled.held
+    return np.concatenate([_pairs(pairs[:, 0], pairs[:, 1], count) for pairs in waits])
 
 
 def _pairs(first: Array, second: Array, count: int) -> Array:

@@ -88,7 +88,7 @@ def copies_in_turn(program: Program, queue: Array, issued: Array) -> Array:
 def sort_by_iterations(program: Program, order: Array, start: Array) -> None:
     """Sort each queue in `order` so that no instruction comes after one of a later iteration of a
     loop that the device runs. Queue q has the instructions order[start[q]:start[q + 1]]."""
-    iteration = _iteration(program)
+    iteration = iterations(program)
     for q in range(len(start) - 1):
         rows = order[start[q] : start[q + 1]]
         rows[:] = rows[np.argsort(iteration[rows], kind="stable")]
@@ -98,7 +98,7 @@ def drains(program: Program, queues: Queues) -> Array:
     """Return pairs: an instruction that may be the first of an iteration on its queue, and one that
     may be the last of the iteration before. A queue may begin an instruction before others that it
     can reach at the same time; instructions farther apart keep their order."""
-    iteration, pairs = _iteration(program), [np.zeros((0, 2), np.int64)]
+    iteration, pairs = iterations(program), [np.zeros((0, 2), np.int64)]
     first: dict[int, list[Array]] = {}
     last: dict[int, list[Array]] = {}
     for q in range(len(queues.limits)):
@@ -115,7 +115,7 @@ def drains(program: Program, queues: Queues) -> Array:
     return np.concatenate(pairs)
 
 
-def _iteration(program: Program) -> Array:
+def iterations(program: Program) -> Array:
     """Return, for each instruction, a number that rises at each end of an iteration of a loop that
     the device runs."""
     ends = np.array(program.data.loop_ends, np.int64)

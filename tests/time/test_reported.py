@@ -18,6 +18,7 @@ from neuroncore.record import checks, saved
 from neuroncore.record.program import Record
 from neuroncore.report import summary
 from neuroncore.report.summary import counted
+from neuroncore.time.path import ON_PATH, steps
 from neuroncore.time.prepare import prepared
 from neuroncore.time.schedule import schedule
 from neuroncore.time.variation import AS_IT_IS, Bench
@@ -128,6 +129,18 @@ def test_iterations_of_device_loops_do_not_overlap_on_request(order):
     assert drained.total_ns > usual.total_ns
     overlaps = [usual.begin[end:].min() < usual.end[:end].max() for end in ends]
     assert any(overlaps)
+
+
+def test_waits_for_other_iterations_are_no_waits_for_space():
+    path = steps(of_loops("loop-drains", "standalone"))
+    held = {ON_PATH[reason] for reason in path.held.tolist()}
+    assert "order" in held and "space" not in held
+
+
+def test_waits_for_a_turn_are_no_waits_for_space():
+    path = steps(streamed(multiplied, "single"))
+    held = [ON_PATH[reason] for reason in path.held.tolist()]
+    assert held.count("order") == 3 and "space" not in held
 
 
 def test_iterations_of_a_while_loop_end_too():
