@@ -36,9 +36,15 @@ def empty(shape, dtype=nl.float32, buffer=nl.sbuf):
     return nl.ndarray(shape, dtype, buffer=buffer)
 
 
-def loaded(source):
-    tile = empty(source.shape, source.dtype)
+def loaded(source, dtype=None):
+    tile = empty(source.shape, dtype or source.dtype)
     nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
+def copied(source, dtype=nl.float32):
+    tile = empty(source.shape, dtype)
+    nisa.tensor_copy(dst=tile, src=source)
     return tile
 
 

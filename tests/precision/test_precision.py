@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from device import Device, bits
 from every import for_all
-from precise import RNG, SMALL, WIDE, X, blamed, empty, loaded, run, stored, through
+from precise import RNG, SMALL, WIDE, X, blamed, copied, empty, loaded, run, stored, through
 
 import neuroncore
 from neuroncore.base.errors import KernelError
@@ -37,9 +37,7 @@ def test_a_narrow_result_of_a_matmul_is_the_rough_line():
         nisa.tensor_copy(dst=rough, src=total)  # the rough line
         square = empty((128, 128), buffer=nl.psum)
         nisa.nc_matmul(dst=square, stationary=rough, moving=rough)
-        final = empty((128, 128))
-        nisa.tensor_copy(dst=final, src=square)
-        return stored(final)
+        return stored(copied(square))
 
     _, found = run(kernel, WIDE)
     assert blamed(found, "the rough line") > 0.95
@@ -50,9 +48,7 @@ def test_a_sum_goes_on_in_some_elements_and_begins_in_others():
         tile, total = loaded(x), empty((1, 8), buffer=nl.psum)
         for part in (total[:, :5], total):
             nisa.nc_matmul(dst=part, stationary=tile[:, :1], moving=tile[:, : part.shape[1]])
-        final = empty((1, 8))
-        nisa.tensor_copy(dst=final, src=total)
-        return stored(final)
+        return stored(copied(total))
 
     x = X[:, :8].astype(np.float32)
     launched, found = run(kernel, x)
@@ -130,12 +126,7 @@ def test_errors_go_through_accumulator_registers():
 def test_shares_are_of_all_results():
     def kernel(x):
         tile = loaded(x)
-        outs = []
-        for form in (nl.bfloat16, nl.float16):
-            narrow = empty(tile.shape, form)
-            nisa.tensor_copy(dst=narrow, src=tile)
-            outs.append(stored(narrow))
-        return outs
+        return [stored(copied(tile, form)) for form in (nl.bfloat16, nl.float16)]
 
     _, found = run(kernel, X)
     assert len(found.results) == 2
@@ -176,11 +167,7 @@ def test_float64_is_numpys(options):
         left = empty((100, 70), nl.bfloat16)
         nisa.tensor_scalar(dst=left, data=turned, op0=nl.multiply, operand0=0.1, op1=nl.add,
                            operand1=1 / 3)  # fmt: skip
-        right = empty((100, 40))
-        nisa.tensor_copy(dst=right, src=b)
-        total = empty((70, 40), buffer=nl.psum)
-        short = empty((100, 40), nl.bfloat16)
-        nisa.tensor_copy(dst=short, src=right)
+        total, short = empty((70, 40), buffer=nl.psum), copied(copied(b), nl.bfloat16)
         for _ in range(2):
             nisa.nc_matmul(dst=total, stationary=left, moving=short)
         low = empty((70, 1))
@@ -205,9 +192,7 @@ def test_float64_is_numpys(options):
 
 def test_the_error_introduced_is_that_of_one_rounding():
     def kernel(x):
-        narrow = empty(x.shape, nl.bfloat16)
-        nisa.tensor_copy(dst=narrow, src=loaded(x))
-        return stored(narrow)
+        return stored(copied(loaded(x), nl.bfloat16))
 
     _, found = run(kernel, SMALL)
     (line,) = [line for line in found.lines if line.count]
@@ -240,9 +225,7 @@ def test_what_is_exact_has_no_error():
                            operand1=2.0)  # fmt: skip
         total = empty((128, 64), buffer=nl.psum)
         nisa.nc_matmul(dst=total, stationary=tile, moving=tile[:, :64])
-        out = empty((128, 64))
-        nisa.tensor_copy(dst=out, src=total)
-        return stored(out)
+        return stored(copied(total))
 
     x = RNG.integers(-8, 9, (128, 128)).astype(np.float32)
     _, found = run(kernel, x)
@@ -316,8 +299,7 @@ def test_run_time_addresses():
 def test_two_cores_pass_errors_on():
     def kernel(x):
         rank, half = nl.program_id(0), x.shape[0] // 2
-        out = empty(x.shape, nl.float32, nl.shared_hbm)
-        mine = empty((half, x.shape[1]))
+        out, mine = empty(x.shape, nl.float32, nl.shared_hbm), empty((half, x.shape[1]))
         nisa.activation(dst=mine, op=nl.exp, data=loaded(x[rank * half : (rank + 1) * half]))
         other = empty(mine.shape)
         nisa.sendrecv(src=mine, dst=other, send_to_rank=1 - rank, recv_from_rank=1 - rank,
@@ -344,9 +326,7 @@ def test_tensors_at_addresses_overlap():
         nisa.activation(dst=first, op=nl.exp, data=tile[:64, :100])
         second = nl.ndarray((64, 50), nl.float32, buffer=nl.sbuf, address=(0, 200))
         nisa.tensor_copy(dst=second, src=tile[:64, 100:150])
-        out = empty((64, 50))
-        nisa.tensor_copy(dst=out, src=first[:, 50:])
-        return stored(out), stored(second)
+        return stored(copied(first[:, 50:])), stored(second)
 
     done, found = run(kernel, X)
     assert [r.rel_l2 for r in found.results] == [0, 0]
@@ -414,8 +394,7 @@ def test_picked_elements():
     device.issue("tensor_scalar", out, picked, nl.multiply, 3.0)
     device.issue("tensor_copy", roots.indirect(device.tile(offsets, "uint32"), 20), out)
     powers = np.exp(x.astype(np.float64))
-    rows = np.arange(32)[:, np.newaxis]
-    places = np.repeat(index, 16, axis=0)
+    rows, places = np.arange(32)[:, np.newaxis], np.repeat(index, 16, axis=0)
     exact = 3 * powers[rows, places]
     np.testing.assert_allclose(on(out.storage.double.storage, out).codes(), exact, rtol=1e-10)
     powers[rows, places] = exact
@@ -454,27 +433,15 @@ def test_a_kernel_refused_midway_leaves_the_next_one_alone():
     np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-10)
 
 
-def test_a_product_of_bits_viewed_as_another_format():
-    def kernel(x):
-        tile = loaded(x)
-        total = empty((32, 64), buffer=nl.psum)
-        numbers = tile.view(nl.bfloat16)
-        nisa.nc_matmul(dst=total, stationary=numbers[:, :32], moving=numbers[:, 32:96])
-        final = empty((32, 64))
-        nisa.tensor_copy(dst=final, src=total)
-        return stored(final)
-
-    ones = np.full((70, 96), 1.0, ml_dtypes.bfloat16)
-    done, found = run(kernel, ones.view(np.int32))
-    assert (done.outputs == 70).all()
-    assert found.results[0].rel_l2 == 0
-
-
-@pytest.mark.parametrize("name", ["dropout", "nc_n_gather"])
-def test_bits_viewed_as_another_format_are_moved(name):
+@pytest.mark.parametrize("name", ["nc_matmul", "dropout", "nc_n_gather"])
+def test_bits_viewed_as_another_format_are_numbers_of_that_format(name):
     def kernel(x):
         tile, moved = loaded(x).view(nl.bfloat16), empty((32, 96), nl.bfloat16)
-        if name == "dropout":
+        if name == "nc_matmul":
+            total = empty((32, 64), buffer=nl.psum)
+            nisa.nc_matmul(dst=total, stationary=tile[:, :32], moving=tile[:, 32:])
+            moved = copied(total)
+        elif name == "dropout":
             nisa.dropout(dst=moved, data=tile, prob=0.0)
         else:
             places = empty((32, 96), nl.uint32)
@@ -483,8 +450,10 @@ def test_bits_viewed_as_another_format_are_moved(name):
         return stored(moved)
 
     numbers = np.arange(32 * 96).reshape(32, 96).astype(ml_dtypes.bfloat16)
+    if name == "nc_matmul":
+        numbers[...] = 1.0
     done, found = run(kernel, numbers.view(np.int32))
-    assert (done.outputs == numbers).all()
+    assert (done.outputs == (32 if name == "nc_matmul" else numbers)).all()
     assert found.results[0].rel_l2 == 0
 
 

@@ -12,6 +12,7 @@ import pytest
 from collective_worlds import ALL, lengths, through_hbm
 from every import for_all
 from nki.collectives import ReplicaGroup
+from precise import copied, loaded, stored
 
 import neuroncore
 from neuroncore.base.enums import MemoryRegion
@@ -21,40 +22,25 @@ from neuroncore.replay import cursor
 from neuroncore.replay.execution import OtherPath, Waits
 
 RNG = np.random.default_rng(5)
-X = RNG.standard_normal((64, 32), np.float32)
-Y = RNG.standard_normal((64, 32), np.float32)
+X, Y = (RNG.standard_normal((64, 32), np.float32) for _ in range(2))
 COUNT = np.array([[3]], np.int32)
-
-
-def tile(source, dtype=None):
-    made = nl.ndarray(source.shape, dtype or source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=made, src=source)
-    return made
-
-
-def result(source):
-    out = nl.ndarray(source.shape, source.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=source)
-    return out
 
 
 @nki.jit
 def steps(x, y):
     """Values that differ by nothing but a sign or a type, a constant of the host, a product."""
-    a, b = tile(x), tile(y, nl.bfloat16)
+    a, b = loaded(x), loaded(y, nl.bfloat16)
     nisa.tensor_scalar(a, a, nl.multiply, 0.0, op1=nl.add, operand1=1)
     nisa.tensor_scalar(a, a, nl.multiply, -0.0, op1=nl.maximum, operand1=1.0)
     nisa.tensor_scalar(a, a, nl.multiply, np.float32(0.1))
     for factor in (1, 1.5, True):
         nisa.activation(a, nl.exp, a, scale=float(factor), bias=None)
-    c = tile(nl.shared_constant(np.arange(64 * 32, dtype=np.float32).reshape(64, 32)))
+    c = loaded(nl.shared_constant(np.arange(64 * 32, dtype=np.float32).reshape(64, 32)))
     nisa.tensor_tensor(c, c, a, nl.add)
     product = nl.ndarray((32, 32), nl.float32, buffer=nl.psum)
     nisa.nc_matmul(product, b, b)
     nisa.nc_matmul(product, b, b)
-    copied = nl.ndarray((32, 32), nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(copied, product)
-    return [result(c), {"product": result(copied)}]
+    return [stored(c), {"product": stored(copied(product))}]
 
 
 @nki.jit
@@ -67,22 +53,20 @@ def placed(x, y):
         total = nl.ndarray((32, 32), nl.float32, buffer=nl.psum, address=(0, 0))
         for _ in range(2):
             nisa.nc_matmul(total, b, b)
-        copied = nl.ndarray((32, 32), nl.float32, buffer=nl.sbuf)
-        nisa.tensor_copy(copied, total)
-        out.append(result(copied))
+        out.append(stored(copied(total)))
     return tuple(out)
 
 
 @nki.jit
 def drawn(x, y):
     """Random numbers, some of a seed that is an input."""
-    a, b = tile(x), tile(y)
+    a, b = loaded(x), loaded(y)
     numbers = nl.ndarray(x.shape, nl.uint32, buffer=nl.sbuf)
     nisa.rng(numbers)
     nisa.dropout(a, a, 0.5)
     nisa.tensor_copy(b, numbers)
     nisa.tensor_tensor(a, a, b, nl.add)
-    return result(a)
+    return stored(a)
 
 
 @nki.jit
@@ -90,7 +74,7 @@ def both(x, y):
     """Each core doubles a half, and has the other's half beside it."""
     rank = nl.program_id(0)
     out = nl.ndarray((64, 32), x.dtype, buffer=nl.shared_hbm)
-    mine, theirs = tile(x[rank * 32 : rank * 32 + 32]), nl.ndarray((32, 32), x.dtype)
+    mine, theirs = loaded(x[rank * 32 : rank * 32 + 32]), nl.ndarray((32, 32), x.dtype)
     nisa.tensor_scalar(mine, mine, nl.multiply, 2.0 + rank)
     nisa.sendrecv(mine, theirs, 1 - rank, 1 - rank, 0)
     nisa.tensor_tensor(mine, mine, theirs, nl.subtract)
@@ -99,8 +83,8 @@ def both(x, y):
 
 
 def in_place(x, y):
-    a = tile(x)
-    nisa.tensor_tensor(a, a, tile(y), nl.add)
+    a = loaded(x)
+    nisa.tensor_tensor(a, a, loaded(y), nl.add)
     nisa.dma_copy(x, a)
 
 
@@ -118,23 +102,18 @@ def of_the_older_api(x, y):
 @nki.jit
 def added_up(x, y):
     """Sums that the engine's registers keep from one instruction to the next."""
-    a, b, row = tile(x), tile(y), nl.ndarray((64, 1), nl.float32, buffer=nl.sbuf)
+    a, b, row = loaded(x), loaded(y), nl.ndarray((64, 1), nl.float32, buffer=nl.sbuf)
     keep, add = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce
     for command, given in ((keep, a), (add, b), (add, a), (keep, b), (add, a)):
         more = {"reduce_op": nl.add, "reduce_res": row, "reduce_cmd": command}
         nisa.activation(b, nl.square, given, scale=0.5, **more)
-    return result(row), result(b)
+    return stored(row), stored(b)
 
 
 KERNELS = {
-    "added_up": added_up,
-    "steps": steps,
-    "placed": placed,
-    "drawn": drawn,
-    "both": both[2],
-    "in_place": in_place,
-    "older": of_the_older_api,
-}
+    "added_up": added_up, "steps": steps, "placed": placed, "drawn": drawn, "both": both[2],
+    "in_place": in_place, "older": of_the_older_api,
+}  # fmt: skip
 
 
 def bits(value):
@@ -157,14 +136,13 @@ def test_it_has_the_bits_of_the_run_and_of_a_run_on_other_inputs(name):
     assert wanted[0] != wanted[1]
     assert bits(run.replay()) == wanted[0]
     assert bits(run.replay(Y[::-1], X * 3)) == wanted[1]
-    named = dict(zip(("x", "y"), (Y[::-1], X * 3)))
-    assert bits(run.replay(named)) == wanted[1]
+    assert bits(run.replay({"x": Y[::-1], "y": X * 3})) == wanted[1]
 
 
 def rounded(x, y):
-    a = tile(x, nl.bfloat16)
-    nisa.tensor_tensor(a, a, tile(y), nl.multiply)
-    return result(a)
+    a = loaded(x, nl.bfloat16)
+    nisa.tensor_tensor(a, a, loaded(y), nl.multiply)
+    return stored(a)
 
 
 @pytest.mark.parametrize(
@@ -210,9 +188,9 @@ def test_a_collective_s_result_comes_back_between_the_steps_of_its_ranks(monkeyp
 
     @nki.jit
     def kernel(x):
-        own, total = tile(x), nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+        own, total = loaded(x), nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
         ncc.all_reduce(srcs=[own], dsts=[total], replica_group=ReplicaGroup([[0, 1]]), op=nl.add)
-        return result(total)
+        return stored(total)
 
     monkeypatch.setattr(cursor, "APART", 1)
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -220,8 +198,7 @@ def test_a_collective_s_result_comes_back_between_the_steps_of_its_ranks(monkeyp
     for step in [*range(replay.steps), *range(replay.steps)][::-1]:
         replay.to_step(step)
         for rank in range(2):
-            found = replay.tile(1, "dsts[0]", rank, after=True).elements
-            assert np.array_equal(found, 2 * x)
+            assert np.array_equal(replay.tile(1, "dsts[0]", rank, after=True).elements, 2 * x)
 
 
 def test_data_of_lengths_come_back_between_the_steps_of_their_ranks(monkeypatch):
@@ -235,10 +212,8 @@ def test_data_of_lengths_come_back_between_the_steps_of_their_ranks(monkeypatch)
     replay.finish()
     for step in range(replay.steps)[::-1]:
         replay.to_step(step)
-        found = replay.tile(row, "dsts[0]", after=True).elements
-        assert np.array_equal(found, run.results[0][0])
-        told = replay.tile(row, "metadata_tensor", after=True).elements
-        assert np.array_equal(told, run.results[0][1])
+        for name, wanted in zip(("dsts[0]", "metadata_tensor"), run.results[0], strict=True):
+            assert np.array_equal(replay.tile(row, name, after=True).elements, wanted)
 
 
 def test_from_the_end_back_to_each_step_registers_hold_what_they_held():
@@ -257,7 +232,7 @@ def test_from_the_end_back_to_each_step_registers_hold_what_they_held():
 def written_in_pieces(x):
     out = nl.ndarray((40, *x.shape), x.dtype, buffer=nl.shared_hbm)
     for i in range(40):
-        nisa.dma_copy(dst=out[i], src=tile(x))
+        nisa.dma_copy(dst=out[i], src=loaded(x))
     return out
 
 
@@ -306,35 +281,33 @@ def test_tiles_before_and_after_an_instruction():
 @nki.jit
 def times(x, count):
     """As many times as a register says: which instructions there are depends on it."""
-    a, number = tile(x), tile(count)
+    a, number = loaded(x), loaded(count)
     register = nisa.register_alloc()
     nisa.register_load(register, number)
     for _ in nl.dynamic_range(register * 2 - 1):
         nisa.tensor_scalar(a, a, nl.multiply, 2.0)
-    return result(a)
+    return stored(a)
 
 
 @nki.jit
 def rows_of(x, count):
     """A row that a register says: where it is depends on it, and nothing else."""
-    number = tile(count)
+    number = loaded(count)
     register = nisa.register_alloc()
     nisa.register_load(register, number)
     row = nl.ndarray((1, 32), x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(row, x[nl.ds(register + 1, 1)])
     nisa.register_store(number, register + 5)
-    moved = nl.ndarray((1, 1), nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(moved, number)
-    nisa.tensor_scalar(row, row, nl.add, moved)
-    return result(row)
+    nisa.tensor_scalar(row, row, nl.add, copied(number))
+    return stored(row)
 
 
 @nki.jit
 def picked(x, index):
-    rows = tile(index)
+    rows = loaded(index)
     found = nl.ndarray((2, 32), x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(found, x.ap([[32, 2], [1, 32]], vector_offset=rows, indirect_dim=0))
-    return result(found)
+    return stored(found)
 
 
 def test_a_place_that_data_say_is_that_of_the_new_data():
@@ -367,12 +340,12 @@ def test_a_place_outside_is_refused_at_the_kernels_line():
 @nki.jit
 def outside(x, count):
     """An access that is left out where a register is past the end."""
-    number = tile(count)
+    number = loaded(count)
     register = nisa.register_alloc()
     nisa.register_load(register, number)
-    row = tile(x[0:1])
+    row = loaded(x[0:1])
     nisa.dma_copy(row, x[nl.ds(register, 1)], oob_mode=nisa.oob_mode.skip)
-    return result(row)
+    return stored(row)
 
 
 def test_what_was_left_out_is_not_taken_to_be_so_on_other_inputs():
@@ -386,9 +359,9 @@ def test_what_was_left_out_is_not_taken_to_be_so_on_other_inputs():
 
 
 @nki.jit
-def drawn(x):
+def drawn_thrice(x):
     """Random bits of three draws, one after the other."""
-    made = tile(x)
+    made = loaded(x)
     draws = nl.ndarray((3, *x.shape), nl.uint32, buffer=nl.shared_hbm)
     for n in range(3):
         bits = nl.ndarray(x.shape, nl.uint32, buffer=nl.sbuf)
@@ -400,7 +373,7 @@ def drawn(x):
 
 def test_snapshots_keep_the_states_of_random_generators(monkeypatch):
     monkeypatch.setattr(cursor, "APART", 1)  # steps between snapshots
-    run = neuroncore.run(drawn, X, target="trn2")
+    run = neuroncore.run(drawn_thrice, X, target="trn2")
     replay = run.steps()
     replay.finish()
     for step in range(replay.steps, -1, -1):  # each snapshot is returned to, and drawn from, twice
@@ -413,17 +386,17 @@ def test_snapshots_keep_the_states_of_random_generators(monkeypatch):
 @nki.jit
 def thrice_decided(x, turns):
     """One decision before an instruction, two before the next."""
-    made = tile(x)
+    made = loaded(x)
     registers = [nisa.register_alloc() for _ in range(3)]
     for column, register in enumerate(registers):
-        nisa.register_load(register, tile(turns[:, column : column + 1]))
+        nisa.register_load(register, loaded(turns[:, column : column + 1]))
     for _ in nl.dynamic_range(registers[0]):
         nisa.tensor_scalar(dst=made, data=made, op0=nl.add, operand0=1.0)
     for _ in nl.dynamic_range(registers[1]):
         pass
     for _ in nl.dynamic_range(registers[2]):
         nisa.tensor_scalar(dst=made, data=made, op0=nl.multiply, operand0=2.0)
-    return result(made)
+    return stored(made)
 
 
 def test_the_decisions_up_to_the_first_other_one_are_known():
@@ -480,8 +453,8 @@ def last_program_rounds(x):
 
 
 def test_an_instruction_rounds_as_in_the_last_program_that_begins_at_it():
-    options = Options(stochastic=True, stochastic_seed=7)
-    run = neuroncore.run(last_program_rounds[3], X, options=options)
+    rounding = Options(stochastic=True, stochastic_seed=7)
+    run = neuroncore.run(last_program_rounds[3], X, options=rounding)
     assert bits(run.replay()) == bits(run.results)
 
 
