@@ -22,7 +22,15 @@ from neuroncore.numerics.stochastic import Stochastic
 from neuroncore.record.inputs import Setting, is_leaf, is_tile, leaves, mapped
 from neuroncore.record.program import Record
 from neuroncore.replay.execution import Execution, Meetings, Waits
-from neuroncore.replay.tensors import Content, Snapshot, Tensors, content, inputs_in_memory, state
+from neuroncore.replay.tensors import (
+    Content,
+    Snapshot,
+    Tensors,
+    content,
+    inputs_in_memory,
+    narrow_inputs,
+    state,
+)
 
 # a function from the cores that can continue to the core that continues; None if there is none
 Turns = Callable[[Sequence[int]], int | None]
@@ -76,6 +84,8 @@ class Replay:
         self.cores = _cores(setting)
         inputs_by_storage = inputs_in_memory(setting, inputs, self.cores[0].memory)
         self._tensors = Tensors(self.cores, record.programs, inputs_by_storage)
+        # inputs that memory holds in wider formats, with bits of NaN that these formats lose
+        self._narrow = narrow_inputs(setting, inputs, self.cores[0].memory)
         self.executions = [
             Execution(program, core, self._tensors)
             for program, core in zip(record.programs, self.cores, strict=True)
@@ -216,7 +226,11 @@ class Replay:
     def _elements(self, tile: Tile) -> Array:
         elements = leftovers.contents(tile, self.setting.options.zeros_as_leftovers)
         form = self._format_for_caller(tile)
-        return elements if form is tile.held else codec.encode(form, elements).view(form.numpy)
+        if form is tile.held:
+            return elements
+        narrow = codec.encode(form, elements).view(form.numpy).reshape(tile.shape)
+        (number,) = (n for n, root in self._tensors.roots.items() if root.storage is tile.storage)
+        return np.where(self._tensors.changed(number), narrow, self._narrow[number])
 
     def _format_for_caller(self, tile: Tile) -> Format:
         """Return the format in which the caller gets the elements of a tensor. A whole input has

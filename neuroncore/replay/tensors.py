@@ -34,6 +34,17 @@ def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> d
     return {item.storage: _stored(item, named[item.name], memory) for item in setting.inputs}
 
 
+def narrow_inputs(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
+    """Return copies of the inputs whose format memory widens, by the numbers of their storages.
+    `arrays` are as for `inputs_in_memory`."""
+    widened = [item for item in setting.inputs if memory.hbm.held(item.dtype) is not item.dtype]
+    if not widened:
+        return {}
+    named = _named(setting, arrays)
+    given = {item: np.asarray(named[item.name]).reshape(item.shape) for item in widened}
+    return {item.storage: np.array(a, a.dtype.newbyteorder("=")) for item, a in given.items()}
+
+
 def _named(setting: Setting, arrays: InputArrays) -> Mapping[str, Any]:
     if arrays is None:
         names = [item.name for item in setting.inputs]
@@ -139,6 +150,13 @@ class Tensors:
                 )
             root = self.roots[number] = Tile.of(storage)
         return root
+
+    def changed(self, number: int) -> Array:
+        """Return flags of the elements of an input whose bits in memory have changed."""
+        storage = self.roots[number].storage
+        bits, before = f"u{storage.held.itemsize}", self.inputs[number].reshape(-1)
+        flags: Array = storage.data.reshape(-1).view(bits) != before.view(bits)
+        return flags.reshape(storage.shape)
 
     def _create(self, core: Core, number: int, layout: Layout) -> Storage:
         memory, form = core.memory, layout.dtype

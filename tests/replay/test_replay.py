@@ -443,6 +443,21 @@ def test_an_input_that_is_held_in_float32_comes_back_in_its_format():
     assert again.dtype == x.dtype and bits(again) == bits(changed)
 
 
+@nki.jit
+def first_row_cleared(x):
+    zeros = nl.zeros((1, x.shape[1]), x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x[0:1], src=zeros)
+    return x
+
+
+def test_unchanged_elements_of_such_an_input_keep_the_bits_of_nan():
+    x = np.full((2, 4), 0x7F81, np.uint16).view(ml_dtypes.bfloat16)
+    changed, given = x.copy(), x.copy()
+    run = neuroncore.run(first_row_cleared, changed, options=Options(storage="float32"))
+    assert bits(run.replay(given)) == bits(changed)
+    assert changed.view(np.uint16).tolist() == [[0] * 4, [0x7F81] * 4]
+
+
 @older.jit
 def last_program_rounds(x):
     """A grid whose first programs record nothing: three programs begin at one row."""
