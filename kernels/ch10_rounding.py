@@ -124,15 +124,16 @@ def sums(dtype, start, x, count, seed):
 
 def standstill(dtype, x):
     """The number at which a sum of x > 0 stagnates: the first power of two 2^k whose half step to
-    the next number, 2^k eps / 2, is at least x. Below this number, x is more than half a step, but
-    at most one step, so a sum goes up number by number until it is reached."""
+    the next number, 2^k eps / 2, is at least x. Below this power, x is more than half a step, but
+    at most one step, so each addition takes the sum to the next number."""
     return 2.0 ** np.ceil(np.log2(2 * x / numerics.info(dtype).eps))
 
 
 def distribution(dtype, start, x, count):
     """The possible values of a stochastically rounded sum, and their exact probabilities.
 
-    Each addition leads from a number to one of two; the probabilities of all paths add up.
+    Each addition leads from a number to one of two neighbors; the probabilities of all paths to a
+    number add up.
     """
     numbers = np.unique(numerics.encodings(dtype)["value"])  # in order, and NaN last
     numbers = numbers[(numbers >= start) & (numbers <= start + 4 * count * x)]
@@ -266,8 +267,8 @@ def judged(history):
 
 
 def training(epochs=EPOCHS):
-    """Train in three ways. By the name of the way: the weights after each epoch [epochs, pixels,
-    classes], and the loss and the accuracy with them [epochs]."""
+    """Train in three ways. Return a dict with an entry for each way: the weights after each epoch
+    [epochs, pixels, classes], and the loss and the accuracy with these weights [epochs]."""
     runs = {}
     for name, dtype, seed in (
         ("float32", np.float32, None),

@@ -71,7 +71,9 @@ def trailing(axes: tuple[int, ...], rank: int) -> int:
 def counted_from_within(axes: tuple[int, ...], rank: int, most: int) -> int:
     """Return the number of `axes` if they are legal in releases 0.1 and 0.2 of the API. Otherwise
     return 0. In these releases, axis 1 is the innermost axis, and axis `most` has the highest
-    number. In nki-library's kernels of 0.2, `most` may be the innermost axis instead."""
+    number. But in nki-library's kernels of 0.2, axis `most` is the innermost one. So consecutive
+    axes are legal if they begin with axis 1 or end with axis `most`, and if they are fewer than the
+    `rank` axes of the tile."""
     numbers = sorted(axes)
     consecutive = numbers == list(range(numbers[0], numbers[0] + len(numbers))) if axes else False
     ends = consecutive and (numbers[0] == 1 or numbers[-1] == most)

@@ -100,8 +100,9 @@ def takes_self(function: Callable[..., Any]) -> bool:
     """Return whether a function is written as a method of an object or of a class: its first
     parameter is `self` or `cls`.
 
-    Other kernels in a class get no object when they are called as attributes: the vendor's
-    decorator makes an object that classes don't bind (corelab-src/nki-llama)."""
+    Any other kernel in a class is called without the object: `self.kernel(x)` passes only x,
+    because the vendor's decorator makes an object that Python does not bind
+    (corelab-src/nki-llama)."""
     return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")
 
 

@@ -158,8 +158,8 @@ class Inputs:
         return returned + [self._tensor(storage) for storage in changed]
 
     def _array(self, tile: Tile) -> Any:
-        """Return the array of a result. It is the caller's array if the result is that argument.
-        Raises SignatureError for a tile on the chip."""
+        """Return the array of a result. If the result is a whole argument, it is the caller's array
+        of this argument. Raises SignatureError for a tile on the chip."""
         storage = tile.storage
         if storage.on_chip:
             raise SignatureError(

@@ -124,8 +124,8 @@ def of_its_release(spot: Spot) -> Iterator[Report]:
 
 def misfits(spot: Spot, release: str) -> Iterator[Report]:
     """Report names and parameters that `release` lacks and another release has, arguments in the
-    order of another release, and missing arguments. Functions are left out if they are of the older
-    API and `release` is not, or the reverse."""
+    order of another release, and missing arguments. Functions of the older API are left out if
+    `release` is one of today's API, and the reverse."""
     node, scope = spot.node, spot.scope
     if scope.is_older != (release == RELEASES[0]):
         return

@@ -3,9 +3,9 @@ and effects of a kernel other than its arguments and results.
 
 A value of the device is one that only the device knows, such as a register or the contents of a
 tensor; a value of the file is assigned to a name at module level. A loop of the device is not
-unrolled by the compiler. Compiled kernels are cached by their arguments. So a cached kernel uses
-the old inputs, and does not repeat effects. A rule yields its findings as tuples (code, node,
-sentence).
+unrolled by the compiler. A compiled kernel is cached, and is used again if the arguments are the
+same. Then it does not see new values of other inputs, and does not repeat its effects. A rule
+yields its findings as tuples (code, node, sentence).
 """
 
 from __future__ import annotations

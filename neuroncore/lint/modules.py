@@ -82,9 +82,9 @@ def form_in(name: str, release: str) -> ApiForm | None:
 
 def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
     """Return the releases of the forms in `rows` as text, such as "0.1" or "0.3 to 0.6", if
-    `release` certainly has none of the forms; otherwise "". This is certain if `release` is later
-    than the last form. If it is earlier than the first form, this is certain only if the first form
-    is later than COMPLETE, because the lists of earlier releases are incomplete."""
+    `release` certainly has none of the forms; otherwise "". It certainly has none if it is later
+    than the last form, or if it is earlier than the first form and the first form is later than
+    COMPLETE: the lists of releases up to COMPLETE are incomplete."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -244,9 +244,10 @@ def parsed(path: Path) -> Module:
 
 
 class Modules:
-    """The checked file, and the files that it imports, directly or through others. A file that a
-    relative import names, or that is found from the folder of the importing file or one above it,
-    is always read; a file that is found only on sys.path is read if its text contains "nki"."""
+    """The checked file, and the files that it imports, directly or through other files. A file is
+    always read if a relative import names it, or if it is found from the folder of the importing
+    file or from a folder above. A file that is found only on sys.path is read if its text contains
+    "nki"."""
 
     def __init__(self, first: Path) -> None:
         self.first = parsed(first)
@@ -322,10 +323,10 @@ class Modules:
         return definition or (None if level else whole)
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
-        """Return the definition of the dotted name `whole`: the file that it names has the
-        definition, or imports it from another file. Return None if there is none. `level` is the
-        number of dots of a relative import, 0 for an absolute one, and `more` is how many further
-        imports are followed."""
+        """Return the definition of the dotted name `whole`, whose first parts name a file. The file
+        has the definition, or imports it from another file. Return None if there is no definition.
+        `level` is the number of dots of a relative import, 0 for an absolute one, and `more` is how
+        many further imports are followed."""
         parts = whole.split(".")
         for count in range(len(parts) - 1, -1, -1):
             home = self._find(module, level, parts[:count])

@@ -196,9 +196,9 @@ def find(name: str) -> Instance:
 
 @cache
 def holding(machine: str, lnc: int, ranks: int) -> Instance | None:
-    """Return the smallest instance with logical cores of `lnc` physical cores, at least `ranks` of
-    them, and chips of the first product in the machine's list of products; None if there is
-    none."""
+    """Return the smallest instance with at least `ranks` logical cores of `lnc` physical cores,
+    among the instances whose chip is the first product in the machine's list. Return None if there
+    is none."""
     product = load_machine(machine).products[0].lower()
     candidates = [
         instance

@@ -93,7 +93,7 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
     """Return sum_k s[k, m] * x[k, n], added by fused multiply-adds from k = 0. The exact products
     of a `group` of rows are added first, from the left. `scales` has a scale for each element of s
-    and of x; those of a group's first row multiply its sum. `narrow` is as in `fma`."""
+    and x; the scales of a group's first row multiply the group's sum. `narrow` is as in `fma`."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
     for k in range(0, len(s), group):
         if group == 1 and scales is None:

@@ -1,7 +1,8 @@
 """The estimate of a launch: its time, its bottleneck, and its range.
 
-A range is two factors of the estimate, between which 80 % of measurements are expected. It comes
-from the errors of other estimates in the same class. A class has four properties:
+A range has two factors: 80 % of measurements are expected to be between these multiples of the
+estimate. The range comes from the errors of other estimates in the same class. A class has four
+properties:
 
 * the order in which the compiler issues instructions (for today's API, this is the launch path);
 * whether the compiled form, which is the program after the compiler's changes, is certain;
@@ -147,8 +148,8 @@ def range_of(kind: Kind) -> Range | None:
 
 
 def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
-    """Return the range of the narrowest class of an estimate that has a range. The class of all
-    estimates always has one."""
+    """Return the range of an estimate: that of its narrowest class in `ranges`. The class of all
+    estimates is always there."""
     return next(ranges[name] for name in reversed(classes(kind)) if name in ranges)
 
 

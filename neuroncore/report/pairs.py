@@ -157,9 +157,9 @@ def fitted(variants: Iterable[Variant]) -> Sureness:
     """Return the numbers for which the measured order of all pairs within chains is most likely.
 
     A chain of n variants has n (n - 1) / 2 pairs, and each pair has the weight 2 / n. The highest
-    probability, `most`, comes from the pairs whose estimates differ by at least FAR times the
-    noise: it is the weighted fraction of these pairs that is in the right order, to which one pair
-    is added that counts as half right.
+    probability, `most`, comes from the pairs whose x (`Sureness`) is at least FAR: it is the
+    weighted fraction of them that is in the right order, but at least 0.5. One more pair of weight
+    1, which is half right, is counted too.
     """
     known_variants = list(variants)
     chains = _chains(known_variants)

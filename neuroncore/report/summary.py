@@ -383,9 +383,9 @@ def _collectives(timeline: Timeline) -> dict[str, Any]:
 
 
 def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
-    """Return the counters of bytes. Spills are left out if they are unknown: today's API never
-    spills, so the kernel has to handle tiles that do not fit, and the behavior of the compiler is
-    not known."""
+    """Return the counters of bytes. If tiles do not fit into the memory, spills are left out,
+    unless the program has the order of the older API's compiler: the model has spills for this
+    compiler only, and what other compilers do with such tiles is not known."""
     unknown = timeline.order != "compiled" and is_overcommitted(timeline)
     return {
         name: count for name, count in counters.bytes.items() if not (unknown and name in SPILLS)
@@ -396,8 +396,9 @@ def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
     """Return the utilization of the array's peak, and of the bandwidth of the core's HBM stack, as
     fields. Transposes do not count as model flops.
 
-    Published hfu figures of trn2 count both instructions of a float32 product, but relative to the
-    peak of both cores of a logical core. So `hfu_estimated_percent` may be less than mfu.
+    Published hfu figures of trn2 count the flops of all instructions of a float32 product. But they
+    are relative to the peak of both cores of a logical core, and mfu is relative to the peak of one
+    core. So `hfu_estimated_percent` may be less than mfu.
     """
     machine, moved = timeline.machine, counters.bytes
     bandwidth = machine.hbm.stack_gigabytes_per_s

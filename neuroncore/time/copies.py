@@ -153,7 +153,7 @@ def any_left_out(calls: Sequence[Call]) -> bool:
 
 
 def adds_in_psum(call: Call) -> bool:
-    """Return whether the call adds two tiles into one in PSUM."""
+    """Return whether the call adds two tiles and writes the sum to PSUM."""
     sums = call.instruction.older_compiler.sums
     if sums is None or call.dynamic or len(call.reads) != 2 or not sums(call):
         return False

@@ -104,8 +104,8 @@ def _calls(timeline: Timeline, rows: Array, group: Array, count: int) -> list[tu
 
 
 def _sum(first: Line, second: Line) -> Line:
-    """Return the sum of the figures of one source line, which two cores have on the critical
-    path."""
+    """Return a Line with the sums of the figures of `first` and `second`, which are one source line
+    on the critical path of two cores."""
     return Line(
         place=first.place,
         calls=tuple(dict.fromkeys((*first.calls, *second.calls))),

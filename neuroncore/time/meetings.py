@@ -39,8 +39,9 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
     """Return every meeting of several cores, as a dict from the number of each core to its
     instruction.
 
-    The k-th meeting of a group of cores is the k-th one on each core. A meeting that some cores do
-    not reach, because their record ends earlier, is left out.
+    A group may meet several times: its k-th meeting consists of the k-th instruction of each core
+    that meets this group. A meeting that some cores do not reach, because their record ends
+    earlier, is left out.
     """
     meetings: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
     for number, program in enumerate(programs):

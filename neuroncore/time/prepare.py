@@ -182,8 +182,9 @@ def _wait_for_space(
     Return the most bytes per partition that are used at one time.
 
     Tiles at addresses that the kernel chose may overlap, and the result is at least the end of the
-    highest of them. If waits[i] is True, a tile whose first user is instruction i waits even while
-    the live tiles exceed the memory, so that some of them are spilled.
+    highest of them. If the live tiles exceed the memory, some are spilled. A new tile, whose first
+    user is instruction i, then waits for space only if waits[i] is True; otherwise it takes the
+    space of spilled tiles at once.
     """
     boxes, accesses = form.program.boxes(), form.accesses
     areas, in_region = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]

@@ -146,8 +146,8 @@ def saturated(timeline: Timeline) -> list[str]:
 
 def then_bound_by(timeline: Timeline) -> str:
     """Return the name of the bound without scheduling a change. If resources are busy nearly all of
-    the time (`saturated`), it is the busiest of them, although more of another may save more time.
-    Otherwise it is the serial chain, or the collectives."""
+    the time (`saturated`), the bound is the busiest of them, although a change to another resource
+    may save more time. Otherwise it is the serial chain, or the collectives."""
     simple_bound = bound_by_times(timeline)
     if simple_bound is not None:
         return simple_bound.what

@@ -68,8 +68,8 @@ class Arrivals:
 class Imbalance:
     """A line at which ranks do unequal work. The cores that arrive last at collectives work at this
     line for `more_ns` nanoseconds longer than the median core, in total. each[n, k] is how many
-    nanoseconds core n works at the line before its collective k and after the one before it; the
-    last column is the work after the last collective."""
+    nanoseconds core n works at the line before its collective k, and after collective k - 1 if
+    there is one; the last column is the work after the last collective."""
 
     place: Place
     more_ns: float

@@ -33,8 +33,8 @@ class Edited(NamedTuple):
 
 class Contents(NamedTuple):
     """The successive contents of areas, which are the storages of tiles and tensors. The operands
-    uses[ends[a]:ends[a + 1]] use area a. number[k] says which of the successive contents of its
-    area operand uses[k] has, counted from 0."""
+    uses[ends[a]:ends[a + 1]] use area a. The contents of each area are numbered from 0, and operand
+    uses[k] accesses the contents with the number number[k]."""
 
     uses: Array
     ends: Array

@@ -123,10 +123,10 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
 
 
 def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
-    """Raise SignatureError for an instruction into a tensor at an explicit address if the
-    instruction also needs a tensor that has no address: an activation without a bias (unless
-    `bias_is_made` by the compiler) needs zeros, and a transpose on the Tensor engine needs an
-    identity matrix."""
+    """Raise SignatureError for an instruction into a tensor at an explicit address if the compiler
+    would have to add an operand, because that operand has no address. An activation without a bias
+    needs a tile of zeros, unless `bias_is_made` by the compiler. A transpose on the Tensor engine
+    needs an identity matrix."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} without a bias writes to a tensor at an explicit address",

@@ -24,8 +24,8 @@ def with_checks(function: Callable[..., Any], returns: bool, options: str) -> Ca
     The checks raise ImmutableError, SignatureError and OutputError.
 
     If the kernel `returns` its results, it may write only to parameters that are annotated as
-    mutable, and must return each of these that it has written. `options` is the text of the
-    compiler's options. In it, skip-mutable-return-check and skip-non-top-level-shared-hbm-check
+    mutable, and must return each mutable parameter that it has written. `options` is the text of
+    the compiler's options. In it, skip-mutable-return-check and skip-non-top-level-shared-hbm-check
     each turn off a check.
     """
     signature = inspect.signature(function)

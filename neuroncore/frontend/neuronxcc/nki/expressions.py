@@ -359,10 +359,10 @@ class Mask:
         raise _unsupported("~")
 
     def __bool__(self) -> bool:
-        """Return the mask's value if it is the same for all elements. Otherwise the mask must be an
-        operand of `and`, by which older kernels join masks too, or DynamicControlError is raised.
-        The mask then gets the comparisons of all operands, and False is returned, so that this mask
-        is the value of the `and`."""
+        """Return the mask's value if it is the same for all elements. Otherwise raise
+        DynamicControlError, unless the mask is an operand of `and`, by which older kernels join
+        masks too. In this case the mask gets the comparisons of all operands, and False is
+        returned, so that Python takes this mask as the value of the `and`."""
         decided = [_decided(index, how) for index, how in self.terms]
         if all(decided):
             return True

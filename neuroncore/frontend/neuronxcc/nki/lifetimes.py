@@ -49,9 +49,10 @@ class ReboundName:
         self._before = {name: (value, _list_copied(value)) for name, value in values.items()}
 
     def again(self, severity: Severity) -> None:
-        """Give the names the values from before the loop again, for the next iteration, and report
+        """Restore the values that the names had before the loop, for the next iteration, and report
         LOOP_REBOUND for each value that has changed. A name that is bound to a tile of the
-        iteration stays bound to this tile: a later read is reported (`scopes.check_read`)."""
+        iteration stays bound to this tile: if it is read later, `scopes.check_read` reports
+        that."""
         variables, changed = self._frame.f_locals, False
         for name, (value, before) in [*self._before.items()]:
             now = variables.get(name, value)

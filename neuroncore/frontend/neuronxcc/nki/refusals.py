@@ -62,7 +62,7 @@ def copied_by_assignment(tile: Tile) -> ViewError:
 
 
 def transposed_indirectly(tile: Tile) -> ViewError:
-    """Return the error for a transpose by DMA of rows that a tile selects."""
+    """Return the error for a DMA transpose of rows that are selected by a tile of indices."""
     return ViewError(
         f"{tile}, whose rows are selected by a tile, can't be transposed by the DMA",
         argument="src",

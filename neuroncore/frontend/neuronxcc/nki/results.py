@@ -381,8 +381,9 @@ def hold(
 
 
 def assign(slot: Tensor, value: Any) -> None:
-    """Execute slot = value. The delayed call that makes the value writes it to the slot directly if
-    possible. Otherwise a copy does, or memset for a number."""
+    """Execute slot = value. If possible, the delayed call that makes the value writes it to the
+    slot directly. Otherwise the value is copied to the slot, or written by memset if it is a
+    number."""
     if not isinstance(value, Tensor):
         flush()
         _before_writing(slot, [()])

@@ -128,8 +128,8 @@ def program_id(axis: int = 0) -> int | None:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
-    """Return the number of programs in the launch grid along some axes, or along all for None. Axes
-    that the grid does not have count as 1. None outside kernels."""
+    """Return the number of programs along some axes of the launch grid, or in the whole grid if
+    `axes` is None. Axes that the grid does not have count as 1. Return None outside kernels."""
     core = running()
     if core is None:
         return None

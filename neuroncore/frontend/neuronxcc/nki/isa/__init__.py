@@ -1,8 +1,8 @@
 """nki.isa of the older API: instructions that return the tile they write.
 
 Each function defines the shape of its result; the table of instructions defines everything else. A
-`mask` is a bool, or comparisons of index expressions. These are over the axes of the tile that the
-docstring of the function names, by default the result.
+`mask` is a bool, or comparisons of index expressions. It chooses elements of one tile: of the
+result, unless the docstring of the function names another tile.
 """
 
 from typing import Any as _Any

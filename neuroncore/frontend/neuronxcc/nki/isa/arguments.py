@@ -122,8 +122,9 @@ def in_sbuf(value: Any, name: str) -> Tensor:
 
 
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
-    """Return two operands of an instruction. If both are in PSUM, or if GpSimd will read them, copy
-    one of them to SBUF, provided that a broadcast (`matrix.across_partitions`) made it in PSUM."""
+    """Return two operands of an instruction. If both are in PSUM, or if GpSimd will read them
+    (`on_gpsimd`), the operand that a broadcast (`matrix.across_partitions`) made in PSUM is copied
+    to SBUF; if a broadcast made both, only y is copied. Other operands are returned unchanged."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:

@@ -1,8 +1,8 @@
 """Functions that only convert their arguments and issue the instruction with the same name. The
 instruction's clause gives the shape of the result; `arguments.converted` converts the arguments.
 
-The functions of the most frequent instructions convert the arguments without it, which takes less
-time.
+The functions of the most frequent instructions do not call `arguments.converted`: they convert each
+argument separately, which takes less time.
 """
 
 from __future__ import annotations

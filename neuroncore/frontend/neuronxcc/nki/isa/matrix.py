@@ -179,8 +179,8 @@ def _product(row: Tensor, count: int) -> Tensor:
 
 
 def _ones(count: int, dtype: Format) -> Tensor:
-    """Return a row of `count` ones, of shape (1, count), in format `dtype`. A kernel makes one row
-    for each `count`, which keeps the format of the first call."""
+    """Return a row of `count` ones, of shape (1, count). A kernel makes only one row for each
+    `count`, in the format `dtype` of the first call."""
     rows = running().ones
     if count not in rows:
         ones = rows[count] = new((1, count), dtype)

@@ -83,10 +83,10 @@ def loop_reduce(
 
 
 def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
-    """Add guards to the notes: they describe which other iterations issue the same instructions as
-    this one. If this iteration is the `first` of all `loops`, no other iteration does. Otherwise,
-    consider the loops that are not in their first iteration: all iterations of the innermost of
-    these, except its first, issue the same instructions."""
+    """Add guards to the notes, which describe the iterations that issue the same instructions as
+    this one. This iteration is the `first` if all `loops` are in their first iteration; then each
+    of them gets a guard. Otherwise one loop that is not in its first iteration suffices: the last
+    such loop gets the only guard."""
     if (noting := running().notes) is not None:
         not_first = [index for index in loops if not index.is_first]
         for index in loops if first else not_first[-1:]:
@@ -95,8 +95,8 @@ def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     """Return the tile of format `form` in which a loop_reduce over `loops` accumulates if its
-    result isn't assigned. Each call in the source has one tile for each iteration of those loops
-    around the call that are not among `loops`."""
+    result isn't assigned. Each call in the source has such a tile. If there are other loops around
+    the call, it has one for each of their iterations."""
     core = current()
     site = core.birthplace()
     reduced = {id(index.loop) for index in loops}

@@ -46,7 +46,7 @@ def reduce_scatter(
 
 
 def collective_permute(*, dst: Any, src: Any, source_target_pairs: Pairs) -> None:
-    """dst = the src of another rank: source_target_pairs has the pair (that rank, this rank)."""
+    """dst = the src of the rank r for which source_target_pairs has the pair (r, this rank)."""
     issued("collective_permute", [src], [dst], source_target_pairs=source_target_pairs)
 
 
