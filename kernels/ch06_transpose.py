@@ -2,8 +2,8 @@
 
 Rows are in partitions, so a transpose moves data between partitions. The DMA engines can do this,
 but slowly, element by element. The Tensor engine is faster, because it sends each row of its input
-down a column of its grid. `nc_transpose` is a matmul with the
-identity matrix: [128, 128] in SBUF becomes [128, 128] in PSUM, in one cycle per column.
+down a column of its grid. `nc_transpose` is a matmul with the identity matrix: [128, 128] in SBUF
+becomes [128, 128] in PSUM, in one cycle per column.
 
 A large matrix is transposed block by block; block (i, j) of the input becomes block (j, i) of the
 result. Four blocks share one bank of PSUM, so that one copy moves all four.

@@ -113,11 +113,11 @@ def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
 
 
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """Return a hint for indices from `first` to `last`, which exceed the size of an axis. The hint
-    is for an axis that consists of pieces as long as the range of indices, if the range begins at a
-    multiple of its length: it gives the number of pieces, and suggests to end the loop earlier, or
-    to check whether indices are swapped if the range fits another axis. Otherwise the hint is
-    `ragged`, for an axis whose last piece is shorter than the others."""
+    """Return a hint for indices from `first` to `last`, which exceed the size of an axis. If the
+    axis consists of whole pieces as long as this range, and the range begins at a multiple of its
+    length, the hint gives the number of pieces: the loop should end earlier, or the indices may be
+    swapped, if another axis has such a piece. Otherwise the hint is `ragged`, for an axis whose
+    last piece is shorter than the others."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged

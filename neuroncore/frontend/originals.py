@@ -156,8 +156,9 @@ class OriginalArrays(Mapping[str, Array]):
 
 
 def _large(values: list[Any]) -> list[Array]:
-    """Return the large numpy arrays that share no memory with another argument. A write to another
-    argument would change a large array that shares its memory, without a copy."""
+    """Return the large numpy arrays that are copied only when an instruction first writes to them.
+    They are contiguous and writable, and share no memory with another argument: a write to that
+    argument would change them without a copy."""
     large = {id(x) for x in values if type(x) is np.ndarray and x.nbytes >= LARGE}
     if not large:
         return []

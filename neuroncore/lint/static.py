@@ -81,9 +81,10 @@ def _spots(scopes: Scopes) -> list[Spot]:
 
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
-    """Return the releases that fit the source best. A release fits if it has the names and
-    parameters that the functions use, and accepts the source that `forms` reports; these are
-    findings about source that the latest release refuses and an older release accepts."""
+    """Return the releases that fit the source best: those with the fewest errors, then warnings,
+    about names and parameters that the release lacks. `forms` are findings about source that the
+    latest release refuses and an older one accepts; they count too if the release refuses the
+    source. A file of the older API fits only the first release."""
     if latest.program.modules.first.is_older or any(
         scope_of_function.is_older for scope_of_function in latest.all()[:1]
     ):

@@ -157,11 +157,11 @@ class Fixed:
 
     The clock of the Tensor engine changes in windows of `clock_window_ns`. It has its full rate in
     a window if `clock_rows` rows moved in the previous window, otherwise `cold_clock_share` of this
-    rate. If `clock_window_ns` is 0, it always has its full rate. A product on at most half of the
-    array counts only in windows at full rate, and there each row counts as half a row. It does not
-    count either if it begins more than `half_filled_ns` after the last product on more than half of
-    the array began. The first product begins at the share `clock_phase` of its window. On a device
-    the phase may be anything from 0 to 1, because windows do not depend on the program.
+    rate. If `clock_window_ns` is 0, it always has its full rate. The rows of a product on at most
+    half of the array count only in windows at full rate, and each counts as half a row. They do not
+    count if the product begins more than `half_filled_ns` after the last product on more than half
+    of the array began. The first product begins at the share `clock_phase` of its window. On a
+    device the phase may be anything from 0 to 1, because windows do not depend on the program.
 
     If a product has to wait for its stationary tile, its result is `weights_latency_ns` later.
     """

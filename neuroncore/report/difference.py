@@ -42,8 +42,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Moved:
-    """A source line, and its shares of the two critical paths, that of the old run and that of the
-    new run. A share is None if the line is not on the path."""
+    """A source line, and its shares of the critical paths of the old and of the new run. A share is
+    None if the line is not on the path."""
 
     text: str
     place: str

@@ -195,9 +195,10 @@ def read(path: Path, kind: Kind) -> Document:
 
 
 def summaries(document: Document) -> dict[str, Document]:
-    """Return the figures in the form of the vendor's summary-json: for each core, the name of its
-    program with its fields. The slowest core comes first, because scripts read the first one.
-    `total_time` is `kernel_time` and the time that neuron-profile adds (`profiled`)."""
+    """Return the figures in the form of the vendor's summary-json: a dict from the name of each
+    core's program to the figures of this core. The slowest core comes first, because scripts read
+    the first one. `total_time` is `kernel_time` and the time that neuron-profile adds
+    (`profiled`)."""
     cores = document["profile"]["cores"]
     note = {
         "kernel": document["kernel"],

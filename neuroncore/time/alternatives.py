@@ -45,7 +45,8 @@ def _is_wide(call: Call, name: str) -> bool:
 
 
 def engines(calls: Sequence[Call]) -> Iterator[engine]:
-    """Yield the engines on which some of the calls could run but do not, each once."""
+    """Yield the engines on which some of the calls could run instead of their engines, each engine
+    once."""
     listed = [
         unit for call in calls for unit in call.instruction.engines if unit is not call.engine
     ]

@@ -64,8 +64,8 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
 
     A copy is left out if it copies exactly what one instruction wrote, without a change of format.
     All of its readers must read exactly what was copied, must be able to read it in PSUM without
-    taking more time, and must do so before PSUM is overwritten. In the profiles of attention on
-    trn2 of trainium-kernel-fusion, reductions and exponentials read PSUM in this way, but only if
+    taking more time, and must do so before PSUM is overwritten. In trainium-kernel-fusion's
+    profiles of attention on trn2, reductions and exponentials read PSUM in this way, but only if
     the copy begins where its destination tile begins: copies to later parts of a tile stay.
     """
     calls, call = program.calls, program.columns().call

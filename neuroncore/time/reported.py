@@ -20,8 +20,8 @@ Streams of tiles that take 3.2 us each in an unrolled loop take 11.9 us in such 
 NKI 0.6 (the same page). The barrier itself takes no time in the model.
 
 `copies-in-turn`: a copy out of PSUM begins after the instruction before it on its engine, as in
-queues that keep the order of the program. Long element-wise work after products of NKIBench takes
-longer than estimated, as if such copies waited behind it.
+queues that keep the order of the program. In NKIBench, kernels with long element-wise work after
+products take longer than estimated without this rule, as if the copies waited behind this work.
 """
 
 from __future__ import annotations

@@ -6,15 +6,15 @@ These published programs show it; the names are those of their repositories.
 * Profiles of attention on trn2 (trainium-kernel-fusion) have one reduction, and one reciprocal, of
   a few elements for all tiles of a loop. All other instructions of the loop run before or after
   this merged instruction, for as many tiles as PSUM has room for.
-* Depthwise convolutions on trn1 (autocomp) have an inner loop of 64 iterations with 192 elements in
-  all, and take the time of one instruction for every 64. With 2048 iterations in the same loop they
-  take the time of 2048 instructions.
+* In depthwise convolutions on trn1 (autocomp), an inner loop of 64 iterations, which have 192
+  elements in all, takes the time of one instruction. With 2048 iterations, the same loop takes the
+  time of 2048 instructions.
 * A compiled program of a convolution (sahiljain01/asst4-trainium) has one copy where an inner loop
   makes three.
 
 A loop whose products accumulate in one tile of PSUM is parallel too: the SDK's documentation of
-affine_range says that such sums are no dependencies of iterations. Attention of autocomp has such
-loops with small reductions and exponentials.
+affine_range says that such a sum does not make iterations depend on each other. Autocomp's
+attention has such loops with small reductions and exponentials.
 
 Loads and stores of neighboring iterations are merged too, up to `merged_bytes` of the machine, but
 not in programs whose compiler flag FLAG skips such passes (cs149stanfordasst4).
@@ -150,10 +150,10 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
 
 
 def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
-    """Return the loops with an instruction that is small enough to be merged over all iterations,
-    or with transfers that may be merged. For each row of the program, `size` has the elements per
-    partition, and `moved` how many such transfers become one. A merged instruction has at most
-    `most` elements per partition."""
+    """Return those of the loops that have an instruction that is small enough to be merged over all
+    iterations, or transfers that may be merged. For each row of the program, `size` has the
+    elements per partition, and `moved` how many transfers like this row become one. A merged
+    instruction has at most `most` elements per partition."""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)
@@ -285,9 +285,9 @@ class _Distribution:
         )
 
     def _together(self, rows: Array, segment: Array) -> int:
-        """Return how many iterations can be processed segment by segment, so that their tiles fit
-        in SBUF and PSUM. A tile that is used in several segments, but not by the next iteration,
-        takes space once for each of these iterations."""
+        """Return how many iterations can be processed together, segment by segment, if their tiles
+        must fit in SBUF and PSUM. A tile that is used in several segments, but not by the next
+        iteration, takes space once for each of the iterations that are processed together."""
         areas, used = self.boxes.areas, [self._operands(row[None])[0] for row in rows[0]]
         tile = areas.of_box[np.concatenate(used)]
         where = np.repeat(segment, [len(each) for each in used])

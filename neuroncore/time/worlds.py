@@ -77,8 +77,8 @@ class Imbalance:
 
 
 def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
-    """Return the line at which the cores that arrive last at collectives work longer than the
-    median core by the most; None if there is no such line."""
+    """Return the line whose `more_ns` (`Imbalance`) is largest; None if it is above 0 for no
+    line."""
     arrivals, busy, places = Arrivals(timelines), dict[str, Array](), dict[str, Place]()
     for number, timeline in enumerate(timelines):
         lines, phase = len(timeline.program.lines), _phase(timeline)
@@ -103,9 +103,9 @@ def _phase(timeline: Timeline) -> Array:
 
 
 def _more(each: Array, arrivals: Arrivals) -> float:
-    """Return how many nanoseconds the cores that arrive last at collectives work longer at one line
-    than the median core, in total. `each` is `Imbalance.each` of the line. Collective k of the
-    launch is assumed to be collective k of each core."""
+    """Return `Imbalance.more_ns` of a line: at each collective, the work of the core that arrives
+    last minus the work of the median core, added over all collectives. `each` is `Imbalance.each`
+    of the line. Collective k of the launch is assumed to be collective k of each core."""
     latest = [max(times, key=lambda n: times[n]) for times in arrivals.each]
     return float(sum(each[n, k] - np.median(each[:, k]) for k, n in enumerate(latest)))
 

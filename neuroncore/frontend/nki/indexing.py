@@ -48,9 +48,9 @@ class Indexed(Seen, Unread, Parted):
 
     def __bool__(self) -> bool:
         """Return True, because kernels write `if tensor` to distinguish a tensor from None. For a
-        tile on the chip, an `assert` tests that no element is 0, as the documentation checks
-        results, and other conditions give a warning. Raises DynamicControlError if a condition can
-        only be about the contents of the tile."""
+        tile on the chip, an `assert` tests that no element is 0, because the documentation checks
+        results in this way. Other conditions give a warning. Raises DynamicControlError if a
+        condition can only be about the contents of the tile."""
         if self.storage.on_chip and asserted():
             return bool(self.resolved().values().all())
         if self.storage.on_chip and not is_there(self):

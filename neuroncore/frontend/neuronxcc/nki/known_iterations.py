@@ -11,8 +11,8 @@ the partition axis (`blocks`). An event is an instruction, a new storage, or the
 inner loop or of its iteration.
 
 The variables of inner loops are not needed. They would only show which write to a tensor is the
-first of an iteration, and whether the previous iteration wrote the same elements. Both are as in
-the template if all writes to the tensor move by the same steps.
+first of an iteration, and whether the previous iteration wrote the same elements. If all writes to
+the tensor move by the same steps, the template has the same answers.
 
 Blocks that end with the iteration are not entered into the tables of their tensors, because only
 the instructions of the iteration can name them.

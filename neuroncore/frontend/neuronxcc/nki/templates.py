@@ -156,8 +156,8 @@ class Plan:
         return True
 
     def end(self) -> None:
-        """Make a template of the noted iteration, or show an earlier template with it how numbers
-        change."""
+        """Learn from the noted iteration: if an earlier template can learn from it how numbers
+        change, it does; otherwise the iteration becomes a new template."""
         state, notes = self._state, self._notes
         values, first, guard, stand = self._begun
         template = None

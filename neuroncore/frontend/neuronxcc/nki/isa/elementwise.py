@@ -107,8 +107,9 @@ def tensor_reduce(
 ) -> Tensor:  # fmt: skip
     """The reduction of a tile along free axes. A mask is over the axes of `data`.
 
-    The access pattern has the reduced axes last, so that their elements stream one after the other.
-    The pages require this order, but kernels reduce other axes too (nki-samples, average_pool2d).
+    The pages require that the reduced axes are the last ones. But kernels reduce other axes too
+    (nki-samples, average_pool2d), so the access pattern has the reduced axes last, and their
+    elements stream one after the other.
     """
     begin(kwargs)
     x = tile(data)
