@@ -45,9 +45,9 @@ class TimedInstruction(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Move:
-    """A transfer: the semaphore that it increments and by how much, the bytes that it reads and
-    writes, its number of elements, the memories of its source and target (HBM or SBUF), and whether
-    its descriptors are static."""
+    """A transfer of `elements` elements. It adds `increment` to a semaphore. `read` and `written`
+    are bytes; `source` and `target` are memories (HBM or SBUF); `static` is true if its descriptors
+    are static."""
 
     semaphore: int
     increment: int
@@ -301,7 +301,8 @@ def _takes_columns(kind: DecodedInstruction) -> bool:
 def estimate(program: Neff, machine: Machine) -> Capture:
     """Return the program as a capture of estimated times. A program does not determine when the
     windows of the Tensor engine's clock begin, so the program is timed with several phases. The
-    capture has the times of the middle result, and a range over all results. Raise UsageError if a
+    capture has the times of the middle result. Its range is from the shortest to the longest
+    result, each multiplied by a factor of the machine (`replay.range`). Raise UsageError if a
     semaphore never reaches a value that an instruction waits for, or if the effect of an update of
     a semaphore is unknown."""
     window_ns = machine.fixed.clock_window_ns

@@ -43,9 +43,11 @@ class Waiting(NamedTuple):
 
 def execute(program: Neff, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
     """Execute a program with arrays for its inputs. Return its outputs by name, in the formats of
-    the program. Raise UsageError if the program has unknown instructions (with their counts), if an
-    input is missing, is not an input of the program, or has the wrong shape or format, or if all
-    engines wait."""
+    the program. Raise UsageError for:
+
+    * unknown instructions (with their counts),
+    * inputs that are missing, that the program does not have, or whose shape or format is wrong,
+    * a state in which all engines wait."""
     graph = working(program)
     if unknown := refused(graph):
         raise UsageError(

@@ -229,9 +229,9 @@ def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list
 
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], unused: Lines) -> None:
     """Set the places of instructions, statement by statement. A statement belongs to a line that
-    has as many instructions of the same signature, or n times as many if each instruction of the
-    statement does the work of n instructions of the line. `unused` counts neuroncore's instructions
-    by signature and line; entries that are used are removed."""
+    has as many instructions of the same signature. It may also belong to a line with n times as
+    many, if each instruction of the statement does the work of n instructions of the line. `unused`
+    counts neuroncore's instructions by signature and line; entries that are used are removed."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:

@@ -28,9 +28,9 @@ class PathStep:
 @dataclass(frozen=True)
 class PathPart:
     """A statement's share of the path. `count` is how many of its instructions ran, and `steps` how
-    many events of the path belong to it. `ns` is its time on the path; `with_what` divides this
-    time by engine and by queue of transfers, and has the rest, in which no event worked, as
-    "latency"."""
+    many events of the path belong to it. `ns` is its time on the path. `with_what` has the parts of
+    this time: one for each engine and each queue of transfers that worked, and "latency" for the
+    rest, in which no event worked."""
 
     statement: int
     place: str

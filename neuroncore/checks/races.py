@@ -2,9 +2,9 @@
 
 A thread is one program of the launch grid on its core. A meeting is an instruction, such as a
 barrier or a collective, in which several threads wait for each other; it may join any set of
-threads. A meeting ends a segment of each thread in it: a thread's instructions are divided into
-segments. The instructions of these threads before the meeting all happen before their instructions
-after the meeting. Vector clocks represent this happens-before order.
+threads. Meetings divide the instructions of a thread into segments: a meeting is the last
+instruction of its segment. If several threads join a meeting, all their instructions before it
+happen before all their instructions after it. Vector clocks represent this happens-before order.
 
 A box has the bytes of an access in a storage, which is the memory of one tensor. If these bytes are
 strided, a pattern describes them exactly. A use is an operand that an instruction reads or writes.
@@ -452,10 +452,12 @@ def _race_finding(race: Race, launch: LaunchAccesses) -> Finding:
 
 
 def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
-    """Return whether two threads may write the same values in a race, so that the order has no
-    effect. There are two such cases. Both accesses write the same bytes from one line. Or the first
-    access is a read, and before it the reading thread wrote these bytes from the line of the second
-    access."""
+    """Return whether the order of a race has no effect, because two threads may write the same
+    values. There are two such cases:
+
+    * Both accesses are writes to the same bytes from one line.
+    * The first access is a read of bytes that its thread wrote earlier, from the line of the second
+      access."""
     first, second = race.first, race.second
     if first.writes:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]

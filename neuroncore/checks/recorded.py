@@ -70,9 +70,9 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
 
 def spilled(timeline: Timeline) -> bool:
     """Return whether the compiler may make room for tiles that do not fit. Only the older API's
-    compiler does: it spills tiles of SBUF to HBM, which the estimate includes. It accepts tiles
-    that exceed PSUM too, because published times include kernels with such tiles. The result is
-    False if the tiles of one instruction alone do not fit into SBUF."""
+    compiler does: it spills tiles of SBUF to HBM, and the estimate includes the spills. Tiles that
+    exceed PSUM are accepted too, because kernels with such tiles have published times. The result
+    is False if the tiles of one instruction alone do not fit into SBUF."""
     if not timeline.compiled.policy.rewrites:
         return False
     return _most_at_once(timeline.program) <= _room(timeline.machine, MemoryRegion.sbuf)
@@ -95,9 +95,10 @@ def _room(machine: Machine, region: MemoryRegion) -> int:
 
 
 def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | None:
-    """Return the first tile at whose first use the tiles that are alive take more than `room` bytes
-    per partition, and the tiles that are alive then; None if all fit. Only tiles in `region`
-    without an address count. A tile is alive from its first use to its last."""
+    """Find the first tile that does not fit: at its first use, the tiles that are alive take more
+    than `room` bytes per partition. Return this tile and the tiles that are alive then; None if all
+    fit. Only tiles in `region` without an address count. A tile is alive from its first use to its
+    last."""
     uses = Uses(program)
     areas, kinds = uses.areas, program.kinds
     free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)[areas.kind]

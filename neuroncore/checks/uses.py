@@ -206,11 +206,11 @@ MOST_TRIES = 16  # how many reads are examined for each pair of lines
 
 
 def overlaps(uses: Uses) -> Iterator[Finding]:
-    """Yield a finding for each pair of lines in which one line overwrites bytes of a tensor through
-    another tensor at the same address, and the other line reads these bytes afterwards through the
-    first tensor. Two cases are not reported, because one tensor may be meant as a view of the
-    other: no instruction wrote these bytes through the first tensor, or the instruction that
-    overwrites the bytes reads all of them."""
+    """Yield findings for tensors that lose bytes to another tensor at the same address. A finding
+    has two lines: one overwrites bytes of the first tensor through the other tensor, and the other
+    line reads these bytes afterwards through the first tensor. Two cases are not reported, because
+    one tensor may be meant as a view of the other: no instruction wrote these bytes through the
+    first tensor, or the instruction that overwrites the bytes reads all of them."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -358,9 +358,9 @@ class Nesting:
 
 
 def carried_reads(uses: Uses) -> Iterator[Finding]:
-    """Yield a finding for each pair of lines in which one line, in an iteration of a parallel loop,
-    reads bytes that the other line has written in another iteration or overwrites in a later one.
-    """
+    """Yield a finding for each pair of lines that depend on the order of a parallel loop's
+    iterations: one line reads bytes that the other line has written in another iteration, or
+    overwrites in a later iteration."""
     nesting, reported = _nesting(uses), set()
     if nesting is None:
         return
@@ -380,8 +380,8 @@ def carried_reads(uses: Uses) -> Iterator[Finding]:
 
 
 def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
-    """Yield pairs of instructions that use the same bytes of a tensor in different iterations of a
-    parallel loop, in the order of the kernel. At least one of them writes."""
+    """Yield pairs of instructions, the earlier one first, that use the same bytes of a tensor in
+    different iterations of a parallel loop. At least one of the two writes."""
     nesting = _nesting(uses)
     if nesting is None:
         return

@@ -231,9 +231,9 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
     """Return a function that returns the memory of tiles like `dst` as an array, to which
-    `function` can write its results directly, whatever tiles it reads. Return None unless
-    `function` is a function of numpy, which behaves as if arrays did not overlap (numpy.ufunc), and
-    `dst` has floats of the computation, or for a comparison bytes, which become 0 or 1."""
+    `function` can write its results directly, even if it reads the same memory. Return None unless
+    `function` is a function of numpy: these behave as if arrays did not overlap (numpy.ufunc).
+    `dst` must have floats of the computation, or for a comparison bytes, which become 0 or 1."""
     if not isinstance(function, np.ufunc):
         return None
     if dst.held is float32 or dst.held is float64:
@@ -384,8 +384,8 @@ def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
 def integer_chain(
     steps: Iterable[tuple[Operator, bool]], dst: Tile, data: Tile, *operands: Any
 ) -> None:
-    """Apply bitvec operators to bit patterns, one after the other. A step is an operator, and a
-    flag that is true if the operator's operand of `operands` comes before the bit pattern."""
+    """Apply bitvec operators to bit patterns, one after the other. Step n combines the bit pattern
+    so far with operand n; its flag is true if the operand comes first."""
     value = shaped(data.codes(), dst.shape)
     for (op, reverse), operand in zip(steps, operands, strict=False):
         other = _bits(operand, value)

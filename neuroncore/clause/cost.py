@@ -147,10 +147,10 @@ def sector_cycles(view: View, machine: Machine) -> int:
 
 
 def strided_cycles(view: View, machine: Machine) -> int:
-    """Return the cycles for the elements of one partition if each of them is in another sector than
-    its neighbors. Return 0 for any other tile, because such tiles are read at the engine's rate
-    (ARCH1). Steps of a sector less one byte are long enough: in fits of trn2, tiles with steps of
-    12 bytes are slow."""
+    """Return the cycles for the elements of one partition if they are strided: steps of at least
+    one sector separate elements, or runs of elements that fit into a sector. Return 0 for any other
+    tile, because such tiles are read at the engine's rate (ARCH1). Fits of trn2 show that steps of
+    12 bytes are slow already; this function does not reflect it."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     apart = view.on_chip and rows > 1 and span <= machine.fixed.sector_bytes
     return sector_cycles(view, machine) if apart else 0
@@ -355,14 +355,17 @@ def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, nee
     writer of the descriptors. `needed` is true if only software can write them, or if the kernel
     requests software.
 
-    Software writes one descriptor for each row of elements, contiguous or not: this explains how
-    long a published mixture of experts, which asks for software, keeps GpSimd busy on trn3. If no
-    mode is requested, GpSimd takes the times that traces and rows of the older API show; products
-    on trn1 with NKI 0.6 (Matmul-Inspector) take as long for each transfer. Hardware takes about as
-    long for a single row (486 ns each for 76,800 rows, asst4-trainium2) as for a tile (550 ns). If
-    the kernel requests hardware, all of the hardware's generators write descriptors for the queue.
-    If no mode is requested and hardware can't write the descriptors, they are prepared before the
-    run."""
+    * If software is needed, it writes one descriptor for each row of elements, contiguous or not.
+      This explains how long GpSimd is busy on trn3 in a published mixture of experts that requests
+      software.
+    * If software writes the descriptors without a request, GpSimd takes the times that traces and
+      rows of the older API show. Transfers of products on trn1 with NKI 0.6 (Matmul-Inspector) take
+      as long.
+    * Hardware takes about as long for a single row (486 ns each for 76,800 rows, asst4-trainium2)
+      as for a tile (550 ns). If the kernel requests hardware, all of the hardware's generators
+      write descriptors for the queue.
+    * If no mode is requested and hardware can't write the descriptors, they are prepared before the
+      run."""
     it = machine.dma
     if needed:
         return it.issue_ns + _rows_of(dst, src) * it.software_descriptor_ns

@@ -100,8 +100,8 @@ def expanded(text: str) -> Iterator[str]:
 
 def broken_rule(row: Counterexample) -> Rule | None:
     """Return the rule that refuses a row's call; None if something other than a rule refuses it. If
-    several rules refuse the call, return the rule whose error the call raises, otherwise a rule
-    whose error contains the row's words."""
+    several rules refuse the call, return the rule whose error the call raises. If the call raises
+    the error of none of them, return a rule whose error contains the row's words."""
     call = row.call(row.machines[0])
     chip, rules = call.machine, call.instruction.rules
     if any(_is_refused(call, p) for p in call.instruction.parameters):

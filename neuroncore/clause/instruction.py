@@ -444,8 +444,8 @@ def instruction(
     kernel names none; without it this is the first of `engines`. `feature` is the feature that a
     machine must have. `opcode` is the profiler's name of the instruction. `named` is true if the
     API's function has a parameter `name`; `module` is the API's module that contains the function.
-    `removed` is a parameter of releases before 0.3 that changes no result. With `meets`, the
-    instruction ends only when these cores have reached the same point of their programs. For
+    `removed` is a parameter of releases before 0.3 that changes no result. The instruction
+    ends only when the cores that `meets` returns have reached the same point of their programs. For
     `example` see `neuroncore.clause.example`.
     """
 

@@ -61,7 +61,7 @@ class Operand:
     eight_bits: str = ""  # a machine without this feature accepts no 8-bit floats here
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
-        """Return every error of the tile for which the hardware would refuse it."""
+        """Yield every error of the tile for which the hardware would refuse it."""
         if view.region not in self.regions:
             yield _wrong_region(name, view, self.regions)
         if self.dtypes is not None and view.dtype not in self.dtypes:
@@ -126,7 +126,7 @@ def _most_free(view: View, machine: Machine) -> int:
 
 
 def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
-    """Return the error of an access pattern with too many free axes. Axes that are contiguous with
+    """Yield the error of an access pattern with too many free axes. Axes that are contiguous with
     each other count as one."""
     merged = access.free_axes(view.shape, view.strides)
     if merged > most:

@@ -106,8 +106,8 @@ def _not_text(path: Path, content: bytes) -> NotPython:
 
 
 class FromSource(SourceFileLoader):
-    """Imports source without bytecode from disk. Python identifies bytecode by size and time in
-    seconds, but a search may write two variants of a kernel within a second."""
+    """Imports source without bytecode from disk. Python finds bytecode by the size of the source
+    and its time in seconds, but a search may write two variants of a kernel within a second."""
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError

@@ -184,8 +184,8 @@ class Document:
         return bool(getattr(self.arguments, "orders", 0))
 
     def _findings(self, findings: Sequence[Finding]) -> Iterator[str]:
-        """Yield a line for each new finding of a launch, and a line with the number of findings by
-        code that an earlier launch had at the same source line."""
+        """Yield a line for each new finding of a launch. Findings that an earlier launch had at the
+        same source line are only counted: a last line has their number by code."""
         again: Counter[str] = Counter()
         for line, same in by_line(findings).items():
             if line in self.reported:

@@ -214,8 +214,8 @@ def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -
 
 
 def brief(verdict: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a verdict that counts and ranks use. Storing the whole verdicts of
-    thousands of candidates would take too much memory."""
+    """Return the fields of a verdict that are needed for counting and ranking. Storing the whole
+    verdicts of thousands of candidates would take too much memory."""
     names = ("candidate", "passed", "latency_us")
     times = ("latency_us", "busy_ns")
     shapes = [{name: shape[name] for name in times} for shape in verdict["shapes"]]

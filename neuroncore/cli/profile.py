@@ -152,9 +152,9 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, Document]:
-    """Return the saved run, which contains the program, or None if its file `neff` is not given;
-    and the profile, from the file `trace` or else from the saved run. Raise UsageError if no file
-    is given, or if the files are of different runs."""
+    """Return (the saved run, the profile). The saved run is in the file `neff` and contains the
+    program; it is None without this file. The profile is in the file `trace`, or else it is the
+    saved run. Raise UsageError if no file is given, or if the files are of different runs."""
     run = saved.read(neff, "neff") if neff else None
     profile = saved.read(trace, "ntff") if trace else run
     if profile is None:

@@ -131,8 +131,8 @@ def print_traceback(error: BaseException) -> None:
 
 
 def _users_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback with only the user's frames, and all frames that follow the last of these
-    frames: if neuroncore failed there, they show where."""
+    """Return a traceback with the user's frames only, except that it keeps all frames after the
+    last of the user's: if neuroncore failed, these show where."""
     links = []
     while trace is not None:
         links.append(trace)

@@ -101,7 +101,8 @@ def shell_script(python: str, root: str) -> str:
 
 
 def batch_file(python: str, root: str) -> str:
-    """Return the same program for Windows, where percent signs in paths are doubled."""
+    """Return the program of `shell_script` for Windows, where percent signs in paths are
+    doubled."""
     python, root = (text.replace("%", "%%") for text in (python, root))
     return (
         "@echo off\r\n"

@@ -227,9 +227,9 @@ def permute(parts: Parts, pairs: Groups) -> None:
 
 
 def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array]]) -> None:
-    """For each rank and channel, write the codes that the previous rank in the channel's ring sends
-    to the rank's dst of this channel. `sent[r][c]` has the codes that rank r sends on the c-th of
-    `channels`."""
+    """Let each rank send codes to the next rank in the ring of each channel: write the codes to the
+    dst that the receiver has for the channel. `sent[r][c]` has the codes that rank r sends on the
+    c-th of `channels`."""
     core, ranks = parts[0].core, [part.core.rank for part in parts]
     for at, channel in enumerate(channels):
         around = ring(core, ranks, channel)

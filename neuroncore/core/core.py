@@ -199,9 +199,9 @@ class Core:
     def leave_out(
         self, instruction: Instruction, arguments: dict[str, Any], fault: KernelError
     ) -> None:
-        """Skip an instruction whose results have no elements: kernels of nki-library issue such
-        instructions at the ends of size ranges. For any other instruction raise `fault`, the error
-        of one of its operands."""
+        """Skip an instruction whose results have no elements. Kernels of nki-library issue such
+        instructions if a loop's last piece is empty. For any other instruction raise `fault`, the
+        error of one of its operands."""
         writes = (p.name for p in instruction.operands if p.operand and p.operand.writes)
         tiles = [arguments[n] for n in writes if isinstance(arguments[n], Tile)]
         if instruction.meets or not tiles or any(tile.size for tile in tiles):

@@ -33,8 +33,8 @@ def streams(unit: engine, machine: Machine) -> int:
 
 def kind(core: Core, unit: engine) -> Generator:
     """Return the kind of an engine's random number generators. With `Options.rng` "philox" it is
-    Philox. Otherwise it is the hardware's: XORWOW if a state of six words can be read, and shift
-    registers on the Vector engine of earlier generations."""
+    Philox. Otherwise it is the kind that resembles the hardware's: shift registers for the Vector
+    engine of a machine that has no readable random state, and XORWOW for all other engines."""
     if core.options.rng == "philox":
         return generator.PHILOX
     older = unit is engine.vector and not core.machine.has("vector_random_state")

@@ -1,10 +1,10 @@
 """Tracking of leftovers: elements that depend on uninitialized memory.
 
 A kernel may compute with a tile that is only partly filled, if it stores only the filled part: the
-rest has no effect. So a read of leftovers is reported only if its results may reach HBM, a register
-or another core. Lane-wise instructions, copies, transposes and products are tracked element by
-element; for any other instruction that reads leftovers the finding is reported. Until then the
-finding is deferred: it is kept with the elements that depend on the read."""
+rest has no effect. So the finding about a read of leftovers is deferred: it is kept with the
+elements that depend on the read, and reported only if these may reach HBM, a register or another
+core. Lane-wise instructions, copies, transposes and products are tracked element by element. If any
+other instruction reads leftovers, the finding is reported at once."""
 
 from __future__ import annotations
 

@@ -219,8 +219,8 @@ def without(values: Array, lost: Array | None) -> Array:
 
 
 def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: product.Sum) -> None:
-    """dst (+)= the matrix [M, N] that `multiply(out, add)` computes. It writes the matrix to the
-    array `out`, or adds the matrix to `out` if `add` is true."""
+    """dst (+)= the matrix [M, N] that `multiply(out, add)` computes. `multiply` writes the matrix
+    to the array `out`, or adds it to `out` if `add` is true."""
     _put(dst, never_written(core, dst, accumulate), multiply)
 
 

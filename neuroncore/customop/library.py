@@ -122,7 +122,7 @@ class CustomOpFault(NeuronError, ValueError):
 
 
 class CustomOpWarning(UserWarning):
-    """A warning of an action of an operator that is probably a fault, but may be intended."""
+    """A warning that an action of an operator is probably a fault, although it may be intended."""
 
 
 Array = npt.NDArray[Any]

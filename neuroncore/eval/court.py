@@ -2,9 +2,9 @@
 a candidate.
 
 A request has the records of one run of a candidate. The process judges one request after the other,
-because a fork costs more than a small record. It is replaced after a record that is damaged or
-illegal, and after MOST requests, so that data that such a record may have left in memory does not
-affect a later verdict.
+because a fork costs more than a small record. A damaged or illegal record may leave data in its
+memory that affects later verdicts. So the process is replaced after such a record, and after MOST
+requests.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Court:
         return reply
 
     def _ended(self) -> Judged:
-        """Return the verdict for the case that the process ended while it judged records."""
+        """Return the verdict to use if the process ended while it judged records."""
         status, used = self.close()
         message = f"judging ended with status {status}: it took more time or memory than is allowed"
         return Judged(failed(Refused("RECORD_LIMITS", message)), max(0.0, used - self._spent))

@@ -111,10 +111,10 @@ def judged(
 def one_seed(
     contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
 ) -> dict[str, Any]:
-    """Return the entries of a verdict for the record of hidden seed `number` of a case, as `judged`
-    does. If the candidate passed, there is also the entry `path`. If the program takes a path with
-    this seed that is not the path of the record, there is instead the entry `decisions`: the values
-    that decide the program's path up to the point where the two paths differ."""
+    """Return the entries of a verdict for a record, replayed on hidden seed `number` of a case, as
+    `judged` does. If the candidate passed, there is also the entry `path`. If this seed leads the
+    program to another path than the record's, the entries are `passed`, which is False, and
+    `decisions`: the values that decide the program's path, up to the first value that differs."""
     case_of_seed = Case(case.shape, case.public, (case.hidden[number],))
     try:
         entries = judged(contents, spec, [case_of_seed], why=why)

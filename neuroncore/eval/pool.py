@@ -128,9 +128,9 @@ def evaluate(
     spec: Spec, candidates: Iterable[Candidate | str | Path], pool: Pool | None = None
 ) -> Iterator[Verdict]:
     """Judge candidates, which are files or Candidates, and yield verdicts in the order in which
-    they are finished. Raise UsageError for a candidate that can't be read, for a specification with
-    an invalid reference, and if several processes are to judge and the specification is not from a
-    file."""
+    they are finished. Raise UsageError for a candidate that can't be read, and for a specification
+    with an invalid reference. Several processes need a specification from a file; raise UsageError
+    for any other."""
     pool = pool or Pool()
     fingerprint = spec.fingerprint()
     remaining: list[Candidate] = []

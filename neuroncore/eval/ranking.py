@@ -11,7 +11,8 @@ from neuroncore.report.pairs import UNCERTAIN, PairWork, faster
 def rank(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each candidate that passed, the fastest first. `faster` is the probability
     that the candidate is faster than the next one, or None for the last. Candidates with the same
-    `place` have no certain order: each is faster than the next with a probability below 80 %."""
+    `place` have no certain order: each has a probability below 80 % of being faster than the next
+    one of this place."""
     passed = sorted(
         (verdict for verdict in verdicts if verdict["passed"]),
         key=lambda verdict: float(verdict["latency_us"]),

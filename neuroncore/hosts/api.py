@@ -411,8 +411,8 @@ def run(
     the seed of the engines' random numbers, and of stochastic rounding if that is on (`rng_seed`
     and `stochastic_seed` of the options). The kernel changes the arguments that it writes; the Run
     keeps copies of the originals. It keeps no copy of a numpy array of 1 MiB or more that the
-    kernel only reads, and raises UsageError if the array has changed when it is needed. It compares
-    8 bytes of each 2 KiB or more, so a change of few elements is likely to be missed.
+    kernel only reads. If the array has changed when the Run needs it, UsageError is raised; but the
+    Run compares only 8 of every 2,048 or more bytes, and is likely to miss a few changed elements.
 
     With `per_rank`, a tuple or dict of arguments for each rank, the kernel runs on this many ranks.
     Each has `lnc` cores, by default as many as the kernel's grid needs. If several ranks get the

@@ -1,9 +1,9 @@
 """Access patterns: shapes, strides and offsets, counted in elements. Also flags for the bytes of a
 storage, such as the bytes that were never written.
 
-Kernels write whole rows, or blocks of columns. So one flag covers several bytes: as many as
-possible, so that each access so far covers whole flags. A tensor that is written in 32 blocks of
-rows has 32 flags.
+One flag covers several bytes, because kernels write whole rows or blocks of columns: it covers as
+many bytes as possible, provided that each access so far covers whole flags. A tensor that is
+written in 32 blocks of rows has 32 flags.
 """
 
 from __future__ import annotations

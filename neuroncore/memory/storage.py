@@ -263,9 +263,9 @@ class Memory:
         return storage
 
     def renew(self, storage: Storage, name: str) -> None:
-        """Allocate storage on the chip that uses the memory of an existing Storage: of a tensor to
-        which nothing refers any more, or of the result of `unnumbered`. Its version increases, so
-        nothing that was cached for its contents is found."""
+        """Allocate storage on the chip in the memory of an existing Storage. This is either the
+        Storage of a tensor to which nothing refers any more, or the result of `unnumbered`. Its
+        version increases, so nothing that was cached for its contents is found."""
         if storage.pending is not None:
             storage.pending.finish()
         storage.id, storage.name, storage.version = next(self._ids), name, storage.version + 1

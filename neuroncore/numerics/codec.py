@@ -90,7 +90,8 @@ def _clamped(value: float, low: int, high: int) -> int:
 
 def _scale_code(form: Format, value: float) -> int:
     """Return the code of the nearest power of two; a tie goes to the even code. Values below the
-    smallest power, and 0, become the smallest power. Scales have no sign."""
+    smallest power, and 0, become the smallest power. Scales have no sign: negative numbers become
+    NaN, and so do infinity and NaN."""
     if not 0 <= value < math.inf:
         return form.nan_code
     fraction, exponent = math.frexp(value)  # 0.5 <= fraction < 1

@@ -37,10 +37,10 @@ def ulps(result: npt.ArrayLike, reference: npt.ArrayLike, dtype: Any = None) -> 
     divided by the distance between adjacent numbers of the format at the reference. The errors are
     float64, in the same shape.
 
-    The default of `dtype` is the format of `result`, or float32 if that is float64. A reference
-    below the smallest normal number, or above the largest number, uses the distance at that number.
-    Equal infinities have an error of 0; so has NaN if the reference is NaN too. The error of any
-    other infinity or NaN is not finite.
+    The default of `dtype` is the format of `result`, or float32 if that format has 64 bits. For a
+    reference below the smallest normal number, or above the largest number, the distance at that
+    number is used. Equal infinities have an error of 0; so has NaN if the reference is NaN too. The
+    error of any other infinity or NaN is not finite.
 
     Raises UsageError for arrays of different shapes.
     """

@@ -121,9 +121,9 @@ def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
     number of groups of N adjacent rows.
 
     Row r of the dense weights multiplies the numbers that `arranged` puts at the position of r.
-    Raises UsageError for an unknown pattern, if the number of rows is not a multiple of N, if the
-    number of columns is not a multiple of 4, or if a column has more than A nonzero weights in a
-    group; the message names the first such group and column.
+    Raises UsageError for an unknown pattern, and unless the number of rows is a multiple of N, and
+    the number of columns a multiple of 4. Also raises it if a column has more than A nonzero
+    weights in a group; the message names the first such group and column.
     """
     kept, among = pattern
     rows, columns = weights.shape
@@ -148,8 +148,8 @@ def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
 
 
 def arranged(moving: Array, pattern: Pattern, places: str = "partition") -> Array:
-    """Return a dense matrix [N * G, n] as the moving tile [A * G, N / A, n] of a product with
-    weights that `compress` has compressed with this pattern."""
+    """Return a dense matrix [N * G, n] in the form [A * G, N / A, n]: the moving tile of a product
+    with weights that `compress` has compressed by this pattern."""
     kept, among = pattern
     groups, slots = len(moving) // among, among // kept
     if places == "partition":

@@ -7,13 +7,13 @@ are the results that the emulator computes in the formats of the kernel. The err
 instruction introduces is its result minus the float64 evaluation on the chip's inputs, in units in
 the last place (ulps) of the result's format.
 
-The attribution of a result's error to lines is an estimate. A storage is the memory of one tensor.
-For each line, it keeps the sum of the squared errors that the line caused (`Energy`). An
-instruction is evaluated again with the chip's values in place of one more float64 input at a time.
-The error of its result is divided in proportion to the change that each input causes, and to the
-error that the instruction itself introduces. For a large tile, these evaluations and the largest
-error cover only a sample: some lanes, or for a product some columns. Infinities are searched for in
-all elements.
+The attribution of a result's error to lines is an estimate. For each storage (the memory of one
+tensor) there is an `Energy`: for each line, the sum of the squared errors that the line caused. To
+divide the error of a result, its instruction is evaluated several times in float64, each time with
+the chip's values in place of one more input. The error is divided in proportion to the change that
+each input causes, and to the error that the instruction itself introduces. For a large tile, these
+evaluations and the largest error cover only a sample: some lanes, or for a product some columns.
+Infinities are searched for in all elements.
 
 Data loses its history if it goes through integers, packed formats (quantize_mx), or views of its
 bits as another format: from there on, float64 uses the chip's values. The same holds for data that

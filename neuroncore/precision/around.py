@@ -87,7 +87,7 @@ class StandIn:
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:
-        """Do nothing: the execution on the core reports."""
+        """Do nothing, because the core itself reports when it executes the instruction."""
 
     report = birthplace = check_written
 

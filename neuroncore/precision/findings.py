@@ -132,8 +132,8 @@ class Precision:
     def introduced(
         self, line: int, instruction: str, form: Format, ulps: tuple[int, float, float, float]
     ) -> None:
-        """Add errors that an instruction introduced. `ulps` has the number of the elements, their
-        squared error, their squared error in ulps and their largest error in ulps
+        """Add errors that an instruction introduced. `ulps` has the number of the elements, the sum
+        of their squared errors, the same sum in units of ulps, and their largest error in ulps
         (`numerics.loops.precision.ulps`)."""
         count, _, squares, greatest = ulps
         line_error = self.lines[line]

@@ -138,8 +138,8 @@ def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
 
 
 def _reached(begin: Array, end: Array) -> int:
-    """Return the sum, over all intervals, of the number of intervals that begin before the end of
-    the interval. Interval k is from begin[k] to end[k]."""
+    """Count, for each interval, the intervals that begin before it ends, and return the sum of
+    these counts. Interval k is from begin[k] to end[k]."""
     return int(np.searchsorted(np.sort(begin), end).sum())
 
 

@@ -114,8 +114,9 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
 
 
 def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[Move]) -> None:
-    """Check that a window is inside its tensor wherever `moves` take it. `whole` is the geometry
-    that the window has in the rows: for an index that picks elements, it covers all of them."""
+    """Check that a window is inside its tensor wherever `moves` take it. `whole` is the geometry of
+    the window in the rows of the record. If an index picks elements, this is the geometry of all
+    elements from which it picks."""
     kinds = [kind for kind, *_ in moves]
     registers = [by_register for *_, by_register in moves]
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:

@@ -366,8 +366,8 @@ class Program:
     ) -> Program:
         """Return a program with the rows `columns`, which can be scheduled, but not executed.
         `columns` numbers calls and windows as this program does; higher numbers mean the entries of
-        `calls` and `parts`. Row i of this program is now row begin[i]. No instruction of this
-        program may wait for a row by its number."""
+        `calls` and `parts`. Row i of this program becomes row begin[i], and possibly rows after it.
+        This program must have no `edges`, because their row numbers stay unchanged."""
         read, varied = self._reading(), copy.copy(self)
         windows, storages_used, geometries = parted_windows(
             read.storages, read.windows, read.geometries, parts

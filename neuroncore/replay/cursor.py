@@ -53,8 +53,8 @@ class Replay:
 
     A step is one instruction of one core. Steps of several cores are in the order of the run.
     `inputs` are arrays by name, in order, or for each rank; by default they are the inputs of the
-    run, if the record has them. `snapshots` is the number of bytes that snapshots may take, which
-    are used for moving back; with 0, moving back starts from the beginning. `turns` is a function
+    run, if the record has them. Moving back starts from a snapshot, and all snapshots together take
+    at most `snapshots` bytes; with 0, moving back starts from the beginning. `turns` is a function
     from the list of the cores that can continue to the core that continues. The list begins with
     the core of the last step, if this core can continue. By default the first core in the list
     continues, as in the run.

@@ -33,9 +33,9 @@ class Waits(Exception):
 
 class Meetings:
     """The meetings of cores. `open` has, for each point where cores wait, the data that they have
-    brought. `complete` has, for each core that waited at a meeting which is now complete, the data
-    of all cores, until the core executes its instruction again. `waiting` has the waiting cores, in
-    the order of their arrival."""
+    brought. When a meeting is complete, each core that waited must execute its instruction again:
+    until then, `complete` has the data of all cores of the meeting for this core. `waiting` has the
+    waiting cores, in the order of their arrival."""
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}

@@ -388,7 +388,8 @@ def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismat
 
 def _leftover(execution: Execution) -> dict[str, Array]:
     """Return, by name of the operand, flags of the elements of a product's operands that depend on
-    uninitialized memory. The plain reading does not track such elements: it gets these flags."""
+    uninitialized memory. The plain reading needs these flags, because it does not track such
+    elements."""
     traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
     if leftovers is None or not (traits.multiplies or traits.transposes):
         return {}

@@ -267,11 +267,14 @@ class AccessTable:
         boxes (`box_...`), and about the areas (`area_kind`). `box_pattern` is the number of a
         strided pattern plus one, or 0 if the access touches all bytes of the box.
 
-        `recent` has the rank of each operand's box among the boxes that the same operand of the
-        same call used last (`loops.ranks`). `operand` has an entry for each rank of 0: the distance
-        of the box's number from the lowest number that was not used before (`_back`). `box_area`
-        has the area of each box as twice the same distance of the area's number, or if the number
-        is less than the distance, as twice the number plus one.
+        `recent` has, for each operand, the rank of its box among the boxes that the same operand of
+        the same call used last (`loops.ranks`). The operands with rank 0 have an entry in
+        `operand`: the distance of the box's number from the lowest number that was not used before
+        (`_back`).
+
+        `box_area` has the area of each box. Let d be the distance of the area's number n from the
+        lowest number that was not used before. The entry is 2 * d if d is at most n, else 2 * n +
+        1.
         """
         width = int(self.place.max(initial=0)) + 1
         rank = ranks(self.call * width + self.place, self.operand, len(program.calls) * width)

@@ -54,8 +54,8 @@ def values(
 ) -> dict[str, Any]:
     """Return the contents of the operands of the instructions `shown`: inputs before the
     instruction, outputs after it. `tiles` has the different contents. `of_operand` has, for each
-    operand, the number of its contents in `tiles`, from 1, or 0 if the page does not have them,
-    because the operand is missing or the contents do not fit (MOST, TILES).
+    operand, the number of its contents in `tiles`, from 1. The number is 0 if the operand is
+    missing, or if its contents do not fit on the page (MOST, TILES).
 
     The instructions `wanted` have all elements, and others have thumbnails. If `wanted` is None,
     the first instruction of each line and as many others as fit have all elements.

@@ -101,8 +101,9 @@ def spec(name: str, _: Path) -> Spec:
 
 def assignment(year: str) -> Assignment | None:
     """Return the tests of a year's harness; None for a name that is not a year. In 2025 a test of
-    time gives points only if all results are right. The harness runs with and without
-    --test_maxpool, and the better score counts."""
+    time gives points only if tests of results pass: for a test with pooling all of them, for any
+    other test those without pooling. The harness runs with and without --test_maxpool, and the
+    better score counts."""
     if year not in YEARS:
         return None
     right = [Part(name, f"cs149:{year}/{name}", points) for name, points in POINTS[year].items()]
