@@ -73,7 +73,7 @@ def test_a_tag_names_an_element_of_its_group():
     device = Device("trn2", experimental=True)
     made, *_ = tiles(device, (1, 4))
     wrong = device.tile(np.full((2, 2), 0x0400, np.uint16))
-    device.refuses(OutOfBoundsError, NAME, *made[:3], wrong, pattern=(1, 4), words=["4 of 4"])
+    device.refuses(OutOfBoundsError, NAME, *made[:3], wrong, pattern=(1, 4), words=["a tag is 4"])
 
 
 def test_it_takes_the_time_of_a_dense_product_with_a_quarter_of_the_contraction():
