@@ -54,23 +54,23 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
 
 * **The machine** is data: limits, clocks and rates, each with its source. No other code contains
   the capabilities of a generation.
-* **The clause** is a function in `isa/`. Annotations define the legal operands, the decorator the
-  engines, the rules and the cost, and the docstring is the equation. The folder is installed as
-  `neuroncore.isa`, and is loaded into one table on first use.
+* **The clause** is a function in `isa/`. Annotations define the legal operands. The decorator
+  defines the engines, the rules and the cost. The docstring is the equation. `isa/` is installed as
+  `neuroncore.isa`; the first use of an instruction loads all clauses into one table.
 * **The core** has the memories, the options, the findings and the record. A launch
   (`frontend/launch.py`) creates one or two cores, enters arrays as tensors in HBM and calls the
   kernel. `on` makes a core current, so that API functions find it.
 * **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format. All
-  tiles that differ only in their offset share one `Geometry` (`memory/geometry.py`), with the
-  checks of a call, the numpy strides and the meaning of an index. They are found by the identity of
-  the `Geometry`, so new tiles of a kernel cost little.
+  tiles that differ only in their offset share one `Geometry` (`memory/geometry.py`). Checks of
+  calls, numpy strides and the meanings of indices are computed once for each `Geometry`, and are
+  found by its identity. So new tiles of a kernel cost little.
 * **The instruction runs** in two generated functions of its clause. The kernel calls the first
   one (`frontend/instructions.py`), which binds the arguments, recognizes the call or checks it
   (`core/legality.py`), and appends a row to the record. The second one (`core/execute.py`)
-  computes into the destination immediately, in program order; a replay calls it too. The Call
-  keeps the function to run (`core/binding.py`): a clause that returns a `Run` has made every
-  decision that depends on shapes, formats and operators, once. `docs/generate/functions.py`
-  writes both files.
+  computes into the destination immediately, in program order; a replay calls it too. Some clauses
+  make every decision that depends on shapes, formats and operators once, and return a `Run`, a
+  function of the rest; the Call keeps this function (`core/binding.py`).
+  `docs/generate/functions.py` writes both files of functions.
 * **The record** (`Program`) has a row of numbers for each instruction. They identify its Call, its
   source line, its windows (the elements of tensors that it reads and writes), and the values that
   the Call leaves open. Other data, such as boxes of bytes, are computed on demand. The file of a

@@ -72,12 +72,12 @@ distinguishes three cases:
 the compiler, the launch path, and the overhead. For Matmul-Inspector (NKI 0.6 on trn1) it has two
 more facts. GpSimd writes the descriptors, as other authors report for this release. Repeated loads
 happen once, because profiles of Matmul-Inspector show that a quarter of the bytes that the kernel
-loads are read. No other source shows repeated loads that happen once for today's API, and kernels
-of nki-moe-megakernel and of the SDK contradict it for earlier releases. It is therefore no rule of
-the model, but a fact about these seven rows. Other kernels are estimated with it only on request
-(`--loads once`). Without both facts the ratios of the seven rows are 1.01 to 1.48, and five of them
-are within 20 %; the shares of kernels within 20 % in the [summary](#summary) would be 0.7 points
-lower for all kernels, and 3.3 points for today's API.
+loads are read. For today's API, no other source shows that repeated loads happen once, and kernels
+of nki-moe-megakernel and of the SDK contradict this for earlier releases. The model therefore
+assumes it only for the seven rows of Matmul-Inspector, and for other kernels on request
+(`--loads once`). Without both facts, the estimates of the seven rows would be 1.01 to 1.48 times the
+measurements, and five of them would be within 20 %. The shares of kernels within 20 % in the
+[summary](#summary) would be 0.7 points lower for all kernels, and 3.3 points lower for today's API.
 
 A chain is a set of variants of one kernel that one harness measured.
 
@@ -212,9 +212,9 @@ such a rule: the rule is in use in cross-validation too.
 
 WEAK = """\
 
-The rules below have little support: the estimates of at most one source become better with them,
-and no compiled programs of two authors show them. The table above names the other evidence for each
-rule. Each rule is in use, and estimates change without it.
+The rules below have little support: each improves the estimates of at most one source, and is not
+shown by compiled programs of two authors. The table above names the other evidence for each rule.
+Each rule is in use, and some estimates would change without it.
 
 """
 

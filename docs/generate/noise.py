@@ -20,21 +20,22 @@ DOUBTFUL = "M1032", "M1085", "M1087", "M1094", "M1103"
 NOISE = """\
 
 The noise of the measurements does not explain pairs in wrong order. In the chains, {repeated}
-kernels were measured more than once with one harness. Their measurements differ by {typical}
-(median) and by at most {most}, and those of {close} kernels by less than 2 %. A pair counts only if
-its measurements differ by more than {different}.
+kernels were measured more than once with one harness. The measurements of one kernel differ by
+{typical} (median of these kernels), by at most {most}, and for {close} of the kernels by less than
+2 %. A pair counts only if its measurements differ by more than {different}.
 
-But Spearman also depends on the order of variants whose measurements differ by less than noise. The
-table has the median Spearman if the estimates decide the order of variants whose measurements are
-within 1 %, 2 % or 5 % of the fastest of them.
+But Spearman also depends on the order of variants whose measurements differ by less than noise. In
+the table, variants count as equally fast if their measurements are within 1 %, 2 % or 5 % of the
+fastest of them: the order of their estimates is then right. The first line is without this rule.
 
 {spearman}
-Few kernels are in most of the {wrong} pairs in wrong order. In the table, each pair is counted for
-only one kernel, the one with more such pairs. The [known errors](#known-errors-of-the-model) have
-the reasons, as far as they are known.
+A few kernels are in most of the {wrong} pairs whose order is wrong. In the table, each pair is
+counted for only one kernel, the one with more such pairs. The
+[known errors](#known-errors-of-the-model) have the reasons, as far as they are known.
 
 {kernels}
-Without the five rows of kda-for-trainium whose counters contradict the doubled latency,
+The counters of five rows of kda-for-trainium contradict the latency in the table of measurements,
+which is doubled (see the [known errors](#known-errors-of-the-model)). Without these rows,
 {right} of {pairs} pairs are in order: {share}.
 """
 
@@ -52,7 +53,7 @@ def noise(rows: Sequence[Json], table: Table) -> str:
         most=f"{spreads[-1]:.1%}",
         close=sum(spread < 0.02 for spread in spreads),
         different=f"{DIFFERENT:.0%}",
-        spearman=table("order decided by estimates within | median Spearman", loose),
+        spearman=table("equally fast within | median Spearman", loose),
         wrong=len(wrong),
         kernels=table("kernel | pairs in wrong order", often(wrong)),
         right=sum(kept),

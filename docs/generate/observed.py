@@ -34,11 +34,11 @@ WRONG = (
         "Batched float32 products with K = 64 of the published baseline take less time than "
         "estimated. Published counters of kda-for-trainium have the time in which the Tensor "
         "engine is active. Compared with bmm_v1, which runs at half clock, this time implies full "
-        "clock for about 68 % of the baseline's products. In the model they have half clock: eight "
-        "transposes before every 16 products are too few rows for full clock. M0995 has eight "
-        "transposes before every 64 products, and its counters imply full clock for about 11 % of "
-        "the products. The order in which the compiler issues the baseline's transposes is not "
-        "known.",
+        "clock for about 68 % of the baseline's products. In the model, all of these products run "
+        "at half clock, because the baseline has only eight transposes before every 16 products, "
+        "and these have too few rows to reach full clock. M0995 has eight transposes before every "
+        "64 products, and its counters imply full clock for about 11 % of the products. The order "
+        "in which the compiler issues the baseline's transposes is not known.",
         ("M0953", "M0989"),
     ),
     (
@@ -53,12 +53,12 @@ WRONG = (
     (
         "On trn2, matrix products of three kernels with an RMS norm take three to four times as "
         "long as estimated. A product takes 3.7 us, as if its load began when the previous "
-        "product had ended. With `--loads single`, the ratios are 0.92 to 0.99. These kernels "
-        "load the same tiles again for each block of rows. With this option, the estimates of "
-        "some other kernels of the older API on trn2 are at least 15 % longer. All of these "
-        "kernels load each tile once, and all except M0996 and M1032 fit better without the "
-        "option (M1093 0.93, not 1.68). Two authors measured the three kernels, but all three are "
-        "of AccelOpt, so the rule is not in use.",
+        "product had ended. With `--loads single`, the ratios are 0.92 to 0.99. The three kernels "
+        "load the same tiles again for each block of rows. The option also makes the estimates of "
+        "some other kernels of the older API on trn2 at least 15 % longer. These other kernels "
+        "load each tile once, and all except M0996 and M1032 fit better without the option (the "
+        "ratio of M1093 is 0.93 without it, and 1.68 with it). Two authors measured the three "
+        "kernels, but AccelOpt published all three, so the rule is not in use.",
         ("M0952", "N0004", "N0005"),
     ),
     (

@@ -65,14 +65,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace-hacks",
         action="store_true",
-        help="use in traces the status REWARD_HACK of SOL-ExecBench, which flashinfer-bench does "
-        "not have",
+        help="give candidates that cheat the status REWARD_HACK of SOL-ExecBench in traces; "
+        "flashinfer-bench does not have this status",
     )
     parser.add_argument(
         "--examine",
         action="store_true",
-        help="report the instructions of the first candidate that could write zeros without "
-        "failing the specification",
+        help="report which instructions of the first candidate could write zeros although the "
+        "candidate would still pass",
     )
     parser.set_defaults(command=command)
 

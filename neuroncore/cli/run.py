@@ -226,8 +226,9 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "--assume",
         type=assumed,
         metavar="RULES",
-        help=f"for the estimate: rules that only one source reports, of {', '.join(ASSUMPTIONS)}, "
-        "separated by commas; docs/numerics.md explains them (default: none)",
+        help=f"for the estimate: one or more of the rules {', '.join(ASSUMPTIONS)}, separated by "
+        "commas. Only one source reports each of them; docs/estimates.md explains them (default: "
+        "none)",
     )
     parser.add_argument(
         "--clock-phase",

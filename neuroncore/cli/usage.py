@@ -116,7 +116,8 @@ def add_time_limit(parser: argparse.ArgumentParser) -> None:
         "--time-limit",
         type=positive,
         metavar="SECONDS",
-        help="end the command after this time, with the line that it has reached (exit code 1)",
+        help="end the command after this time, and report the line that it has reached (exit "
+        "code 1)",
     )
 
 
