@@ -75,8 +75,8 @@ happen once, because profiles of Matmul-Inspector show that a quarter of the byt
 loads are read. For today's API, no other source shows that repeated loads happen once, and kernels
 of nki-moe-megakernel and of the SDK contradict this for earlier releases. The model therefore
 assumes it only for the seven rows of Matmul-Inspector, and for other kernels on request
-(`--loads once`). Without both facts, the estimates of the seven rows would be 1.01 to 1.48 times the
-measurements, and five of them would be within 20 %. The shares of kernels within 20 % in the
+(`--loads once`). Without both facts, the estimates of the seven rows would be 1.01 to 1.48 times
+the measurements, and five of them would be within 20 %. The shares of kernels within 20 % in the
 [summary](#summary) would be 0.7 points lower for all kernels, and 3.3 points lower for today's API.
 
 A chain is a set of variants of one kernel that one harness measured.

@@ -55,11 +55,11 @@ kernel's file can do anything that Python can.
 `--api` names the release to check against: 0.1 is neuronxcc.nki up to SDK 2.26, and 0.2 to 0.6 are
 nki of SDK 2.27 to 2.32. The default is the latest release that fits the kernel best, by its names
 and parameters, and by forms that only 0.2 accepts, such as `platform_target` or a number for
-`dge_mode`. Errors count before warnings. If the kernel fits an older release, everything that later
-releases refuse is reported one severity lower, so name the release that you write for. If the
-kernel also fits an older release, known issues of that release are notes. The rules about the
-Python subset are those of the front end that parses a kernel's source. The tracing front end of 0.6
-runs Python itself, so only DYNAMIC_CTRL and the rules of loops apply to it.
+`dge_mode`. Errors count before warnings. If this default is one of 0.2 to 0.5, names and forms that
+the latest release refuses are reported too, one severity lower, so name the release that you write
+for. If the kernel fits other releases equally well, their known issues are notes. The rules about
+the Python subset are those of the front end that parses a kernel's source. The tracing front end of
+0.6 runs Python itself, so only DYNAMIC_CTRL and the rules of loops apply to it.
 
 `neuroncore explain CODE` shows a code with an example that is reported and one that is not.
 

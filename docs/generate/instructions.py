@@ -34,7 +34,7 @@ HEAD = """\
 
 This table lists the formats of the tile operands of each instruction: {machines}. A number means
 that at least one operand accepts the format on that machine and that the tests of `tests/isa` issue
-the instruction with it. A number in brackets means that no test does. Without a number, the
+the instruction with it. A number in brackets means that no test issues it. Without a number, the
 instruction refuses the format. Rules about several operands exclude some combinations as well:
 `neuroncore isa NAME` prints them. The name of an instruction links to its meaning in a few lines of
 numpy.
