@@ -2,7 +2,7 @@
 source line of each.
 
 Two instructions have the same signature if they do the same kind of work on operands of the same
-size. Instructions of the device can belong to a statement of its compiler. The matching has four
+size. Instructions of the device can belong to a statement of its compiler. The matching has five
 steps:
 
 * All instructions of a statement with one signature get the first line that has the same number of
@@ -12,6 +12,8 @@ steps:
 * The remaining instructions are matched one by one: the k-th of a signature gets the line of
   neuroncore's k-th unused instruction with this signature.
 * All instructions of a statement get the line that most of its matched instructions have.
+* Instructions that load weights and still have no line get the line of the next product of their
+  engine.
 """
 
 from __future__ import annotations

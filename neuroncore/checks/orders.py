@@ -57,7 +57,8 @@ class Permutations:
         are reversed; for other seeds their order is random. If iterations share resources, each
         iteration is divided before its first instruction that uses a shared resource: the first
         parts of all iterations run in the new order, and then the second parts in the program's
-        order."""
+        order. If such a loop also uses tensors at addresses of the kernel, the program's order is
+        kept."""
         rng = np.random.default_rng(seed) if seed else None
         return np.array(self._ordered(self._items, rng), np.int64)
 
@@ -272,9 +273,10 @@ def _outcome(finding: Finding | None) -> str:
 
 
 def compare_orders(record: Record, count: int) -> Orders:
-    """Replay a record in other orders, until the bits of a result differ from those of the recorded
-    order. First the cores of all ranks run in up to `count` other orders; then the iterations of
-    parallel loops do.
+    """Replay a record in other orders, until the bits of a result differ. First the cores of all
+    ranks run in up to `count` other orders; the results are compared with those of the order in
+    which the first core that can run always runs. Then the iterations of parallel loops run in up
+    to `count` other orders, compared with the recorded order.
 
     Raises the errors of `Replay`.
     """

@@ -370,8 +370,8 @@ def quantities(core: Machine) -> dict[str, float]:
 
 
 def of_instance(name: str) -> dict[str, float]:
-    """Return the values that formulas can use for an instance: GiB of HBM, GB/s of links, Gb/s of
-    EFA."""
+    """Return the values that formulas can use for an instance: GiB of HBM, CC-cores of a chip, GB/s
+    of links, Gb/s of EFA."""
     if not name:
         return {}
     instance = instances.load(name)
@@ -386,7 +386,7 @@ def of_instance(name: str) -> dict[str, float]:
 
 
 def evaluated(formula: str, names: Mapping[str, float]) -> float:
-    """Return the value of a formula of sums and products.
+    """Return the value of a formula that consists of numbers, names, and the operators + - * and /.
 
     Raises DefinitionError for unknown names and other expressions.
     """

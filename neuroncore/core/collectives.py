@@ -128,9 +128,9 @@ def put(tile: Tile, codes: Array, start: int | None = None) -> None:
     format and the order of its elements. They fill the whole tile. If `start` is given, they fill
     only the elements from this position on, which are then marked as written.
 
-    The tile may belong to another core. The instruction of that core increases the version only
-    when the core continues, and data that is cached for the earlier version must not be used until
-    then."""
+    The version is increased here because the tile may belong to another core. That core's
+    instruction increases it only when the core continues, and until then data that is cached for
+    the earlier version would be used."""
     if start is None:
         tile.codes()[...] = codes.reshape(tile.shape)
     else:

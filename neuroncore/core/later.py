@@ -43,8 +43,8 @@ def threads() -> int:
 
 
 def threads_for(dst: Tile, stationary: Tile) -> int:
-    """Return how many threads should compute products of tiles like these; 1 if the tiles are
-    small."""
+    """Return how many threads should compute products of tiles like these. It is 1 for small tiles,
+    and if `dst` is not a matrix of float32."""
     whole = dst.dtype is float32 and len(dst.shape) == 2
     return threads() if whole and dst.size * stationary.shape[0] >= WORTH else 1
 

@@ -66,7 +66,7 @@ class Blindness:
 
 def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
     """Examine a specification with a baseline that passes, on the first shape. One instruction
-    after the other is made to write zeros, which costs a replay on each hidden seed. Raise
+    after the other is made to write zeros, which costs up to one replay for each hidden seed. Raise
     UsageError if the baseline does not pass."""
     worker = Worker(spec, pool.level or "process", pool.limits)
     try:

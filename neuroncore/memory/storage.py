@@ -155,13 +155,13 @@ def _described(shape: Dims, name: str) -> str:
 
 
 class HbmMemory:
-    """The main memory that the cores of one launch share.
+    """The main memory that the cores of one rank share.
 
     A kernel is one program, which all its cores execute. So the cores have the same tensors in
     shared HBM: the n-th allocation of a name by one core, and the n-th allocation of this name by
     another core, return the same tensor. `rounding` converts float32 values to codes; all engines
-    of the launch round their results by this function. With `wide`, floats narrower than float32
-    are stored as float32, in every memory.
+    of the rank round their results by this function. With `wide`, floats narrower than float32 are
+    stored as float32, in every memory.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class HbmMemory:
 
 class Memory:
     """Allocates the storage of one core. Storages are numbered per core, so the numbers do not
-    depend on which core runs first.
+    depend on which core runs first. Storages in shared HBM are numbered per rank.
 
     A tensor that the system places gets separate bytes, which are reused for later tensors of the
     same size. A tensor that the kernel places with `address=(partition, byte)` is a window on the

@@ -321,8 +321,9 @@ class Step:
         return by_line
 
     def _moved(self, written: Written) -> float:
-        """Return the squared error of a result that was only moved. If the result's address is
-        known only at run time, return the squared error of its whole storage."""
+        """Return the squared error of a result of an instruction without a sample (`whole`). If the
+        result's address is known only at run time, return the squared error of its whole
+        storage."""
         doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
         if tile.dynamic:
             tile = everything(tile.storage)
@@ -336,8 +337,8 @@ class Step:
         return error
 
     def _passed_on(self, written: Written, received: Energy) -> Energy:
-        """Return the squared errors, by line, that a moved tile has from its inputs, from its
-        previous contents, and from other cores (`received`)."""
+        """Return the squared errors, by line, that a result has from its inputs, from its previous
+        contents, and from other cores (`received`)."""
         by_line = dict(received)
         for double in self.inexact.values():
             add(by_line, double.energy)

@@ -259,8 +259,8 @@ def _registers(program: Program) -> None:
 
 
 def _iterations(program: Program) -> None:
-    """Check that iterations begin and end in the order of the rows, and that those of parallel
-    loops end in loops that have begun."""
+    """Check that the beginnings and ends of iterations are in the order of the rows, and that each
+    parallel loop that ends has begun."""
     ends = _table(program.data.loop_ends, 1)
     inside(ends[:, 0], len(program) + 1, "instructions")
     if (np.diff(ends[:, 0]) < 0).any():

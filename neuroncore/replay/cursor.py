@@ -304,8 +304,8 @@ class Replay:
 
     def _is_due(self) -> bool:
         """Return whether to take a snapshot before the next step. A snapshot is due at the
-        beginning. Later it is due when instructions have written as many bytes as the last snapshot
-        copied, so that copying takes no longer than executing."""
+        beginning. Later it is due at a multiple of `_apart` steps, if instructions have written as
+        many bytes as the last snapshot copied, so that copying takes no longer than executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due
@@ -314,8 +314,8 @@ class Replay:
         return sum(execution.wrote for execution in self.executions)
 
     def _take_snapshot(self) -> None:
-        """Take a snapshot, unless there is one of this step or of a later step. If all snapshots
-        need more bytes than `room`, drop every second snapshot."""
+        """Take a snapshot, unless there is one of this step or of a later step, or its data takes
+        more than `room` bytes. If all snapshots together need more, keep only every second one."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return

@@ -273,8 +273,7 @@ class AccessTable:
         (`_back`).
 
         `box_area` has the area of each box. Let d be the distance of the area's number n from the
-        lowest number that was not used before. The entry is 2 * d if d is at most n, else 2 * n +
-        1.
+        lowest number that was not used before. The entry is 2d if d is at most n, else 2n + 1.
         """
         width = int(self.place.max(initial=0)) + 1
         rank = ranks(self.call * width + self.place, self.operand, len(program.calls) * width)

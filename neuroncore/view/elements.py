@@ -173,10 +173,11 @@ def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
 
 
 def array(call: Call, machine: Machine) -> dict[str, Any] | None:
-    """Return how a call uses the array of the Tensor engine: the names of the stationary and the
-    moving operand; the rows and columns that the stationary one occupies, and where (`at`); the
-    `count` of columns of the moving one; whether an operand is float32; and the cycles. Return None
-    for calls that do not use the array, and for packed formats."""
+    """Return how a call uses the array of the Tensor engine: the names of the `stationary` and the
+    `moving` operand; the `rows` and `columns` that the stationary operand occupies, and where
+    (`at`); the `count` of columns of the moving operand; the size of the `group` of rows that are
+    multiplied in each partition; whether an operand is `float32`; and the `cycles`. Return None for
+    calls that do not use the array, and for packed formats."""
     if product(call, machine) is None:
         return None
     traits = call.instruction.traits

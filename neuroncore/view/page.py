@@ -109,8 +109,8 @@ def of_sides(old: PageSide, new: PageSide, difference: dict[str, Any]) -> Page:
 
 
 def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
-    """Return a core of a device's trace with packed columns. The numbers of its source files are
-    increased `by` the number of files that come before them."""
+    """Return a core of a device's trace with packed columns. `by`, the number of files that come
+    before its source files, is added to the numbers of these files."""
     return core | {
         "columns": columns.of_measured(core["columns"]),
         "sites": [[site[0] + by, *site[1:]] for site in core["sites"]],
