@@ -30,6 +30,7 @@ SCALES = np.float32([0.25, 1, 1, 1, 4])
 STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between neighbours, where there are few numbers
 STRIDED = 0.15  # of the arrays that a kernel is given
 NESTED = 10  # of so many programs two return more than a tuple
+VIEWED = 7  # of so many programs one returns an input too
 UNUSUAL = 0.4  # of the inputs of floats
 CONSTANTS = {"True": True, "False": False, **{text: eval(text) for text in NUMBERS}}
 """Arguments that instructions of the record must have as the kernel says them."""
@@ -125,13 +126,23 @@ class Program:
         yield f"return {self._returned()}"
 
     def _returned(self) -> str:
-        """The results as a tuple, now and then in a dictionary and a list, or with the first one
-        twice."""
-        names = ", ".join(self.results)
-        if not names or self.seed % NESTED > 1:
+        """The results as a tuple, now and then in a dictionary and a list, with the first one
+        twice, or with a view of an input."""
+        names = ", ".join([*self.results, *self._viewed_inputs()])
+        if not self.results or self.seed % NESTED > 1:
             return names or "None"
         first = self.results[0]
         return f"{{'a': {first}, 'b': [{names}]}}" if self.seed % NESTED else f"{first}, ({names},)"
+
+    def _viewed_inputs(self) -> list[str]:
+        """In a part of the programs of today's API the first input: whole, with its axes in
+        reverse order, or with its bits as integers."""
+        if self.dialect != "today" or self.seed % VIEWED or not self.inputs:
+            return []
+        name, shape, form = self.inputs[0][:3]
+        views = [name, f"{name}.permute({(*reversed(range(len(shape))),)})"]
+        views += [f"{name}.view(nl.int32)"] * (form == "float32")
+        return [views[self.seed // VIEWED % len(views)]]
 
     def kernel_source(self) -> str:
         """The file up to the end of the kernel."""
