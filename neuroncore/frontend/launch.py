@@ -370,9 +370,9 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 
 def _complete(result: Any, other: Any) -> None:
-    """Complete `result`, the result of the first core, with elements of `other`, the result of
-    another core: copy those that the other core wrote. With Options.precision copy their float64
-    values too."""
+    """Complete `result`, the result of the first core: copy the elements that another core wrote
+    from its result, `other`. With Options.precision copy the float64 values of these elements
+    too."""
     for mine, theirs, copied in leftovers.complete(result, other):
         mine_exact, double = mine.storage.double, theirs.storage.double
         if mine_exact is not None and double is not None:

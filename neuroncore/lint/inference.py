@@ -38,12 +38,13 @@ RUNTIME = ("tensor", "register", "index")
 
 @dataclass(frozen=True)
 class Value:
-    """The kind of an expression. For a tensor also its memory and shape, if they are known, the
-    call that allocates it (`born`), and whether it is the result of a comparison (`compared`).
+    """The kind of an expression. A tensor also has its `memory` and `shape`, None if they are
+    unknown, the call that allocates it (`born`), and whether it is the result of a comparison
+    (`compared`).
 
-    "index" is the counter of a loop of the device, "indices" an index expression of the older API,
-    "integer" the counter of a loop that the compiler unrolls, "instruction" the result of a call of
-    nki.isa, and "host" any other value of Python.
+    Other kinds are "index" (the counter of a loop of the device), "indices" (an index expression of
+    the older API), "integer" (the counter of a loop that the compiler unrolls), "instruction" (the
+    result of a call of nki.isa), and "host" (any other value of Python).
     """
 
     kind: Kind

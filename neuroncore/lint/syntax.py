@@ -207,9 +207,11 @@ def shape_of_view(call: ast.Call) -> Shape | None:
 
 def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
     """Return, for each name that a function binds (also an attribute, such as "a.b"), its bindings.
-    A binding is a pair of a word and an expression. If the word is "is", the name has the value of
-    the expression; if it is "each", the value of one element of the expression after the other; if
-    it is "part", another value that comes from the expression."""
+    A binding is a pair of a word and an expression:
+
+    * "is": the name has the value of the expression;
+    * "each": the name has the value of each element of the expression in turn;
+    * "part": the name has another value that comes from the expression."""
     bound_to: dict[str, list[tuple[str, ast.expr]]] = {}
 
     def bind(target: ast.expr, how: str, source: ast.expr) -> None:

@@ -161,8 +161,9 @@ def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
 
 
 def _shares(timeline: Timeline) -> dict[str, tuple[str, float]]:
-    """Return the source lines on the critical path by their text: the place of the first line with
-    this text, and the share of the path of all such lines together."""
+    """Return a dict from the text of each source line on the critical path to its place and its
+    share of the path. Lines with the same text are one entry, with the place of the first and the
+    sum of their shares."""
     shares: dict[str, tuple[str, float]] = {}
     for line in lines.on_the_path(timeline):
         text = line.place.text.strip() or str(line.place)

@@ -224,8 +224,8 @@ def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iter
 
 
 def _until(timeline: Timeline) -> Array:
-    """Return the end of each instruction's slice in nanoseconds: for a transfer the time at which
-    its data are visible, for others the time at which they leave their queue."""
+    """Return the end of each instruction's slice in nanoseconds. A transfer ends when its data are
+    visible, any other instruction when it leaves its queue."""
     until: Array = np.where(timeline.moves, timeline.end, timeline.begin + timeline.busy)
     return until
 

@@ -46,8 +46,9 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
 
 
 def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that take most of the critical path, in the order in which they first appear
-    on it: at most CHAIN_LINES, each with at least CHAIN_SHARE of the time if there are any."""
+    """Return the lines that take most of the critical path: at most CHAIN_LINES of those with at
+    least CHAIN_SHARE of the time, or else the first of `lines`, which must be sorted by time. They
+    are in the order in which they first appear on the path."""
     least = CHAIN_SHARE * timeline.total_ns
     longest = [line for line in lines if line.ns >= least][:CHAIN_LINES] or [*lines[:1]]
     return sorted(longest, key=lambda line: line.first)

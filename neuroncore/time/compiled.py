@@ -269,9 +269,9 @@ def _compared(calls: Sequence[Call]) -> Array:
     """Return, for each call, the number of its inputs if the compiler reuses an earlier result of
     the same call with the same inputs and numbers; 0 if the compiler always executes the call.
 
-    In published times of mamba (the SDK's on trn1, kda-for-trainium's on trn2), the Vector engine
-    has time to sum the same tiles once, not twice; autocomp's attention on trn1 negates the maximum
-    of a row once for all of its tiles.
+    Published times of mamba (the SDK's on trn1, kda-for-trainium's on trn2) leave the Vector engine
+    time to sum the same tiles only once. Autocomp's attention on trn1 negates the maximum of a row
+    once for all of its tiles.
     """
 
     def once(call: Call) -> bool:

@@ -24,8 +24,8 @@ def flow_of_data(
     first: Array, needs: Array, accesses: Accesses, boxes: Array
 ) -> tuple[Array, Array]:
     """Return only the dependencies that carry data. An instruction depends on the writers of its
-    inputs. It also depends on an earlier writer of bytes that it writes, if these bytes were not
-    read since, because it may add to them.
+    inputs. It may also add to the bytes that it writes, so it depends on the earlier writer of
+    these bytes, unless they were read since.
 
     `first` and `needs` are the dependencies to choose from, and the result has the same form:
     instruction i depends on the instructions needs[first[i]:first[i + 1]]. `boxes` is `Boxes.table`

@@ -185,9 +185,9 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
 
 def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
-    """Return, for each k, whether instruction reader[k] waits for data of instruction writer[k]. An
-    instruction that also does the work of merged ones reads their inputs, and their results exist
-    when it ends."""
+    """Return, for each k, whether instruction reader[k] waits for data of instruction writer[k].
+    The first of merged instructions does the work of all: it reads the inputs of the others, and
+    their results exist when it ends."""
     accesses, heads = timeline.compiled.accesses, timeline.compiled.heads
     boxes = timeline.program.boxes().table
     data: Array = read_of(accesses, boxes, reader, writer) | (heads[reader] == writer)

@@ -121,9 +121,9 @@ def effects(flags: Sequence[str]) -> list[str]:
 
 
 def launch_fields(program: Program, order: Order) -> dict[str, str]:
-    """Return the field `launch`, the launch path that an estimate with this order assumes, if the
-    program is one of today's API; the field `loads` (`Options.loads`), if loads do not run ahead;
-    and the field `assume`, the rules of `Options.assume` that the estimate uses, if any."""
+    """Return the fields that describe how an estimate assumes a launch: `launch`, the launch path,
+    if the order is that of a launch path of today's API; `loads` (`Options.loads`), if loads do not
+    run ahead; `assume` (`Options.assume`), if the program has such rules."""
     fields: dict[str, str] = {}
     for path, path_order in PATHS.items():
         if path_order == order:

@@ -95,9 +95,10 @@ def sort_by_iterations(program: Program, order: Array, start: Array) -> None:
 
 
 def drains(program: Program, queues: Queues) -> Array:
-    """Return pairs: an instruction that may be the first of an iteration on its queue, and one that
-    may be the last of the iteration before. A queue may begin an instruction before others that it
-    can reach at the same time; instructions farther apart keep their order."""
+    """Return pairs of instructions: one that may be the first of an iteration on its queue, and one
+    that may be the last of the iteration before. An iteration may have several of both, because a
+    queue can change the order of instructions that are within its reach of each other
+    (`Queues.limits`)."""
     iteration, pairs = iterations(program), [np.zeros((0, 2), np.int64)]
     first: dict[int, list[Array]] = {}
     last: dict[int, list[Array]] = {}

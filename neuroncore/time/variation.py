@@ -63,9 +63,10 @@ class Bench:
     """The programs of one launch, prepared once so that many variations can be scheduled.
 
     A bench keeps the compiled and the prepared form of each program on its machine. `forms` has the
-    compiled forms that are known already, by core. If another machine has the same memories, the
-    forms for it have other costs and are otherwise equal, unless the compiler rewrites programs
-    (`Policy.rewrites`), because these changes depend on costs.
+    compiled forms that are known already, by core. For another machine with the same memories, only
+    the costs of these forms are replaced. But if the compiler rewrites programs
+    (`Policy.rewrites`), the programs are compiled again, because the changes that it makes depend
+    on costs.
     """
 
     def __init__(

@@ -234,9 +234,9 @@ class _Distribution:
 
     def _after_zeros(self, begin: int, more: int, width: int) -> int:
         """Return the place in `order` where equal iterations begin. The loop begins at `begin`, and
-        its first iteration has `more` rows than the others. Instructions of this iteration that
-        read nothing are moved before the loop if they are just these `more` rows: they fill a tile
-        with zeros where it is first used."""
+        its first iteration has `more` rows than the others. If exactly `more` rows of this
+        iteration read nothing, they are moved before the loop: such rows fill a tile with zeros
+        where it is first used."""
         if more > 0:
             first = self.order[begin : begin + more + width]
             reads = self.reads[first] > 0

@@ -352,9 +352,10 @@ class Patterned(Indexed):
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
         """Return the view that an access pattern describes, without run-time offsets.
 
-        According to the documentation the step between partitions is a row of the storage.
-        Published kernels also step by a row of the view (nki-library, TensorView of a slice); then
-        the pattern is relative to that view.
+        According to the documentation the step between partitions is a row of the storage. If a
+        pattern steps by a row of this view instead, as in published kernels (nki-library,
+        TensorView of a slice), its step becomes a row of the storage, and its offset counts from
+        this view.
         """
         base = self.offset * self.dtype.itemsize // form.itemsize
         first = base if offset is None else int(offset)

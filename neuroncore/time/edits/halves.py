@@ -128,9 +128,9 @@ def _half(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _connected(program: Program, place: Place) -> Array:
-    """Return, for each instruction, whether to split it: the instructions of the line `place` that
-    can be halved, and those of all lines that share tiles with them, directly or through other such
-    lines."""
+    """Return, for each instruction, whether to split it. The instructions of the line `place` are
+    split. If a line shares tiles on the chip with lines that are split, it is split too.
+    Instructions that can't be halved are left out."""
     columns, kinds = program.columns(), program.storages()
     possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
     user = program.users()

@@ -119,8 +119,8 @@ def _check_returned(
 
 def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
     """Raise OutputError if the kernel wrote nothing to one of its results in HBM, or if `writes` is
-    False. The caller passes False for a kernel that returns no tensor and wrote to none of its
-    arguments, although it has tensors among them."""
+    False: then the kernel returns no tensor, has tensors as arguments, and wrote to none of
+    them."""
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:
         return
