@@ -156,8 +156,9 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: instances.Instance | None) -> None:
-    """Raise UsageError if the instance `where` has fewer ranks than the launch, or if the machine
-    has fewer cores per rank. `world` has both numbers of the launch."""
+    """Raise UsageError if the launch can't have the ranks and cores of `world`: if it has no rank,
+    if the instance `where` has cores of another machine or too few ranks, or if the machine has too
+    few cores per rank."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     room = where.ranks(world.cores) if where is not None else None
@@ -251,7 +252,7 @@ def _set_order(
 ) -> None:
     """Store in the record of each core how its program is scheduled: the order of instructions, the
     compiler's flags, and the options `clock_phase`, `loads`, `assume` and `descriptors`. Without
-    the flag DISABLE_DGE the older API's compiler leaves DMA descriptors to hardware."""
+    the flag DISABLE_DGE the older API's compiler leaves DMA descriptors to the device."""
     for core in cores:
         if core.program is not None:
             core.program.order = options.order or order_of(order, options.launch)

@@ -224,7 +224,8 @@ def check(
 
     `arguments` are the ids of the storages of the arguments, which a kernel may return unchanged.
     Kernels without an instruction are not refused: guides of the SDK use them to show views and
-    sizes. Raises SignatureError.
+    sizes. Raises SignatureError, and BufferKindError for a tensor that a collective reads or
+    writes.
     """
     if inspect.isgenerator(result):
         raise SignatureError(

@@ -1,6 +1,6 @@
 """Packages that only the vendor ships: the address of their source, if it is public; checkouts that
-the user names; and placeholders for missing packages, in which every name exists and calls are
-refused.
+the user names; and placeholders for missing packages. A placeholder has every name, and its calls
+are refused.
 
 Published modules import kernels of such packages next to their own kernels, wrap them in
 decorators, derive classes from them, and use them as enumerations and defaults. All this works with

@@ -217,8 +217,9 @@ def sets(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Compare, ast.Call)
 def identity(spot: Spot) -> Iterator[Report]:
-    """Report `is` between values. It is allowed with None, and between tensors, because the
-    vendor's kernels use it so."""
+    """Report `is` between values. This is an error if one of them is a constant or a name of the
+    API, and otherwise a warning, because the vendor's kernels compare tensors so. `is` with None is
+    allowed."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and len(node.args) == 2:
         called = scope.program.modules.meaning(scope.module, node.func)

@@ -83,8 +83,9 @@ def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None =
 
 
 def usual_tolerance(result: Any, reference: Any) -> float:
-    """Return the tolerance for the coarser format of result and reference: 1e-5 for float32, the
-    gap between 1 and the next number for narrower floats, 0 for integers."""
+    """Return 0 if the result has integers. Otherwise return the tolerance for the coarser format of
+    result and reference: 1e-5 for float32, the gap between 1 and the next number for narrower
+    floats."""
     form = lookup(np.asarray(result).dtype)
     if form.is_integer:
         return 0.0

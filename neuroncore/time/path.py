@@ -95,8 +95,8 @@ _known: WeakKeyDictionary[Timeline, CriticalSteps] = WeakKeyDictionary()
 
 def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:
     """Return the critical path through all cores of a world: the timeline of each core on the path,
-    with the steps on this core. At a meeting, the path continues, from its end backwards, with the
-    core that arrived last."""
+    with the steps on this core. The path is followed backwards from its end; at a meeting it goes
+    on with the core that arrived last."""
     place = {
         (number, i): meeting
         for meeting in together([timeline.program for timeline in timelines], timelines[0].world)

@@ -101,7 +101,7 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
 def _ends(marks: Array) -> tuple[Array, Array]:
     """Return two arrays of flags for the entries of `Data.iterations`: whether each entry begins an
-    iteration, and whether it ends a loop's iteration."""
+    iteration, and whether it ends one."""
     begins = marks[:, 1] >= 0
     return begins, ~begins
 
@@ -271,8 +271,8 @@ class _Distribution:
     def _can_merge(self, rows: Array) -> bool:
         """Return whether the corresponding rows of all iterations, which `rows` has, can be merged.
         Each operand must have the same bytes in all rows, or different bytes in each; results must
-        have different bytes. No operand may be in a separate PSUM tile for each row, because these
-        tiles are in different banks."""
+        have different bytes. An operand in PSUM must have the same bytes in all rows, because
+        separate tiles are in different banks."""
         boxes, areas = self._operands(rows), self.boxes.areas
         same: Array = np.all(boxes == boxes[0], axis=0)
         apart: Array = np.all(np.diff(np.sort(boxes, axis=0), axis=0) > 0, axis=0)

@@ -31,8 +31,8 @@ BYTES = 0.5  # of the collectives' time that depends on their bytes; then links 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
     """The collectives in which cores of more than one rank meet. `each` has a dict for each of
-    these collectives, with the number of each of its cores as the key, and the time in nanoseconds
-    at which that core arrived as the value."""
+    these collectives, from the number of a core to the time in nanoseconds at which this core
+    arrived."""
 
     timelines: Sequence[Timeline]
 

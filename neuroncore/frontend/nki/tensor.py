@@ -36,8 +36,8 @@ class Assigned(Patterned):
         """Write a part of the tensor.
 
         If the tensor and the value are on the chip, this is a tensor_copy, as in the vendor's
-        migration guide. In HBM, a tile in SBUF or another tensor in HBM is written by dma_copy; a
-        number is written by memset of a tile and dma_copy. Kernels that pass in the vendor's
+        migration guide. If this tensor is in HBM, a value in SBUF or HBM is written to it by
+        dma_copy, and a number by memset of a tile and dma_copy. Kernels that pass in the vendor's
         simulator of 0.3 store their results in this way (trnrand). Raises SignatureError for other
         values, BufferKindError for a tile in PSUM if this tensor is in HBM, and ShapeError if sizes
         other than 1 differ.

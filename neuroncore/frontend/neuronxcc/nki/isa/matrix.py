@@ -42,8 +42,9 @@ def nc_matmul(
 ) -> Tensor:  # fmt: skip
     """psum[m, n] = sum_k stationary[k, m] * moving[k, n]. A mask is over the axes of moving.
 
-    The result is float32; a transpose has the format of its operand. Operands in PSUM are first
-    copied to SBUF, as the compiler does for published kernels (nki-samples, flash_attn_bwd).
+    The result is float32, but a transpose on NeuronCore-v3 and later has the format of its operand.
+    Operands in PSUM are first copied to SBUF, as the compiler does for published kernels
+    (nki-samples, flash_attn_bwd).
     """
     begin(kwargs)
     s, x = tile(stationary, "stationary"), tile(moving, "moving")
@@ -112,7 +113,8 @@ def nc_transpose(
 ) -> Tensor:
     """The transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector engine.
     The Vector engine transposes up to 32 x 32, and is the default for such tiles; for larger tiles
-    the Tensor engine is the default. A tile in PSUM is copied to SBUF for the Tensor engine.
+    the Tensor engine is the default. If it is chosen by default, a tile in PSUM is first copied to
+    SBUF.
 
     If the Vector engine is requested for a larger tile, it transposes square by square. The API's
     pages allow only one square, but kernels that were measured on trn1 (autocomp's searches) pass
