@@ -247,9 +247,9 @@ def our_function(name: str) -> tuple[str, bool]:
 
 
 def unpublished(words: Array) -> Array:
-    """Return, for each instruction, whether a byte that its layout does not decode has a value that
-    no published program has there. `words` are the bytes of instructions with the same known
-    opcode, [instructions, 64]."""
+    """Return, for each instruction, whether one of its bytes has a value that no published program
+    has there. Bytes that the layout decodes are checked only if `published` lists their values.
+    `words` are the bytes of instructions with the same known opcode, [instructions, 64]."""
     tables = _tables()
     name, _, layout = tables.opcodes[int(words[0, 0])]
     unknown = np.zeros(len(words), np.bool_)

@@ -60,8 +60,8 @@ class Spec:
     in_place: Sequence[int] = ()
     """Positions, among the array arguments, of inputs that the kernel may write."""
     narrow: Sequence[str] = ("float32",)
-    """Formats that operands of matrix products may have in addition to the formats of the inputs,
-    and results in addition to the format of the reference."""
+    """Formats that operands of matrix products may have in addition to the formats of the inputs.
+    Results may have these formats too, even if they are narrower than the reference's."""
     constants: int = 1 << 20
     """Bytes that the host may add to the program as constants."""
     dynamic: bool = False

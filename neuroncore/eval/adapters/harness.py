@@ -89,7 +89,7 @@ def of_file(file: Path) -> Spec:
 
 def allclose(source: str) -> tuple[float, float] | None:
     """Return rtol and atol of a harness's calls of numpy.allclose. Return None if there are no
-    calls, or if their arguments differ or are no numbers."""
+    calls, or if their arguments differ or are not numbers."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     try:
         tolerances = {
@@ -106,7 +106,8 @@ def _tolerances(call: ast.Call) -> tuple[float, float]:
 
 
 def _target(source: str) -> str:
-    """Return the machine that a harness sets. Kernels of the older API were measured on trn1."""
+    """Return the machine that a harness sets. The default is trn1 for the older API, because its
+    kernels were measured there, and trn2 for today's API."""
     match = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", source)
     return match[1] if match else "trn1" if OLDER in source else "trn2"
 
