@@ -93,8 +93,8 @@ class SourceFiles:
         return id(node) in self._passed_as_values
 
     def starts(self, node: Definition) -> bool:
-        """Return whether a function is a kernel that the file launches or that the user requested.
-        Its results are then values of the host."""
+        """Return whether a function is a kernel that the file launches, that the user requested, or
+        whose name nothing in the file uses. Its results are then values of the host."""
         return id(node) in self._started
 
     def launcher(self, module: Module, decorator: ast.expr) -> str | None:

@@ -87,7 +87,7 @@ def draw(i: Any) -> Array:
 
 
 def uniform(i: Any) -> Array:
-    """Return the upper 24 bits of a 32-bit number, in [0, 1), for each element of dst, [P, F]."""
+    """Return a number in [0, 1), the upper 24 bits of 32, for each element of dst, [P, F]."""
     return (draw(i) >> 8).astype(F) * F(2.0**-24)
 
 

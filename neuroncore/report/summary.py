@@ -173,7 +173,8 @@ def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
     """Yield the name of each byte counter that a call changes, with the number of bytes.
 
     For a DMA transfer, all bytes count; for an engine, only the bytes of one partition. Two kinds
-    of operands do not count: inputs of a tensor_tensor, and columns with one scalar per partition.
+    of operands do not count: all operands of a tensor_tensor, and inputs with one scalar per
+    partition.
     """
     work = product(call, machine)
     if work is not None:

@@ -68,8 +68,8 @@ def full(
     name: str = "", **kwargs: Any,
 ) -> Any:  # fmt: skip
     """A new tensor filled with a number. On the chip, the number is written, usually by memset,
-    only to parts that are read before the kernel writes them. In HBM, a DMA copies a filled tile at
-    once."""
+    when the tensor is first read or a part of it is assigned, and only to elements that the kernel
+    has not written before. In HBM, a DMA copies a filled tile at once."""
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
