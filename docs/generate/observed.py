@@ -113,10 +113,11 @@ The figures in the list are from before the model had two of today's rules:
 The device behaves in these ways, and the model does not:
 
 * Each tile in PSUM begins a new bank. Only transposes whose copies are merged share a bank
-  (compiled programs of trainium-kernel-fusion, cs149stanfordasst4 and waahm7). If instructions wait
-  for one of eight banks in the model, the ratio of small convolutions improves from 0.73 to 0.79.
-  But two ratios of autocomp's attention on trn1 become worse: 1.08 becomes 1.20, and 1.25 becomes
-  1.56. The transposes of autocomp's attention probably share banks in a way that is not known.
+  (compiled programs of trainium-kernel-fusion, cs149stanfordasst4 and waahm7). If instructions in
+  the model wait until one of the eight banks is free, the ratio of small convolutions improves from
+  0.73 to 0.79. But two ratios of autocomp's attention on trn1 become worse: 1.08 becomes 1.20, and
+  1.25 becomes 1.56. The transposes of autocomp's attention probably share banks in a way that is
+  not known.
 * The Tensor engine takes, among instructions that are ready, the instruction with the longest path
   to the end of the program. If the model selects among 32 instructions in this way, the median
   ratio of attention improves from 0.91 to 0.94, and the share of rows within 20 % from 87.5 % to
@@ -144,18 +145,19 @@ The device behaves in these ways, and the model does not:
   last trigger to the end of the first wait), M0291 improves from 0.48 to 0.54, but M0292 rises from
   1.11 to 1.21.
 * Scalar copies 16-bit data out of PSUM as half as many 32-bit elements: 128 columns take 103 ns,
-  not 157 (four convolutions in float16 of cs149stanfordasst4). Vector does the same in the model.
-  If Scalar does it too, the ratios of small convolutions in float16 fall from 0.86 to 0.74 and
-  0.77, because the compiler of the device balances the two engines less well than the model.
+  not 157 (four convolutions in float16 of cs149stanfordasst4). In the model, only Vector copies in
+  this way. If Scalar in the model does too, the ratios of small convolutions in float16 fall from
+  0.86 to 0.74 and 0.77, because the device's compiler divides the copies between the two engines
+  less evenly than the model.
 * Tiles of 128, 256 and 512 columns take equally long in a rope of kda-for-trainium on trn2 (M1081,
   M1080, M1079), as if transfers of neighboring iterations were merged, and neighboring rows moved
-  as one. In the model, loops with more than 512 iterations have no merged transfers, and merged
-  rows cost as much as before. Only kda-for-trainium shows this behavior.
+  as one. In the model, loops with more than 512 iterations have no merged transfers, and rows
+  of a merged transfer cost as much as other rows. Only kda-for-trainium shows this behavior.
 * The compiler merges the small instructions of only four of the eight iterations of attention of
-  length 1,024. The products of an iteration stay in PSUM until they have been read, and those of
-  four iterations fill the eight banks of PSUM. The model merges all eight iterations, so it has
-  three instructions fewer than the device. Only trainium-kernel-fusion shows this behavior. A rule
-  for it was not tried.
+  length 1,024. The products of an iteration stay in PSUM until they have been read, and the
+  products of four iterations fill the eight banks of PSUM. The model merges all eight iterations,
+  so it has three instructions fewer than the device. Only trainium-kernel-fusion shows this
+  behavior. A rule for it was not tried.
 * Transposes on the Tensor engine multiply by an identity matrix. One additional load brings the
   identity matrix from a file in HBM (compiled programs of five authors on trn1 and trn2). This load
   is the first or the second to start. The identity matrix arrives 2.0 to 4.2 us after the beginning
@@ -165,12 +167,12 @@ The device behaves in these ways, and the model does not:
   copy takes 462 ns on Scalar and 184 ns on Vector. Scalar is therefore busy for 94 % of the time.
   In the model, Scalar makes 1,112 of these copies. Counters of a batched product of
   kda-for-trainium (M0987: Vector 20 %, Scalar 14 % busy) imply that Scalar makes about half of the
-  copies; in the model it makes nearly all. If a copy goes to the engine that has been free the
+  copies; in the model, Scalar makes nearly all. If a copy goes to the engine that has been free the
   longest, the product's counters fit, 88.9 % of the rows are within 20 %, and their median error
   falls by 0.2 %. But the ratio of small convolutions in float16 falls from 0.86 to 0.82. If the
-  compiler also expects the same time on both engines, the ratio of small convolutions rises to
-  0.88, but the ratios of large convolutions rise from 0.86 and 1.01 to 1.17 and 1.16. So the rule
-  is not known.
+  compiler in the model also expects the same time on both engines, the ratio of small convolutions
+  rises to 0.88, but the ratios of large convolutions rise from 0.86 and 1.01 to 1.17 and 1.16. So
+  the rule is not known.
 * In a transposition, stores begin only after the last load was issued, although the data of the
   stores are available earlier. Only cs149stanfordasst4 shows this behavior. A rule for it was not
   tried.

@@ -118,12 +118,11 @@ class Options:
     whose semantics are an interpretation of published documents."""
 
     order: Order | None = None
-    """The order of instructions for the estimate: the order of the kernel (`in-order`), the order
-    of today's compiler in a framework (`scheduled`) or for a kernel that is launched on its own
-    (`standalone`), or the order and the changes of the older API's compiler (`compiled`), which
-    also distributes copies among engines, computes repeated work in loops once, and writes
-    descriptors of transfers before the kernel runs. None selects the order of the kernel's API and
-    of `launch`."""
+    """The order of instructions for the estimate. `in-order`: the order of the kernel. `scheduled`
+    and `standalone`: the order of today's compiler, in a framework and for a kernel that is
+    launched alone. `compiled`: the order of the older API's compiler, which also distributes copies
+    among engines, computes repeated work in loops once, and writes descriptors of transfers before
+    the kernel runs. None selects the order that follows from the kernel's API and from `launch`."""
 
     launch: LaunchPath = "framework"
     """How a kernel of today's API is launched, for the estimate. `framework`: as a part of a graph

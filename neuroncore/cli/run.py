@@ -196,10 +196,10 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--order",
         choices=get_args(Order),
-        help="the order of instructions that the estimate assumes: in-order, as in the source; "
-        "scheduled or compiled, as the compiler of today's or the older API reorders them; "
-        "standalone, as in the source, with loads in the order of first use (default: by the API "
-        "of the kernel)",
+        help="the order of instructions that the estimate assumes. in-order: the order of the "
+        "source; standalone: this order, but loads are in the order of first use; scheduled: the "
+        "order of the compiler of today's API; compiled: the order of the older API's compiler, "
+        "which also changes instructions (default: by the API of the kernel)",
     )
     parser.add_argument(
         "--launch",
@@ -217,10 +217,11 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loads",
         choices=choices()["loads"],
-        help="for the estimate; ahead: loads run ahead (default); single: a load for a product "
-        "waits until the product has read the tile of the previous load; limited: every load "
-        "waits in this way if DMA writes more than 88 KiB of a partition; once: the same "
-        "bytes are loaded only once. Only one source reports each of the last three rules",
+        help="when loads begin, for the estimate. ahead: as soon as there is space (default); "
+        "single: a load for a product waits until the product has read the tile of the previous "
+        "load; limited: every load waits in this way if DMA writes more than 88 KiB of a "
+        "partition; once: the same bytes are loaded only once. Only one source reports each of "
+        "the last three rules",
     )
     parser.add_argument(
         "--assume",
