@@ -172,8 +172,8 @@ of their measurements are below their ranges, and about a tenth are above.
 
 A small class has nearly the range of the next wider class, because the ratios of the wider class
 are added to the ratios of the small class. The added ratios have a total weight of
-{borrowed:.0f} kernels. A kernel from a source with n kernels has the weight 1 / sqrt(n), because the
-errors of one source are similar, but not identical.
+{borrowed:.0f} kernels. A kernel from a source with n kernels has the weight 1 / sqrt(n), because
+the errors of one source are similar, but not identical.
 
 {table}
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 # Assumed compiler behavior, the order it applies to, and its evidence.
 RULES = (
-    ("each engine and each queue of DMAs takes the first ready one of its next 32 instructions; "
-     "loads are in the order in which the kernel uses them", "scheduled",
+    ("each engine and each queue of DMAs executes the first of its next 32 instructions that is "
+     "ready; loads are in the order in which the kernel uses them", "scheduled",
      "nki-autotune, nki-moe-megakernel"),
     ("each engine keeps the order of the source; loads are in the order in which the kernel uses "
      "them; instructions that read nothing run ahead", "standalone",
      "public compile options of nki-library; nki-autotune (one kernel without scheduling)"),
-    ("each engine takes the first ready one of its next 128 instructions, and each queue of DMAs "
-     "the first ready one of its next 32 transfers", "compiled",
+    ("each engine executes the first of its next 128 instructions that is ready, and each queue of "
+     "DMAs starts the first of its next 32 transfers that is ready", "compiled",
      "autocomp, robertpare17/asst4-trainium; transfers: trainium-kernel-fusion, "
      "also xaviergonzalez/asst4-trainium2"),
     ("a load that is repeated happens once if the data fit into SBUF", "compiled",

@@ -202,9 +202,9 @@ TENSOR = {
     "T11": ("sums in bfloat16 PSUM are rounded at every step",),
     "T12": ("subnormal operands are used, unless an option flushes them",),
     "T13": (
-        "uninitialized values are nearly always finite on a device; in a product with an "
-        "identity matrix, and in transposes on v2, they change only their own elements; in "
-        "other sums they are NaN, even times 0",
+        "a sum with an uninitialized operand is NaN, even if the operand is multiplied by 0; but "
+        "in a product with an identity matrix, and in transposes on v2, only the copies of "
+        "uninitialized elements are NaN, because on a device such values are nearly always finite",
         "core.test_leftovers.test_uninitialized_elements_stay_in_their_places",
         "core.test_leftovers.test_a_nan_that_was_computed_spreads_where_the_array_multiplies",
         "core.test_leftovers.test_a_sum_depends_on_all_that_is_added",

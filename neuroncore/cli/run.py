@@ -262,13 +262,14 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--numerics",
         metavar="PROFILE",
-        help="the profile of numerics: documented, ideal or vendor-sim (overrides the environment)",
+        help="the profile of numerics: documented, ideal or vendor-sim; variables such as "
+        "NEURON_RT_STOCHASTIC_ROUNDING_EN then have no effect",
     )
     parser.add_argument(
         "--stochastic-rounding",
         type=natural,
         metavar="SEED",
-        help="round casts to narrow floats stochastically",
+        help="round casts to narrow floats stochastically, with this seed",
     )
     parser.add_argument(
         "--matmul",
@@ -279,8 +280,8 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--uninitialized",
         choices=choices()["uninitialized"],
-        help="the value of uninitialized memory: NaN (report) or 0 (zeros), with a warning, or an "
-        "error (raise)",
+        help="the effect of reads of uninitialized memory. report: they give NaN, or 4 for "
+        "integers, and a warning (default); zeros: 0 and a warning; raise: an error",
     )
     parser.add_argument(
         "--precision",
@@ -291,8 +292,8 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
         "--precision-bound",
         type=float,
         metavar="REL",
-        help="report results whose relative error is larger than this (default: depends on the "
-        "format)",
+        help="turn --precision on, and report results whose relative error against float64 is "
+        "larger than REL (default of --precision: depends on the format)",
     )
 
 
