@@ -353,12 +353,12 @@ class Modules:
     def _looked_for(self, folder: Path, level: int, dotted: str) -> Module | None:
         parts = dotted.split(".") if dotted else []
         above = [folder, *folder.parents]
-        known = [Path(entry) for entry in sys.path if entry]
-        folders = [above[level - 1]] if level else [*above[:8], *known]
-        for number, folder in enumerate(folders):
+        near = above[level - 1 : level] if level else above[:8]
+        known = [] if level else [Path(entry) for entry in sys.path if entry]
+        for number, folder in enumerate([*near, *known]):
             path = _file(folder, parts)
             if path is not None:
-                return self._load(path, nearby=bool(level) or number < 8)
+                return self._load(path, nearby=number < len(near))
         return None
 
     def _load(self, path: Path, nearby: bool) -> Module | None:
