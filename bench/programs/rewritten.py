@@ -90,7 +90,8 @@ def _as_compiled(
         if fate[row] in COPIES:
             source[out], copy[out], copied[row] = source[inside], row, out
             continue
-        if fate[row] != ACCUMULATED and (numbers[source[inside]] != read[row]).any():
+        other = (numbers[source[inside]] != read[row]) & _seen(memory, operands[row], copy)
+        if fate[row] != ACCUMULATED and other.any():
             return f"{row} reads other data than in the kernel"
         for one in {*copy[out].tolist()} - {-1}:  # schedules do not see who reads the rest of it
             own = copy[copied[one]] == one
@@ -98,6 +99,14 @@ def _as_compiled(
             numbers[at], source[at], copy[at] = results[one][own], at, -1
         numbers[out], source[out], copy[out] = results[row], out, -1
     return ""
+
+
+def _seen(memory: _Memory, operands: Sequence[Use], copy: Array) -> Array:
+    """Flags of the bytes that an instruction reads, without those of a copy that is left out, if
+    the same operand has other bytes too: schedules do not see such a reader of the copy."""
+    owners = [copy[memory.at(use)] for use in operands if not use.writes]
+    seen = [(own < 0) | (own == own[0]).all() for own in owners]
+    return np.concatenate([np.zeros(0, np.bool_), *seen])
 
 
 def _places(memory: _Memory, operands: Sequence[Use]) -> tuple[Array, Array]:
