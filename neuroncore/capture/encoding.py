@@ -338,7 +338,10 @@ def _layout(name: str, table: Mapping[str, Any]) -> _OpcodeLayout:
             settings[field] = _setting(field, spec)
     known = {*settings, *(f for f in table if f != "text")}
     if unknown := set(WORD.findall(table["text"])) - known:
-        raise DefinitionError(f"isa/encoding.toml: {name} prints {unknown}, which it doesn't have")
+        raise DefinitionError(
+            f"isa/encoding.toml: the text of the layout {name} contains "
+            f"{', '.join(sorted(unknown))}, but the layout has no such field"
+        )
     second = name == "semaphore"
     read = {*CONDITIONS, *(at for field in table.values() for at in _bytes(field))}
     return _OpcodeLayout(operands, blocks, settings, second, frozenset(read))

@@ -362,8 +362,8 @@ def _microseconds(text: str, line: int) -> float:
 
 
 def summaries(rows: Sequence[MeasuredRow]) -> list[Summary]:
-    """Return the errors by harness and machine. The offset and the factor are medians, so that one
-    outlier does not determine them."""
+    """Return a summary of the rows of each harness and machine. Its `error`, `offset` and `factor`
+    are medians, so that one outlier does not determine them."""
     groups: dict[tuple[str, str], list[MeasuredRow]] = defaultdict(list)
     for row in rows:
         groups[row.harness, row.machine].append(row)

@@ -156,8 +156,8 @@ class Leftovers(Generic[T]):
             self._reads.clear()
 
     def skipped(self) -> None:
-        """Keep the reads of an instruction that has no effect: later calls of `refused` do not undo
-        them."""
+        """Keep the reads of an instruction that is skipped because a tile is out of bounds. If a
+        later instruction is refused, `refused` undoes only the reads of that later instruction."""
         self._undo.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:

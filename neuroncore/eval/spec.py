@@ -116,7 +116,8 @@ class Spec:
         return tuple(arguments if self.adapt is None else self.adapt(arguments))
 
     def with_secret(self) -> Spec:
-        """Return this specification if it has a secret, else a copy with a random secret."""
+        """Return this specification if it has a secret, the number that determines the hidden
+        seeds. Otherwise return a copy with a random secret."""
         return self if self.secret is not None else replace(self, secret=secrets.randbits(63))
 
     def hidden_seeds(self, shape: Shape) -> list[tuple[int, str]]:

@@ -218,8 +218,8 @@ def sets(spot: Spot) -> Iterator[Report]:
 @RULES.about(ast.Compare, ast.Call)
 def identity(spot: Spot) -> Iterator[Report]:
     """Report `is` between values. This is an error if one of them is a constant or a name of the
-    API, and otherwise a warning, because the vendor's kernels compare tensors so. `is` with None is
-    allowed."""
+    API. Between other values it is only a warning, because the vendor's kernels also compare
+    tensors with `is`. Comparing with None is allowed."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and len(node.args) == 2:
         called = scope.program.modules.meaning(scope.module, node.func)

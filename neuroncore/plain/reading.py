@@ -132,9 +132,10 @@ class Reading:
         self.kept = {leaf.storage for p in programs for leaf in leaves(p.data.results)}
 
     def step(self, core: int, leftover: Mapping[str, Array] | None = None) -> Any:
-        """Execute the next instruction of a core, and of the cores that it meets. Return the
-        instruction with its arguments. `leftover` flags elements of its operands that depend on
-        uninitialized memory."""
+        """Execute the next instruction of a core, and return it with its arguments. If several
+        cores execute it together (`members`), the step that comes first executes it for all.
+        `leftover` has, by name of the operand, flags of the elements that depend on uninitialized
+        memory."""
         number, state = self.next[core], self.cores[core]
         row = self.rows[core][number]
         state.program, state.leftover = self.begins[core].get(number, state.program), leftover or {}

@@ -199,7 +199,7 @@ def _seen(program: Program, expected: View, used: Array) -> None:
         elif not layout.on_chip:
             offsets = offsets[:1]
         if any(geometry.view(offset) != expected for offset in np.unique(offsets).tolist()):
-            raise ValueError(f"a window differs from the view {expected} of its call")
+            raise ValueError(f"a window does not have the view {expected}, which its call expects")
 
 
 def _moves(
@@ -229,7 +229,10 @@ def _moves(
         *(fixed.home, picked_by, len(by_tiles)),
     )
     if view != expected:
-        raise ValueError(f"a window that moves differs from the view {expected} of its call")
+        raise ValueError(
+            "a window whose position is only known at run time does not have the view "
+            f"{expected}, which its call expects"
+        )
 
 
 # --- values and registers -------------------------------------------------------------------------

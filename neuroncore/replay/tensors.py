@@ -146,7 +146,8 @@ class Tensors:
             storage = self._create(owner, number, layout)
             if storage.layout is not layout and storage.layout.arguments != layout.arguments:
                 raise UsageError(
-                    f"tensor {number} of the record does not have the layout of memory"
+                    f"the layout of tensor {number} in the record differs from the layout that "
+                    "the memory allocates for it"
                 )
             root = self.roots[number] = Tile.of(storage)
         return root

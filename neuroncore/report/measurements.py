@@ -92,8 +92,8 @@ PLAIN = LaunchFacts()
 
 @dataclass(frozen=True)
 class Span:
-    """The estimated time of a kernel from its first DMA transfer to its last one, in microseconds,
-    and the class of the estimate."""
+    """The estimated time of a kernel from its first DMA transfer to its last one, in microseconds
+    (`us`), and the class of this estimate (`kind`), which determines the range of the estimate."""
 
     us: float
     kind: Kind

@@ -150,7 +150,7 @@ def _same(a: Any, b: Any) -> bool:
 
 def _is_of_the_iteration(value: Any) -> bool:
     """Return whether a value is or contains a tile of a loop iteration that has ended. A result
-    that waits for its memory (Awaited) counts as such a tile."""
+    whose memory is not allocated yet (Awaited) counts as such a tile."""
     if isinstance(value, tuple):
         return any(map(_is_of_the_iteration, value))
     if not isinstance(value, Tile) or type(value) is Awaited:
