@@ -133,9 +133,8 @@ class Reading:
 
     def step(self, core: int, leftover: Mapping[str, Array] | None = None) -> Any:
         """Execute the next instruction of a core, and return it with its arguments. If several
-        cores execute it together (`members`), the step that comes first executes it for all.
-        `leftover` has, by name of the operand, flags of the elements that depend on uninitialized
-        memory."""
+        cores execute it together (`members`), the first step executes it for all. `leftover` has
+        flags of the elements, by operand, that depend on uninitialized memory."""
         number, state = self.next[core], self.cores[core]
         row = self.rows[core][number]
         state.program, state.leftover = self.begins[core].get(number, state.program), leftover or {}
