@@ -18,6 +18,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.lazy import Lazy, modules, version
 from neuroncore.base.options import HarnessName
+from neuroncore.base.progress import progress
 from neuroncore.base.units import plural
 from neuroncore.cli import session, terminal
 from neuroncore.frontend.outcome import WarnedLine, by_line, counted, likely_wrong
@@ -26,7 +27,6 @@ from neuroncore.hosts.api import Run
 from neuroncore.record import is_record
 from neuroncore.report import collectives, listing, perfetto, precision
 from neuroncore.report.estimate import estimate
-from neuroncore.report.progress import progress
 from neuroncore.report.summary import as_text, compared
 from neuroncore.time.policy import POLICIES, effects
 from neuroncore.time.schedule import Timeline

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from neuroncore.base.errors import UsageError
+from neuroncore.base.progress import progress
 from neuroncore.base.units import duration, plural
 from neuroncore.eval import blindness, isolation, trace
 from neuroncore.eval.isolation import ProcessLimits
@@ -23,7 +24,6 @@ from neuroncore.eval.pool import Dask, Pool, evaluate
 from neuroncore.eval.ranking import rank
 from neuroncore.eval.spec import Spec
 from neuroncore.eval.worker import Candidate
-from neuroncore.report.progress import progress
 
 LEVELS = ("process", "linux")
 

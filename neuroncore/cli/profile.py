@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.progress import progress
 from neuroncore.base.units import duration
 from neuroncore.cli import captures
 from neuroncore.report import saved
-from neuroncore.report.progress import progress
 from neuroncore.report.saved import Document
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from neuroncore.base.options import (
     phase,
     profile,
 )
+from neuroncore.base.progress import progress
 from neuroncore.cli import tools, usage
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, reporting_exits, shown
@@ -36,7 +37,6 @@ from neuroncore.frontend.vendor import REPOSITORIES
 from neuroncore.hosts.api import Run
 from neuroncore.lint.static import read
 from neuroncore.record import is_record
-from neuroncore.report.progress import progress
 
 if TYPE_CHECKING:
     from neuroncore.report.compare import Agreement

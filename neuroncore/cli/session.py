@@ -29,13 +29,12 @@ from neuroncore.cli.arguments import NotPython
 from neuroncore.core.core import Core, running
 from neuroncore.frontend.alias import OURS
 from neuroncore.frontend.arguments import Arguments, copied, with_rank
-from neuroncore.frontend.launch import launch
+from neuroncore.frontend.launch import issued, launch
 from neuroncore.frontend.nki.kernel import Kernel, jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.hosts.api import Run, load, of, of_ranks
 from neuroncore.record.program import Program
 from neuroncore.report import compare
-from neuroncore.report.progress import issued
 from neuroncore.time.schedule import schedule_cores
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import DISABLE_DGE, Options, assumptions, order_of
+from neuroncore.base.progress import progress
 from neuroncore.base.units import plural
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, launch_memory, on
@@ -38,7 +39,6 @@ from neuroncore.machine import instance as instances
 from neuroncore.machine.world import World, listed
 from neuroncore.memory.tile import Tile
 from neuroncore.record.program import Order
-from neuroncore.report.progress import issued, progress
 
 if TYPE_CHECKING:
     from neuroncore.frontend import misuse, verifying
@@ -98,6 +98,12 @@ def launch(
     if precision is not None:
         precision.close(rank.outputs(), _findings(cores))
     return _closed([rank], precision)[0]
+
+
+def issued(core: Core | None) -> str:
+    """Return the number of instructions that the launch on this core has issued, with its noun."""
+    program = core.program if core is not None else None
+    return plural(program.issued if program is not None else 0, "instruction")
 
 
 def launch_ranks(

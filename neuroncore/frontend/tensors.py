@@ -15,11 +15,11 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.clause.alu import Operator
 from neuroncore.core.core import current, running
 from neuroncore.memory.tile import Tile
-from neuroncore.report import heat_maps
 
 if TYPE_CHECKING:
-    from neuroncore.base import syntax
+    from neuroncore.base import heat_maps, syntax
 else:
+    heat_maps = Lazy("neuroncore.base.heat_maps")
     syntax = Lazy("neuroncore.base.syntax")
 
 

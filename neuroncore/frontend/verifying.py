@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from neuroncore.base.errors import EmulatorError, UsageError
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.progress import progress
 from neuroncore.frontend import outcome
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import VERIFY_VARIABLE
 from neuroncore.record.program import Record
-from neuroncore.report.progress import progress
 
 if TYPE_CHECKING:
     from neuroncore.replay import verification

@@ -16,6 +16,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy, modules
 from neuroncore.base.options import Options
+from neuroncore.base.progress import progress
 from neuroncore.base.units import plural
 from neuroncore.checks.recorded import recorded
 from neuroncore.frontend import outcome as outcomes
@@ -37,14 +38,15 @@ from neuroncore.record import saved
 from neuroncore.record.inputs import Outcome, is_number, mapped
 from neuroncore.record.program import Record
 from neuroncore.report import arrays as tables
-from neuroncore.report import clock, collectives, compare, heat_maps, why
+from neuroncore.report import clock, collectives, compare, why
 from neuroncore.report import difference as differing
 from neuroncore.report.estimate import Estimate, estimate
-from neuroncore.report.progress import progress
 from neuroncore.report.summary import bound_by, summary
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 if TYPE_CHECKING:
+    from neuroncore.base import heat_maps
+    from neuroncore.base.heat_maps import TileContents
     from neuroncore.checks import orders as reordering
     from neuroncore.checks.orders import Orders
     from neuroncore.frontend import originals, verifying
@@ -55,13 +57,13 @@ if TYPE_CHECKING:
     from neuroncore.report.collectives import CollectiveOperation
     from neuroncore.report.compare import Agreement
     from neuroncore.report.difference import Difference, Side
-    from neuroncore.report.heat_maps import TileContents
     from neuroncore.report.why import Why
     from neuroncore.view import card as cards
     from neuroncore.view import document as documents
     from neuroncore.view import page as viewing
     from neuroncore.view import server as serving
 else:
+    heat_maps = Lazy("neuroncore.base.heat_maps")
     reordering = Lazy("neuroncore.checks.orders")
     replaying = Lazy("neuroncore.replay.cursor")
     originals = Lazy("neuroncore.frontend.originals")
@@ -221,8 +223,7 @@ class Run:
         """Return the contents of an operand before an instruction, or `after` it (`Replay.tile`):
         an array, which a notebook shows as a heat map."""
         held = self._stepping.tile(step, name, core, after=after)
-        when = "after" if after else "before"
-        title = f"{name} of instruction {step} of core {core}, {when} it"
+        title = f"{name} of instruction {step} of core {core}, {'after' if after else 'before'} it"
         return heat_maps.TileContents(title, held.elements, held.unwritten)
 
     @cached_property
@@ -363,8 +364,7 @@ class Run:
         expected = referred(reference, arguments, several) if callable(reference) else reference
         got, wanted, verb = arrays_in(self.results), arrays_in(expected), "returns"
         if not got:
-            verb = "changes"
-            got = list(self._changed().values())
+            verb, got = "changes", list(self._changed().values())
             if not got:
                 raise compare.Incomparable(
                     "the kernel returns nothing and changes none of its arguments"

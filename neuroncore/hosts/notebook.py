@@ -15,13 +15,14 @@ from typing import Any, NoReturn
 from neuroncore.base import source
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.progress import progress
 from neuroncore.core.core import Core
 from neuroncore.frontend import misuse
 from neuroncore.frontend.alias import activate
+from neuroncore.frontend.launch import issued
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, settings
 from neuroncore.hosts.api import Run, of
-from neuroncore.report.progress import issued, progress
 
 display: Any = Lazy("IPython.display")
 EXPLAINED = (*misuse.WRONG, ImportError)  # errors that may have an explanation

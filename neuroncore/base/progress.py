@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from neuroncore.base import jit
-from neuroncore.base.units import plural
-from neuroncore.core.core import Core
 
 QUIET_SECONDS = 2.0  # until the first line; in a log, each later line comes after twice the time
 POLL_SECONDS = 0.5
@@ -143,9 +141,3 @@ def progress(describe: Describe) -> AbstractContextManager[None]:
     few lines. If an operation contains another operation, only the inner one is reported.
     NEURONCORE_PROGRESS=0 turns reports off."""
     return _Operation(describe)
-
-
-def issued(core: Core | None) -> str:
-    """Return the number of instructions that the launch on this core has issued, with its noun."""
-    program = core.program if core is not None else None
-    return plural(program.issued if program is not None else 0, "instruction")

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from neuroncore.base import jit
-from neuroncore.report import progress as module
-from neuroncore.report.progress import progress
+from neuroncore.base import progress as module
+from neuroncore.base.progress import progress
 
 
 @pytest.fixture
