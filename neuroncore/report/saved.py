@@ -39,7 +39,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import version
 from neuroncore.core.core import Core
 from neuroncore.machine import load
-from neuroncore.machine.harness import PROFILE, harness_time
+from neuroncore.machine.harness import BENCHMARK, PROFILE, HarnessTime, harness_time
 from neuroncore.record import saved as records
 from neuroncore.record.program import Record
 from neuroncore.report import perfetto
@@ -108,6 +108,13 @@ def save(run: Finished, neff: Path | None, trace: Path | None) -> None:
         _write(neff, document)
     if trace is not None:
         _write(trace, _profile_of(document))
+
+
+def benchmarked(run: Finished) -> HarnessTime:
+    """Return the estimated time of the slowest core, and the time that the vendor's benchmark adds.
+    Raises UsageError if the run has no record."""
+    slowest = max(timeline.total_ns for timeline in _timelines(run))
+    return harness_time(BENCHMARK, run.cores[0].machine.name, slowest)
 
 
 def timelines(neff: Path) -> list[Timeline]:

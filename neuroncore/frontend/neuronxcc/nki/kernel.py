@@ -36,9 +36,7 @@ from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.operators import format_of
 from neuroncore.frontend.settings import compiler_flags
 from neuroncore.frontend.vendor import Absent
-from neuroncore.machine.harness import BENCHMARK, HarnessTime, harness_time
 from neuroncore.report import saved
-from neuroncore.time.schedule import schedule_cores
 
 SIZES = "a positive int, nl.nc(n) or nl.spmd_dim(...), or a tuple of these"
 MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "simulation", "trace")
@@ -270,9 +268,8 @@ class Latency:
     """Estimated latencies in microseconds. `microseconds` includes the time that the vendor's
     benchmark adds to the kernel; `kernel_microseconds` does not."""
 
-    def __init__(self, estimate: HarnessTime) -> None:
-        self.microseconds = estimate.total_ns / 1e3
-        self.kernel_microseconds = estimate.kernel_ns / 1e3
+    def __init__(self, microseconds: float, kernel_microseconds: float) -> None:
+        self.microseconds, self.kernel_microseconds = microseconds, kernel_microseconds
 
     def get_latency_percentile(self, percentile: int) -> float:
         """Return the estimate in microseconds. It is the same for all PERCENTILES, because an
@@ -296,22 +293,14 @@ class Benchmarked(Saved):
 
     def _ran(self, run: Launch) -> None:
         super()._ran(run)
-        estimate = harness_time(BENCHMARK, run.machine.name, _nanoseconds(run))
-        latency = Latency(estimate)
+        estimate = saved.benchmarked(run)
+        latency = Latency(estimate.total_ns / 1e3, estimate.kernel_ns / 1e3)
         self.benchmark_result = BenchmarkResult(latency)
         print(BANNER, file=sys.stderr)
         coverage = {core.program.coverage for core in run.cores if core.program} - {""}
         kind = "; ".join([f"estimated: {estimate.parts}", *sorted(coverage)])
         for percentile in PERCENTILES:
             print(f"Latency P{percentile:<3} {latency.microseconds:12.3f} us ({kind})")
-
-
-def _nanoseconds(run: Launch) -> float:
-    """Return the estimated time of the slowest core. Raises UsageError without a record."""
-    programs = [core.program for core in run.cores if core.program]
-    if not programs:
-        raise UsageError("a latency is estimated from the record: run with Options.record=True")
-    return max(timeline.total_ns for timeline in schedule_cores(programs, run.machine))
 
 
 def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
