@@ -30,7 +30,7 @@ from neuroncore.core.core import Core, running
 from neuroncore.frontend.alias import OURS
 from neuroncore.frontend.arguments import Arguments, copied, with_rank
 from neuroncore.frontend.launch import issued, launch
-from neuroncore.frontend.nki.kernel import Kernel, jit
+from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.hosts.api import Run, load, of, of_ranks
 from neuroncore.record.program import Program
@@ -39,14 +39,12 @@ from neuroncore.time.schedule import schedule_cores
 
 if TYPE_CHECKING:
     from neuroncore.frontend import misuse
-    from neuroncore.frontend.neuronxcc.nki import kernel as older
     from neuroncore.report.compare import Agreement
     from neuroncore.view import document as documents
     from neuroncore.view import page as pages
     from neuroncore.view.document import Shown
 else:
     misuse = Lazy("neuroncore.frontend.misuse")
-    older = Lazy("neuroncore.frontend.neuronxcc.nki.kernel")
     documents, pages = modules("neuroncore.view", "document page").values()
 
 
@@ -392,13 +390,7 @@ class Session:
 
 def _jitted(kernel: Any) -> Any:
     """Return a kernel of either API; a plain function becomes a kernel of today's API."""
-    is_ours = isinstance(kernel, Kernel) or _is_older(kernel)
-    return kernel if is_ours else jit(kernel)
-
-
-def _is_older(kernel: Any) -> bool:
-    """Return whether a kernel belongs to the older API. The module of that API is imported here."""
-    return isinstance(kernel, older.Kernel)
+    return kernel if hasattr(kernel, "on_ranks") else jit(kernel)
 
 
 def _has_main(tree: ast.Module) -> bool:

@@ -23,6 +23,11 @@ else:
 Issues = Callable[..., NkiInstruction]
 
 
+def names(module: str) -> list[str]:
+    """Return the names of the instructions that a module of the API has, such as nki.isa."""
+    return [name for name, clause in INSTRUCTIONS.items() if clause.module == module]
+
+
 @cache
 def function(name: str) -> Issues:
     """Return the function that issues an instruction, with the parameters of its clause."""

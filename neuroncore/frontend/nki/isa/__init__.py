@@ -8,7 +8,6 @@ ignored.
 import typing as _typing
 
 from neuroncore.base.errors import KernelError as NkiValidationError  # noqa: F401 the API's name
-from neuroncore.clause.instruction import INSTRUCTIONS as _INSTRUCTIONS
 from neuroncore.frontend import dialects as _dialects
 from neuroncore.frontend import issue as _issue
 from neuroncore.frontend.limits import get_nc_sub_version as get_nc_sub_version
@@ -28,7 +27,7 @@ unknown_engine = engine.unknown
 VirtualRegister = _issue.VirtualRegister
 register_alloc = _issue.register_alloc
 
-_NAMES = [name for name, clause in _INSTRUCTIONS.items() if clause.module == "nki.isa"]
+_NAMES = _issue.names("nki.isa")
 __all__ = [*_dialects.api(globals()), "constants", *_NAMES]
 
 
