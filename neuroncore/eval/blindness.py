@@ -11,7 +11,6 @@ import numpy as np
 
 from neuroncore.base.errors import NeuronError, UsageError
 from neuroncore.base.source import Place
-from neuroncore.core.core import on
 from neuroncore.eval import comparison
 from neuroncore.eval.examination import examined as check_program
 from neuroncore.eval.examination import unpacked
@@ -107,10 +106,7 @@ def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: 
             return False  # it only waits, or loads a register
         while execution.row == row:
             replay.forward()
-        with on(execution.core):
-            for tile in written:
-                if tile is not None:
-                    tile.store(np.zeros(tile.shape, np.float32))
+        execution.write_zeros(written)
         comparison.errors(replay.results(), spec, hidden.expected)
     except (Refused, NeuronError):
         return False

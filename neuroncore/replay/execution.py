@@ -15,7 +15,7 @@ import numpy as np
 from neuroncore.base.errors import KernelError, UsageError
 from neuroncore.clause.instruction import Call
 from neuroncore.core.arguments import ArgumentPlan, plan
-from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
+from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing, on
 from neuroncore.memory.geometry import Geometry
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
@@ -216,6 +216,14 @@ class Execution:
             layout = self.program.geometries[self._geometry[row[at]]].layout
             storages[number] = self.tensors.get(self.core, number, layout).storage
         return storages
+
+    def write_zeros(self, tiles: Sequence[Tile | None]) -> None:
+        """Write zeros to the tiles, where they are not None, as an instruction of this core
+        would."""
+        with on(self.core):
+            for tile in tiles:
+                if tile is not None:
+                    tile.store(np.zeros(tile.shape, np.float32))
 
     def result(self, leaf: Leaf) -> Tile:
         """Return the tile of a tensor that the kernel returns."""
