@@ -2,9 +2,9 @@
 
 The CSV has a row for each combination of engine, opcode and operands. `dur_median_ns` is the time
 from the begin of an instruction to its result, `issue_same_min_ns` the time to the next instruction
-of the same kind. Both are predicted from the machine file, as busy + latency and as busy. Some rows
-have a reason why the model can't predict them; these are not counted. The exit code is 0 if the
-median error is at most 5 % and each counted row has an error of at most 15 %.
+of the same kind. From the machine file, the first is predicted as busy + latency, and the second as
+busy. Some rows have a reason why the model can't predict them; these are not counted. The exit code
+is 0 if the median error is at most 5 % and each counted row has an error of at most 15 %.
 """
 
 from __future__ import annotations

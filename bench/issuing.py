@@ -157,8 +157,8 @@ def scaled_in_blocks(a):
 
 
 def row_lines() -> Iterator[Line]:
-    """Yield the lines about whole launches of the older API. The limit of each instruction is the
-    cost of a load and a tenth of it, or half of it in nested loops."""
+    """Yield the lines about whole launches of the older API. The limit of an instruction is 1.1
+    times the cost of a load; in nested loops it is 1.5 times this cost."""
     a, b = np.ones((2, ROWS, 1), np.float32)
     blocks = np.ones((ROWS // 8, 8, 16), np.float32)
     rows, nest = lambda: added_by_rows(a, b), lambda: scaled_in_blocks(blocks)

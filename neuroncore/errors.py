@@ -1,3 +1,3 @@
-"""The public name of `neuroncore.base.errors`: programs catch errors by it."""
+"""The errors of `neuroncore.base.errors`, under the public name by which programs catch them."""
 
 from neuroncore.base.errors import *

@@ -1,3 +1,3 @@
-"""The public name of `neuroncore.base.options`: programs set options by it."""
+"""The options of `neuroncore.base.options`, under the public name by which programs set them."""
 
 from neuroncore.base.options import *

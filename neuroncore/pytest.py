@@ -1,4 +1,4 @@
-"""The public name of `neuroncore.hosts.pytest`, as `-p` and `pytest_plugins` give it."""
+"""The plugin `neuroncore.hosts.pytest`, under the public name for `-p` and `pytest_plugins`."""
 
 import sys
 from importlib import import_module

@@ -6,9 +6,10 @@ with numpy.
 A harness has a reference kernel, a mark for the place of a solution, and a test that compares the
 two kernels on random inputs. A case is a harness with the published solution that has the same
 number. It runs on the target that the harness sets. Harnesses of the older API set no target, and
-were measured on trn1; another case uses their own reference as the solution. A case passes if the
-harness's own test does, and if every launch of both kernels agrees with the reference in TABLES.
-The second condition is necessary because two kernels that both return zeros pass the first.
+run on trn1, where they were measured. Each of them has a second case, whose solution is the
+harness's own reference. A case passes if the harness's own test does, and if every launch of both
+kernels agrees with the reference in TABLES. The second condition is necessary because two kernels
+that both return zeros pass the first.
 """
 
 from __future__ import annotations

@@ -178,8 +178,9 @@ def _line(outcome: Outcome) -> str:
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return lines with the number of cases by verdict, the causes of failures by frequency, and
-    the number of cases that passed, of those that could."""
+    """Return lines with the number of cases by verdict, and the causes of failures by frequency.
+    The last line has the number of cases that passed, and the number of cases without those that
+    were skipped or have a known fault."""
     counts = Counter(o.verdict for o in outcomes)
     shown = [v for v in VERDICTS if counts[v] or v != WITH_ZEROS]
     lines = ["", "  ".join(f"{v} {counts[v]}" for v in shown)]

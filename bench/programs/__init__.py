@@ -1,9 +1,10 @@
-"""Random legal programs, each of them run, verified, replayed and scheduled.
+"""Random legal programs, each of which is run, verified, replayed and scheduled.
 
     python -m bench.programs [--seed SEED] [--count COUNT] [--seconds SECONDS] [--jobs JOBS]
                              [--state FILE]
 
-The generator draws each next statement with knowledge of the tensors that there are, and imports
-nothing of the package: legal is what the documents say. A failure is shrunk and printed as a file
-that runs. Such files are kept in `failed/` once their fault is mended, and run first each time.
+The generator draws one statement after another; it knows the tensors of the statements before. It
+imports nothing of the package, because the documentation defines which programs are legal. A
+program that fails is shrunk, and printed as a file that can be run. When its fault has been mended,
+the file is kept in `failed/`. All files there are run first each time.
 """

@@ -1,4 +1,5 @@
-"""The command line: programs of seeds in a row, counted, and their failures shrunk."""
+"""The command line: programs of successive seeds are checked and counted, and programs that fail
+are shrunk."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ SETTLED = 100  # programs, after which the collector leaves out what is left of 
 
 
 class Checked(NamedTuple):
-    """What became of a program: what occurred in it, CPU seconds, and a failure in words."""
+    """The result of checking a program: the names of what occurred in it (`found`, as `occurred`
+    returns them), the seconds of CPU, and the failure as text ("" if there is none)."""
 
     seed: int
     found: dict[str, set[str]]
@@ -73,7 +75,7 @@ def _asked() -> argparse.Namespace:
 
 
 def _failed_again() -> Iterator[str]:
-    """Words for each program that failed once and fails again; all of them are run first."""
+    """Run all programs in `failed/`. Yield a text for each one that fails again."""
     files = sorted(FAILED.glob("*.py"))
     for file in files:
         try:
@@ -86,7 +88,8 @@ def _failed_again() -> Iterator[str]:
 
 @contextmanager
 def _checks(seeds: range, jobs: int) -> Iterator[Iterable[Checked]]:
-    """The programs of seeds, checked in this process or in several."""
+    """A context manager. It returns the results of checking the programs of the seeds, in this
+    process or in several (`jobs`)."""
     if jobs == 1:
         watch()
         yield map(_checked, seeds)

@@ -1,11 +1,11 @@
-"""What has to hold of a program: it runs, agrees with the plain reading, reads and writes the bytes
-that numpy's indexing says, has the same bits and the same record when it is replayed on other
-inputs as when it is run on them, and is scheduled in several orders.
+"""The checks of a program. It must run, agree with the plain reading, and read and write the bytes
+that numpy's indexing determines. Its replay on other inputs must have the same bits and the same
+record as a launch on these inputs. It is scheduled in several orders.
 
-The second launch runs every iteration of every loop in Python, where the first one may have made
-iterations from others. Some programs are replayed from a saved record, and of some it is checked
-that schedules keep the order of instructions that use the same bytes. Parallel loops whose
-iterations are independent give the same results in other orders of their iterations.
+The second launch runs every iteration of every loop in Python; the first one may have derived
+iterations from others. Some programs are replayed from a saved record. For some programs, schedules
+must keep the order of instructions that use the same bytes. Parallel loops with independent
+iterations must have the same results in other orders of their iterations.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SMALL = [
 
 
 def check(program: Program) -> Run:
-    """Run a program, and all that has to hold of it. Raises Failure."""
+    """Run a program and make all checks of it. Raises Failure."""
     given = program.seed, program.inputs, program.launch
     return examine(program.kernel(), *given, program.by_line(), program.reorders)
 
@@ -82,8 +82,9 @@ def examine(
     expected: Mapping[int, Sequence[Views]],
     reorders: bool = False,
 ) -> Run:
-    """The same of a kernel, of which `reorders` says that iterations of its parallel loops may be
-    in any order."""
+    """Run a kernel and make all checks of it, as `check` does. `expected` has the operands by line
+    (`Program.by_line`). If `reorders` is true, the iterations of parallel loops may be in any
+    order."""
     own, others, again = (
         [arrays(inputs, seed, rank, first) for rank in range(launch.ranks)]
         for first in (True, False, False)
@@ -115,7 +116,8 @@ def examine(
 
 
 def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
-    """The contents of inputs, rank by rank, after a replay on them, which changes no array."""
+    """Return the contents of all inputs, rank by rank, after a replay on the arrays `given`. The
+    replay itself does not change these arrays."""
     changed, inputs = replay.changed(), replay.setting.inputs
     flat = [array for own in given for array in own]
     return [changed.get(one.name, array) for one, array in zip(inputs, flat, strict=True)]
@@ -123,8 +125,9 @@ def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
 
 @contextmanager
 def _limits(seed: int, small: Sequence[Any], *others: Any) -> Iterator[None]:
-    """Let caches of some programs have room for little, or every product be put off and shared out
-    among threads that can be, a few at a time."""
+    """A context manager that changes limits for programs of some seeds. With `small`, caches have
+    room for little, and code for large arrays also handles small ones. With `others`, every product
+    is deferred, and a few products at a time are divided among threads."""
     changes = [*others] * (seed % SHARED == 1) + [*small] * (seed % LIMITED == 2)
     with ExitStack() as stack:
         for module, given in changes:
@@ -134,7 +137,7 @@ def _limits(seed: int, small: Sequence[Any], *others: Any) -> Iterator[None]:
 
 @contextmanager
 def _changed(module: Any, **given: Any) -> Iterator[None]:
-    """Give names of a module other values."""
+    """A context manager in which names of a module have other values."""
     before = {name: getattr(module, name) for name in given}
     vars(module).update(given)
     try:
@@ -154,7 +157,7 @@ def _run(kernel: Any, given: Sequence[Sequence[Any]], launch: Launch) -> Run:
 
 
 def _step(what: str, do: Callable[[], Any]) -> Any:
-    """What a step gives; its errors become Failures."""
+    """Return the result of `do`. Its errors become Failures; `what` names the step in them."""
     try:
         return do()
     except Failure:
@@ -175,8 +178,9 @@ def _step(what: str, do: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _second(seed: int, older: bool) -> Iterator[None]:
-    """Let a second launch use the same loops as the first one, and a tracer watch a kernel of the
-    older API, so that no iteration is made from others."""
+    """A context manager for the second launch. Loops have the same limits as in the first one. For
+    a kernel of the older API a trace function is set, so that no iteration is derived from
+    others."""
     before = sys.gettrace()
     if older and before is None:
         sys.settrace(lambda *_: None)
@@ -188,7 +192,9 @@ def _second(seed: int, older: bool) -> Iterator[None]:
 
 
 def _from_file(run: Run, times: Mapping[Order, Sequence[float]]) -> Record:
-    """The record of a run as a file has had it: the same, which takes the same `times`."""
+    """Return the record of a run after it was written to a file and read again. Raises Failure
+    unless it equals the record of the run, and takes the same time in one of the orders
+    (`times`)."""
     record, wrong = records.from_file(run.record)
     if wrong:
         raise Failure("file: another record", f"{', '.join(wrong)} of the record of a file")
@@ -204,8 +210,8 @@ def _timelines(run: Run, record: Record, order: Order) -> list[Timeline]:
 
 
 def _replayed(record: Record, given: Sequence[Any], back: bool) -> Replay:
-    """A record on other inputs, at its end; with `back` it has gone back from there, to snapshots
-    of which it takes more than usual."""
+    """Return the replay of a record on other inputs, at its end. With `back`, it has gone back
+    several times before, and has more snapshots than usual."""
     with _changed(cursor, APART=2 if back else cursor.APART):
         replay = Replay(record, given or None, **({} if back else {"snapshots": 0}))
     replay.finish()
@@ -246,8 +252,9 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
 
 
 def _schedule(run: Run, uses: Uses | None, seed: int) -> dict[Order, list[float]]:
-    """Schedule a run, and return the nanoseconds that its cores take: in each order if uses are
-    given, else in two orders."""
+    """Schedule a run, in all orders if `uses` are given, otherwise in two. Return, for each order,
+    the nanoseconds of each core. Raises Failure if a schedule does not keep the order of dependent
+    instructions."""
     times = {}
     orders = ORDERS if uses else [ORDERS[seed % len(ORDERS)], ORDERS[seed // 2 % len(ORDERS)]]
     ordered = [
@@ -275,7 +282,8 @@ def _reordered(run: Run) -> None:
 
 
 def _hazards(program: Instructions, core: int, uses: Uses | None) -> Array:
-    """Instructions of a core that use the same bytes, all of which its record has to know."""
+    """Return the pairs of instructions of a core that use the same bytes. Raises Failure if the
+    record does not have them."""
     shared = uses.shared(core) if uses else []
     for first, second in unseen(program, shared):
         said = f"{first} and {second} of core {core} share bytes, but not boxes"
@@ -296,7 +304,7 @@ def _compare(replayed: Any, fresh: Any, what: str) -> None:
 def main(
     kernel: Any, seed: int, inputs: Sequence[Sequence[Any]], target: str, **launch: Any
 ) -> None:
-    """Check the kernel of a file, and say how that went."""
+    """Check the kernel of a file, and print the result."""
     reorders = launch.pop("reorders", False)
     sizes = {name: launch.pop(name, 1) for name in ("cores", "ranks", "programs")}
     given = [Input(*one) for one in inputs]

@@ -1,4 +1,4 @@
-"""Statements that look for elements, choose them by place, or draw them at random."""
+"""Statements that find elements, select them by position, or draw random numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ EVERY_FLOAT = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 
 
 def pattern(maker: Maker, free: int) -> str:
-    """[step, count] pairs whose counts multiply to the elements of a partition."""
+    """Return the text of [step, count] pairs. The product of the counts is `free`, the number of
+    elements per partition."""
     counts = [free] if maker.chance(0.4) else [*maker.parts(free)]
     if len(counts) > 1 and maker.chance(0.5):
         counts = [*maker.parts(counts[0]), counts[1]]
@@ -55,7 +56,8 @@ def range_select(maker: Maker) -> None:
 
 
 def _far(maker: Maker, lanes: int, free: int) -> tuple[str, list[View]]:
-    """A start of a range where float32 has not all whole numbers, and bounds of places of it."""
+    """Return the start of a range beyond 2^24, where float32 does not have all integers, and two
+    bounds near this start."""
     start, bounds = maker.choose((-1, 1)) * (FAR + maker.between(-free, 9)), []
     for _ in range(2):
         near, _ = maker.known(lanes, 1, free, "float32")
@@ -69,7 +71,7 @@ FAR = 1 << 24
 
 
 def eight(maker: Maker) -> None:
-    """The eight greatest, where they are, and what takes their place."""
+    """Find the eight greatest elements of each partition and their positions, and replace them."""
     lanes, free = maker.lanes(), max(8, maker.columns(200))
     form = (maker.form(),)
     data = maker.to_read(lanes, free, form, flat=True)
@@ -174,7 +176,7 @@ def set_rng_seed(maker: Maker) -> None:
 
 
 def states(maker: Maker) -> None:
-    """The states of generators: set, used and read."""
+    """Set the states of random number generators, use them, and read them."""
     if maker.target == "trn1":
         return
     vector = maker.target == "trn3" and maker.chance(0.4)

@@ -14,7 +14,7 @@ from bench.programs.windows import How
 
 
 def shared(maker: Maker, shape: tuple[int, ...], form: str, name: bool = False) -> Tensor:
-    """A tensor in HBM that both cores of a rank have, and other ranks may read."""
+    """Make a tensor in HBM that both cores of a rank share. Other ranks may read it."""
     made = Tensor(maker.name("s"), "hbm", shape, form)
     named = f", name={made.name!r}" if name else ""
     given = f"{shape}, dtype=nl.{form}, buffer=nl.shared_hbm{named}"
@@ -23,7 +23,8 @@ def shared(maker: Maker, shape: tuple[int, ...], form: str, name: bool = False) 
 
 
 def part(tensor: Tensor, other: bool = False) -> View:
-    """The part of a tensor [cores, ...] that is the core's own, or the `other` core's."""
+    """Return the part of a tensor [cores, ...] that belongs to the current core, or with `other` to
+    the other core."""
     whole = tensor.whole()
     apart = prod(tensor.shape[1:]) * whole.size
     if other:
@@ -32,7 +33,7 @@ def part(tensor: Tensor, other: bool = False) -> View:
 
 
 def fill_shared(maker: Maker, tensor: Tensor) -> None:
-    """Fill it from tiles; of two cores each fills its half of the first axis."""
+    """Fill a tensor from tiles. If there are two cores, each fills its half of the first axis."""
     own = tensor.whole()
     if maker.cores > 1:
         half = tensor.shape[0] // 2
@@ -46,7 +47,7 @@ def fill_shared(maker: Maker, tensor: Tensor) -> None:
 
 
 def meet(maker: Maker, tensor: Tensor) -> None:
-    """Let both cores of a rank have written a tensor."""
+    """Add a barrier, after which both cores of a rank have written their parts of a tensor."""
     if maker.cores > 1:
         maker.say(f"nisa.core_barrier({tensor.name}, (0, 1))", kinds=["core barrier"])
 
@@ -55,7 +56,7 @@ def meet(maker: Maker, tensor: Tensor) -> None:
 
 
 def barrier(maker: Maker) -> None:
-    """Each core reads what the other has written."""
+    """Let each core read the data that the other core has written."""
     lanes, free = maker.size()
     form = maker.form()
     tensor = shared(maker, (2, lanes, free), form)
@@ -86,7 +87,7 @@ IN_PLACE = 0.3  # of the collectives that may give their results to the tensors 
 
 
 def replica_group(maker: Maker) -> tuple[str, int]:
-    """Groups of ranks that exchange with each other, and how many are in one."""
+    """Return the text of groups of ranks, and the number of ranks in a group."""
     ranks = [*range(maker.ranks)]
     if maker.ranks == 4 and maker.target != "trn1" and maker.chance(0.4):
         return f"ncc.ReplicaGroup({[ranks[:2], ranks[2:]]})", 2
@@ -99,7 +100,8 @@ def operands(
     maker: Maker, sizes: tuple[int, int], chip: bool, count: int = 1, dim: int = 0,
     forms: tuple[str, ...] = (),
 ) -> list[View]:  # fmt: skip
-    """Sources and a result, of so many pieces along an axis: tiles in SBUF or tensors in HBM."""
+    """Return `count` sources and a result of a collective, as tiles in SBUF (`chip`) or tensors in
+    HBM. A source has sizes[0] pieces along axis `dim`, and the result has sizes[1]."""
     form = forms[0] if forms else maker.form()
     many = 2 if maker.cores > 1 else 1
     lanes, free = many * maker.between(1, 8), maker.columns(17)
@@ -117,7 +119,8 @@ def operands(
 def exchange(
     maker: Maker, name: str, sizes: tuple[int, int], chip: bool = False, **given: str
 ) -> None:
-    """Issue a collective of one or two tensors, and read its results."""
+    """Issue a collective with one or two sources, and read its results. `sizes` are as in
+    `operands`."""
     dim = int(given.get("collective_dim", "0"))
     pairs = [operands(maker, sizes, chip, dim=dim)]
     if not chip and name != "collective_permute" and maker.chance(0.3):
@@ -159,7 +162,8 @@ def reduce_scatter(maker: Maker) -> None:
 
 
 def all_to_all(maker: Maker) -> None:
-    """Of whole chips alone: two cores of trn1, four ranks of two cores of the others."""
+    """Issue an all_to_all, which needs all ranks of a chip: two ranks of one core on trn1, four
+    ranks of two cores on other machines."""
     if maker.ranks != (2 if maker.target == "trn1" else 4) or maker.cores != (
         1 if maker.target == "trn1" else 2
     ):
@@ -177,8 +181,8 @@ def collective_permute(maker: Maker) -> None:
 
 
 def implicit(maker: Maker) -> None:
-    """A step around the rings of one or two channels, which may reduce, and whose data that is
-    then."""
+    """Issue one step around the rings of one or two channels, in some programs with a reduction,
+    and read the results."""
     group, count = replica_group(maker)
     chip, reduces, channels = maker.chance(0.4), maker.chance(0.5), maker.choose((1, 1, 2))
     form = (maker.form(),)
@@ -216,7 +220,8 @@ def store(maker: Maker, name: str) -> None:
 
 
 def of_lengths(maker: Maker) -> None:
-    """Exchanges of lengths that are known at run time, of ranks of two cores."""
+    """Issue an exchange with lengths that are only known at run time, between ranks of two
+    cores."""
     if maker.cores != 2 or maker.target == "trn1":
         return
     name = "all_gather_v" if maker.ranks == 4 else "all_to_all_v"
@@ -264,7 +269,8 @@ RANKS_OF_ONE = (*RANKS, (all_to_all, 0.7))
 
 
 def placed(maker: Maker) -> None:
-    """Tensors at addresses whose bytes are the same, in other shapes and formats."""
+    """Make tensors in other shapes and formats at addresses where they share bytes, and use
+    them."""
     region = maker.choose(ON_CHIP)
     lanes = maker.choose((32, 64, 128, maker.between(1, 32)))
     psum = region == "psum"
@@ -285,7 +291,8 @@ def placed(maker: Maker) -> None:
 
 
 def overlapping(maker: Maker, found: list[View]) -> None:
-    """An instruction of two steps, whose second one reads bytes that it writes."""
+    """Issue an instruction with two steps. Its second step reads bytes that the instruction
+    writes."""
     lanes, free = (min(getattr(one, size) for one in found) for size in ("lanes", "free"))
     dst = maker.window(maker.choose(found), lanes, free)
     other = maker.window(maker.choose(found), lanes, free, How(reads=True))
@@ -298,7 +305,7 @@ def overlapping(maker: Maker, found: list[View]) -> None:
 
 
 def added(maker: Maker, found: list[View]) -> None:
-    """Products to one of the tensors, of which another one is read then."""
+    """Add products to one of the tensors `found`, and then read another one."""
     sums = [one for one in found if one.form == "float32"]
     if not sums:
         return

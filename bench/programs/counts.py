@@ -1,4 +1,4 @@
-"""In how many programs each kind of step, instruction, format and cache hit occurred."""
+"""Counts of the programs in which each kind of step, instruction, format and cache hit occurred."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ GROUPS = ("kinds", "options", "instructions", "formats", "cache hits")
 
 
 def occurred(program: Program, run: Run, before: Mapping[str, int]) -> dict[str, set[str]]:
-    """What occurred in a program, by group; `before` are the cache hits before it."""
+    """Return the names of what occurred in a program, by group (GROUPS). `before` has the numbers
+    of cache hits before the program."""
     records = run.record.programs
     found = {name for name, count in hits.items() if count > before.get(name, 0)}
     if any(len(one) > len(one.calls) for one in records):
@@ -38,7 +39,7 @@ def occurred(program: Program, run: Run, before: Mapping[str, int]) -> dict[str,
 
 
 class Counts:
-    """The sums of programs."""
+    """The sums over all programs."""
 
     def __init__(self, seed: int) -> None:
         self.seed, self.programs, self.seconds = seed, 0, 0.0
@@ -47,7 +48,7 @@ class Counts:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Counts:
-        """Those that `to_dict` has kept."""
+        """Return the counts that `to_dict` has returned."""
         made = cls(kept["seed"])
         made.programs, made.seconds, made.failed = (
             kept["programs"],
@@ -58,7 +59,7 @@ class Counts:
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, to go on from later."""
+        """Return the counts as plain data for a file, from which a later run continues."""
         own = {"seed": self.seed, "programs": self.programs, "seconds": self.seconds}
         return {**own, "failed": self.failed, **self.groups}
 
@@ -67,7 +68,7 @@ class Counts:
             self.groups[group].update(names)
 
     def lines(self) -> Iterator[str]:
-        """The sums as text."""
+        """Yield the sums as text."""
         said = f"{self.programs} programs, {len(self.failed)} failures, {self.seconds:.1f} CPU s"
         yield f"seeds {self.seed} to {self.seed + self.programs - 1}: {said}"
         for group, counts in self.groups.items():
@@ -76,8 +77,9 @@ class Counts:
                 yield f"  {count / max(1, self.programs):6.1%} {name}"
 
     def seldom(self) -> Iterator[str]:
-        """The kinds and instructions that are in fewer programs than they should be, and by more
-        than a draw of so many programs explains. Instructions that are in none are among them."""
+        """Yield a text for each kind and each instruction that occurs in too few programs.
+        Deviations that random draws explain are allowed. Every instruction must occur at least
+        once."""
         if self.programs < EACH:
             return
         for kind, count in self.groups["kinds"].items():
@@ -90,5 +92,6 @@ class Counts:
 
 
 def _least(expected: float) -> float:
-    """The least count of an event that is expected so often, by the Poisson distribution."""
+    """Return the least acceptable count of an event with this expected count: DEVIATIONS standard
+    deviations of the Poisson distribution below it."""
     return expected - DEVIATIONS * math.sqrt(expected)

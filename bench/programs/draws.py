@@ -1,4 +1,4 @@
-"""Draws of sizes, formats and numbers."""
+"""Random sizes, formats and numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDE = (5, 96, 127, 128, 129, 200, 255, 256, 511, 512, 513, 515, 1025)
 
 
 class Draws:
-    """What a seed draws for a machine."""
+    """The random draws of a seed. The machine `target` is drawn first."""
 
     def __init__(self, seed: int) -> None:
         self.seed, self.random = seed, Random(seed)
@@ -38,28 +38,29 @@ class Draws:
         return among[int(self.random.random() * len(among))]
 
     def between(self, low: int, high: int) -> int:
-        """One of low...high."""
+        """Return a random integer from `low` to `high`, both included."""
         return low + int(self.random.random() * (high - low + 1))
 
     def lanes(self) -> int:
-        """How many partitions."""
+        """Return a random number of partitions."""
         return self.between(1, 40) if self.chance(0.6) else self.choose(LANES)
 
     def columns(self, most: int = MOST_FREE) -> int:
-        """How many elements of a partition: few, wide, or the ragged rest of wide ones."""
+        """Return a random number of elements per partition, at most `most`. It is usually small,
+        and sometimes a large size or one close to it."""
         draw = self.random.random()
         if draw < 0.6:
             return min(most, self.between(1, 17))
         return min(most, self.between(18, 70) if draw < 0.92 else self.choose(WIDE))
 
     def parts(self, count: int) -> tuple[int, int]:
-        """Two sizes that multiply to one."""
+        """Return two sizes whose product is `count`."""
         first = self.choose([n for n in range(1, count + 1) if count % n == 0])
         return first, count // first
 
     @property
     def floats(self) -> tuple[str, ...]:
-        """The floats that engines compute with."""
+        """The float formats with which engines compute."""
         return FLOATS + ("float8_e4m3fn",) * (self.target == "trn3")
 
     @property
@@ -68,18 +69,19 @@ class Draws:
 
     @property
     def narrow(self) -> tuple[str, ...]:
-        """Those that arithmetic of indirect views takes."""
+        """The formats that arithmetic accepts in indirect views."""
         return tuple(form for form in self.forms if form not in ("int32", "uint32"))
 
     def form(self) -> str:
-        """A format; the usual ones are more usual."""
+        """Return a random format. float32 and bfloat16 have the highest probabilities."""
         return self.choose(("float32", "bfloat16")) if self.chance(0.5) else self.choose(self.forms)
 
     def number(self) -> str:
-        """A number that an instruction holds."""
+        """Return the text of a random constant for an instruction."""
         draw = self.random.random()
         return self.choose(USUAL if draw < 0.86 else OF_NUMPY if draw < 0.95 else NANS)
 
     def regions(self) -> tuple[str, ...]:
-        """Where an operand of an instruction of which not all may be in PSUM is."""
+        """Return the memories from which an operand is drawn, if not all operands of the
+        instruction may be in PSUM: usually only SBUF."""
         return ("sbuf",) if self.chance(0.8) else ON_CHIP

@@ -1,4 +1,4 @@
-"""Statements of the Vector and Scalar engines, element by element."""
+"""Statements of the Vector and Scalar engines that work element by element."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ OF_32_BITS = ("int32", "uint32")
 
 
 def scalar(maker: Maker, lanes: int) -> View | str:
-    """A number, or one for each partition."""
+    """Return a constant, or a tile with one number for each partition."""
     return maker.column(lanes) if maker.chance(0.5) else maker.number()
 
 
 def operators(maker: Maker) -> tuple[str, ...]:
-    """Those of two operands that the Vector engine has."""
+    """Return the operators of the Vector engine that have two operands."""
     return TWO + ("abs_max", "abs_min") * (maker.target == "trn3")
 
 
 def step(maker: Maker, lanes: int, name: str) -> dict[str, Any]:
-    """An operator of one operand or of two, with the other, by the names that end so."""
+    """Return the arguments for one step of an instruction: the operator, its operand ("None" if it
+    has only one), and maybe the order of the two. `name` is the end of their names, such as "0" for
+    op0."""
     if maker.chance(0.15):
         ops = ("reciprocal", "abs", *("square", "relu") * (maker.target == "trn3"))
         return {f"op{name}": f"nl.{maker.choose(ops)}", f"operand{name}": "None"}
@@ -122,7 +124,7 @@ def tensor_copy(maker: Maker) -> None:
 
 
 def converted(maker: Maker) -> None:
-    """A part of a tile is computed from another part of the same, which has another format."""
+    """Compute a part of a tile from another part of the same tile in another format."""
     lanes, free = (1 if maker.chance(0.4) else maker.lanes()), maker.columns(200)
     source, form = maker.choose((("float32", "bfloat16"), ("float32", "uint8"), WIDENED))
     data = maker.to_read(lanes, free, (source,))
@@ -192,8 +194,8 @@ def nc_stream_shuffle(maker: Maker) -> None:
 
 
 def unwritten_rest(maker: Maker) -> None:
-    """Compute with a whole tile of which only a part was written, and then write the rest of the
-    result, or of the tile itself."""
+    """Compute with a whole tile of which only a part was written. Then write the rest of the
+    result, or if the tile is its own result, the rest of the tile."""
     lanes, free = maker.lanes(), maker.between(2, 70)
     kept, rest = (slice(0, first := maker.between(1, free - 1)), slice(first, free))
     tile = maker.new("sbuf", (lanes, free), maker.form())

@@ -1,4 +1,4 @@
-"""Statements that fold the elements of a partition, or run along them."""
+"""Statements that fold the elements of each partition, or scan them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 
 def total(maker: Maker, dst: View, forms: tuple[str, ...] = ("float32",)) -> View:
-    """Where the fold of each partition goes, beside the other result."""
+    """Return a view for the fold of each partition, apart from `dst`, the other result."""
     return maker.to_write(dst.lanes, 1, forms, apart=dst, flat=True)
 
 
 def with_ties(maker: Maker, lanes: int, free: int) -> View:
-    """A tile of which many elements have the same magnitude, and different signs."""
+    """Return a tile in which many elements have the same magnitude but different signs."""
     form = maker.choose(NARROW[:3])
     made = maker.new("sbuf", (lanes, free), form)
     maker.issue("nisa.dma_copy", dst=made, src=maker.given((lanes, free), form, TIES))
@@ -69,9 +69,9 @@ def tensor_scalar_reduce(maker: Maker) -> None:
 
 
 def going_on(maker: Maker, name: str, given: dict[str, Any], start: str = "") -> None:
-    """Issue an instruction that begins the accumulator registers anew, with its elements or without
-    them, or loads them from what the argument `start` has; and some that go on with what they
-    hold."""
+    """Issue an instruction that sets the accumulator registers, followed in some programs by one or
+    two that continue from their values. The first one resets the registers and adds its elements,
+    or only resets them, or loads them from the argument named `start`."""
     resets = name in RESETS and maker.chance(0.3)
     command = "load_reduce" if start and maker.chance(0.3) else "reset" + "_reduce" * (not resets)
     more = {start: scalar(maker, given["dst"].lanes)} if command == "load_reduce" else {}
@@ -108,7 +108,7 @@ def tensor_partition_reduce(maker: Maker) -> None:
 
 
 def bn_stats(maker: Maker) -> None:
-    """Statistics, and often their sum."""
+    """Issue bn_stats on at most 512 elements per partition."""
     lanes, free = maker.size()
     data = maker.to_read(lanes, min(free, 512), maker.forms, maker.regions())
     dst = maker.to_write(lanes, 6, ("float32",) if maker.chance(0.7) else maker.floats)
@@ -161,7 +161,7 @@ def activation_reduce(maker: Maker) -> None:
 
 
 def accumulated(maker: Maker) -> None:
-    """Sums of several activations in the accumulator registers."""
+    """Sum several activations in the accumulator registers."""
     lanes = maker.lanes()
     for number in range(maker.between(1, 3)):
         free = maker.columns(40)

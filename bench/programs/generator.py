@@ -1,4 +1,4 @@
-"""Programs from seeds."""
+"""The generator: a program for each seed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALL_RETURNED = 0.2  # of programs that return all that they have computed
 
 
 def generate(seed: int) -> Program:
-    """The program of a seed."""
+    """Return the program of a seed."""
     maker = Maker(seed)
     if maker.chance(OLDER):
         return _older(maker)
@@ -48,7 +48,7 @@ def generate(seed: int) -> Program:
 
 
 def _older(maker: Maker) -> Program:
-    """A program of the older API."""
+    """Return a program of the older API."""
     tiles = older.Tiles(maker)
     if maker.chance(GRIDS):
         maker.programs = maker.between(2, 3)
@@ -64,7 +64,8 @@ def _older(maker: Maker) -> Program:
 
 
 def _ranks(maker: Maker) -> tuple:
-    """Let several ranks run it; what they may do together."""
+    """Choose several ranks for the program, and return the steps that these ranks can do
+    together."""
     if maker.target != "trn1" and maker.chance(0.4):
         maker.cores, maker.ranks = 2, 4
         if maker.target == "trn3" and maker.chance(0.75):
@@ -76,7 +77,7 @@ def _ranks(maker: Maker) -> tuple:
 
 
 def _made(maker: Maker, special: tuple, count: int) -> Program:
-    """A program of usual steps, and of `special` ones among them."""
+    """Return a program of usual steps, with `count` of the `special` steps among them."""
     if maker.cores > 1:
         maker.say("core = nl.program_id(0)", makes="core")
     most = 1 if maker.ranks > 4 else 2 if maker.ranks > 2 else 4  # several cores take long
@@ -92,7 +93,8 @@ def _made(maker: Maker, special: tuple, count: int) -> Program:
 
 
 def _ended(maker: Maker, dialect: str = "today") -> Program:
-    """What was made, with options that matter to it."""
+    """Return the program that the maker has made, with launch options that affect its
+    instructions."""
     made = replace(maker.program(), dialect=dialect)
     found = {**options.drawn(maker, made.kernel_source()), **maker.options}
     return replace(made, launch=replace(made.launch, options=found))

@@ -1,5 +1,6 @@
-"""The instructions of a program that use the same bytes, by the plain reading's positions, or that
-come after a decision about a register, and whether a schedule keeps their order."""
+"""The instructions of a program whose order a schedule must keep: instructions that use the same
+bytes (by the positions of the plain reading), and instructions after a decision about a
+register."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ from neuroncore.time.timeline import Timeline
 
 
 class Use(NamedTuple):
-    """An operand of an instruction of a core: its place among the operands, and the bytes of a
-    memory that it has, in the order of its elements, of which one is the first and one the last."""
+    """An operand of instruction `row` of a core. `place` is its position among the operands.
+    `memory` identifies its memory, and `at` has the positions of its bytes there, in the order of
+    its elements. `first` and `last` are the lowest and the highest of these positions."""
 
     row: int
     place: int
@@ -30,7 +32,8 @@ class Use(NamedTuple):
     last: int
 
     def shares(self, others: Sequence[Use]) -> Iterator[Use]:
-        """Earlier uses by other instructions of bytes of this one, of which one writes."""
+        """Yield those of `others` that are of earlier instructions and share bytes with this use,
+        if at least one of the two uses writes."""
         others = [
             one for one in others
             if one.row < self.row and (one.writes or self.writes)
@@ -46,7 +49,7 @@ class Use(NamedTuple):
 
 
 class Uses:
-    """The operands of the instructions of each core, by the memory that they are in."""
+    """The operands of the instructions of each core, grouped by memory."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[int, int], list[Use]] = {}  # by core and instruction
@@ -57,7 +60,7 @@ class Uses:
     def note(
         self, core: int, number: int, row: Row, given: Mapping[str, Any], indices: Sequence[Operand]
     ) -> None:
-        """Note the operands of an instruction that the plain reading has executed."""
+        """Add the operands of an instruction that the plain reading has executed."""
         call = row.call
         read = [*map(given.get, call.reads), *indices]
         self.values[core, number] = repr(row.values)
@@ -78,8 +81,8 @@ class Uses:
         self.rows.setdefault((core, number), []).append(use)
 
     def shared(self, core: int) -> list[tuple[Use, Use]]:
-        """Operands of two instructions of a core that have the same bytes, of which one is written,
-        the earlier one first."""
+        """Return the pairs of uses by two instructions of a core that share bytes, if at least one
+        of the two writes. The earlier use comes first."""
         return [
             (use, later)
             for (own, _), uses in self._of.items()
@@ -89,13 +92,14 @@ class Uses:
 
 
 def pairs(shared: Sequence[tuple[Use, Use]]) -> Array:
-    """The instructions of such operands, in their order."""
+    """Return the instructions of pairs of uses, [pairs, 2], sorted and without repetitions."""
     found = {(use.row, later.row) for use, later in shared}
     return np.array(sorted(found), np.int64).reshape(-1, 2)
 
 
 def unseen(program: Program, shared: Sequence[tuple[Use, Use]]) -> Iterator[tuple[int, int]]:
-    """The instructions of those of such operands whose boxes do not share bytes by the record."""
+    """Yield the instructions of those pairs of uses that do not share bytes by the boxes of the
+    record."""
     columns, (near, start) = program.columns(), program.boxes().near
     for use, later in shared:
         one, other = (columns.operands[columns.start[u.row] + u.place] for u in (use, later))
@@ -104,8 +108,9 @@ def unseen(program: Program, shared: Sequence[tuple[Use, Use]]) -> Iterator[tupl
 
 
 def decisions(program: Program) -> Array:
-    """Each load of a register by which the kernel decides, and each instruction after that; and
-    each load on which the place of an operand depends, and the instruction that has it."""
+    """Return pairs of instructions, [pairs, 2], of which the second depends on the first. The first
+    loads a register. The second comes after a branch that depends on this register, or has an
+    operand whose position depends on it."""
     made = np.array(program.data.registers, np.int64).reshape(-1, 3).tolist()
 
     def loads(register: int) -> Iterator[int]:
@@ -131,8 +136,9 @@ def decisions(program: Program) -> Array:
 
 
 def asked(lines: Sequence[str], rows: Mapping[int, int]) -> set[tuple[int, int]]:
-    """Pairs of instructions, of which the second one waits for the first one because a kernel with
-    these lines asks for that. `rows` has the instructions of its lines."""
+    """Return pairs of instructions of which the second must wait for the first, because the kernel
+    asks for it by `depends_on`. `lines` is the source of the kernel, and `rows` has the instruction
+    of each line."""
     made = {text.split()[0]: line for line, text in enumerate(lines, 1) if text.strip()}
     return {
         (rows[made[name]], rows[line])
@@ -142,8 +148,8 @@ def asked(lines: Sequence[str], rows: Mapping[int, int]) -> set[tuple[int, int]]
 
 
 def broken(pairs: Array, timeline: Timeline) -> Array:
-    """The pairs of which the later one begins too early: before the other one is done, or on the
-    same engine before it begins."""
+    """Return the pairs whose second instruction begins too early: before the first one is done, or
+    if both are in one queue, before the first one begins."""
     first, later = pairs.T
     same = timeline.queue[first] == timeline.queue[later]
     ready = np.where(same, timeline.begin[first], timeline.done[first])

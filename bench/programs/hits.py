@@ -1,4 +1,4 @@
-"""How often caches of the emulator have what they are asked for, from `watch` on."""
+"""Counts of hits in caches of the emulator, after a call of `watch`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CACHES = {
 
 
 def watch() -> None:
-    """Count in `hits`, for the rest of the process, each time that a cache is asked and nothing is
-    made."""
+    """Count in `hits`, for the rest of the process, how often each cache returns an entry that it
+    already has."""
     for name, (asks, makers) in CACHES.items():
         made: Counter[str] = Counter()
         for maker in makers:

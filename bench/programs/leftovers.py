@@ -1,5 +1,5 @@
-"""Whether reads of uninitialized memory in a program have to be reported, by the plain reading's
-positions."""
+"""Whether a program reads uninitialized memory in a way that must be reported. The positions of
+bytes are those of the plain reading."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ALONG = ("tensor_tensor_scan", "tensor_scalar_cumulative")
 
 
 class _Bytes:
-    """Flags of the bytes of a memory: those that nothing has written, those that may have been
-    computed from such, and those of which it is certain that they were."""
+    """Flags for the bytes of a memory: bytes that were never written (`never`), bytes that may
+    depend on such bytes (`computed`), and bytes that certainly do (`certain`)."""
 
     def __init__(self, tensor: PlainTensor) -> None:
         self.tensor = tensor  # whose memory stays the same as long as this keeps it
@@ -31,9 +31,9 @@ class _Bytes:
 
 
 class Origins:
-    """The bytes that depend on uninitialized memory. They may be more than do, because all results
-    of an instruction that reads such a byte count. `reported` is whether some read has to be
-    reported, None if that is not known."""
+    """The bytes that may depend on uninitialized memory: all results of an instruction that reads
+    such a byte are included. `reported` says whether a read must be reported; it is None if that is
+    unknown."""
 
     def __init__(self) -> None:
         self._memories: dict[int, _Bytes] = {}
@@ -41,7 +41,7 @@ class Origins:
         self.reported: bool | None = False
 
     def note(self, row: Row, given: Mapping[str, Any]) -> None:
-        """Note an instruction that the plain reading has executed."""
+        """Add an instruction that the plain reading has executed."""
         call, name = row.call, row.call.instruction.name
         written, read = (
             [one for n in names if isinstance(one := given.get(n), Operand)]
@@ -68,17 +68,19 @@ class Origins:
             self._write(operand, depends, certain, whole=followed)
 
     def _may_pick(self, row: Row) -> bool:
-        """Whether offsets of run time may lead to bytes that depend on uninitialized ones."""
+        """Return whether a run-time index of an instruction may select bytes that depend on
+        uninitialized memory."""
         return bool(row.call.dynamic) and any(m.computed.any() for m in self._memories.values())
 
     def _adds_up(self, row: Row) -> bool:
-        """Whether an instruction adds to accumulator registers that may depend on uninitialized
-        memory."""
+        """Return whether an instruction adds to accumulator registers that may depend on
+        uninitialized memory."""
         command = row.call.arguments.get("reduce_cmd")
         return command is reduce_cmd.reduce and row.call.engine in self._registers
 
     def _first_seen(self, operand: Operand) -> None:
-        """Note a memory that an instruction writes to before any other has used it."""
+        """If this is the first use of a memory, flag the bytes of the operand, which the
+        instruction writes, as never written before."""
         if id(operand.tensor.data) not in self._memories:
             self._of(operand).never[_places(operand)] = True
 
@@ -93,8 +95,9 @@ class Origins:
         return bool((found.never[at] | found.computed[at]).any())
 
     def _certain(self, dst: Operand, read: Sequence[Operand], along: bool) -> Array:
-        """Flags of the elements of a result, [partitions, elements of each], that certainly depend
-        on uninitialized memory."""
+        """Return flags [partitions, elements per partition] of the elements of a result that
+        certainly depend on uninitialized memory. With `along`, an element depends on all elements
+        before it too."""
         flags = np.zeros((dst.lanes, dst.positions.size // dst.lanes), np.bool_)
         for operand in read:
             found, at = self._of(operand), _places(operand)
@@ -106,7 +109,8 @@ class Origins:
         return np.logical_or.accumulate(flags, axis=1) if along else flags
 
     def _write(self, operand: Operand, depends: bool, certain: Array | None, whole: bool) -> None:
-        """Note a result. Elements that are not written stay as they are."""
+        """Update the flags of the bytes of a result. If `whole` is false, some elements may not
+        have been written, and they keep their flags."""
         found, at = self._of(operand), _places(operand)
         never = operand.tensor.ever[at] == 0
         kept = found.computed[at] & (not whole)
@@ -117,6 +121,6 @@ class Origins:
 
 
 def _places(operand: Operand) -> Array:
-    """The positions of the bytes of an operand in its memory."""
+    """Return the positions of the bytes of an operand in its memory."""
     at = operand.tensor.places(operand.positions)
     return (at.reshape(-1, 1) + np.arange(operand.form.size)).reshape(-1)

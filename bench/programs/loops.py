@@ -1,5 +1,6 @@
-"""Lines that are executed several times, on tensors of other sizes each time: bodies of loops whose
-tensors end with each turn, functions that a kernel calls, and tensors that a kernel deletes."""
+"""Lines that are executed several times, on tensors of different sizes: bodies of loops whose
+tensors end with each iteration, and functions that a kernel calls. Other statements here must wait
+for earlier ones, or delete tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ OF_FUNCTIONS = {
 
 
 def say(maker: Maker, lines: list[str], views: dict[int, list[Views]], *told: str) -> None:
-    """Add lines, of which some have instructions with these operands each time."""
+    """Add lines as one statement. `views` has, by line, the operands of its instruction for each
+    time that the line is executed."""
     given = [view for each in views.values() for one in each for view in one.values()]
     kinds = frozenset(told).union(*(one.kinds for one in given if isinstance(one, View)))
     maker.statements.append(Statement("\n".join(lines), views, None, kinds))
@@ -31,8 +33,8 @@ def say(maker: Maker, lines: list[str], views: dict[int, list[Views]], *told: st
 
 
 def body(maker: Maker) -> None:
-    """A loop over pieces of columns, the last of which is ragged. Each turn has its own tensor, and
-    often a product of it that is added to those of other turns."""
+    """Add a loop over blocks of columns, the last of which is narrower. Each iteration makes a new
+    tensor. In many programs its product is also added to the products of the other iterations."""
     lanes, width, turns = min(maker.lanes(), 64), maker.between(1, 9), maker.between(2, 5)
     free = width * turns - maker.between(0, width - 1)
     src = maker.to_read(lanes, free, maker.forms, flat=True)
@@ -80,7 +82,8 @@ def body(maker: Maker) -> None:
 
 
 def _total(maker: Maker, lanes: int, width: int, form: str) -> View | None:
-    """Where products are added, now and then."""
+    """Return a tensor in PSUM for the sum of products, or None in some programs, or if there is no
+    room."""
     if not form.startswith(("f", "b")) or form == "bool_" or maker.chance(0.4):
         return None
     return maker.new("psum", (width, 1), "float32") if maker.room_in_psum(1, "float32") else None
@@ -94,7 +97,8 @@ def _piece(view: View, piece: slice) -> View:
 
 
 def function(maker: Maker) -> None:
-    """A function with an instruction, which is called with views of several sizes and formats."""
+    """Add a function with one instruction, and calls of it with views of several sizes and
+    formats."""
     name, called = maker.choose([*OF_FUNCTIONS]), maker.name("f")
     keys = OF_FUNCTIONS[name]
     more = {
@@ -127,7 +131,8 @@ def _text(given: View | str) -> str:
 
 
 def ordered(maker: Maker) -> None:
-    """Instructions that wait for earlier ones with whose operands they have nothing to do."""
+    """Add instructions that must wait for earlier ones (`depends_on`), although they share no
+    operands."""
     known: list[str] = []
     for _ in range(maker.between(2, 4)):
         lanes, free = maker.size()
@@ -145,7 +150,7 @@ def ordered(maker: Maker) -> None:
 
 
 def delete(maker: Maker) -> None:
-    """Delete a tensor on the chip, whose memory others may have then."""
+    """Delete a tensor on the chip. Later tensors may get its memory."""
     known = [one for one in maker.tensors if one.on_chip and one.places is None]
     if len(known) > 1:
         tensor = maker.choose(known)
@@ -154,7 +159,7 @@ def delete(maker: Maker) -> None:
 
 
 def forget(maker: Maker, name: str) -> None:
-    """Let nothing use a tensor any more, not even as an index."""
+    """Let no later statement use a tensor, not even as an index."""
     word = re.compile(rf"\b{name}\b")
     maker.tensors = [one for one in maker.tensors if one.name != name]
     maker.used = [one for one in maker.used if not word.search(one.text)]

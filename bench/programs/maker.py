@@ -1,4 +1,5 @@
-"""The state of a program that is being made: tensors, what is written of them, and statements."""
+"""The state of a program while it is made: its tensors, the parts of them that were written, and
+its statements."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ PLACED_BYTES = 4096  # of each partition of a memory, where tensors at addresses
 
 
 class Maker(Windows):
-    """Draws statements, each with knowledge of the tensors that there are."""
+    """Draws statements that fit the tensors of the statements before."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -41,7 +42,8 @@ class Maker(Windows):
         return f"{letter}{self._names}"
 
     def size(self) -> tuple[int, int]:
-        """Partitions and elements of each, often those of a view that was used, or a part of it."""
+        """Return numbers of partitions and of elements per partition, usually those of a view that
+        was used before, or smaller ones."""
         if self.used and self.chance(0.75):
             view = self.choose(self.used[-12:])
             if view.lanes <= PARTITIONS and view.free <= MOST_FREE:
@@ -55,16 +57,16 @@ class Maker(Windows):
         self, text: str, makes: str | None = None, kinds: Iterable[str] = (),
         views: Sequence[Views] = (), line: int = 0,
     ) -> None:  # fmt: skip
-        """Add a statement, of which one line has an instruction with these operands, one after the
-        other for each time that it is executed."""
+        """Add a statement. If `views` is given, line `line` of the statement has an instruction,
+        and `views` has its operands for each time that the line is executed."""
         seen = [one for each in views for one in each.values() if isinstance(one, View)]
         told = frozenset(kinds).union(*(view.kinds for view in seen))
         at = {line: views} if views else {}
         self.statements.append(Statement(text, at, makes, told))
 
     def issue(self, name: str, writes: Iterable[str] = ("dst",), **given: Any) -> None:
-        """Issue an instruction with arguments by name: views, lists of them, or text. Notes what it
-        writes."""
+        """Add a statement that issues an instruction. Its arguments are given by name, as views,
+        lists of views, or text. The arguments `writes` are then written."""
         kinds = given.pop("kinds", ())
         views = {key: one for key, one in given.items() if isinstance(one, View)}
         lists = {key: many for key, many in given.items() if isinstance(many, list)}
@@ -82,7 +84,8 @@ class Maker(Windows):
             self.issued.append((name, tuple(writes), given))
 
     def _roles(self, name: str, views: dict[str, View]) -> list[str]:
-        """What is new of how tensors are used: in a role, a format or a size that they were not."""
+        """Return kinds of use that are new for a tensor: another role than before, or another
+        size."""
         found = []
         for key, view in views.items():
             roles, role = view.tensor.roles, f"{name} {key}"
@@ -94,14 +97,15 @@ class Maker(Windows):
         return found
 
     def wrote(self, view: View) -> None:
-        """Note that something has written a view."""
+        """Note that a statement has written a view."""
         view.mark_written()
         view.tensor.last = view
 
     def new(
         self, region: str, shape: Sequence[int], form: str, address: tuple[int, int] | None = None
     ) -> View:
-        """A new tensor, which nothing has written, unless it is at an address."""
+        """Make a tensor, and return it as a view. Nothing has written it, unless other tensors
+        share the bytes at its address."""
         made = Tensor(self.name("p" if region == "psum" else "t"), region, tuple(shape), form)
         given = {"dtype": f"nl.{form}", "buffer": self._memory(region)}
         if address is not None:
@@ -115,13 +119,15 @@ class Maker(Windows):
         return made.whole()
 
     def _memory(self, region: str) -> str:
-        """What a kernel calls a memory. Each of two cores has tensors in HBM of its own."""
+        """Return the name of a memory in a kernel. If there are two cores, each has separate
+        tensors in HBM."""
         if region == "hbm" and (self.cores > 1 or self.chance(0.3)):
             return "nl.private_hbm"
         return REGIONS[region]
 
     def given(self, shape: Sequence[int], form: str, kind: str = "any", *more: int) -> View:
-        """A new input, to which a program of one core may write unless its numbers are known."""
+        """Make an input of the kernel, and return it as a view. Programs of one core may write to
+        it if it has the kind "any"."""
         fixed = kind != "any" or self.cores > 1
         made = Tensor(self.name("x"), "hbm", tuple(shape), form, constant=fixed)
         made.written[:] = True
@@ -130,8 +136,8 @@ class Maker(Windows):
         return made.whole()
 
     def fill(self, view: View) -> View:
-        """Fill a new tensor on the chip from an input, of which each of two cores may have its own
-        part."""
+        """Fill a new tensor on the chip from an input, and return the tensor. If there are two
+        cores, each may have a separate part of the input."""
         source = self._own(view) or self.given(view.shape, view.form)
         if view.tensor.region == "psum":
             through = self.new("sbuf", view.shape, view.form)
@@ -149,8 +155,9 @@ class Maker(Windows):
         return replace(both, text=f"{both.text}[core]", at=both.at[0], apart=apart)
 
     def known(self, lanes: int, free: int, high: int, form: str, kind: str = "known") -> Any:
-        """A tile with whole numbers up to `high` that are known, and these. Nothing else writes it,
-        for an instruction that takes it as an index may be issued again."""
+        """Return a tile of integers from 0 to `high`, and their values, which are known. No other
+        statement writes the tile, because an instruction that uses it as an index may be issued
+        again."""
         one = self.known_input((lanes, free), high, form, kind)
         tile = self.new("sbuf", (lanes, free), form)
         self.issue("nisa.dma_copy", dst=tile, src=one)
@@ -161,31 +168,32 @@ class Maker(Windows):
         return self.given(shape, form, kind, self.between(0, 1 << 20), high)
 
     def last_numbers(self) -> Array:
-        """Those of the last input."""
+        """Return the numbers of the last input."""
         one = self.inputs[-1]
         return numbers(one, np.random.default_rng(one.seed)).astype(np.int64)
 
     def register(self, high: int) -> tuple[str, int]:
-        """The name of a register with a number up to `high`, and the number."""
+        """Return the name of a register, and its number, which is at most `high`."""
         return registers.made(self, high)
 
     # --- operands ---------------------------------------------------------------------------------
 
     def room_in_psum(self, free: int, form: str) -> bool:
-        """Whether another tensor fits into PSUM."""
+        """Return whether another tensor with `free` elements per partition fits in PSUM."""
         used = sum(-(-one.row // BANK_BYTES) for one in self.tensors if one.region == "psum")
         banks = BANKS - 2 * ("psum" in self.placed)
         return used + 1 <= banks and free * SIZES[form] <= BANK_BYTES
 
     def column(self, lanes: int, form: str = "float32") -> View:
-        """One number for each partition."""
+        """Return a tile to read with one number for each partition."""
         return self.to_read(lanes, 1, (form,), flat=True)
 
     def to_read(
         self, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str] = ("sbuf",),
         **how: bool,
     ) -> View:  # fmt: skip
-        """A view to read, all of which is written, of so many partitions and elements of each."""
+        """Return a view to read, with `lanes` partitions and `free` elements per partition. All of
+        it was written."""
         asked = How(reads=True, **how)
         found = self._existing(lanes, free, forms, regions, asked)
         return found or self.window(
@@ -196,8 +204,9 @@ class Maker(Windows):
         self, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str] = ("sbuf",),
         written: bool = False, apart: View | None = None, **how: bool,
     ) -> View:  # fmt: skip
-        """A view to write, in which no element comes twice, and which something has `written` if
-        not all of it will be; `apart` from another view that the instruction writes."""
+        """Return a view to write, in which no element occurs twice. If `written` is true, all of it
+        was written before, because the instruction may leave elements unchanged. It shares no bytes
+        with `apart`, another result of the instruction."""
         asked = How(**how)
         found = self._existing(lanes, free, forms, regions, asked, written)
         if found is not None and apart is not None and found.tensor.shares(apart.tensor):
@@ -209,7 +218,8 @@ class Maker(Windows):
         self, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str], how: How,
         written: bool = False,
     ) -> View | None:  # fmt: skip
-        """A view of a tensor that there is: one that was used before, or another."""
+        """Return a view of an existing tensor, often one that was used before. Return None if there
+        is no suitable tensor, and in a tenth of all cases."""
         if self.chance(0.1):
             return None
         if self.chance(0.5):
@@ -243,15 +253,17 @@ class Maker(Windows):
         return None
 
     def _part_of(self, base: View, lanes: int, free: int, how: How) -> View:
-        """A window of a whole tensor in some format. It may be a window, of any strides, of the
-        tensor in its own format, in another of the same width."""
+        """Return a window of `base`, a whole tensor in some format. If this is not the format of
+        the tensor but has the same width, the window may be drawn in the tensor's format and then
+        converted."""
         own = base.tensor.whole()
         if own.form != base.form and own.size == base.size and self.chance(0.6):
             return self.window(own, lanes, free, how._replace(moves=False)).view(base.form)
         return self.window(base, lanes, free, how)
 
     def _form_there(self, tensor: Tensor, forms: Sequence[str], share: float) -> str | None:
-        """A format to read a tensor as: its own, or in a share another that fits into it."""
+        """Return a format in which to read a tensor: its own format, or with the probability
+        `share` another one of `forms` that fits. Return None if no format was found."""
         if tensor.form in forms and not self.chance(share):
             return tensor.form
         form = self.choose(forms)
@@ -261,7 +273,8 @@ class Maker(Windows):
     def _fresh(
         self, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str], fill: bool
     ) -> View:
-        """A new tensor with room for so much, or more."""
+        """Return a new tensor with at least this many partitions and elements per partition. With
+        `fill`, it is filled from an input."""
         region, form = self.choose(regions), self.choose(forms)
         if "float32" in forms and self.chance(0.4):
             form = "float32"
@@ -277,7 +290,8 @@ class Maker(Windows):
     # --- the end ----------------------------------------------------------------------------------
 
     def returned(self, most: int = 3) -> None:
-        """Copy what was written last of some tensors to HBM, and return it."""
+        """Return at most `most` results from the kernel: copies in HBM of tensors, or of the part
+        of a tensor that was written last."""
         left = [
             one for one in self.tensors if one.last is not None and (one.on_chip or one.is_input)
         ]
@@ -287,7 +301,8 @@ class Maker(Windows):
             self.result(tensor.whole() if tensor.whole().is_written() else tensor.last)
 
     def result(self, view: View) -> None:
-        """Copy a view to HBM, and return it; of each core if there are two."""
+        """Copy a view to HBM, and return the copy from the kernel. If there are two cores, the copy
+        has a part for each."""
         if view.tensor.region == "psum":
             through = self.new("sbuf", view.shape, view.form)
             self.issue("nisa.tensor_copy", dst=through, src=view)
@@ -304,18 +319,19 @@ class Maker(Windows):
         self.results.append(out.name)
 
     def program(self) -> Program:
-        """What was made."""
+        """Return the program."""
         launch = Launch(self.target, self.cores, self.ranks, self.options, self.programs)
         return Program(self.seed, launch, self.inputs, self.statements, self.results)
 
 
 def _changes(written: Iterable[View]) -> list[str]:
-    """The kind of what writes to an input of the kernel."""
+    """Return the kind of a statement that writes to an input of the kernel, in a list; otherwise
+    []."""
     return ["an input that changes"] * any(one.tensor.is_input for one in written)
 
 
 def text_of(given: Any) -> str:
-    """An argument as a kernel has it."""
+    """Return the text of an argument in a kernel."""
     if isinstance(given, list):
         return f"[{', '.join(map(text_of, given))}]"
     return given.text if isinstance(given, View) else str(given)

@@ -1,5 +1,5 @@
-"""Statements of the older API that touch a part of a tile: by a mask, or by rows that a tile picks.
-Which elements they touch is what numpy makes of the same text."""
+"""Statements of the older API that use a part of a tile: by a mask, or by a tile of row indices.
+Numpy evaluates the text of the mask to find the elements."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from bench.programs.views import STARTS, Array, Tensor, View
 
 
 class Mask(NamedTuple):
-    """A mask as a kernel has it, and the elements of a tile that it chooses."""
+    """The text of a mask in a kernel, and flags of the elements of a tile that it selects
+    (`chosen`)."""
 
     text: str
     chosen: Array
 
     def boxes(self) -> Iterator[tuple[slice, slice]]:
-        """The chosen elements as rectangles: runs of columns that neighboring rows share."""
+        """Yield the selected elements as rectangles, (rows, columns). Adjacent rows with equal
+        flags share rectangles."""
         rows = _runs([row.tobytes() for row in self.chosen])
         for top, end in rows:
             flags = self.chosen[top]
@@ -30,14 +32,15 @@ class Mask(NamedTuple):
 
 
 def _runs(items: Sequence[object]) -> list[tuple[int, int]]:
-    """Where equal neighbors begin and end."""
+    """Return the bounds (begin, end) of each run of equal neighbors."""
     edges = [n for n in range(1, len(items)) if items[n] != items[n - 1]]
     return [*zip([0, *edges], [*edges, len(items)])]
 
 
 def mask(maker: Maker, lanes: int, free: int, moved: bool, block: bool = False) -> Mask:
-    """One or two conditions; any where data is `moved`, which is anywhere, of which a `block` is
-    chosen, and else ones that keep what engines can start at."""
+    """Return a mask of one or two conditions. If the data is `moved` by DMA, any condition is
+    possible; with `block`, the selected elements are a block. Otherwise the mask selects partitions
+    at which engines can start."""
     terms = [_term(maker, lanes, free, moved, block) for _ in range(maker.choose((1, 1, 2)))]
     text = terms[0] if len(terms) == 1 else " & ".join(f"({term})" for term in terms)
     i, j = np.ogrid[:lanes, :free]
@@ -61,7 +64,7 @@ def _term(maker: Maker, lanes: int, free: int, moved: bool, block: bool) -> str:
 
 
 def computed(tiles: Tiles) -> None:
-    """A part of a tile is computed again, from a block of another or of itself."""
+    """Compute a part of a tile again, from another tile or from the tile itself."""
     maker, a = tiles.maker, tiles.any()
     lanes, free = a.shape
     b = tiles.any(lanes, free)
@@ -78,14 +81,14 @@ def computed(tiles: Tiles) -> None:
 
 
 def part(tensor: Tensor, rows: slice, wide: slice, where: Box | None = None) -> View:
-    """Elements of a tensor, or of a block of it."""
+    """Return elements of a tensor, or of the block `where` of the tensor, as a view."""
     whole = tensor.whole()
     at = whole.at if where is None else where.of(whole.at)
     return viewed(tensor, at[rows, wide], f"[{rows}, {wide}]")
 
 
 def loaded(tiles: Tiles) -> None:
-    """A part of a tile is loaded again."""
+    """Load a part of a tile again."""
     maker, a = tiles.maker, tiles.any()
     lanes, free = a.shape
     source = maker.given((lanes + maker.between(0, 9), free + maker.between(0, 9)), a.form)
@@ -100,7 +103,7 @@ def loaded(tiles: Tiles) -> None:
 
 
 def stored(tiles: Tiles) -> None:
-    """A part of a tile is stored."""
+    """Store a part of a tile."""
     maker, a = tiles.maker, tiles.any()
     lanes, free = a.shape
     out = Tensor(filled(maker, (lanes, free), a.form), "hbm", (lanes, free), a.form)
@@ -112,7 +115,7 @@ def stored(tiles: Tiles) -> None:
 
 
 def picked(tiles: Tiles) -> None:
-    """Rows that a tile of indices picks are loaded, stored, or added to, all or those of a mask."""
+    """Load, store, or add to rows that a tile of indices selects, in some programs with a mask."""
     maker = tiles.maker
     adds, stores = maker.chance(0.25), maker.chance(0.5)
     lanes, free = maker.between(1, ROWS), columns(maker)
@@ -157,7 +160,7 @@ def _rows(table: Tensor, numbers: Array, rows: slice, wide: slice) -> View:
 
 
 def added(tiles: Tiles) -> None:
-    """Numbers are added to a tensor in HBM."""
+    """Add a tile to a tensor in HBM."""
     maker, a = tiles.maker, tiles.any()
     lanes, free = a.shape
     out = filled(maker, (lanes, free), a.form)

@@ -1,5 +1,5 @@
-"""Statements of the older API: loops in loops, over blocks of tensors and parts of tiles, with
-masks that end inside of a tensor, and sums that a loop begins and another goes on with."""
+"""Statements of the older API with nested loops: over blocks of tensors and parts of tiles, with
+masks that end inside a tensor, and with sums that one loop begins and another continues."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LOOPS = ("affine_range", "affine_range", "sequential_range")
 
 
 class Nest(NamedTuple):
-    """Loops in each other: the variable of each and how many turns it takes, outermost first."""
+    """Nested loops: the variable and the number of iterations of each, outermost first."""
 
     loops: tuple[tuple[str, int], ...]
 
     def around(self, maker: Maker, *body: str) -> list[str]:
-        """Its lines, around those of its innermost loop."""
+        """Return the lines of the loops around the lines `body` of the innermost loop."""
         lines, space = [], ""
         for name, turns in self.loops:
             lines.append(f"{space}for {name} in nl.{maker.choose(LOOPS)}({turns}):")
@@ -26,8 +26,9 @@ class Nest(NamedTuple):
         return [*lines, *(space + line for line in body)]
 
     def sum(self, maker: Maker, unit: int) -> tuple[str, int]:
-        """A sum of loop variables times steps, as text, and the length of an axis in which `unit`
-        elements from each of its values on are inside. The number of the program is a variable."""
+        """Return the text of an offset, and the length of an axis that has room for `unit` elements
+        from each of its values on. The offset is a sum of loop variables times steps. The number of
+        the program in the grid counts as a variable too."""
         text, most = str(maker.between(0, 2)), 2 + unit
         for name, turns in (*self.loops, ("g", maker.programs)):
             step = maker.choose((0, unit, unit, 1, 2 * unit))
@@ -47,7 +48,7 @@ def say(maker: Maker, lines: list[str], *kinds: str) -> None:
 
 
 def stored_before(maker: Maker, lines: list[str], shape: tuple[int, int], form: str) -> str:
-    """A result, all of which lines write."""
+    """Return the name of a new result. Statements that write all of it are added to `lines`."""
     out, before = result(maker, shape, form), maker.given(shape, form)
     for top in range(0, shape[0], 128):
         rows = f"[{top}:{min(shape[0], top + 128)}, 0:{shape[1]}]"
@@ -60,8 +61,8 @@ def _end(maker: Maker, most: int) -> int:
 
 
 def moved(tiles: Tiles) -> None:
-    """Parts of an input go to parts of a result, some of their elements; now and then with another
-    part added, which is the same one in the first iteration, and moves in another way."""
+    """Copy parts of an input to parts of a result through a function, often under a mask. In some
+    programs another part of the input is added, whose offset changes in another way."""
     maker, form, loops = tiles.maker, tiles.maker.choose(FORMS), nest(tiles.maker)
     lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
     (row, rows), (column, columns) = loops.sum(maker, lanes), loops.sum(maker, free)
@@ -87,8 +88,9 @@ def moved(tiles: Tiles) -> None:
 
 
 def turns(tiles: Tiles) -> None:
-    """Parts of an input are read at two places, of which one moves by half of the step of the other
-    one or by twice of it, and stored up to an end inside of the last turn of the outer loop."""
+    """Read an input at two offsets, of which the second changes by half the step of the first, by
+    the same step or by twice the step. In many programs the stores end inside the last iteration of
+    the outer loop."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     outer, inner = maker.choose((1, maker.between(4, 6))), maker.between(4, 8)
     lanes, free = maker.choose((4, 8, 32)), 2 * maker.between(1, 3)
@@ -112,7 +114,8 @@ def turns(tiles: Tiles) -> None:
 
 
 def registers(tiles: Tiles) -> None:
-    """Each turn sets the accumulator registers, and reads what several instructions add up."""
+    """Let each iteration reset the accumulator registers, and read the sums of several
+    instructions."""
     maker, form, count = tiles.maker, tiles.maker.choose(FORMS), tiles.maker.between(2, 5)
     lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
     source = maker.given((lanes, count * free), form)
@@ -133,7 +136,8 @@ def registers(tiles: Tiles) -> None:
 
 
 def blocks(tiles: Tiles) -> None:
-    """Blocks of a tensor are written by a nest of loops, and read, or written again, by another."""
+    """Write the blocks of a tensor in one nest of loops. Read them, or also write them again, in
+    others."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
     count, inner = maker.between(2, 4), maker.between(1, 2)
@@ -156,8 +160,8 @@ def blocks(tiles: Tiles) -> None:
 
 
 def sums(tiles: Tiles) -> None:
-    """Products are added to blocks in PSUM: to all rows of a block, or to the first ones of a block
-    of zeros; to all columns, or to halves in turn."""
+    """Add products to blocks in PSUM: to all rows of a block, or to the first rows of a block of
+    zeros; to all columns, or to the two halves one after the other."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     depth, lanes, free = maker.choose((4, 8, 33)), maker.between(1, 32), maker.between(1, 16)
     count, turns, halves = maker.between(2, 3), maker.between(2, 3), maker.choose((1, 2, 2))
@@ -186,7 +190,8 @@ def sums(tiles: Tiles) -> None:
 
 
 def reduced(tiles: Tiles) -> None:
-    """Parts of an input are reduced over inner loops of a nest, to a tile or to parts of one."""
+    """Reduce parts of an input over the inner loops of a nest, into a tile or into parts of a
+    tile."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
     counts = [maker.between(1, 4), maker.between(1, 3), maker.between(1, 3)]

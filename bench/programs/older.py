@@ -1,4 +1,4 @@
-"""Statements of the older API: index expressions, masks, tiles that functions return, and loops."""
+"""Statements of the older API: index expressions, tiles that functions return, and loops."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ ROWS, COLUMNS = 128, 40  # the most of a tile
 
 
 class Box(NamedTuple):
-    """Indices of a block of a tensor: rows from `top` on, columns from `left` on, each `step`-th of
-    them, or, from the last one, backward; `way` is one of WAYS to write the columns."""
+    """The indices of a block of a tensor: `lanes` rows from `top` on, and `free` columns from
+    `left` on, `step` columns apart (backward if `step` is negative). `way` is the one of WAYS by
+    which the kernel writes the columns."""
 
     top: int
     left: int
@@ -33,7 +34,8 @@ class Box(NamedTuple):
     way: str = "{j}*{step}+{left}"
 
     def text(self, row: str = "i", column: str = "j") -> str:
-        """As a kernel indexes it by grids of its own rows and columns."""
+        """Return the index as a kernel writes it. `row` and `column` are the names of its grids of
+        row and column numbers."""
         return f"[{row}+{self.top}, {self.columns(column)}]"
 
     def columns(self, column: str = "j") -> str:
@@ -53,7 +55,8 @@ WAYS = (
 
 
 class Tiles:
-    """The tiles that there are: their names, sizes and formats. A tile is written whole."""
+    """The tiles of the program so far: their names, sizes and formats. All of each tile was
+    written."""
 
     def __init__(self, maker: Maker) -> None:
         self.maker = maker
@@ -65,7 +68,7 @@ class Tiles:
         return made
 
     def any(self, lanes: int | None = None, free: int | None = None) -> Tensor:
-        """One of a size, which is loaded if there is none."""
+        """Return a tile of this size, often an existing one; otherwise load a new one."""
         found = [
             one for one in self.made
             if lanes in (None, one.shape[0]) and free in (None, one.shape[1])
@@ -80,7 +83,7 @@ def columns(maker: Maker) -> int:
 
 
 def grid(maker: Maker, lanes: int, free: int) -> str:
-    """A line that makes the indices i and j of a block."""
+    """Return a line that defines the row indices i and the column indices j of a block."""
     if maker.chance(0.3):
         return f"i, j = nl.mgrid[0:{lanes}, 0:{free}]"
     return f"i, j = nl.arange({lanes})[:, None], nl.arange({free})[None, :]"
@@ -91,7 +94,7 @@ def viewed(tensor: Tensor, at: Array, text: str) -> View:
 
 
 def box(maker: Maker, shape: Sequence[int], lanes: int, free: int) -> Box:
-    """A block of a tensor that has room for it."""
+    """Return a random block of a tensor of this shape."""
     step = maker.choose([s for s in (1, 1, 2, 3, -1) if abs(s) * (free - 1) < shape[1]])
     spare = shape[1] - 1 - abs(step) * (free - 1)
     first = maker.between(0, spare)
@@ -101,7 +104,8 @@ def box(maker: Maker, shape: Sequence[int], lanes: int, free: int) -> Box:
 
 
 def load(tiles: Tiles, lanes: int, free: int, asked: str = "") -> Tensor:
-    """A tile from a new input, now and then in another format unless one is given."""
+    """Load a tile from a new input, and return it. Its format is `asked` if given; otherwise it is
+    random, and may differ from the format of the input."""
     maker = tiles.maker
     form = asked or maker.choose(FORMS)
     source = maker.given((lanes + maker.between(0, 9), free * maker.between(1, 3) + 1), form)
@@ -117,13 +121,14 @@ def load(tiles: Tiles, lanes: int, free: int, asked: str = "") -> Tensor:
 def say(
     maker: Maker, text: str, makes: str | None, kinds: Sequence[str], views: Sequence[Views] = (),
 ) -> None:  # fmt: skip
-    """Add lines of which the last one has an instruction."""
+    """Add a statement whose last line has an instruction. `views` has the operands of this
+    instruction."""
     at = {text.count("\n"): views} if views else {}
     maker.statements.append(Statement(text, at, makes, frozenset(kinds)))
 
 
 def operator(tiles: Tiles) -> None:
-    """A function of tiles, or an operator, whose result is a new tile."""
+    """Make a new tile by a function or an operator of tiles."""
     maker = tiles.maker
     a = tiles.any()
     lanes, free = a.shape
@@ -152,7 +157,7 @@ def operator(tiles: Tiles) -> None:
 
 
 def copied(tiles: Tiles) -> None:
-    """A copy of a tile, or a copy of that, is read before or after the tile is computed again."""
+    """Read a copy of a tile, or a copy of the copy, before or after the tile is computed again."""
     maker, a = tiles.maker, tiles.any()
     lanes, free = a.shape
     made, copy, out = (tiles.new(lanes, free, a.form) for _ in range(3))
@@ -175,7 +180,7 @@ def copied(tiles: Tiles) -> None:
 
 
 def tiled(tiles: Tiles) -> None:
-    """A loop over the rows of an input, whose last tile is ragged and kept by a mask."""
+    """Add a loop over tiles of rows of an input. A mask ends the last tile at the last row."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     lanes, free, turns = maker.choose((8, 32, 128)), columns(maker), maker.between(1, 5)
     rows = lanes * turns - maker.between(0, lanes - 1)
@@ -200,7 +205,7 @@ def tiled(tiles: Tiles) -> None:
 
 
 def product(tiles: Tiles) -> None:
-    """A product that is accumulated in PSUM over a loop."""
+    """Accumulate products in PSUM over a loop."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     depth, turns = maker.choose((1, 8, 33, 64, 128)), maker.between(1, 5)
     lanes, free = maker.between(1, COLUMNS_OF_PRODUCTS), columns(maker)
@@ -222,7 +227,7 @@ PRODUCTS = ("nl.matmul(u, v, transpose_x=True)", "nisa.nc_matmul(u, v)")
 
 
 def counted(tiles: Tiles) -> None:
-    """A tile with numbers that its indices give."""
+    """Make a tile of numbers by iota, from an expression of indices."""
     maker = tiles.maker
     lanes, free = maker.between(1, ROWS), columns(maker)
     made = tiles.new(lanes, free, "float32")
@@ -232,7 +237,7 @@ def counted(tiles: Tiles) -> None:
 
 
 def result(maker: Maker, shape: tuple[int, int], form: str) -> str:
-    """A new result in HBM."""
+    """Make a new result in HBM, and return its name."""
     name = maker.name("o")
     made = f"nl.ndarray({shape}, dtype=nl.{form}, buffer=nl.shared_hbm)"
     maker.say(f"{name} = {made}", makes=name)
@@ -241,7 +246,7 @@ def result(maker: Maker, shape: tuple[int, int], form: str) -> str:
 
 
 def filled(maker: Maker, shape: tuple[int, int], form: str) -> str:
-    """The same, all of which is written."""
+    """Make a new result in HBM that is filled from an input, and return its name."""
     out, before = result(maker, shape, form), maker.given(shape, form)
     for top in range(0, shape[0], ROWS):
         part = f"[{top}:{min(shape[0], top + ROWS)}, 0:{shape[1]}]"
@@ -250,7 +255,8 @@ def filled(maker: Maker, shape: tuple[int, int], form: str) -> str:
 
 
 def stored(tiles: Tiles, given: Tensor) -> None:
-    """A tile is stored in a block of a result that is as large."""
+    """Store a tile in a new result of the same shape, in some programs with its columns
+    reversed."""
     maker = tiles.maker
     lanes, free = given.shape
     out = result(maker, (lanes, free), given.form)

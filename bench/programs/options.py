@@ -1,5 +1,5 @@
-"""Options of launches. Which ones a program may have depends on what it does, so that an option
-often meets the instructions that it changes."""
+"""Random options of launches. They are drawn to fit the program, so that an option often affects
+some of its instructions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bench.programs.draws import Draws
 
 
 class Choice(NamedTuple):
-    """Options of which one `way` is drawn, in a `share` of the programs whose source has one of
-    these words."""
+    """Options for programs whose source matches the regular expression `words`. In a `share` of
+    these programs, one of the `ways` is drawn."""
 
     share: float
     words: str
@@ -48,7 +48,7 @@ CHOICES = (
 
 
 def drawn(draws: Draws, source: str) -> dict[str, Any]:
-    """Options for a program with this source; mostly few or none."""
+    """Return random options for a program with this source, usually few or none."""
     found: dict[str, Any] = {}
     for one in CHOICES:
         if re.search(one.words, source) and draws.chance(one.share):

@@ -1,5 +1,5 @@
-"""Statements that use parts of a tensor: windows in several formats, which share few bytes or none,
-and windows of which nothing has written some elements."""
+"""Statements that use parts of a tensor: windows in several formats that share few bytes or none,
+and windows with elements that were never written."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TRIES = 4  # windows that are drawn until one fits
 
 
 def _part(maker: Maker, whole: View, reads: bool, dma: bool) -> View | None:
-    """A few elements of a tensor in any format, at any distance from each other; None if those that
-    were drawn do not fit. Only DMA takes patterns that go on over the ends of rows, and rows
-    anywhere."""
+    """Return a few elements of a tensor, in any format and at any distance from each other, or None
+    if the drawn elements do not fit. Only with `dma`, rows may begin anywhere, and a pattern may
+    continue from one row to the next."""
     forms = [form for form in maker.forms if SMALL % SIZES[form] == 0]
     base, form = whole, maker.choose(forms)
     if form != whole.form:
@@ -33,7 +33,8 @@ def _part(maker: Maker, whole: View, reads: bool, dma: bool) -> View | None:
 
 
 def _over_rows(maker: Maker, whole: View, base: View, reads: bool) -> View | None:
-    """A pattern of a tensor in HBM, whose rows may begin and end anywhere."""
+    """Return a pattern of a tensor in HBM, whose rows may begin and end anywhere. Return None if it
+    does not fit."""
     rows, count = maker.between(1, base.lanes), maker.between(1, base.free)
     apart = maker.choose((base.free, base.free, maker.between(1, 2 * base.free)))
     step = maker.choose((1, 1, 2, 3))
@@ -45,7 +46,7 @@ def _over_rows(maker: Maker, whole: View, base: View, reads: bool) -> View | Non
 
 
 def overlapping(maker: Maker) -> None:
-    """Parts of a small tensor are written and read in turn."""
+    """Write and read parts of a small tensor in turn."""
     hbm, form = maker.chance(0.5), maker.choose(("float32", "bfloat16", "int32", "uint8"))
     lanes, wide = maker.between(1, 8) if hbm else maker.lanes(), SMALL // SIZES[form]
     whole = maker.new("hbm" if hbm else "sbuf", (lanes, wide), form)
@@ -64,7 +65,7 @@ def overlapping(maker: Maker) -> None:
 
 
 def _moved(maker: Maker, dst: View, src: View, dma: bool) -> None:
-    """Let DMA copy elements, or one of the engines copy them or compute with them."""
+    """Copy elements by DMA, or let one of the engines copy them or compute with them."""
     kinds = ["parts that share bytes"]
     if dma:
         maker.issue("nisa.dma_copy", dst=dst, src=src, kinds=kinds)
@@ -80,9 +81,8 @@ def _moved(maker: Maker, dst: View, src: View, dma: bool) -> None:
 
 
 def gaps(maker: Maker) -> None:
-    """Some parts of a tensor are written, now and then the same ones of another, and other parts of
-    both are read, in lines that are executed several times. The results are stored as far as they
-    are good, or not, or only overwritten."""
+    """Write some parts of a tensor, and in some programs the same parts of another one. Read other
+    parts of both, and store parts of the results, or only overwrite the results."""
     form, lanes = maker.form(), maker.lanes()
     wide = maker.columns(70) * 4 // SIZES[form] + 1
     if maker.chance(0.5):  # halves of even sizes are large pieces
@@ -109,12 +109,12 @@ def gaps(maker: Maker) -> None:
 
 
 def _renamed(view: View, other: View) -> str:
-    """The text of a view of a tensor for another tensor."""
+    """Return the text of a view, in which the name of its tensor is replaced by `other`."""
     return other.text + view.text.removeprefix(view.tensor.name)
 
 
 def _written(maker: Maker, tile: View) -> View:
-    """Write a part of a tile: some columns, some partitions, or any window."""
+    """Write a part of a tile, and return it: some columns, some partitions, or any window."""
     lanes, free = tile.lanes, tile.free
     if maker.chance(0.6):
         lanes = max(1, lanes // 2) if maker.chance(0.4) else maker.between(1, lanes)
@@ -134,8 +134,8 @@ def _write(maker: Maker, part: View) -> None:
 
 
 def _read(maker: Maker, tile: View, copy: str) -> None:
-    """Compute with a part of a tile, now and then by a function of the kernel that copies it, and
-    store a part of the result or none of it."""
+    """Compute with a part of a tile, or copy it, sometimes by the function `copy` of the kernel.
+    Store a part of the result or nothing."""
     lanes = maker.between(1, tile.lanes) if maker.chance(0.6) else tile.lanes
     free = maker.between(1, tile.free) if maker.chance(0.5) else tile.free
     src = maker.window(tile, lanes, free, How(reads=True))
@@ -158,7 +158,7 @@ def _read(maker: Maker, tile: View, copy: str) -> None:
 
 
 def _run_along(maker: Maker, dst: View, src: View, kinds: list[str]) -> None:
-    """Carry a value along the elements of each partition, or fold them."""
+    """Scan or accumulate along the elements of each partition."""
     given = {"kinds": kinds, "op0": f"nl.{maker.choose(operators(maker))}", "op1": "nl.add"}
     if maker.chance(0.5):
         one = maker.to_read(src.lanes, src.free, maker.forms)
@@ -176,8 +176,8 @@ def _run_along(maker: Maker, dst: View, src: View, kinds: list[str]) -> None:
 
 
 def far(maker: Maker) -> None:
-    """Parts of a long row that begin where an offset needs another integer type, and one that a
-    register moves."""
+    """Use parts of a long row. They begin at offsets where the integer type of the offset changes,
+    or at an offset in a register."""
     limit, count = maker.choose(LIMITS), maker.between(1, 9)
     form, wide = maker.choose(("uint8", "int8", "bfloat16")), limit + 2 + count
     row = maker.given((1, wide), form)
@@ -206,7 +206,8 @@ FAR = ("an offset at a limit of integers",)
 
 
 def many(maker: Maker) -> None:
-    """So many instructions, tensors and lines that their numbers need another integer type."""
+    """Issue so many instructions, on so many tensors, that their numbers need another integer
+    type."""
     if maker.cores * maker.ranks > 1 or not maker.chance(RARE):
         return
     count = maker.choose((128, 256)) - maker.between(0, 20)

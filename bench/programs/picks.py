@@ -1,4 +1,5 @@
-"""Views whose elements an index in SBUF picks, which engines of trn3 read and write."""
+"""Views whose elements are selected by an index in SBUF. Engines of trn3 read and write such
+views."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ GROUP, GROUP_OF_PRODUCTS = 16, 32  # partitions that share their offsets
 def to_read(
     maker: Maker, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str] = ("sbuf",),
 ) -> View:  # fmt: skip
-    """A view to read, picked now and then."""
+    """Return a view to read. On trn3, an index selects the elements of some views."""
     return _some(maker, lanes, free, forms) or maker.to_read(lanes, free, forms, regions)
 
 
@@ -25,7 +26,7 @@ def to_write(
     maker: Maker, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str] = ("sbuf",),
     written: bool = False,
 ) -> View:  # fmt: skip
-    """A view to write, picked now and then."""
+    """Return a view to write. On trn3, an index selects the elements of some views."""
     found = _some(maker, lanes, free, forms)
     return found or maker.to_write(lanes, free, forms, regions, written=written)
 
@@ -39,8 +40,9 @@ def _some(maker: Maker, lanes: int, free: int, forms: Sequence[str]) -> View | N
 def picked(
     maker: Maker, lanes: int, free: int, forms: Sequence[str], group: int = GROUP
 ) -> View | None:
-    """So many elements of each partition of a tensor, all of which is written; None if an index of
-    as many partitions can't pick so many."""
+    """Return `free` elements per partition of a written tensor, selected by a new index. `group`
+    partitions share their offsets. Return None if `lanes` partitions cannot hold so many
+    offsets."""
     if lanes % group and free > lanes % group:
         return None
     known = [
@@ -56,8 +58,8 @@ def picked(
 
 
 def of(maker: Maker, base: View, free: int, group: int = GROUP) -> View:
-    """So many elements of each partition of a whole tensor: offset i of a group of partitions is in
-    row i % group of it, and column i // group."""
+    """Return `free` elements per partition of a whole tensor, selected by a new index. Offset i of
+    a group of partitions is in the group's row i % group and in column i // group."""
     lanes = base.lanes
     columns = -(-free // group) + maker.choose((0, 0, 1)) * (lanes % group == 0)
     index, offsets = maker.known(lanes, columns, base.free - 1, maker.choose(OFFSETS))

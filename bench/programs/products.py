@@ -17,7 +17,7 @@ SPARSE = ((4, 16), (4, 12), (4, 8), (2, 8), (2, 4), (1, 4), (1, 2))
 
 
 def _formats(maker: Maker) -> tuple[str, ...]:
-    """Formats that go with each other."""
+    """Return formats that may be multiplied with each other."""
     return ("float32",) if maker.chance(0.2) else NARROW
 
 
@@ -26,7 +26,7 @@ def _rows(maker: Maker) -> int:
 
 
 def _sum(maker: Maker, rows: int, columns: int, **how: bool) -> View | None:
-    """Where sums go: None if there is no room in PSUM."""
+    """Return a view in PSUM for sums, or None if there is no room."""
     forms = (
         ("float32", "bfloat16") if maker.target == "trn3" and maker.chance(0.3) else ("float32",)
     )
@@ -41,7 +41,7 @@ def _sum(maker: Maker, rows: int, columns: int, **how: bool) -> View | None:
 
 
 def _factors(maker: Maker, forms: tuple[str, ...]) -> View:
-    """A stationary tile, often one that was used before."""
+    """Return a stationary tile, often one that was used before."""
     known = _used(maker, forms, WEIGHTS)
     if known and maker.chance(0.5):
         return maker.choose(known)
@@ -50,7 +50,8 @@ def _factors(maker: Maker, forms: tuple[str, ...]) -> View:
 
 
 def _used(maker: Maker, forms: tuple[str, ...], most: int, rows: int | None = None) -> list[View]:
-    """Views that were used before and may be operands of products, in any of their roles."""
+    """Return the views that were used before and may be operands of products, with at most `most`
+    columns and, if given, this number of rows."""
     return [
         one for one in maker.used
         if one.form in forms and one.free <= most and rows in (None, one.lanes) and not one.moved
@@ -59,7 +60,7 @@ def _used(maker: Maker, forms: tuple[str, ...], most: int, rows: int | None = No
 
 
 def _moving(maker: Maker, rows: int, forms: tuple[str, ...]) -> View:
-    """A moving tile, now and then one that was used before."""
+    """Return a moving tile, sometimes one that was used before."""
     known = _used(maker, forms, COLUMNS, rows)
     if known and maker.chance(0.3):
         return maker.choose(known)
@@ -68,7 +69,7 @@ def _moving(maker: Maker, rows: int, forms: tuple[str, ...]) -> View:
 
 
 def nc_matmul(maker: Maker) -> None:
-    """Products of one stationary tile with moving tiles of several widths."""
+    """Issue products of one stationary tile with moving tiles of several widths."""
     forms = _formats(maker)
     stationary = _factors(maker, forms)
     widths: list[int] = []
@@ -89,14 +90,15 @@ def nc_matmul(maker: Maker) -> None:
 
 
 def _accumulates(maker: Maker, dst: View) -> dict[str, str]:
-    """Whether a product is added to what is there; mostly left open."""
+    """Return the argument `accumulate` of a product, or usually no argument."""
     if dst.is_written() and maker.chance(0.5):
         return {"accumulate": maker.choose(("True", "False"))}
     return {}
 
 
 def _tiled(maker: Maker, stationary: View, dst: View) -> dict[str, str]:
-    """A part of the array, where the tiles are."""
+    """Return the arguments that place small tiles in a part of the array, or usually no
+    arguments."""
     if stationary.lanes > 64 or stationary.free > 64 or maker.chance(0.85):
         return {}
     row, column = (one.first_lane // 64 * 64 for one in (stationary, dst))
@@ -104,7 +106,7 @@ def _tiled(maker: Maker, stationary: View, dst: View) -> dict[str, str]:
 
 
 def groups(maker: Maker) -> None:
-    """Sums of several products in several groups, whose instructions take turns."""
+    """Add products to several sums in turn."""
     forms, count = _formats(maker), maker.between(2, 3)
     rows, weights = _rows(maker), min(maker.columns(), 64)
     sums = (_parts if maker.chance(0.4) else _apart)(maker, weights, count)
@@ -120,7 +122,7 @@ def groups(maker: Maker) -> None:
 
 
 def _apart(maker: Maker, weights: int, count: int) -> list[View]:
-    """Tensors for sums, as many as there is room for."""
+    """Return a tensor for each sum, as many as there is room for."""
     sums: list[View] = []
     for _ in range(count):
         columns = min(maker.columns(), 128)
@@ -130,7 +132,7 @@ def _apart(maker: Maker, weights: int, count: int) -> list[View]:
 
 
 def _parts(maker: Maker, weights: int, count: int) -> list[View]:
-    """Columns of one tensor for each sum, if there is room for it."""
+    """Return columns of one tensor for each sum, or an empty list if there is no room."""
     columns = min(maker.columns(), 128)
     if not maker.room_in_psum(count * columns, "float32"):
         return []
@@ -140,8 +142,8 @@ def _parts(maker: Maker, weights: int, count: int) -> list[View]:
 
 
 def rows_of_one(maker: Maker) -> None:
-    """Products of several rows of two tensors, before and after something writes to one of them, in
-    one of several ways."""
+    """Multiply several rows of two tensors. Then write to one of the tensors, and multiply
+    again."""
     forms, rows = _formats(maker), maker.choose((1, 16, 32, 32))
     weights, columns = min(maker.columns(), 64), min(maker.columns(), 128)
     lanes = maker.choose((64, 96, 128))
@@ -162,7 +164,8 @@ def rows_of_one(maker: Maker) -> None:
 
 
 def double_row(maker: Maker) -> None:
-    """Two rows at a time, of 8 bits; now and then the same tile one row at a time."""
+    """Issue a product of 8-bit operands in double_row mode. In some programs, the same stationary
+    tile is then used without this mode."""
     if maker.target == "trn1":
         return
     rows, weights, columns = _rows(maker), min(maker.columns(), 64), min(maker.columns(), 128)
@@ -180,7 +183,7 @@ def double_row(maker: Maker) -> None:
 
 
 def _pairs(maker: Maker, rows: int, columns: int) -> View:
-    """A tile with two rows of so many columns in a partition, now and then one that was used."""
+    """Return a tile [rows, 2, columns] for double_row mode, sometimes one that was used before."""
     known = [one for one in _used(maker, EIGHT_BITS, 128, rows) if one.shape[1:2] == (2,)]
     known = [one for one in known if len(one.shape) == 3]
     if known and maker.chance(0.4):
@@ -204,7 +207,7 @@ def nc_transpose(maker: Maker) -> None:
 
 
 def transpose_mode(maker: Maker) -> None:
-    """A product that passes on what an identity matrix picks."""
+    """Transpose a tile by a product with an identity matrix in transpose mode."""
     if maker.target == "trn1":
         return
     rows, weights, form = _rows(maker), min(maker.columns(), 64), maker.choose(NARROW[:2])
@@ -217,7 +220,7 @@ def transpose_mode(maker: Maker) -> None:
 
 
 def sparse(maker: Maker) -> None:
-    """A product with structured sparsity."""
+    """Issue a product with structured sparsity."""
     if maker.target == "trn1":
         return
     kept, among = maker.choose(SPARSE)
@@ -237,7 +240,7 @@ def sparse(maker: Maker) -> None:
 
 
 def picked(maker: Maker) -> None:
-    """A product of what indices in SBUF pick."""
+    """Issue a product of operands whose elements an index in SBUF may select."""
     if maker.target != "trn3":
         return
     rows, free = maker.choose((32, 64, 96, 128, 17)), maker.between(1, 64)
@@ -257,12 +260,13 @@ def picked(maker: Maker) -> None:
 
 
 def scale_rows(lanes: int) -> int:
-    """The partitions of a tile with the scales of so many: four for each 32."""
+    """Return the number of partitions of a scale tile for data with `lanes` partitions: 4 in its
+    last quadrant, and 32 for each quadrant before."""
     return (lanes - 1) // 32 * 32 + 4
 
 
 def quantized(maker: Maker, lanes: int, free: int) -> tuple[View, View]:
-    """A tile of packed elements, and its scales."""
+    """Quantize a tile. Return the tile of packed elements, and its scales."""
     src = maker.to_read(lanes, 4 * free, ("bfloat16", "float16"), flat=True)
     dst = maker.new("sbuf", (lanes, free), maker.choose(PACKED))
     scales = maker.new("sbuf", (scale_rows(lanes), free), "uint8")
@@ -277,7 +281,7 @@ def quantized(maker: Maker, lanes: int, free: int) -> tuple[View, View]:
 
 
 def mx(maker: Maker) -> None:
-    """A product of packed elements."""
+    """Issue a product of packed elements."""
     if maker.target != "trn3":
         return
     lanes, weights, columns = (

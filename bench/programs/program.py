@@ -1,4 +1,4 @@
-"""A program: the statements of a kernel, and what it is launched with."""
+"""A program: the statements of a kernel, and its launch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ Views = Mapping[str, "View | str"]
 
 
 class Input(NamedTuple):
-    """An array that the kernel is given: its name, its shape, its format and which numbers."""
+    """An array argument of the kernel: its name, shape and format, and what its numbers are
+    (`kind`, see `numbers`), with their `seed` and their greatest value (`high`)."""
 
     name: str
     shape: tuple[int, ...]
@@ -50,7 +51,8 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True)
 class Launch:
-    """What a kernel is launched on; with several `programs`, one after the other on each core."""
+    """The launch of a kernel: the machine, the cores of a rank, the ranks, and the options. If
+    there are several `programs` of a grid, each core runs them one after the other."""
 
     target: str
     cores: int = 1
@@ -67,9 +69,10 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """Lines of a kernel. `views` has for a line, counted in the statement, the operands and the
-    CONSTANTS of its instruction by name, one after the other for each time that it is executed.
-    `makes` is the name of what it makes, and `kinds` are what kinds of thing it does."""
+    """Lines of a kernel. views[n] belongs to the instruction of line n of the statement: it has the
+    operands by name, and the arguments that are CONSTANTS, for each time that the line is executed.
+    `makes` is the variable that the statement defines. `kinds` are names of what it does, for
+    counts."""
 
     text: str
     views: Mapping[int, Sequence[Views]] = field(default_factory=dict)
@@ -83,7 +86,7 @@ class Statement:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What a seed makes."""
+    """The program of a seed. `results` are the variables that the kernel returns."""
 
     seed: int
     launch: Launch
@@ -94,7 +97,7 @@ class Program:
 
     @property
     def kinds(self) -> set[str]:
-        """The kinds of thing that it does."""
+        """The names of what the program does, for counts."""
         launch = self.launch
         found = {f"{self.dialect} API", launch.target, *(f"Options.{o}" for o in launch.options)}
         found |= {"two cores"} if launch.cores > 1 else set()
@@ -104,12 +107,14 @@ class Program:
 
     @property
     def reorders(self) -> bool:
-        """Whether it has parallel loops, and all of them give the same result in each order."""
+        """Return whether the program has parallel loops, and every one of them has the same results
+        in all orders of its iterations."""
         loops = [one.kinds for one in self.statements if "affine_range" in one.text]
         return bool(loops) and all(APART in kinds for kinds in loops)
 
     def of(self, statements: Sequence[Statement]) -> Program:
-        """The same with other statements, of which what is returned has to be made."""
+        """Return the program with other statements. Inputs that they do not use, and results that
+        they do not make, are left out."""
         made = {one.makes for one in statements}
         words = set(re.findall(r"\w+", " ".join(one.text for one in statements)))
         used = [one for one in self.inputs if one.name in words]
@@ -126,8 +131,8 @@ class Program:
         yield f"return {self._returned()}"
 
     def _returned(self) -> str:
-        """The results as a tuple, now and then in a dictionary and a list, with the first one
-        twice, or with a view of an input."""
+        """Return the text of the results: a tuple, or in some programs a dict with a list in it, or
+        a tuple with the first result twice. Views of an input may follow."""
         names = ", ".join([*self.results, *self._viewed_inputs()])
         if not self.results or self.seed % NESTED > 1:
             return names or "None"
@@ -135,8 +140,8 @@ class Program:
         return f"{{'a': {first}, 'b': [{names}]}}" if self.seed % NESTED else f"{first}, ({names},)"
 
     def _viewed_inputs(self) -> list[str]:
-        """In a part of the programs of today's API the first input: whole, with its axes in
-        reverse order, or with its bits as integers."""
+        """Return the text of a view of the first input, in some programs of today's API: the whole
+        input, its axes in reverse order, or its bits as integers. Return [] in other programs."""
         if self.dialect != "today" or self.seed % VIEWED or not self.inputs:
             return []
         name, shape, form = self.inputs[0][:3]
@@ -145,17 +150,18 @@ class Program:
         return [views[self.seed // VIEWED % len(views)]]
 
     def kernel_source(self) -> str:
-        """The file up to the end of the kernel."""
+        """Return the source of the file up to the end of the kernel."""
         return "\n".join([*self._head(), *(f"    {line}" for line in self._body())]) + "\n"
 
     def source(self) -> str:
-        """A file that runs the program and checks it."""
+        """Return the source of a file that runs the program and checks it."""
         given = ", ".join(repr(tuple(one)) for one in self.inputs)
         more = ", reorders=True" * self.reorders
         return f"{self.kernel_source()}main(kernel, {self.seed}, [{given}], {self.launch}{more})\n"
 
     def by_line(self) -> dict[int, Sequence[Views]]:
-        """The operands of the instruction of each line of the source that has one."""
+        """Return the operands of instructions (`Statement.views`), by the line of the instruction
+        in the source."""
         found, line = {}, len(self._head()) + 1
         for one in self.statements:
             for number, _ in enumerate(one.lines):
@@ -166,11 +172,11 @@ class Program:
 
     @property
     def file(self) -> str:
-        """What the kernel's source is called."""
+        """The name of the file that the kernel's source seems to have."""
         return f"<program {self.seed}>"
 
     def kernel(self) -> Any:
-        """The kernel, made from its source."""
+        """Return the kernel, compiled from its source."""
         text, name = self.kernel_source(), self.file
         linecache.cache[name] = len(text), None, text.splitlines(True), name
         names: dict[str, Any] = {}
@@ -179,8 +185,8 @@ class Program:
 
 
 def arrays(inputs: Sequence[Input], seed: int, rank: int = 0, first: bool = True) -> list[Array]:
-    """Numbers for the inputs of a rank. Those that the generator knows are as it knows them the
-    first time, and others later, unless the kernel decides by them."""
+    """Return the inputs of a rank. If the generator knows the numbers of an input, they are used in
+    the first launch only, or always for the kind ALWAYS."""
     found = []
     for one in inputs:
         own = [seed, rank, int(first), int(one.name[1:])]
@@ -192,7 +198,8 @@ def arrays(inputs: Sequence[Input], seed: int, rank: int = 0, first: bool = True
 
 
 def _laid_out(array: Array, rng: np.random.Generator) -> Array:
-    """The same numbers, now and then in memory in another order, or with gaps."""
+    """Return an array with the same numbers, in some programs in another memory order or with
+    gaps."""
     if rng.random() > STRIDED:
         return array
     way = rng.integers(3)
@@ -205,9 +212,10 @@ def _laid_out(array: Array, rng: np.random.Generator) -> Array:
 
 
 def numbers(one: Input, rng: np.random.Generator) -> Array:
-    """Numbers of an input: ties; or mostly small ones, with zeros of both signs, infinities and NaN
-    or limits of integers among them now and then; or integers up to a number, any or `distinct`,
-    some of them below 0."""
+    """Return random numbers for an input of this `kind`. "known": integers up to `high`.
+    "distinct": the same without repetitions. Kinds that end with AROUND have negative integers too.
+    "identity": an identity matrix. TIES: few magnitudes. "any": usually small numbers, sometimes
+    with zeros of both signs, infinities, NaN or the limits of integers."""
     form = np.dtype(one.form.rstrip("_"))
     low = -(one.high // 3) if one.kind.endswith(AROUND) else 0
     if one.kind.startswith("known"):
@@ -232,9 +240,9 @@ def numbers(one: Input, rng: np.random.Generator) -> Array:
 
 
 def _unusual(found: Array, form: Any, rng: np.random.Generator) -> Array:
-    """Two magnitudes of both signs; few different numbers, of which many are equal or halfway
-    between two of a narrower format; numbers of many magnitudes; any bits; or half of the rows
-    zeros."""
+    """Return unusual numbers in the shape of `found`: two magnitudes with both signs; few different
+    numbers, many of them equal or halfway between two numbers of a narrower format; numbers of many
+    magnitudes; random bits; or zeros in half of the rows."""
     draw, shape = rng.random(), found.shape
     if draw < 0.3:
         return _ties(found, rng)
@@ -250,7 +258,7 @@ def _unusual(found: Array, form: Any, rng: np.random.Generator) -> Array:
 
 
 def _ties(found: Array, rng: np.random.Generator) -> Array:
-    """Numbers of two magnitudes, with the signs of others."""
+    """Return numbers with two magnitudes and the signs of `found`."""
     chosen: Array = rng.choice(rng.choice(MAGNITUDES, 2), found.shape)
     return np.copysign(chosen, found)
 
@@ -267,6 +275,6 @@ def _whole(one: Input, form: Any, rng: np.random.Generator, odd: bool) -> Array:
 
 
 def _spread(found: Array, value: Any, rng: np.random.Generator) -> None:
-    """Put a value at a few places."""
+    """Put a value in a few random places of `found`."""
     flat = found.reshape(-1)
     flat[rng.integers(0, flat.size, 1 + flat.size // 50)] = value

@@ -1,4 +1,5 @@
-"""Records of programs: two launches make the same one, and a file gives back what it was given."""
+"""Comparison of records: two launches of a program must make equal records, and reading a file must
+return the record that was written."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ SETTING = ("machine", "options", "grid", "inputs", "world")
 
 
 def differences(one: Record, other: Record) -> Iterator[str]:
-    """What differs between the records of two launches of one kernel, the second of which may have
-    other numbers among its inputs."""
+    """Yield the names of what differs between the records of two launches of one kernel. The
+    launches may have different numbers in their inputs."""
     for first, second in zip(one.programs, other.programs, strict=True):
         yield from _of_programs(first, second)
         if _places(first) != _places(second):
@@ -30,7 +31,8 @@ def differences(one: Record, other: Record) -> Iterator[str]:
 
 
 def from_file(record: Record) -> tuple[Record, list[str]]:
-    """A record as a file has had it, and what differs from the given one."""
+    """Write a record and read it again. Return the record that was read, and the names of what
+    differs from the given one."""
     found = saved.unpacked(saved.packed(record), Path("of a program"))
     wrong = []
     for first, second in zip(record.programs, found.programs, strict=True):
@@ -48,8 +50,8 @@ def _of_programs(one: Program, other: Program) -> Iterator[str]:
 
 
 def _exact(key: tuple[Any, ...]) -> list[Any]:
-    """The values of a row: floats by their bits, and tiles, whose class a file leaves out, by no
-    class of them."""
+    """Return the values of a row for a comparison: floats by their bits, and tiles without their
+    class, which a file leaves out."""
     pairs = zip(key[::2], key[1::2], strict=True)
     return [Tile if issubclass(kind, Tile) else (kind, _bits(part)) for part, kind in pairs]
 
@@ -59,8 +61,9 @@ def _bits(part: Any) -> Any:
 
 
 def _read(program: Program) -> dict[str, Any]:
-    """The instructions, in which the shapes and strides of operands are in the place of the numbers
-    of geometries: equal geometries have several numbers if a cache has lost one meanwhile."""
+    """Return the data of a program for a comparison, by name. Numbers of geometries are replaced by
+    shapes, strides and formats, because equal geometries may have several numbers after a cache was
+    cleared."""
     lies = [(one.shape, one.strides, one.dtype.name) for one in program.geometries]
     columns, windows, data = program.columns(), program.windows(), program.data
     places = zip(*(one.tolist() for one in (windows.storage, windows.geometry, windows.offset)))
@@ -81,7 +84,8 @@ def _read(program: Program) -> dict[str, Any]:
 
 
 def _places(program: Program) -> list[Any]:
-    """The place of each instruction. A place may have several numbers."""
+    """Return the place of each instruction in the source. Lines of the record are not compared,
+    because one place may be several of them."""
     numbers, which = np.unique(program.columns().line, return_inverse=True)
     places = [program.place(line) for line in numbers.tolist()]
     return [places[n] for n in which.tolist()]

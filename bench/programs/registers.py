@@ -1,4 +1,4 @@
-"""Registers: numbers that are known, loaded, moved, or computed from others."""
+"""Registers whose values are set, loaded, moved, or computed from others."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ LARGEST = 1000  # that a register holds
 
 
 def made(maker: Maker, high: int) -> tuple[str, int]:
-    """The name of a register with a number up to `high`, and the number. When the program runs on
-    other inputs it may hold another number, up to `high` too."""
+    """Return the name of a register, and its value, which is at most `high`. The value may differ
+    when the program runs on other inputs, but is then at most `high` too."""
     return _computed(maker, high) if maker.chance(0.35) else held(maker, high)
 
 
 def held(maker: Maker, high: int) -> tuple[str, int]:
-    """One that an instruction sets."""
+    """Return the name and the value of a register that an instruction sets."""
     name, draw = maker.name("r"), maker.random.random()
     if draw < 0.4:
         number = maker.between(0, high)
@@ -35,7 +35,8 @@ def held(maker: Maker, high: int) -> tuple[str, int]:
 
 
 def _computed(maker: Maker, high: int) -> tuple[str, int]:
-    """One that is computed from one or two others by Python's operators."""
+    """Return the name and the value of a register that is computed from one or two others by
+    Python's operators."""
     k = maker.between(1, max(1, min(high, 9)))
     ways = [
         *(("{k} - {a}", high, high), ("{a} % {k}", k, LARGEST), ("{a} & {k}", high, LARGEST)),

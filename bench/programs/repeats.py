@@ -1,5 +1,5 @@
-"""Instructions that are issued again, as they were or with something changed: what is kept of the
-first must hold of the second, or be made anew."""
+"""Instructions that are issued again, unchanged or with one change. Data that was cached for the
+first instruction must be correct for the second one, or be computed again."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SCALED = ("nisa.activation", "nisa.activation_reduce")
 
 
 def again(maker: Maker) -> None:
-    """Issue an instruction again, mostly after some of what it reads has been written, or with
-    another operand of another width."""
+    """Issue an instruction again, usually after a change of one of its inputs. A product may also
+    be issued again with another width."""
     if not maker.issued:
         return
     name, writes, given = maker.choose(maker.issued[-8:])
@@ -41,7 +41,8 @@ def again(maker: Maker) -> None:
 
 
 def touch(maker: Maker, view: View, share: float = 0.25) -> None:
-    """Write a part of a tensor, or all of it; on trn3, a share of times what an index picks."""
+    """Write all of a tensor or a part of it. On trn3, the part may be elements that an index
+    selects, with the probability `share`."""
     tensor = view.tensor
     if tensor.constant or not tensor.on_chip:
         return
@@ -64,7 +65,7 @@ def touch(maker: Maker, view: View, share: float = 0.25) -> None:
 
 
 def other_numbers(maker: Maker) -> None:
-    """Issue an instruction again with other constants, an activation with a scale."""
+    """Issue an instruction again with other constants. An activation without a scale gets one."""
     known = [
         one for one in maker.issued if one[0] in SCALED or any(map(_is_number, one[2].items()))
     ]
@@ -78,14 +79,15 @@ def other_numbers(maker: Maker) -> None:
 
 
 def _other(maker: Maker, number: str) -> str:
-    """Another number, often the zero with the other sign for a zero."""
+    """Return the text of another number. For a zero, it is often the zero with the other sign."""
     opposite = OPPOSITE.get(number)
     return opposite if opposite and maker.chance(0.5) else maker.number()
 
 
 def other_flag(maker: Maker) -> None:
-    """Issue an instruction again with the operands of an operator swapped, another sign, or the
-    opposite predicate; and again with both operators' operands swapped."""
+    """Issue an instruction again with one of its flags changed, and again with the next flag
+    changed too. A flag swaps the operands of an operator, negates a result, or reverses a
+    predicate."""
     known = [(one, flags) for one in maker.issued if (flags := [*_flags(*one)])]
     if not known:
         return
@@ -97,7 +99,8 @@ def other_flag(maker: Maker) -> None:
 
 
 def _flags(name: str, writes: tuple[str, ...], given: dict[str, Any]) -> Iterator[str]:
-    """The flags of an instruction that may be changed: `reverse0` if there are two operands."""
+    """Yield the flags of an instruction that may be changed. A flag that swaps operands needs an
+    operator with two operands."""
     for flag in FLAGS.get(name, ()):
         number = flag[-1]
         there = given.get(f"op{number}") not in (None, "nl.bypass")
@@ -106,18 +109,19 @@ def _flags(name: str, writes: tuple[str, ...], given: dict[str, Any]) -> Iterato
 
 
 def _is_number(argument: tuple[str, Any]) -> bool:
-    """Whether an argument is a number that may be any other."""
+    """Return whether an argument (name, text) is a number that any other number may replace."""
     key, value = argument
     return isinstance(value, str) and value in NUMBERS and key not in BOUNDED
 
 
 def _may_be_picked(view: View) -> bool:
-    """Whether an index may pick elements of a tensor: all of it has been written, in SBUF."""
+    """Return whether an index may select elements of a tensor: it is in SBUF, the kernel did not
+    choose its address, and all of it was written."""
     return view.tensor.region == "sbuf" and view.tensor.places is None and view.is_written()
 
 
 def _other_width(maker: Maker, given: dict[str, Any]) -> dict[str, Any]:
-    """A product with as many columns as there are ones of another moving tile."""
+    """Return the operands of a product with another, narrower moving tile."""
     stationary, moving, dst = (given[key] for key in ("stationary", "moving", "dst"))
     if moving.free < 2:
         return given

@@ -1,5 +1,5 @@
-"""Whether the instructions that a compiler keeps read the same data as in the kernel, where it has
-changed their order and left out others."""
+"""Whether the instructions that a compiler keeps read the same data as in the kernel, after the
+compiler has reordered instructions and left out others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ COPIES = FORWARDED, BYPASSED  # fates of copies whose readers read the source
 
 
 class _Memory:
-    """The bytes of all memories of a core. Each has the number of a byte of some result or of what
-    was there at the beginning; results of equal instructions with equal inputs have equal ones."""
+    """All bytes of a core's memories. Each byte has a number for its value: equal instructions with
+    equal inputs write equal numbers, and each byte that is there at the beginning has a separate
+    number."""
 
     def __init__(self, uses: Sequence[Use]) -> None:
         ends: dict[int, int] = {}
@@ -27,13 +28,13 @@ class _Memory:
         self.numbers = np.arange(firsts[-1])
 
     def at(self, use: Use) -> Array:
-        """The places of the bytes of an operand."""
+        """Return the indices in `numbers` of the bytes of an operand."""
         return self._first[use.memory] + use.at
 
 
 def wrong_use(compiled: Compiled, uses: Uses) -> str:
-    """Say which instruction of a compiled program reads other data than in the kernel, or has the
-    result of one that computes something else; "" for none."""
+    """Return a text about the first instruction of a compiled program that reads other data than in
+    the kernel, or that is replaced by an instruction with another result; "" if there is none."""
     origin = compiled.program.origin
     order = np.arange(len(compiled.fate)) if origin is None else origin
     if origin is None and not compiled.fate.any():
@@ -54,8 +55,9 @@ def wrong_use(compiled: Compiled, uses: Uses) -> str:
 def _as_written(
     compiled: Compiled, uses: Uses, operands: Sequence[Sequence[Use]], fate: Array
 ) -> tuple[list[Array], list[Array]]:
-    """The numbers of the bytes that each instruction reads, and of those that it writes, in the
-    order of the kernel. A copy that is left out passes on the numbers of its source."""
+    """Execute the kernel on numbers of bytes (`_Memory`), in its order. Return, for each
+    instruction, the numbers that it reads, and the numbers that it writes. A copy that the compiler
+    leaves out writes the numbers of its source."""
     memory = _Memory([use for each in operands for use in each])
     numbers, count, known = memory.numbers, len(memory.numbers), dict[tuple[object, ...], int]()
     calls = compiled.written.columns().call.tolist()
@@ -79,8 +81,9 @@ def _as_compiled(
     read: Sequence[Array],
     results: Sequence[Array],
 ) -> str:
-    """Say which instruction reads other bytes than `read` says when instructions come in an order,
-    and readers of a copy that is left out read what its source has then."""
+    """Execute the compiled program on numbers of bytes, in the order `order`. Readers of a copy
+    that is left out read its source. Return a text about the first instruction that reads other
+    numbers than `read` has, or ""."""
     memory = _Memory([use for each in operands for use in each])
     numbers, source = memory.numbers, np.arange(len(memory.numbers))
     copy = np.full(len(numbers), -1)  # whose result a byte is, if that is left out
@@ -102,15 +105,16 @@ def _as_compiled(
 
 
 def _seen(memory: _Memory, operands: Sequence[Use], copy: Array) -> Array:
-    """Flags of the bytes that an instruction reads, without those of a copy that is left out, if
-    the same operand has other bytes too: schedules do not see such a reader of the copy."""
+    """Return flags of the bytes that an instruction reads. Bytes of a copy that is left out are not
+    flagged if the same operand has other bytes too: schedules do not know that such an instruction
+    reads the copy."""
     owners = [copy[memory.at(use)] for use in operands if not use.writes]
     seen = [(own < 0) | (own == own[0]).all() for own in owners]
     return np.concatenate([np.zeros(0, np.bool_), *seen])
 
 
 def _places(memory: _Memory, operands: Sequence[Use]) -> tuple[Array, Array]:
-    """The places of the bytes that an instruction reads, and of those that it writes."""
+    """Return the indices of the bytes that an instruction reads, and of those that it writes."""
     none = np.zeros(0, np.int64)
     each = [
         [memory.at(use) for use in operands if use.writes == writes] for writes in (False, True)

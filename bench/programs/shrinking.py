@@ -1,4 +1,4 @@
-"""A failing program with as few statements as still fail in the same way."""
+"""Reduces a failing program to few statements that still fail in the same way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LINES = 20  # of a file that is printed
 
 
 def kind_of(program: Program) -> str | None:
-    """How a program fails; None if it does not."""
+    """Return the kind of a program's failure, or None if it does not fail."""
     try:
         check(program)
     except Failure as failure:
@@ -20,8 +20,8 @@ def kind_of(program: Program) -> str | None:
 
 
 def shrink(program: Program, kind: str) -> Program:
-    """Leave out statements, from half of them down to each one, as long as what is left fails in
-    the same way."""
+    """Leave out statements while the program still fails in the same way. First half of them are
+    left out at a time, then fewer, and at last one at a time."""
     size = len(program.statements) // 2
     while size:
         smaller = _without(program, kind, size)
@@ -33,7 +33,7 @@ def shrink(program: Program, kind: str) -> Program:
 
 
 def _without(program: Program, kind: str, size: int) -> Program:
-    """Leave out every run of so many statements that the failure does not need."""
+    """Leave out every run of `size` statements that is not necessary for the failure."""
     end = len(program.statements)
     while end > 0:
         kept = [*program.statements[: max(0, end - size)], *program.statements[end:]]

@@ -1,4 +1,4 @@
-"""Statements of the DMA engines, and of registers and tiles that say where they move data."""
+"""Statements of the DMA engines, with registers and tiles that determine the addresses."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def dma_compute(maker: Maker) -> None:
 
 
 def _table(maker: Maker, rows: int, free: int, form: str, changes: bool = False) -> View:
-    """A tensor in HBM with rows to pick: an input, or one that is written. If it `changes`, an
-    input is one of a single core."""
+    """Return a tensor in HBM whose rows an index can select: an input, or a tensor that is written
+    first. If the table `changes`, a program of two cores gets no input."""
     if maker.chance(0.5) and not (changes and maker.cores > 1):
         return maker.given((rows, free), form)
     table = maker.new("hbm", (rows, free), form)
@@ -50,7 +50,8 @@ def _table(maker: Maker, rows: int, free: int, form: str, changes: bool = False)
 
 
 def _picked(maker: Maker, table: View, index: View, rows: list[int], columns: slice) -> View:
-    """Rows of a table that an index picks, and some of their columns."""
+    """Return the rows of a table that an index selects, with some of their columns. `rows` are the
+    numbers in the index."""
     at = table.at[rows][:, columns]
     width, first = at.shape[1], columns.start
     if maker.chance(0.5):
@@ -62,7 +63,7 @@ def _picked(maker: Maker, table: View, index: View, rows: list[int], columns: sl
 
 
 def gather(maker: Maker) -> None:
-    """Rows that an index picks are read."""
+    """Read rows that an index selects."""
     rows, form = maker.between(2, 60), maker.form()
     lanes, free = min(maker.lanes(), 64), maker.columns(40)
     table = _table(maker, rows, free + maker.choose((0, 0, 3)), form)
@@ -83,8 +84,8 @@ def gather(maker: Maker) -> None:
 
 
 def _skipping(given: dict[str, Any], rows: View, text: str) -> dict[str, Any]:
-    """Arguments with other rows in the place of some, of which those that don't exist are left
-    out. Which those are is not held to the record."""
+    """Return arguments in which the view `text` replaces `rows`. Rows of this view that don't exist
+    are skipped. Its positions are not compared with the record."""
     other = {"srcs": [text if one is rows else one.text for one in given.get("srcs", [])]}
     other |= {key: text for key, one in given.items() if one is rows}
     made = given | {key: one for key, one in other.items() if key in given}
@@ -94,8 +95,8 @@ def _skipping(given: dict[str, Any], rows: View, text: str) -> dict[str, Any]:
 
 
 def gather_transpose(maker: Maker) -> None:
-    """Rows that an index picks are read and transposed; an index of more rows than there are
-    partitions goes on in its next column."""
+    """Read and transpose rows that an index selects. An index of more than 128 rows has several
+    columns."""
     if maker.target == "trn1":
         return
     rows, free, form = maker.between(2, 60), maker.between(1, 64), maker.choose(NARROW)
@@ -114,7 +115,7 @@ NARROW = ("bfloat16", "float16", "int16", "uint16")
 
 
 def scatter(maker: Maker) -> None:
-    """Rows that an index picks are written."""
+    """Write rows that an index selects."""
     rows, form = maker.between(2, 60), maker.form()
     lanes, free = maker.between(1, min(rows, 40)), maker.columns(40)
     table = _table(maker, rows, free, form, changes=True)
@@ -137,8 +138,8 @@ def scatter(maker: Maker) -> None:
 
 
 def interleaved(maker: Maker) -> None:
-    """Patterns of a tensor in HBM are written and read in turn. Their rows are as far apart as
-    those of the tensor, and may go on over the ends of these."""
+    """Write and read patterns of a tensor in HBM in turn. The rows of a pattern are as far apart as
+    those of the tensor, but may continue from one row of the tensor to the next."""
     lanes, wide, form = maker.between(1, 20), maker.between(6, 40), maker.form()
     rows = lanes + maker.between(1, 3)
     table, first = _table(maker, rows, wide, form, changes=True), maker.between(0, 1)
@@ -163,8 +164,8 @@ def register_store(maker: Maker) -> None:
 
 
 class Turns(NamedTuple):
-    """A loop: its text, in which `call` is an instruction, and the columns `at` that an iteration
-    takes. It may go `backward`."""
+    """A loop: its `text`, in which `call` stands for an instruction, and the index `at` of the
+    columns of an iteration. If it is `backward`, it begins with the last columns."""
 
     text: str
     at: str
@@ -172,7 +173,7 @@ class Turns(NamedTuple):
 
 
 def loop(maker: Maker) -> None:
-    """A loop, of Python or of the device, that goes over columns."""
+    """Copy columns in a loop of Python or of the device."""
     lanes, width, turns = maker.lanes(), maker.between(1, 6), maker.between(2, 5)
     src = maker.to_read(lanes, width * turns, maker.forms, flat=True)
     dst = maker.to_write(lanes, width * turns, maker.forms, flat=True)
@@ -200,8 +201,8 @@ def _of_python(maker: Maker, width: int, turns: int) -> Turns:
 
 
 def _loaded(maker: Maker, end: int) -> str:
-    """A number that is computed from one in memory, the same in each run: the kernel decides by
-    it."""
+    """Return the text of a bound that is computed from a number in memory. Its value, `end`, is the
+    same in every run, because the kernel branches on it."""
     name = maker.name("r")
     source = maker.known_input((1, 1), end, "int32", ALWAYS)
     maker.say(f"{name} = nisa.register_alloc()", makes=name)
@@ -211,7 +212,7 @@ def _loaded(maker: Maker, end: int) -> str:
 
 
 def _of_the_device(maker: Maker, width: int, turns: int) -> Turns:
-    """A loop whose variable, a register, counts columns, up or down."""
+    """Return a loop whose variable is a register that counts columns up or down."""
     end, at = width * turns, f"nl.ds(i, {width})"
     last, before = maker.name("r"), f"nl.ds({{}} - {width}, {width})"
     held = _loaded(maker, end) if maker.chance(0.9) else f"nisa.register_alloc({end})"

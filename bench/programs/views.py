@@ -1,6 +1,6 @@
-"""Tensors of a program, and views of them by numpy's own indexing: a view has an array of the byte
-positions of its elements, got by applying to the array of its tensor's positions what the kernel
-applies to the tensor. Strides are never computed."""
+"""Tensors of a program, and views of them. A view has an array of the byte positions of its
+elements. Numpy computes this array: the kernel's indexing is applied to the positions of all
+elements of the tensor. Strides are never computed."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ STARTS = {0: 128, 32: 32, 64: 64, 96: 32}
 
 @dataclass(eq=False)
 class Tensor:
-    """A tensor that statements have made: `region` is hbm, sbuf or psum, and `written` flags the
-    bytes that something has written, by `places` those of a memory if it is at an address. `roles`
-    are those it was used in."""
+    """A tensor of the program. `region` is hbm, sbuf or psum. `written` flags its bytes that were
+    written; for a tensor at an address it flags the bytes of the memory, and `places` are the
+    positions of the tensor's bytes there. `roles` are the roles and sizes in which it was used."""
 
     name: str
     region: str
@@ -47,14 +47,15 @@ class Tensor:
         self.written = np.zeros(prod(self.shape) * SIZES[self.form], np.bool_)
 
     def place(self, memory: Array, address: tuple[int, int]) -> None:
-        """Put it at an address, a partition and a byte of it, of a memory [partitions, bytes]."""
+        """Set the address of the tensor: (partition, byte in the partition) in a memory
+        [partitions, bytes]."""
         self.first, byte = address
         rows = self.first + np.arange(self.shape[0])[:, np.newaxis]
         self.places = (rows * memory.shape[1] + byte + np.arange(self.row)).reshape(-1)
         self.written = memory.reshape(-1)
 
     def shares(self, other: Tensor) -> bool:
-        """Whether another tensor may have bytes of it."""
+        """Return whether two tensors may share bytes."""
         return self is other or (self.places is not None and other.places is not None)
 
     @property
@@ -63,37 +64,40 @@ class Tensor:
 
     @property
     def is_input(self) -> bool:
-        """Whether the kernel is given it."""
+        """Whether the tensor is an argument of the kernel."""
         return self.name.startswith("x")
 
     @property
     def is_shared(self) -> bool:
-        """Whether another core may read it, at any time until the next barrier."""
+        """Whether another core may read the tensor, at any time until the next barrier."""
         return self.name.startswith("s")
 
     @property
     def row(self) -> int:
-        """The bytes of a partition; of a tensor in HBM, all."""
+        """The bytes per partition; for a tensor in HBM, all of its bytes."""
         return prod(self.shape[1:] if self.on_chip else self.shape) * SIZES[self.form]
 
     @property
     def wide(self) -> int:
-        """The bytes of all that has one index of the first axis."""
+        """The bytes of each entry of the first axis."""
         return prod(self.shape[1:]) * SIZES[self.form]
 
     def whole(self) -> View:
-        """The view of all of it."""
+        """Return the view of the whole tensor."""
         at = np.arange(prod(self.shape)).reshape(self.shape) * SIZES[self.form]
         return View(self, self.name, at, self.form)
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Elements of a format at byte positions `at` of a tensor, and the text that makes the view.
-    Each method gives another view, by the method of the kernel's tensors that has its name. `moved`
-    says that an offset of run time is in it, `picked` that an index in SBUF picks its elements,
-    `apart` how many bytes further on the second core of a rank has it, and `kinds` what kinds of
-    views it took."""
+    """Elements of a tensor in a format: the text of the view in a kernel, and the byte positions
+    `at` of its elements. Each method returns another view, as the method of the same name does in a
+    kernel.
+
+    `moved` is True if the offset is only known at run time, and `picked` if an index in SBUF
+    selects the elements. On the second core of a rank, the view is `apart` bytes further on.
+    `kinds` are the kinds of views by which it was made.
+    """
 
     tensor: Tensor
     text: str
@@ -118,7 +122,7 @@ class View:
 
     @property
     def free(self) -> int:
-        """The elements of a partition."""
+        """The number of elements per partition."""
         return prod(self.at.shape[1:])
 
     def _made(self, more: str, at: Array, kind: str, **changes: Any) -> View:
@@ -126,15 +130,15 @@ class View:
         return replace(self, text=self.text + more, at=at, kinds=kinds, **changes)
 
     def bytes(self) -> Array:
-        """The positions of all bytes of the elements."""
+        """Return the positions of all bytes of the elements."""
         return (self.at.reshape(-1, 1) + np.arange(self.size)).reshape(-1)
 
     def is_written(self) -> bool:
-        """Whether something has written each of its elements."""
+        """Return whether all elements were written."""
         return bool(self.tensor.written[self._places()].all())
 
     def mark_written(self) -> None:
-        """Note that something has written each of its elements."""
+        """Note that all elements were written."""
         self.tensor.written[self._places()] = True
 
     def _places(self) -> Array:
@@ -142,34 +146,35 @@ class View:
         return at if self.tensor.places is None else self.tensor.places[at]
 
     def is_free(self) -> bool:
-        """Whether it may be written."""
+        """Return whether statements may write the view."""
         return not self.tensor.constant and self.is_unique()
 
     @property
     def starts_well(self) -> bool:
-        """Whether engines can start at its first partition and go through the following ones."""
+        """Whether engines can start at the first partition of the view and access consecutive
+        partitions."""
         last = self.tensor.first + int(self.at[-1].flat[0]) // self.tensor.row
         in_a_row = last - self.first_lane < self.lanes
         return in_a_row and self.lanes <= STARTS.get(self.first_lane, 0)
 
     @property
     def first_lane(self) -> int:
-        """Its first partition."""
+        """The first partition of the view."""
         return self.tensor.first + int(self.at.flat[0]) // self.tensor.row
 
     def is_unique(self) -> bool:
-        """Whether no element comes twice."""
+        """Return whether no element occurs twice."""
         flat = np.sort(self.at, axis=None)
         return bool((flat[1:] != flat[:-1]).all())
 
     def is_dense(self) -> bool:
-        """Whether the elements of a partition follow each other in memory; in HBM, all of them."""
+        """Return whether the elements of a partition, or in HBM all elements, are contiguous."""
         flat = self.at[:1].reshape(-1) if self.tensor.on_chip else self.at.reshape(-1)
         return bool((np.diff(flat) == self.size).all())
 
     def index(self, *keys: slice | int, said: Sequence[str] = ()) -> View:
-        """By integers and slices, which may be `said` otherwise than usual; those that take a whole
-        axis are written `:`."""
+        """Return the view at an index of integers and slices. `said` has other texts for them, if
+        given."""
         stepped = any(isinstance(k, slice) and k.step not in (None, 1) for k in keys)
         at = self.at[keys]
         at = at.reshape(*at.shape, 1) if self.tensor.on_chip and at.ndim == 1 else at
@@ -203,7 +208,8 @@ class View:
         )
 
     def view(self, form: str) -> View:
-        """The bits as another format; the last axis must be dense unless both are as wide."""
+        """Return the same bytes as elements of another format. The last axis must be dense unless
+        both formats have the same width."""
         size, ratio = SIZES[form], self.size / SIZES[form]
         firsts = self.at[..., :: max(1, round(1 / ratio))]
         steps = np.arange(max(1, round(ratio))) * size
@@ -211,8 +217,8 @@ class View:
         return self._made(f".view(nl.{form})", at, "format view", form=form)
 
     def ap(self, pattern: Sequence[Sequence[int]], offset: int, form: str | None = None) -> View:
-        """[step, count] of each axis, from an element of the tensor on, in elements of the format
-        that it takes."""
+        """Return an access pattern of the tensor: [step, count] for each axis, from element
+        `offset` on. Steps and the offset count elements of the format `form`."""
         form = form or self.form
         at = np.array(offset)
         for step, count in pattern:
@@ -222,8 +228,8 @@ class View:
         return self._made(text, at * SIZES[form], "access pattern", form=form)
 
     def ap_from_here(self, pattern: Sequence[Sequence[int]], form: str) -> View:
-        """The same of this view, which may be at a run-time offset: each axis begins where it does.
-        The first axis goes through its partitions."""
+        """Return an access pattern that begins where this view begins, maybe at a run-time offset.
+        The first axis has the partitions of the view; steps count elements of the format `form`."""
         (_, lanes), *free = pattern
         at = self.at.reshape(lanes, -1)[:, 0]
         for step, count in free:
@@ -233,16 +239,17 @@ class View:
         return self._made(text, at, "access pattern", form=form)
 
     def with_register(self, text: str, at: Array) -> View:
-        """What a register picks: `text` as the kernel has it, and where it is."""
+        """Return the view whose position a register determines: `text` is its index in the kernel,
+        and `at` has the byte positions."""
         at = at.reshape(*at.shape, 1) if self.tensor.on_chip and at.ndim == 1 else at
         return self._made(text, at, "dynamic offset", moved=True)
 
     def with_picks(self, text: str, at: Array) -> View:
-        """Elements of each partition that an index in SBUF picks."""
+        """Return the view of elements of each partition that an index in SBUF selects."""
         return self._made(text, at, "picked elements", moved=True, picked=True)
 
     def with_rows(self, text: str, at: Array) -> View:
-        """Rows that an index picks."""
+        """Return the view of rows that an index selects."""
         return self._made(text, at, "indirect DMA", moved=True)
 
 

@@ -1,4 +1,4 @@
-"""Replays that go to any instruction, in any order, and show its operands there."""
+"""Replays that go to instructions in random order, and return their results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Place = tuple[int, int, str]  # a core, an instruction of it, and one of its res
 
 
 class Shown:
-    """What some instructions have written, by the plain reading."""
+    """The results of a few random instructions, by the plain reading."""
 
     def __init__(self, steps: int) -> None:
         self._random, self._share = Random(steps), MOST / max(1, steps)
         self.codes: dict[Place, Array] = {}
 
     def note(self, core: int, number: int, row: Row, given: Mapping[str, Any]) -> None:
-        """Note the results of an instruction, if it is one of those."""
+        """Note the results of an instruction, if it is drawn."""
         if row.call.dynamic or self._random.random() > self._share:
             return
         for name in row.call.writes:
@@ -35,7 +35,8 @@ class Shown:
                 self.codes[core, number, name] = operand.codes().copy()
 
     def wrong(self, record: Record) -> str:
-        """Go to the instructions in any order, and say which one has other results than noted."""
+        """Replay a record to the noted instructions in random order. Return a text about the first
+        result that differs from the noted one, or ""."""
         replay, places = Replay(record), [*self.codes]
         self._random.shuffle(places)
         for core, number, name in places:

@@ -1,4 +1,5 @@
-"""A verification that looks at more than results: at operands, memory and lines of the kernel."""
+"""A verification that checks more than results: the operands, the constants and the source lines of
+instructions."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ FILE = "<program"  # the beginning of the names of files (`Program.file`)
 
 
 class Failure(Exception):
-    """What must not happen: of a `kind`, which a shrunk program has to have too."""
+    """A failure of a check. A program that is shrunk must still fail with the same `kind`."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
@@ -29,15 +30,16 @@ class Failure(Exception):
 
 
 def exact(value: Any) -> bytes | str:
-    """What distinguishes a number from each other one: zeros by their sign, and NaNs by their
-    bits."""
+    """Return a value that differs for different numbers: zeros with different signs differ, and so
+    do NaNs with different bits."""
     return np.float64(value).tobytes() if isinstance(value, FLOAT) else repr(value)
 
 
 class Watched(Verification):
-    """A verification that also holds the operands of instructions to where the generator has them:
-    `expected` has them by the line of the kernel, for each time that it is executed. `uses`, if
-    given, gets the bytes of all operands, and `origins` finds what was never written."""
+    """A verification that also compares the operands of instructions with the operands that the
+    generator expects. `expected` has these operands by the line of the kernel, for each time that
+    the line is executed. `uses`, if given, collects the bytes of all operands. `origins` determines
+    whether reads of uninitialized memory must be reported."""
 
     def __init__(
         self, record: Any, expected: Mapping[int, Sequence[Views]], uses: Uses | None = None
@@ -70,7 +72,8 @@ class Watched(Verification):
         return found
 
     def _line(self, core: int, row: Any) -> int:
-        """The line of the kernel that an instruction is of; 0 if it is of another function."""
+        """Return the line of an instruction in the kernel's source; 0 if the instruction is not in
+        this file."""
         code, at = self.replay.record.programs[core].lines[row.line]
         self.file = self.file or code.co_filename * code.co_filename.startswith(FILE)
         if code not in self._lines:

@@ -1,4 +1,4 @@
-"""Views of so many partitions and elements, of whole tensors."""
+"""Random views of tensors, with given numbers of partitions and elements."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from bench.programs.views import SIZES, STARTS, View, key_text
 
 
 class How(NamedTuple):
-    """What a view may be: only what `reads` repeats elements; `anywhere` lets it begin at any
-    partition; `flat` is [partitions, elements]; `moves` lets registers say where it is; elements
-    that are `apart` do not follow each other, if there is room."""
+    """What a view may be. Only a view that `reads` may repeat elements. With `anywhere`, it may
+    begin at any partition. With `flat`, it has two axes, [partitions, elements]. With `moves`,
+    registers may determine its position. With `apart`, its elements are not contiguous, if there is
+    room."""
 
     reads: bool = False
     anywhere: bool = False
@@ -23,25 +24,27 @@ class How(NamedTuple):
 
 
 class Windows(Draws, ABC):
-    """Draws of views."""
+    """Random draws of views."""
 
     @abstractmethod
     def register(self, high: int) -> tuple[str, int]:
-        """The name of a register with a number up to `high`, and the number."""
+        """Return the name of a register, and its number, which is at most `high`."""
 
     @abstractmethod
     def known(self, lanes: int, free: int, high: int, form: str, kind: str = "known") -> Any:
-        """A tile with whole numbers up to `high` that are known, and these."""
+        """Return a tile of integers from 0 to `high`, and their values, which are known."""
 
     def _offset(self, high: int) -> tuple[str, int]:
-        """What says at run time where a view begins: a register, or a tile of one number."""
+        """Return the name and the value of a run-time offset: a register, or a tile with one
+        number."""
         if self.chance(0.7):
             return self.register(high)
         tile, numbers = self.known(1, 1, high, self.choose(("int32", "uint32", "int16")))
         return tile.text, int(numbers[0, 0])
 
     def window(self, base: View, lanes: int, free: int, how: How = How()) -> View:  # noqa: B008
-        """Some partitions of a whole tensor, and so many elements of each."""
+        """Return a random view of a whole tensor `base`, with `lanes` partitions and `free`
+        elements per partition."""
         starts = range(base.lanes - lanes + 1) if how.anywhere else _starts(base.lanes, lanes)
         first = 0 if self.chance(0.6) else self.choose(starts)
         rows = slice(None) if lanes == base.lanes else slice(first, first + lanes)
@@ -62,14 +65,14 @@ class Windows(Draws, ABC):
         return self._reshaped(found) if may and self.chance(0.25) else found
 
     def _stepped_rows(self, base: View, lanes: int) -> slice:
-        """Each second or third partition, if there are enough."""
+        """Return the slice of every second or third partition, if there are enough."""
         step = min(self.between(2, 3), (base.lanes - 1) // max(1, lanes - 1))
         span = step * (lanes - 1) + 1
         first = self.between(0, base.lanes - span)
         return slice(first, first + span, step)
 
     def _reshaped(self, view: View) -> View:
-        """The same elements in the same order, with other axes."""
+        """Return the same elements in the same order, with other axes."""
         if not 1 < len(view.shape) < 4:
             return view
         axis = self.between(1, len(view.shape) - 1)
@@ -83,7 +86,7 @@ class Windows(Draws, ABC):
         return view.reshape_dim(axis, self.parts(view.shape[axis]))
 
     def _flat(self, base: View) -> View:
-        """A dense view as [partitions, elements]."""
+        """Return a dense view in the shape [partitions, elements]."""
         if len(base.shape) == 2:
             return base
         if self.chance(0.5) or len(base.shape) == 1:
@@ -91,7 +94,7 @@ class Windows(Draws, ABC):
         return base.flatten_dims(1, len(base.shape) - 1)
 
     def _in_a_row(self, base: View, rows: slice, free: int, reads: bool) -> View:
-        """Elements that follow each other."""
+        """Return contiguous elements."""
         flat = self._flat(base)
         first = 0 if self.chance(0.4) else self.between(0, flat.free - free)
         if self.chance(0.3) and first + free == flat.free:
@@ -99,7 +102,7 @@ class Windows(Draws, ABC):
         return self._cut(flat, rows, slice(first, first + free))
 
     def _stepped(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
-        """Each second, third or fourth element."""
+        """Return every second, third or fourth element, or None if there are too few elements."""
         step = self.between(2, 4)
         span = step * (free - 1) + 1
         if span > base.free:
@@ -109,7 +112,8 @@ class Windows(Draws, ABC):
         return self._cut(self._flat(base), rows, slice(first, last, step))
 
     def _block(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
-        """Some of the columns of some rows."""
+        """Return a block of elements: those of a partition are seen as a matrix, of which the block
+        has some rows and columns. Return None if the block does not fit."""
         height, width = self.parts(free)
         tall, wide = self.parts(base.free)
         if tall < height or wide < width:
@@ -121,15 +125,16 @@ class Windows(Draws, ABC):
         return found.permute((0, 2, 1)) if len(found.shape) > 2 and self.chance(0.3) else found
 
     def _cut(self, view: View, *keys: slice | int) -> View:
-        """A part by integers and slices, said in one of several ways."""
+        """Return the view at an index of integers and slices, which the kernel writes in a random
+        way."""
         said = [self._said(key, size) for key, size in zip(keys, view.shape, strict=True)]
         if said[-1] == ":" and self.chance(0.5):
             said = said[:-1] + ["..."] * self.chance(0.5)
         return view.index(*keys, said=said)
 
     def _said(self, key: slice | int, size: int) -> str:
-        """A key of an axis: as usual, by numbers that count from the end, or as a start and a
-        count."""
+        """Return a random text of a slice: as usual, with numbers that count from the end, or as
+        nl.ds."""
         if isinstance(key, int) or key == slice(None) or self.chance(0.6):
             return key_text(key)
         first, end, step = key.indices(size)
@@ -140,14 +145,14 @@ class Windows(Draws, ABC):
         return key_text(slice(first - size, end - size or None, key.step))
 
     def _keys(self, first: int, count: int, size: int) -> slice | int:
-        """The key of some elements of an axis; of one, now and then its number, which may count
-        from the end."""
+        """Return the index of `count` elements of an axis. For one element it may be a number,
+        which may count from the end."""
         if count == 1 and self.chance(0.5):
             return first - size * self.chance(0.3)
         return slice(first, first + count)
 
     def _repeated(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
-        """Elements that are read several times."""
+        """Return elements that occur several times, or None if the view is not only read."""
         times, others = self.parts(free)
         if not reads or times == 1:
             return None
@@ -156,7 +161,7 @@ class Windows(Draws, ABC):
         return found.expand_dim(axis).broadcast(axis, times)
 
     def _pattern(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
-        """An access pattern with any strides."""
+        """Return an access pattern with random strides, or None if it does not fit."""
         if rows.step not in (None, 1):
             return None
         counts = [free] if self.chance(0.4) else [*self.parts(free)]
@@ -173,8 +178,8 @@ class Windows(Draws, ABC):
         return base.tensor.whole().ap(pattern, offset, base.form)
 
     def _dynamic(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
-        """Elements that follow each other from where a register says, one of the rows that the
-        elements of a partition make, or a block from where two registers say."""
+        """Return elements whose position registers determine: contiguous elements, one of the parts
+        into which the elements of a partition are divided, or a block."""
         share = 0.6 if _is_narrower(base) else 0.2
         if self.chance(share) and (there := self._pattern_there(base, rows, free)) is not None:
             return there
@@ -196,8 +201,8 @@ class Windows(Draws, ABC):
         return flat.with_register(text, flat.at[:, number : number + free])
 
     def _pattern_there(self, base: View, rows: slice, free: int) -> View | None:
-        """An access pattern on what begins where a register says, which may count elements of
-        another format than the tensor has."""
+        """Return an access pattern that begins at an offset in a register. It may count elements of
+        another format than the tensor's. Return None if it does not fit."""
         whole = self._flat(base.tensor.whole())
         ratio = whole.size // base.size
         if not ratio or free % ratio or rows.step not in (None, 1):
@@ -228,10 +233,11 @@ class Windows(Draws, ABC):
 
 
 def _is_narrower(base: View) -> bool:
-    """Whether a view has a narrower format than its tensor."""
+    """Return whether a view has a narrower format than its tensor."""
     return base.size < SIZES[base.tensor.form]
 
 
 def _starts(height: int, lanes: int) -> list[int]:
-    """The partitions of a tensor where an access of so many may start."""
+    """Return the partitions at which an access to `lanes` partitions may start, in a tensor with
+    `height` partitions."""
     return [s for s, most in STARTS.items() if lanes <= most and s + lanes <= height]

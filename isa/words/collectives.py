@@ -221,8 +221,8 @@ an_axis = holds(
 
 
 def _ranks(call: Call) -> int:
-    """Return the number of ranks in a group; 1 if there is no group. A separate rule requires a
-    group, so that all broken rules are reported."""
+    """Return the number of ranks in a group. Without a group return 1: a separate rule reports
+    that, and the rules that use this number are still checked."""
     return len(next(iter(call["replica_group"]), ())) or 1
 
 

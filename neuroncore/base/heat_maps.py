@@ -75,7 +75,8 @@ class TileContents:
 
 
 def _coloured(picture: Array) -> Array:
-    """Return red, green and blue of each pixel."""
+    """Return red, green and blue of each pixel of a picture, which has a level (`levels`) for each
+    pixel."""
     at = np.linspace(1, 254, len(VIRIDIS))
     ramp = [np.interp(np.arange(256), at, colour) for colour in zip(*VIRIDIS, strict=True)]
     table = np.column_stack(ramp).astype(np.uint8)

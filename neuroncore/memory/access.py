@@ -1,9 +1,9 @@
-"""Access patterns: shapes, strides and offsets, counted in elements. Also flags for the bytes of a
-storage, such as the bytes that were never written.
+"""Access patterns: shapes, strides and offsets, counted in elements. `Flags` mark the bytes of a
+storage, for example those that were never written.
 
-One flag covers several bytes, because kernels write whole rows or blocks of columns: it covers as
-many bytes as possible, provided that each access so far covers whole flags. A tensor that is
-written in 32 blocks of rows has 32 flags.
+One flag stands for several adjacent bytes, because kernels write whole rows or blocks of columns.
+It stands for as many bytes as possible, as long as each access so far covers only whole flags. A
+tensor that is written in 32 blocks of rows has 32 flags.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def reshaped(shape: Dims, strides: Dims, target: Dims) -> Dims | None:
     """Return the strides for the same elements, in the same order, in the shape `target`; None if
     there are none.
 
-    Both shapes must have the same number of elements. Axes are merged only if the outer stride is
-    the length of the inner axis. An axis of size 1 gets a stride over everything inside it.
+    Both shapes must have the same number of elements. Two axes can be merged only if the outer
+    stride is the size of the inner axis times its stride. The stride of an axis of size 1 is the
+    distance that the axes inside it cover.
     """
     runs = _runs(shape, strides)  # [elements, stride] of each dense run, outermost first
     new_strides: list[int] = []
@@ -191,8 +192,9 @@ class Flags:
         self.mask = NONE_SET  # replaced when an access first needs flags
 
     def pieces(self, start: int, covered: Footprint) -> Array:
-        """Return a view of the flags of an access, through which they can be read and set. The
-        order of the flags is undefined. `start` is the byte of the access's first element."""
+        """Return a view of the flags of an access, to read or set them. Their order is undefined.
+        The first element of the access is at byte `start`, and `covered` is the access's
+        Footprint."""
         first = start + covered.low
         self._divide(gcd(self.granule, first, covered.unit))
         granule = self.granule
@@ -203,8 +205,8 @@ class Flags:
         return np.ndarray((*covered.sizes, run), np.bool_, self.mask, begin, steps)
 
     def elements(self, start: int, covered: Footprint) -> Array:
-        """Return a view of the flags of an access, in the shape of the access. If an element has
-        several flags, there is one more axis."""
+        """Return a view of the flags of an access, as `pieces` does, but in the shape of the
+        access. If an element has several flags, the view has one more axis."""
         self._divide(gcd(self.granule, start, covered.item, *covered.strides))
         granule, shape = self.granule, covered.shape
         steps = [s // granule for s in covered.strides]
@@ -271,8 +273,8 @@ class Gaps(Flags):
         return covered is self._covered and start == self._start and self.written == size
 
     def missing(self, start: int, covered: Footprint) -> Array | None:
-        """Return flags of the elements of an access that have an unwritten byte; None if all are
-        written."""
+        """Return, for each element of an access, whether it has an unwritten byte. Return None if
+        all bytes of the access were written."""
         if not self.written:
             return np.ones(covered.shape, np.bool_)
         if covered is self._covered and start == self._start:

@@ -265,9 +265,9 @@ class Geometry:
 
 
 def _alike(layout: Layout, item: int) -> int:
-    """Return how many successive offsets of the first element, whose size is `item` bytes, have the
-    same View. In PSUM this is 1; in SBUF the number of elements in a partition; in HBM the number
-    of elements in the storage."""
+    """Return how many successive offsets of a tile's first element have the same View. In PSUM this
+    is 1, in SBUF the number of elements in a partition, and in HBM the number of elements in the
+    storage. An element has `item` bytes."""
     if layout.region is MemoryRegion.psum:
         return 1
     return max(1, (layout.row_bytes if layout.on_chip else layout.nbytes) // item)

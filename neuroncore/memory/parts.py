@@ -46,7 +46,8 @@ def form(shape: Dims, steps: Dims) -> IndexForm:
 
 
 class Affine:
-    """An index of one axis of a tensor that is an affine function of the axes of a tile."""
+    """An index along one axis of a tensor, as an affine function of the position in a tile: its
+    value is `start` at the first element, and `form` has its steps along the axes of the tile."""
 
     __slots__ = ("form", "start")
     form: IndexForm

@@ -396,7 +396,8 @@ def stochastic_test(
     that were rounded elsewhere, for example on a device.
 
     Raises UsageError for a value that is a number of the format or beyond its largest, for formats
-    without stochastic rounding, for too few draws, and for results that are not its neighbors.
+    without stochastic rounding, for too few draws, and for results other than the two neighbors of
+    the value.
     """
     form = lookup_any(dtype)
     if not stochastic.applies(form):

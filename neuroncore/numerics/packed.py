@@ -64,7 +64,7 @@ def elements_of(groups: Array, scales: Array, element: Format) -> Array:
 
 
 def near(scales: Array) -> bool:
-    """Return whether all scales, as codes, are within 2^-NEAR and 2^NEAR."""
+    """Return whether all scales are between 2^-NEAR and 2^NEAR. `scales` has their codes."""
     code_of_one = float8_e8m0fnu.bias
     return bool(scales.min() >= code_of_one - NEAR and scales.max() <= code_of_one + NEAR)
 

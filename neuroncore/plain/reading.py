@@ -31,8 +31,8 @@ def meaning(name: str) -> Any:
 
 
 def approximate(i: Any) -> str | None:
-    """Return the elementary function of an instruction in which the last bits of results may differ
-    from the emulator's, or None."""
+    """Return the name of the function that an instruction computes, if the last bits of its results
+    may differ from the emulator's; otherwise None."""
     function = "exp" if i.name == "exponential" else getattr(i, "op", None)
     return function if function in ULPS else None
 

@@ -1,17 +1,17 @@
 """Sources of error: every instruction is also computed in float64.
 
-Each instruction is evaluated a second time, in float64, on float64 inputs. The result of this
-shadow computation is the result that the kernel would have without any rounding. Integers, packed
-formats and random numbers are not evaluated again: the shadow uses the chip's. The chip's values
-are the results that the emulator computes in the formats of the kernel. The error that an
-instruction introduces is its result minus the float64 evaluation on the chip's inputs, in units in
-the last place (ulps) of the result's format.
+Each instruction is evaluated a second time, in float64, on float64 inputs. This shadow computation
+has the results that the kernel would have without any rounding. The chip's values are the results
+that the emulator computes in the formats of the kernel. For integers, packed formats and random
+numbers, the shadow uses the chip's values. The error that an instruction introduces is its result
+on the chip minus the float64 evaluation on the chip's inputs, in units in the last place (ulps) of
+the result's format.
 
 The attribution of a result's error to lines is an estimate. For each storage (the memory of one
 tensor) there is an `Energy`: for each line, the sum of the squared errors that the line caused. To
 divide the error of a result, its instruction is evaluated several times in float64, each time with
-the chip's values in place of one more input. The error is divided in proportion to the change that
-each input causes, and to the error that the instruction itself introduces. For a large tile, these
+the chip's values for one more input. The error is divided in proportion to the change that each
+input causes, and to the error that the instruction itself introduces. For a large tile, these
 evaluations and the largest error cover only a sample: some lanes, or for a product some columns.
 Infinities are searched for in all elements.
 

@@ -55,8 +55,8 @@ class SharedState:
         self._stand_in = StandIn(self)
 
     def stand_in(self, registers: Registers, peers: Any = None) -> StandIn:
-        """Return the replacement for the core, with these accumulator registers and peers. It is
-        valid until the next call."""
+        """Return the replacement for the core, with these accumulator registers, and with the other
+        cores of an exchange as `peers`. It is valid until this method is called again."""
         self._stand_in.begin(registers, peers)
         return self._stand_in
 
@@ -83,7 +83,8 @@ class StandIn:
 
     @property
     def packs(self) -> Packs:
-        """A new cache, so that operands of products are not kept from one evaluation to another."""
+        """A new cache of packed operands of products, so that none is kept for the next
+        evaluation."""
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:

@@ -156,8 +156,9 @@ class Precision:
             self.beyond = Beyond(self.lines[line], instruction, ratio(error, size), bound)
 
     def close(self, tensors: Sequence[Tile], findings: Sequence[Finding]) -> None:
-        """Compare the tensors that an ended launch returns, and divide their errors among the
-        lines. Each tensor counts by its relative error, whatever its scale."""
+        """Compare the tensors that an ended launch returns with float64, and divide their errors
+        among the lines. A tensor counts by the square of its relative L2 error, so large elements
+        have no more weight than small ones."""
         self.warnings = [finding for finding in findings if finding.code in WARNINGS]
         energy: Energy = {}
         for tile in tensors:

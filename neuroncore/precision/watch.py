@@ -234,9 +234,9 @@ def _measured(tile: Tile) -> int:
 
 
 def _remember(tile: Tile, whole: bool, bound: int) -> None:
-    """Remember a bound on the integers that the current instruction has written: to a whole tile,
-    or if `whole` is false to a part of it. The storage's version increases by one at the end of the
-    instruction."""
+    """Remember a bound on the integers that the current instruction has written to a tile: to all
+    of it, or if `whole` is false to a part of it. The bound is stored for the next version of the
+    storage, because the version increases by one at the end of the instruction."""
     storage = tile.storage
     if storage.image is not None:
         return
@@ -281,7 +281,8 @@ def _reaches(tile: Tile) -> int:
 
 
 def _shares(tile: Tile, written: list[Storage]) -> bool:
-    """Return whether the chip's results may overwrite an input."""
+    """Return whether a result may overwrite the input `tile`, because one of the storages `written`
+    has the same memory."""
     return any(storage.data is tile.storage.data for storage in written)
 
 

@@ -55,12 +55,12 @@ class Patterns(NamedTuple):
 
 
 class AxisSteps(NamedTuple):
-    """Patterns that are split along their first axis, which takes one step after another: pattern k
-    has steps of pitch[k] bytes.
+    """Patterns, seen as steps along their first axis: the steps of pattern k are pitch[k] bytes
+    apart.
 
     box[k] is [step, step_end, byte, byte_end]: the steps that the pattern touches, and the range of
-    bytes that it touches in each. Bytes are counted from the beginning of a step. whole[k] says
-    whether this range ends within the step in which it begins.
+    bytes that it touches in each step. Bytes are counted from the beginning of a step. whole[k]
+    says whether this range ends within the step in which it begins.
     """
 
     pitch: Array

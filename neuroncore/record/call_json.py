@@ -41,8 +41,8 @@ ENUMS = {
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a call as JSON has it. Raise UsageError for a value that a record can't
-    hold."""
+    """Return the JSON of a value in a call, such as an argument or a View. Raise UsageError for a
+    value that a record can't hold."""
     if type(value) in NAMED:
         kind, _ = NAMED[type(value)]
         return {kind: str(value.name)}

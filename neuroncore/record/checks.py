@@ -210,8 +210,9 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a window that moves has the view `expected`, which its call expects. `indices`
-    yields the windows of the call's index tiles; each move by a tile takes the next of them."""
+    """Check that a window has the view `expected`, which its call expects. The position of the
+    window is only known at run time: `moves` move it. `indices` yields the windows of the call's
+    index tiles; each move by a tile takes the next one."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
     inside(by_tiles, len(windows.offset), "windows")

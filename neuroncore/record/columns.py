@@ -246,9 +246,9 @@ def storages(
 def copied(
     storages: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
 ) -> tuple[Windows, Storages]:
-    """Return the windows and the storages, with copies of the windows `moved` at the end of the
-    windows. The copies are on new storages without an address, which are at the end of the
-    storages. Copies of windows on one storage, or at one address, share a new storage."""
+    """Copy some windows to new storages; `moved` has their indices. Return the windows with the
+    copies at the end, and the storages with the new ones at the end. New storages have no address.
+    Copies of windows on one storage, or at one address, share a new storage."""
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
@@ -295,8 +295,8 @@ def parted_windows(
 
 
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
-    """Return the storages that a file has. Raise ValueError if one of the windows has no
-    storage."""
+    """Return the storages of a file with these columns. Raise ValueError if one of the windows has
+    no storage."""
     order = np.argsort(number, kind="stable")
     at = np.searchsorted(number[order], windows.storage)
     if (at == len(number)).any() or (number[order[at]] != windows.storage).any():

@@ -119,8 +119,8 @@ def as_text(
     most: int | None = None,
 ) -> Iterator[str]:
     """Yield a line about the rank that `slowest` returns, and a line for each collective in
-    `operations` with the rank that others waited for. If there are more than `most`, yield only
-    those with the longest waits."""
+    `operations` with the rank that others waited for. If there are more than `most` collectives,
+    yield only those with the longest waits, and then a line with the number of the others."""
     rank, waited = slowest(timelines, operations)
     why = f": others waited {duration(waited)} in total for it" if waited > 0 else ""
     total_ns = max(timeline.total_ns for timeline in timelines)

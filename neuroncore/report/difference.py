@@ -32,7 +32,8 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class Side:
-    """One of two runs: its slowest core, that core's figures, and the results."""
+    """One of two runs: the timeline of its slowest core, the figures of this core, and the
+    results."""
 
     kernel: str
     timeline: Timeline

@@ -132,7 +132,7 @@ def timelines(neff: Path) -> list[Timeline]:
 
 
 def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
-    """Write the profile of a saved run to the files that `traces` names, one for each execution,
+    """Write the profile of a saved run to the files that `traces` names for `executions` and `nth`,
     and return their names.
 
     All executions take the same time, so all files are equal. Raises UsageError like `read`, or if
@@ -146,7 +146,8 @@ def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[
 
 
 def report(trace: Path, folder: Path) -> None:
-    """Write the figures of `summaries` for a saved profile to NAME.json in a folder.
+    """Write the figures of `summaries` for a saved profile to a folder. The file of NAME.ntff is
+    NAME.json.
 
     Raises UsageError like `read`, or if the file cannot be written.
     """

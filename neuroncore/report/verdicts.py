@@ -21,9 +21,9 @@ CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # most lines that are named, and the least s
 
 @dataclass(frozen=True)
 class BoundText:
-    """How to report that a run is bound by a resource. `share` returns the nanoseconds that the
-    resource takes on the critical path, from the parts of a line. `sentence` returns the sentence
-    about a timeline; its second argument is the name of the line with the largest share."""
+    """How to report that a run is bound by a resource. `share` gets the parts of the time that a
+    line occupies the critical path, and returns the nanoseconds that the resource takes. `sentence`
+    gets the timeline and the name of the line with the largest share, and returns the sentence."""
 
     share: Callable[[PathParts], float]
     sentence: Callable[[Timeline, str], str]
@@ -46,9 +46,9 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
 
 
 def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that take most of the critical path: at most CHAIN_LINES of those with at
-    least CHAIN_SHARE of the time, or else the first of `lines`, which must be sorted by time. They
-    are in the order in which they first appear on the path."""
+    """Return the lines that take most of the critical path, in the order in which they first appear
+    on it. These are at most CHAIN_LINES lines, each with at least CHAIN_SHARE of the time. If no
+    line has so much, return the longest one. `lines` must be sorted by time, the longest first."""
     least = CHAIN_SHARE * timeline.total_ns
     longest = [line for line in lines if line.ns >= least][:CHAIN_LINES] or [*lines[:1]]
     return sorted(longest, key=lambda line: line.first)

@@ -187,8 +187,8 @@ def warp_of_a_padded_image(checkout: Checkout) -> Iterator[Result]:
 
 @drives(WARPS, each=("16", "64"))
 def warp_by_pairs(checkout: Checkout, channels: str) -> Iterator[Result]:
-    """A pixel with few channels is read in pairs of pixels, one with many in blocks of two by
-    two."""
+    """Pixels with few channels are read in pairs; pixels with many channels are read in blocks of
+    two by two."""
     height, width = 16, 32
     image = normal(height * width, int(channels))
     above, left, weights = taps(height, width)

@@ -1,4 +1,4 @@
-"""The estimate of an addition in PSUM failed where an instruction of the program had no values."""
+"""The estimate of an addition in PSUM failed if an instruction of the program had no values."""
 from bench.programs.checks import main
 import nki, nki.isa as nisa, nki.language as nl, nki.collectives as ncc
 @nki.jit

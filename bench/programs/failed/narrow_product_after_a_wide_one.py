@@ -1,4 +1,4 @@
-"""A narrow product was given weights that were packed for the wide one before it."""
+"""A narrow product got the weights that were packed for the wide product before it."""
 import nki
 import nki.isa as nisa
 import nki.language as nl

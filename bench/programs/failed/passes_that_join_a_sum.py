@@ -1,4 +1,5 @@
-"""The passes of a product were added up before they joined a sum, where a part of the result began one."""
+"""The passes of a product were added up before they joined a sum that began in a part of the
+result."""
 import nki
 import nki.isa as nisa
 import nki.language as nl

@@ -1,4 +1,4 @@
-"""A product that was put off was not there for another tensor at the same address."""
+"""A deferred product was missing when another tensor at the same address was read."""
 import nki
 import nki.isa as nisa
 import nki.language as nl
