@@ -103,8 +103,8 @@ class Tally:
 
 
 class Alike:
-    """Stands for the other cores of a meeting. They bring the same data as the tested core; a sent
-    tile comes to this core."""
+    """A substitute for the other cores of a meeting. They bring the same data as the tested core; a
+    sent tile comes to this core."""
 
     def meet(
         self, number: int, point: Any, bring: Any, then: Callable[..., None] = nothing

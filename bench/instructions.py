@@ -140,7 +140,7 @@ def load_weights(row: Row, target: Machine) -> Prediction:
     filling = (cost.weights_latency_ns - fixed) / share(row, target)
     why = ""
     if "fp32" in row["operands"] and not transposes:
-        why = "51 ns more than for a transpose; not modelled, for the products aren't slower"
+        why = "51 ns more than for a transpose; not modeled, because the products aren't slower"
     period = cost.busy_ns / share(row, target) if transposes else None
     return Prediction(filling + fixed, period, why)
 

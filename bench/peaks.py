@@ -1,11 +1,11 @@
 """Compute the peak rates of the Tensor engine in three ways: python bench/peaks.py
 
 * geometric: 128 x 128 multipliers x 2 x clock x rate of the format x products per multiplier;
-* modelled: the rate of our schedule for a kernel that streams columns past one stationary tile,
+* modeled: the rate of our schedule for a kernel that streams columns past one stationary tile,
   when the clock has its full rate;
 * published: the rate that the vendor states for one core.
 
-The exit code is 0 if each modelled rate is within 2 % of the geometric rate, and the published rate
+The exit code is 0 if each modeled rate is within 2 % of the geometric rate, and the published rate
 is the geometric rate, rounded. (Before they are compared, rates of modes with several products per
 multiplier are divided by this number: 158 for two products is twice the rounded 79 for one, but 2 x
 78.6 is 157. Rates of sparse products include the products with the zeros that are left out.)
@@ -92,7 +92,7 @@ cores: list[Core | None] = []  # that `stream` ran on
 
 
 def rates(row: Row, targets: list[str]) -> dict[str, tuple[float, float, float | None]]:
-    """Return (geometric, modelled, published) TFLOPS of each machine with the feature, by name. A
+    """Return (geometric, modeled, published) TFLOPS of each machine with the feature, by name. A
     single run is scheduled on all of them."""
     able = [m for m in map(machine.load, targets) if row.feature is None or m.has(row.feature)]
     with settings(target=able[-1].name, options=Options(experimental=True)):
@@ -106,14 +106,14 @@ def rates(row: Row, targets: list[str]) -> dict[str, tuple[float, float, float |
         geometric = multipliers * unit.clock_ghz * unit.rate[row.rate] / 1e3
         timeline = schedule(core.program, target)
         spent = timeline.begin[-1] - timeline.begin[-1 - WARM]
-        modelled = WARM * multipliers * WIDTH / spent / 1e3
-        found[target.name] = geometric, modelled, target.peak_tflops.get(row.peak)
+        modeled = WARM * multipliers * WIDTH / spent / 1e3
+        found[target.name] = geometric, modeled, target.peak_tflops.get(row.peak)
     return found
 
 
 def main() -> int:
     targets = list(machine.names())
-    print(f"{'':28s}" + "".join(f"{t + ': geometric, modelled, published':>42s}" for t in targets))
+    print(f"{'':28s}" + "".join(f"{t + ': geometric, modeled, published':>42s}" for t in targets))
     wrong = 0
     for row in ROWS:
         line = f"{row.dtype} {row.feature or ''}".ljust(28)
@@ -122,13 +122,13 @@ def main() -> int:
             if target not in found:
                 line += " " * 42
                 continue
-            geometric, modelled, published = found[target]
-            good = abs(modelled / geometric - 1) <= TOLERANCE
+            geometric, modeled, published = found[target]
+            good = abs(modeled / geometric - 1) <= TOLERANCE
             if published is not None:
                 good &= round(geometric / row.products) == round(published / row.products)
             wrong += not good
             stated = "none" if published is None else f"{published:g}"
-            line += f"{geometric:20.1f} {modelled:8.1f} {stated:>6s} {'ok' if good else 'OFF':5s}"
+            line += f"{geometric:20.1f} {modeled:8.1f} {stated:>6s} {'ok' if good else 'OFF':5s}"
         print(line.rstrip())
     return int(wrong > 0)
 

@@ -45,8 +45,9 @@ class Case:
     """A launch of one kernel. `module` makes a module of the file; `function` is the name of the
     kernel in it, or "" if the module itself launches the kernel.
 
-    `arguments` and `keywords` are the arguments of the kernel; a Random stands for an array. Two
-    cases have the same record if their files are equal, and these fields too.
+    `arguments` and `keywords` are the arguments of the kernel; a Random describes an array. Two
+    cases share a record if the contents of their files and all other fields except `module` are
+    equal.
     """
 
     file: Path

@@ -9,11 +9,11 @@ each choice is compared with other values, one choice at a time. The kernels of 
 estimated with the values that are best for the kernels of all other sources. These estimates show
 what errors a new kernel has to expect.
 
-The value that needs no evidence is chosen unless another value is better, so that a value for which
-only one source is evidence is not used for this source. A rule that public programs, traces or logs
-of two other authors show is always used, whatever the measurements are. The script changes no file.
-It uses all kernels except those with latencies that tests of nki-library assert, which are no
-measurements.
+The value that needs no evidence is chosen unless another value is better. So if only one source is
+evidence for a value, the estimates of this source do not use it. A rule that public programs,
+traces or logs of two other authors show is always used, whatever the measurements are. The script
+changes no file. It uses all kernels except those with latencies that tests of nki-library assert,
+which are no measurements.
 """
 
 from __future__ import annotations

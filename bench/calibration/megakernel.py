@@ -71,8 +71,8 @@ def experts(row: Row, file: Path) -> tuple[Random, ...]:
 
 def part(file: Path) -> ModuleType:
     """Return the module of a function that is a part of a larger kernel. A kernel `layer` is added
-    to the module: it loads the inputs of the function into SBUF where the function expects them
-    there, calls it, and stores its result."""
+    to the module. It calls the function and stores the result. If the function expects inputs in
+    SBUF, the kernel loads them before."""
     import nki
     import nki.isa as nisa
     import nki.language as nl

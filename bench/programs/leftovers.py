@@ -1,5 +1,5 @@
-"""Whether a program reads uninitialized memory in a way that must be reported. The positions of
-bytes are those of the plain reading."""
+"""Finds out whether a program reads uninitialized memory in a way that must be reported. The
+positions of bytes are those of the plain reading."""
 
 from __future__ import annotations
 

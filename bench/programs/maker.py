@@ -104,8 +104,8 @@ class Maker(Windows):
     def new(
         self, region: str, shape: Sequence[int], form: str, address: tuple[int, int] | None = None
     ) -> View:
-        """Make a tensor, and return it as a view. Nothing has written it, unless other tensors
-        share the bytes at its address."""
+        """Make a tensor, and return it as a view. It is uninitialized, unless other tensors share
+        the bytes at its address."""
         made = Tensor(self.name("p" if region == "psum" else "t"), region, tuple(shape), form)
         given = {"dtype": f"nl.{form}", "buffer": self._memory(region)}
         if address is not None:

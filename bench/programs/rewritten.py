@@ -1,4 +1,4 @@
-"""Whether the instructions that a compiler keeps read the same data as in the kernel, after the
+"""Checks that the instructions that a compiler keeps read the same data as in the kernel, after the
 compiler has reordered instructions and left out others."""
 
 from __future__ import annotations

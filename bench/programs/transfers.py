@@ -164,8 +164,8 @@ def register_store(maker: Maker) -> None:
 
 
 class Turns(NamedTuple):
-    """A loop: its `text`, in which `call` stands for an instruction, and the index `at` of the
-    columns of an iteration. If it is `backward`, it begins with the last columns."""
+    """The `text` of a loop, with the word `call` in place of an instruction, and the index `at` of
+    the columns of an iteration. If it is `backward`, it begins with the last columns."""
 
     text: str
     at: str

@@ -64,12 +64,12 @@ class Tensor:
 
     @property
     def is_input(self) -> bool:
-        """Whether the tensor is an argument of the kernel."""
+        """True if the tensor is an argument of the kernel."""
         return self.name.startswith("x")
 
     @property
     def is_shared(self) -> bool:
-        """Whether another core may read the tensor, at any time until the next barrier."""
+        """True if another core may read the tensor, at any time until the next barrier."""
         return self.name.startswith("s")
 
     @property
@@ -151,7 +151,7 @@ class View:
 
     @property
     def starts_well(self) -> bool:
-        """Whether engines can start at the first partition of the view and access consecutive
+        """True if engines can start at the first partition of the view and access consecutive
         partitions."""
         last = self.tensor.first + int(self.at[-1].flat[0]) // self.tensor.row
         in_a_row = last - self.first_lane < self.lanes

@@ -11,10 +11,10 @@ from bench.programs.views import SIZES, STARTS, View, key_text
 
 
 class How(NamedTuple):
-    """What a view may be. Only a view that `reads` may repeat elements. With `anywhere`, it may
-    begin at any partition. With `flat`, it has two axes, [partitions, elements]. With `moves`,
-    registers may determine its position. With `apart`, its elements are not contiguous, if there is
-    room."""
+    """The properties that a view may have. Only a view that `reads` may repeat elements. With
+    `anywhere`, it may begin at any partition. With `flat`, it has two axes, [partitions, elements].
+    With `moves`, registers may determine its position. With `apart`, its elements are not
+    contiguous, if there is room."""
 
     reads: bool = False
     anywhere: bool = False
