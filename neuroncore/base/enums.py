@@ -27,7 +27,8 @@ class engine(ApiEnum):
 
 
 class reduce_cmd(ApiEnum):
-    """The command of an instruction for its engine's accumulator registers, one per lane."""
+    """The command of an instruction for the accumulator registers of its engine. An engine has one
+    of these registers for each lane."""
 
     idle = 0
     reset = 1

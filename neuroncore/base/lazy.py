@@ -15,7 +15,8 @@ from typing import Any
 class Lazy:
     """A proxy for a module. The module is imported when one of its names is first used.
 
-    The proxy keeps the name, so a later use costs an attribute access.
+    The proxy stores the value of each name that was used, so a later use costs only an attribute
+    access.
     """
 
     def __init__(self, module: str) -> None:

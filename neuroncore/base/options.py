@@ -220,7 +220,8 @@ class Options:
 
 
 def assumptions(text: Any) -> tuple[str, ...]:
-    """Return the rules that `Options.assume` names. Raise UsageError if it is no list of rules."""
+    """Return the rules in `text`, a value of `Options.assume`: names of rules, separated by commas.
+    Raise UsageError for anything else and for unknown rules."""
     rules = tuple(text.split(",") if text else ()) if isinstance(text, str) else (repr(text),)
     if unknown := [rule for rule in rules if rule not in ASSUMPTIONS]:
         known = ", ".join(ASSUMPTIONS)

@@ -209,8 +209,9 @@ Visit = tuple[CodeType, int, dict[str, int]]
 
 
 def visits() -> list[Visit]:
-    """Return the user's frames inside the kernel, innermost first: the code, the instruction and
-    the integer variables of each. The frames end where neuroncore called the kernel."""
+    """Return the frames of the user's code inside the kernel, innermost first: the code, the
+    instruction and the integer variables of each. The frames end where neuroncore called the
+    kernel."""
     frames: list[Visit] = []
     frame = user_frame()
     while frame is not None and is_users(frame):
@@ -223,8 +224,8 @@ Frames = list[tuple[FrameType, int]]
 
 
 def _through(trace: TracebackType | None) -> Frames:
-    """Return the user's frames that an error passed through, innermost first, each with the byte
-    offset of its instruction. If the error left a kernel, these are the frames inside the
+    """Return the frames of the user's code that an error passed through, innermost first, each with
+    the byte offset of its instruction. If the error left a kernel, these are the frames inside the
     kernel."""
     frames: Frames = []
     links = reversed([(link.tb_frame, link.tb_lasti) for link in _links(trace)])
@@ -243,20 +244,22 @@ def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def innermost(trace: TracebackType | None) -> tuple[FrameType | None, int]:
-    """Return the innermost user's frame that an error passed through, and the byte offset of its
-    instruction; (None, 0) if there is none."""
+    """Return the innermost frame of the user's code that an error passed through, and the byte
+    offset of its instruction; (None, 0) if there is none."""
     frames = _through(trace)
     return frames[0] if frames else (None, 0)
 
 
 def innermost_place(trace: TracebackType | None) -> Place | None:
-    """Return the place of the innermost user's frame that an error passed through, or None."""
+    """Return the place of the innermost frame of the user's code that an error passed through; None
+    if there is none."""
     frame, instruction = innermost(trace)
     return None if frame is None else place(frame.f_code, instruction)
 
 
 def visits_of(trace: TracebackType | None) -> list[Visit]:
-    """Return the user's frames that an error passed through, in the form that `visits` returns."""
+    """Return the frames of the user's code that an error passed through, in the form that `visits`
+    returns."""
     return [(frame.f_code, at, _variables(frame)) for frame, at in _through(trace)]
 
 

@@ -46,7 +46,8 @@ def span(frame: FrameType) -> Span:
 
 @by_site
 def user_of_value(frame: FrameType) -> ast.AST | None:
-    """Return the syntax node that uses the value of the expression that a frame is evaluating."""
+    """Return the syntax node that uses the value of the expression that a frame is evaluating; None
+    if there is no such node or no source text."""
     return _parents(frame.f_code.co_filename).get(span(frame))
 
 
@@ -128,8 +129,8 @@ FILES = 64  # the largest number of files whose results are kept
 
 def by_text(compute: Callable[[str], T]) -> Callable[[str], T]:
     """Cache the result of a function of a file, by the text of the file. A file that is edited and
-    imported again, or a new notebook cell with the same name, has another text. If there are more
-    than FILES files, the least recently used one is dropped."""
+    imported again, or a new notebook cell with the same name, has another text. The results of at
+    most FILES files are kept: those that were used last."""
     kept: dict[str, tuple[list[str], T]] = {}
 
     @wraps(compute)

@@ -1,8 +1,9 @@
-"""Causes of waits, from the times of semaphores, and the path that ends last.
+"""Causes of waits, from the times of semaphores; and the chain of causes that leads to the event
+that ends last.
 
 An event is an instruction or a DMA transfer. A condition is a semaphore's value for which an
-instruction waits. The path that ends last is found backwards: it begins with the event that ends
-last, and continues with the cause of each event.
+instruction waits. The chain of causes is called the path. It is found backwards: it begins with the
+event that ends last, and continues with the cause of each event.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Wait(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Causes:
-    """The cause of each event, and the path that ends last.
+    """The cause of each event, and the path to the event that ends last.
 
     Event e is the instruction in row e, or for e >= len(instructions) transfer e -
     len(instructions). cause[e] is the event that let event e begin, or -1 if this is unknown. The
@@ -50,7 +51,8 @@ class Causes:
 
 
 class _History:
-    """The values of one semaphore over time, in intervals in which they do not decrease."""
+    """The values of one semaphore over time, divided into intervals in which they do not
+    decrease."""
 
     def __init__(self, updates: Array) -> None:
         self.ns: list[float] = updates["ns"].tolist()
@@ -136,9 +138,9 @@ def causes(
 def _latest(
     kind: DecodedInstruction, begin: float, histories: dict[int, _History], sources: _Sources
 ) -> Wait | None:
-    """Return the condition of an instruction that became true last, up to the begin of the
-    instruction. Return None if the instruction waits for no semaphore, or if the times are
-    unknown."""
+    """Return the condition of an instruction that became true last, at or before the time `begin`
+    at which the instruction begins. Return None if the instruction waits for no semaphore, or if
+    the times are unknown."""
     latest = None
     for wait in kind.waits:
         history = histories.get(wait.number)

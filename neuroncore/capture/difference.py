@@ -114,8 +114,8 @@ def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
 
 
 def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
-    """Return the nanoseconds for which issued instructions occupy their engines: by (engine,
-    opcode), and by (engine, line)."""
+    """Return two dicts with the nanoseconds for which issued instructions occupy their engines: the
+    first one by (engine, opcode), the second one by (engine, line)."""
     program, columns = timeline.program, timeline.columns
     opcodes: dict[tuple[str, str], float] = defaultdict(float)
     lines: dict[tuple[str, str], float] = defaultdict(float)
@@ -138,9 +138,10 @@ def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A row of a table: the instructions of both runs on one engine that have one opcode, or one
-    line. `what` is the opcode or the line. `old` and `new` are None if the run has no such
-    instructions. The count is 0 in rows of lines."""
+    """A row of a table, which compares instructions of one engine in two runs: those with the same
+    opcode, or those at the same line. `what` is the opcode or the line. `old` and `new` are the
+    totals of the two runs; a total is None if its run has no such instructions. In a row for a line
+    the count is 0, because instructions of lines are not counted."""
 
     engine: str
     what: str
@@ -203,9 +204,9 @@ def _rows(
 
 
 def _lines(old: CaptureSide, new: CaptureSide) -> list[DifferenceRow]:
-    """Return the lines whose times differ, the largest difference first. Return no lines if the two
-    sides have none in common: then they are not comparable, such as lines of the source and
-    statements of a compiler."""
+    """Return the lines whose times differ, the largest difference first. If the two sides have no
+    line in common, return nothing: then one side probably has lines of the source and the other has
+    statements of a compiler, which can't be compared."""
     if not {place for _, place in old.lines} & {place for _, place in new.lines}:
         return []
     each = ({key: CaptureKind(0, ns) for key, ns in side.lines.items()} for side in (old, new))

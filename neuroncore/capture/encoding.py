@@ -441,9 +441,9 @@ def _scalar(at: int, flags: int, bit: int) -> Callable[[bytes, _Tables], Scalar]
 
 
 def _condition(word: bytes, at: int, value: int, kinds: Mapping[int, str]) -> Condition | None:
-    """Return the wait or the update whose kind is at byte `at` of an instruction, and whose number
-    is at the next byte; None if byte `at` is 0. The value of the condition is at byte `value`; or
-    the condition has the value 1 if the argument `value` is 0."""
+    """Return the wait or the update whose kind is at byte `at` of an instruction; None if this byte
+    is 0. The number of the semaphore is at the next byte. The value of the condition is at byte
+    `value`, or is 1 if `value` is 0."""
     if not word[at]:
         return None
     amount = struct.unpack_from("<I", word, value)[0] if value else 1

@@ -301,10 +301,10 @@ def _takes_columns(kind: DecodedInstruction) -> bool:
 def estimate(program: Neff, machine: Machine) -> Capture:
     """Return the program as a capture of estimated times. A program does not determine when the
     windows of the Tensor engine's clock begin, so the program is timed with several phases. The
-    capture has the times of the middle result. Its range is from the shortest to the longest
-    result, each multiplied by a factor of the machine (`replay.range`). Raise UsageError if a
-    semaphore never reaches a value that an instruction waits for, or if the effect of an update of
-    a semaphore is unknown."""
+    capture has the times of the middle result. Its `range_ns` reaches from the shortest to the
+    longest result, each multiplied by a factor of the machine (`replay.range`). Raise UsageError if
+    a semaphore never reaches a value that an instruction waits for, or if the effect of an update
+    of a semaphore is unknown."""
     window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]
@@ -375,7 +375,8 @@ def _moves(replay: _Replay, places: Mapping[tuple[int, int], int]) -> Array:
 
 
 def _elements(replay: _Replay) -> Array:
-    """Return one row of ELEMENT for each transfer, which lasts from its first byte to its last."""
+    """Return the transfers as an array of ELEMENT. Each transfer has one row, which lasts from the
+    transfer's first byte to its last."""
     rows = np.zeros(len(replay.moves), ELEMENT)
     for at, (_, move, first, end) in enumerate(replay.moves):
         rows[at] = first, end - replay.times.done_ns, 0, -1, move.written

@@ -1,8 +1,8 @@
 """The execution of a compiled program on the CPU: the instructions that the device's compiler made.
 
-Five engines execute their instructions in order, and each waits for its semaphores. Transfers are
-complete when they are started. A program is executed only if all of its opcodes, formats, operators
-and settings are known.
+Five engines execute their instructions in order, and each waits for its semaphores. The whole of a
+transfer is executed when an engine starts it. A program is executed only if all of its opcodes,
+formats, operators and settings are known.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def _reason(kind: DecodedInstruction) -> str:
 
 
 def _unnamed(kind: DecodedInstruction) -> str:
-    """Return the first setting of an instruction whose value has no known name; "" if there is
-    none."""
+    """Return a text about the first setting of an instruction that has an unknown operator,
+    function or axis as its value; "" if there is none."""
     settings = kind.settings
     checks = {
         "op": encoding.our_operator,

@@ -185,8 +185,8 @@ def _bytes_of(operand: DecodedOperand, kind: DecodedInstruction) -> int:
 
 
 def _clock(core: MeasuredCore) -> dict[str, float]:
-    """Return how long the Tensor engine had its full clock within the kernel's window, in
-    seconds."""
+    """Return the time in seconds for which the Tensor engine had its full clock rate while the
+    kernel ran, as {"full_clock_time": seconds}; {} if the clock was not recorded."""
     begin, end = core.window
     clock = core.clock
     if not len(clock):

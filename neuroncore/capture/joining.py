@@ -230,10 +230,11 @@ def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list
 
 
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], unused: Lines) -> None:
-    """Set the places of instructions, statement by statement. A statement belongs to a line that
-    has as many instructions of the same signature. It may also belong to a line with n times as
-    many, if each instruction of the statement does the work of n instructions of the line. `unused`
-    counts neuroncore's instructions by signature and line; entries that are used are removed."""
+    """Set the places of instructions, statement by statement. All instructions of a statement that
+    have one signature get the first line that has the same number of instructions with this
+    signature. If there is no such line, they get a line with n times as many instructions, each of
+    which does 1/n of the work of one of the statement's. `unused` counts neuroncore's instructions
+    by signature and line; entries that are used are removed."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:

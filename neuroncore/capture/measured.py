@@ -225,7 +225,9 @@ def _instructions(
 
 
 def _name(rows: Array, names: Array, here: Array, places: Array, code: Code) -> None:
-    """Set the compiler's names and statements of the instructions of an engine."""
+    """Set the compiler's names and statements of an engine's instructions, from the engine's
+    compiled program `code`. `here` has the rows of these instructions, and `places` their positions
+    in `code` (-1 for instructions of the runtime)."""
     known = (places >= 0) & (places < len(code.names))
     if known.any():
         names[here[known]] = np.array(code.names, object)[places[known]]

@@ -230,8 +230,8 @@ def _fitting(elements: Array, free: list[int], count: int) -> int:
 
 
 def _sizes(elements: Array, queue: int, count: int) -> list[int]:
-    """Return the bytes of each of the `count` transfers of a queue. All are 0 if the elements of
-    the queue do not show where its transfers end."""
+    """Return the bytes of each of the `count` transfers of a queue. All sizes are 0 if the elements
+    of the queue do not show where its transfers end."""
     of_queue = elements[elements["queue"] == queue] if queue >= 0 else elements[:0]
     sizes = np.zeros(count, np.int64)
     for ring in np.unique(of_queue["engine"]).tolist():

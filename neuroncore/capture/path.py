@@ -1,5 +1,5 @@
-"""The path of events that ends last in a measured run (`causes`), and the share of each statement
-in its time."""
+"""The path of a measured run, which is the chain of causes that leads to the event that ends last
+(`causes`); and the share of each statement in the time of the path."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PathPart:
 
 
 def steps(core: MeasuredCore) -> list[PathStep]:
-    """The events of the path in order; the first begins when the kernel does."""
+    """The events of the path in order. The first event begins when the kernel begins."""
     path, first = core.causes.path, core.window[0]
     begins = [_begin(core, event) for event in path]
     if begins:

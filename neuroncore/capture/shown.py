@@ -222,8 +222,8 @@ def _lines(
     site_of: Mapping[int, int],
     columns: Mapping[str, Array],
 ) -> Iterator[Json]:
-    """Yield, for each line, its number of instructions, its part of the critical path, and its time
-    on each queue."""
+    """Yield, for each line, its number of instructions, its time on the critical path (`path`) in
+    nanoseconds, and the time for which it occupies each queue."""
     spots = sorted({(site[0], site[1]) for site in sites[1:]})
     line_of = np.array([spots.index((s[0], s[1])) if s[1] else len(spots) for s in sites])
     line, queues = line_of[columns["site"]], len(ENGINES) + len(core.queues)

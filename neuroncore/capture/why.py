@@ -20,11 +20,11 @@ NOTHING = "nothing that the trace has"
 
 @dataclass(frozen=True, repr=False)
 class CaptureWhy:
-    """The reasons for the time of a kernel, all in nanoseconds. `kernel_ns` is its time, and
-    `total_ns` the time that the profiler counts. `busy` is the share of the kernel's time for which
-    each engine was busy. `path` has the statements on the path of events that ends last
-    (`path.PathPart`). `waits` has (engine, cause, ns). `top` is how many rows of each kind are
-    printed."""
+    """The reasons for the time of a kernel. Times are in nanoseconds: `kernel_ns` is the time of
+    the kernel, and `total_ns` the time that the profiler counts. `busy` is the share of the
+    kernel's time for which each engine was busy. `path` has the share of each statement in the path
+    to the event that ends last (`path.PathPart`). `waits` has (engine, cause, ns). `top` is how
+    many rows of each kind are printed."""
 
     program: str
     instance: str

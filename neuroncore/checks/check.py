@@ -28,9 +28,9 @@ class Checked:
     `files` are the sources that were read, `runs` the saved runs that were read, and `api` is the
     release whose rules apply. `launches` is the number of launches that ran, None if nothing was
     executed. `unfinished` is a sentence that says why the run ended early. `orders` has a sentence
-    for each launch about running it in other orders that the device may choose. `verified` has a
-    sentence for each launch whose record was compared with the plain reading (`neuroncore.plain`).
-    `ours` is True if a fault of neuroncore ended the run.
+    for each launch that was replayed in other orders, and `verified` a sentence for each launch
+    whose record was compared with the plain reading (`neuroncore.plain`). `ours` is True if a fault
+    of neuroncore ended the run.
     """
 
     findings: Sequence[Finding]

@@ -39,10 +39,10 @@ class ExecutionLimits:
 @dataclass(frozen=True)
 class FileRun:
     """The outcome of running a file: the findings, and the number of launches that finished.
-    `unfinished` is a sentence with the reason if the run ended early. On request, `orders` has for
-    each launch a sentence about running it in other orders, and `verified` a sentence about the
-    comparison of its record with the plain reading (`neuroncore.plain`). `ours` is True if a fault
-    of neuroncore ended the run."""
+    `unfinished` is a sentence with the reason if the run ended early. `orders` has a sentence for
+    each launch that was replayed in other orders, and `verified` a sentence for each launch whose
+    record was compared with the plain reading (`neuroncore.plain`); they are empty unless this was
+    requested. `ours` is True if a fault of neuroncore ended the run."""
 
     findings: Sequence[Finding]
     launches: int

@@ -57,8 +57,8 @@ class Permutations:
         are reversed; for other seeds their order is random. If iterations share resources, each
         iteration is divided before its first instruction that uses a shared resource: the first
         parts of all iterations run in the new order, and then the second parts in the program's
-        order. If such a loop also uses tensors at addresses of the kernel, the program's order is
-        kept."""
+        order. Such a loop keeps the program's order if it also uses tensors at addresses that the
+        kernel specifies."""
         rng = np.random.default_rng(seed) if seed else None
         return np.array(self._ordered(self._items, rng), np.int64)
 
@@ -86,8 +86,8 @@ class Permutations:
 
     @cached_property
     def _items(self) -> Items:
-        """The rows of the program and the runs of its outermost parallel loops, in order. A program
-        with registers has rows only, because registers decide which rows exist."""
+        """The rows of the program and the runs of its outermost parallel loops, in order; only rows
+        for a program with registers, because registers decide which rows exist."""
         marks = np.array(self.program.data.iterations, np.int64).reshape(-1, 3).tolist()
         top: Items = []
         around, last = [top], 0
@@ -135,9 +135,9 @@ class Permutations:
     @cached_property
     def _sharing(self) -> dict[int, set[int]]:
         """The resources that iterations may share, by the rows that use them. A resource is an
-        integer: the number of a storage that is declared as shared; MEETING, which instructions use
-        that wait for other cores; or REGISTERS, the accumulator registers, if any instruction of
-        the program continues with their contents."""
+        integer: the number of a storage that is declared as shared; MEETING, for instructions that
+        wait for other cores; or REGISTERS, the accumulator registers, if some instruction of the
+        program continues with their contents."""
         used: dict[int, set[int]] = {}
         storage = self._storage
         for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
@@ -274,9 +274,9 @@ def _outcome(finding: Finding | None) -> str:
 
 def compare_orders(record: Record, count: int) -> Orders:
     """Replay a record in other orders, until the bits of a result differ. First the cores of all
-    ranks run in up to `count` other orders; the results are compared with those of the order in
-    which the first core that can run always runs. Then the iterations of parallel loops run in up
-    to `count` other orders, compared with the recorded order.
+    ranks run in up to `count` other orders. Their results are compared with those of a replay in
+    which each step is a step of the core with the lowest number that can run. Then the iterations
+    of parallel loops run in up to `count` other orders, which are compared with the recorded order.
 
     Raises the errors of `Replay`.
     """
@@ -402,8 +402,8 @@ class _ByPriority:
 
 
 class _AtRandom:
-    """A schedule that mostly stays with the first core that can run. Otherwise it chooses at random
-    one of the cores that can run."""
+    """A schedule that takes the first of the cores that can run (`able`) with probability STAYS,
+    otherwise any of them. The first is the core of the last step, if it can continue."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -481,9 +481,9 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 def _cores_finding(
     differing: str, suspects: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
-    """Return the finding for cores whose order matters. Its place is the second access of the race
-    that happened first, among the races that `flipped` flags as reversed; it has no place if no
-    race is reversed. `order` has the core of each step."""
+    """Return the finding for cores whose order matters. Among the races that `flipped` flags as
+    reversed, it names the race that was complete first, and its place is the second access of this
+    race. It has no place if no race is reversed. `order` has the core of each step."""
     reversed_races = [
         race for race, is_reversed in zip(suspects, flipped, strict=True) if is_reversed
     ]

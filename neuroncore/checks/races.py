@@ -95,7 +95,8 @@ class HappensBefore:
     """The order that meetings impose on the instructions of several threads."""
 
     def __init__(self, count: int, met: Sequence[Meeting]) -> None:
-        """Order `count` threads by their meetings, which are in order."""
+        """Order the instructions of `count` threads. `met` has the meetings of the threads; each
+        meeting comes after the earlier meetings of its threads."""
         self._ends: list[list[int]] = [[] for _ in range(count)]  # the last row of each segment
         self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
         for meeting in met:

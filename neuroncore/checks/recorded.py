@@ -162,8 +162,8 @@ class LineAdvice(NamedTuple):
 
 
 def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
-    """Yield advice for lines with slow instructions. The message has the share of the busy time of
-    their engine, or of DMA, that these instructions take, on the core where this share is largest.
+    """Yield advice for lines with slow instructions. The message states how much of the busy time
+    of their engine, or of DMA, these instructions take. This share is the largest one of all cores.
     If there are several ranks, the message lists all cores to which the advice applies. Advice
     never refuses a kernel."""
     by_line: dict[tuple[str, Place | None], dict[int, LineAdvice]] = {}
@@ -202,7 +202,8 @@ def _of_a_core(timeline: Timeline) -> Iterator[LineAdvice]:
 
 
 def _of_dma(timeline: Timeline) -> Any:
-    """Return, for each row, the nanoseconds of its transfer if all DMA engines took part."""
+    """Return, for each instruction, the nanoseconds that its DMA transfer would take if all DMA
+    engines took part in it."""
     return timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
 
 

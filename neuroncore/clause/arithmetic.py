@@ -230,10 +230,11 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
-    """Return a function that returns the memory of tiles like `dst` as an array, to which
-    `function` can write its results directly, even if it reads the same memory. Return None unless
+    """Return a function that returns the memory of tiles like `dst` as an array, for `function` to
+    write its results there directly, even if it reads the same memory. Return None unless
     `function` is a function of numpy: these behave as if arrays did not overlap (numpy.ufunc).
-    `dst` must have floats of the computation, or for a comparison bytes, which become 0 or 1."""
+    Return None also unless `dst` is float32 or float64, or for a comparison a format of one byte:
+    the bytes become 0 or 1."""
     if not isinstance(function, np.ufunc):
         return None
     if dst.held is float32 or dst.held is float64:

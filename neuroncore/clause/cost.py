@@ -27,8 +27,9 @@ SLOW_STRIDES = "slow_strides"  # a feature of estimates that assume it (`Options
 @dataclass(frozen=True)
 class Transfer:
     """The DMA engines that a transfer keeps busy: each from number `first` to number `last`, for
-    `ns` nanoseconds. With `software`, GpSimd writes the descriptors and issues the transfer, which
-    then uses no ring."""
+    `ns` nanoseconds. A transfer is issued in one of two rings, for loads and for stores. With
+    `software`, GpSimd writes the descriptors and issues the transfer, which then uses neither
+    ring."""
 
     first: int
     last: int
@@ -139,9 +140,9 @@ def sector_cycles(view: View, machine: Machine) -> int:
     """Return the cycles that a port takes for the elements of one partition. Each sector that has
     an element takes `Fixed.sector_cycles`.
 
-    Sectors of 16 bytes in two cycles explain three published figures. The bandwidth is halved if
-    the stride is at least 16 bytes (ARCH1). At most four 16-bit or two 32-bit elements move per
-    cycle (ARCH2). Weights load up to four times as fast as columns stream."""
+    Three published figures show that a sector has 16 bytes and takes two cycles. The bandwidth is
+    halved if the stride is at least 16 bytes (ARCH1). At most four 16-bit or two 32-bit elements
+    move per cycle (ARCH2). Weights load up to four times as fast as columns stream."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     return rows * ceil(span / machine.fixed.sector_bytes) * machine.fixed.sector_cycles
 
@@ -170,9 +171,9 @@ def _rows(view: View, sector: int) -> tuple[int, int]:
 
 
 def dynamic(cost: CostFunction) -> CostFunction:
-    """Return a cost function like `cost`, with a minimum for instructions with a run-time address
-    on the chip. It is assumed that an index which chooses elements has the same minimum, because
-    nothing is published about it."""
+    """Return a cost function like `cost`, except that an instruction with a run-time address on the
+    chip occupies its engine for at least `dynamic_address_cycles`. It is assumed that this also
+    holds for an index that chooses elements, because nothing is published about it."""
 
     @wraps(cost)
     def with_address(call: Call, machine: Machine) -> Cost:
@@ -221,8 +222,8 @@ def is_fast(machine: Machine, view: View) -> bool:
 
 
 def filling(call: Call, machine: Machine) -> Cost:
-    """The time of filling a tile with a number (memset). 16-bit formats have the published rate for
-    16-bit zeros, which is twice as fast as that of other formats (ISA226)."""
+    """The time of filling a tile with a number (memset). 16-bit formats have the rate that is
+    published for 16-bit zeros, which is twice the rate of other formats (ISA226)."""
     kind = "memset_zero_16bit" if call.view("dst").dtype in SIXTEEN_BIT else "default"
     return stream(call, machine, elements(call) / rate(machine, call.engine, kind))
 
@@ -301,8 +302,8 @@ def _pairs_fast(call: Call, machine: Machine) -> bool:
 
 
 def dma(call: Call, machine: Machine) -> Cost:
-    """The time of a DMA's bytes and packets on the DMA engines that serve the partitions, and of
-    its issue."""
+    """The time of a DMA: the time of its bytes and packets on the DMA engines that serve the
+    partitions, and the time of its issue."""
     return move(call.view("dst"), call.view("src"), machine, call.arguments.get("dge_mode"))
 
 
@@ -386,8 +387,8 @@ def _needs_software(view: View, mode: dge_mode | None) -> bool:
 
 
 def _unasked(mode: dge_mode | None, machine: Machine) -> bool:
-    """Return whether software writes the descriptors although the kernel requests no mode, as some
-    releases do."""
+    """Return whether software writes the descriptors although the kernel requests no mode. Some
+    releases of the compiler do so; then `machine` has the feature SOFTWARE_DGE."""
     return mode is dge_mode.unknown and machine.has(SOFTWARE_DGE)
 
 

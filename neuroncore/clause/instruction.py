@@ -318,7 +318,7 @@ class Call:
         return computed
 
     def derived(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return a result that depends on the call only, computed once for a key."""
+        """Return make(), which depends on the call only; it is computed once for each `key`."""
         if key not in self.results:
             self.results[key] = make()
         return self.results[key]

@@ -1,5 +1,6 @@
-"""Legality of a call: first each argument by itself, then all arguments together: the sizes of the
-letters of the clause, the indices that choose elements along the free axes (ISA), and the rules."""
+"""Legality of a call. Each argument is checked by itself first. Then all arguments are checked
+together: the sizes of the letters of the clause, the indices that choose elements along the free
+axes (ISA), and the rules."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Operand:
     eight_bits: str = ""  # a machine without this feature accepts no 8-bit floats here
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
-        """Yield every error of the tile for which the hardware would refuse it."""
+        """Yield the errors because of which the hardware would refuse the tile."""
         if view.region not in self.regions:
             yield _wrong_region(name, view, self.regions)
         if self.dtypes is not None and view.dtype not in self.dtypes:

@@ -100,8 +100,8 @@ class Tools:
     with the thread that started it, and threads of the server may end after each request."""
 
     def __init__(self, arguments: argparse.Namespace, sources: str) -> None:
-        """`arguments` are those of the command, and `sources` is a folder for files that clients
-        send as text."""
+        """`arguments` are the arguments of the command, and `sources` is a folder for files that
+        clients send as text."""
         self.folder: Path = arguments.folder.resolve()
         self._sources = Path(sources).resolve()
         self._specs = [str(Path(spec).resolve()) for spec in arguments.spec]

@@ -106,8 +106,9 @@ def _not_text(path: Path, content: bytes) -> NotPython:
 
 
 class FromSource(SourceFileLoader):
-    """Imports source without bytecode from disk. Python finds bytecode by the size of the source
-    and its time in seconds, but a search may write two variants of a kernel within a second."""
+    """Imports a source file, and never its cached bytecode. Python would use the bytecode if the
+    file has the same size and the same time in whole seconds, but a program that searches for fast
+    kernels may write two variants of a kernel within a second."""
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError

@@ -154,7 +154,8 @@ def write_sides(arguments: argparse.Namespace, document: dict[str, Any], *runs: 
 
 
 def _side(run: Any, answers: bool) -> pages.PageSide:
-    """Return a side of a comparison for a page, from a Run or a capture."""
+    """Return a side of a comparison for a page, from a Run or a capture. Without `answers` the page
+    of a Run hides the bottleneck and the advice."""
     if hasattr(run, "timelines"):
         return pages.PageSide(launch=run.shown(None, answers))
     cores, files = run.shown()

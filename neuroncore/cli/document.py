@@ -93,8 +93,8 @@ class Document:
         self.refused = False  # whether --strict refused the run
 
     def read(self, findings: Sequence[Finding]) -> None:
-        """Store the findings about the source. An error is printed as a warning, unless --strict
-        refuses the run because of it."""
+        """Store the findings about the source, which `say_source` prints. With --strict, findings
+        of severity "error" are printed at once, and the run is refused."""
         self.source = self.unprinted = findings
         for finding in findings:
             if finding.severity == "error" and self.arguments.strict:
@@ -118,8 +118,9 @@ class Document:
         )
 
     def say_source(self) -> None:
-        """Print the findings about the source once: before the results of the first launch, or
-        after the error that ended the session. Findings at the line of that error are left out."""
+        """Print the errors and warnings among the findings about the source, all of them as
+        warnings, once: before the results of the first launch, or after the error that ended the
+        session. Findings at the line of that error are left out."""
         failed = self.failure or {}
         spot = abspath(failed.get("file") or ""), failed.get("line")
         for line, same in by_line(likely_wrong(self.unprinted)).items():

@@ -350,7 +350,8 @@ def _tolerance(text: str) -> float:
 
 
 def _values(text: str) -> range | Literal["some"] | None:
-    """Return a range of instructions for "A:B", the word `some`, or None for "none"."""
+    """Return the value of --values, the instructions whose operands a page shows: a range for
+    "A:B", the word `some`, or None for "none"."""
     if text == "none":
         return None
     if text == "some":

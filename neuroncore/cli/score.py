@@ -194,8 +194,8 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> ScoredPoint:
 
 
 def _groups(scored: TableScore, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
-    """Yield the name of each group of rows, and its errors, or None for a group without rows. `by`
-    names the properties by which rows are grouped, keys of GROUPS."""
+    """Yield the name of each group of rows, and the errors of its estimates; None for a group
+    without rows. `by` has the properties by which rows are grouped (keys of GROUPS)."""
     yield "all", errors(scored.points)
     yield "without runs that spilled", errors([p for p in scored.points if not p.spilled])
     for name in by:

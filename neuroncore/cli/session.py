@@ -128,8 +128,8 @@ def print_traceback(error: BaseException) -> None:
 
 
 def _users_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback with the user's frames only, except that it keeps all frames after the
-    last of the user's: if neuroncore failed, these show where."""
+    """Return a traceback without neuroncore's frames, or None if no frame is left. The frames after
+    the last frame of the user's code are kept: if neuroncore failed, they show where."""
     links = []
     while trace is not None:
         links.append(trace)
@@ -171,7 +171,8 @@ def _program(core: Core | None) -> Program | None:
 
 
 def _place(error: BaseException) -> source.Place | None:
-    """Return the place of an error: the innermost line of the user's code."""
+    """Return the place of an error: the innermost line of the user's code; None if the error is not
+    from the user's code."""
     if isinstance(error, KernelError) and error.place is not None:
         return error.place
     return source.innermost_place(error.__traceback__)

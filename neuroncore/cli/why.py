@@ -41,7 +41,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def launches(each: Sequence[dict[str, Any]], error: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the JSON object of the command."""
+    """Return the JSON object of `neuroncore why`: the answers for each launch, and the error that
+    ended the session, or None."""
     return {"schema": captures.WHY_SCHEMA, "launches": list(each), "error": error}
 
 

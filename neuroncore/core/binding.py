@@ -4,10 +4,14 @@
 The functions are generated so that a call costs little more than its checks:
 `inspect.Signature.bind` alone would take longer than a small instruction.
 
-This module defines the result of a generated function (`NkiInstruction`), the errors for arguments
-that do not fit its signature (`settle`), offsets that are known only when an instruction runs
-(`resolve`), the function that executes a Call (`stage`), and the error for faults of neuroncore,
-which are never reported as mistakes of the kernel (`our_fault`).
+This module defines:
+
+* the result of a generated function (`NkiInstruction`),
+* the errors for arguments that do not fit its signature (`settle`),
+* offsets that are known only when an instruction runs (`resolve`),
+* the function that executes a Call (`stage`),
+* the error for faults of neuroncore, which are never reported as mistakes of the kernel
+  (`our_fault`).
 """
 
 from __future__ import annotations

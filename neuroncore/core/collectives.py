@@ -7,7 +7,8 @@ exchanged with the core that has the same number in the other ranks. (Inferred f
 kernels, which depend on this; not documented.)
 
 In this module, rank r of a group is the rank at position r of the group. "Rank number" means the
-number that a rank has in the launch.
+number that a rank has in the launch. Codes are the elements of a tensor as memory stores them, in
+the tensor's format. A channel arranges the ranks of a group as a ring (`replica_groups.ring`).
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def _reductions(parts: Parts, op: Operator) -> list[Array]:
 
 
 def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Array) -> None:
-    """Report sums of 32-bit integers that are not exact, because they were computed in float32. The
+    """Report that sums of 32-bit integers are not exact, because they were computed in float32. The
     compiler of graphs refuses such additions (NCC_EVRF061); for NKI nothing is published."""
     if not tiles[0].dtype.is_integer or op.name != "add" or tiles[0].dtype.itemsize < 4:
         return
@@ -227,9 +228,9 @@ def permute(parts: Parts, pairs: Groups) -> None:
 
 
 def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array]]) -> None:
-    """Let each rank send codes to the next rank in the ring of each channel: write the codes to the
-    dst that the receiver has for the channel. `sent[r][c]` has the codes that rank r sends on the
-    c-th of `channels`."""
+    """Let each rank send codes to the next rank in the ring of each channel. The codes are written
+    to the dst that the receiver has for the channel. `sent[r][c]` has the codes that rank r sends
+    on the c-th of `channels`."""
     core, ranks = parts[0].core, [part.core.rank for part in parts]
     for at, channel in enumerate(channels):
         around = ring(core, ranks, channel)

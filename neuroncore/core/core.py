@@ -59,7 +59,7 @@ HOW_IT_READS = (
 
 
 class ShadowOfCore(Protocol):
-    """An observer that executes each instruction of a core a second time, in its own way."""
+    """An observer of a core. It executes each instruction a second time, for example in float64."""
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
         """Execute a legal call on the core, and execute it again as the observer requires."""
@@ -76,11 +76,11 @@ CarryOut = Callable[[Brought], None]
 
 
 def nothing(brought: Brought) -> None:
-    """Do nothing. Most meetings require no work when all cores have arrived."""
+    """Do nothing. At most points nothing has to be done when all cores have arrived."""
 
 
 class Point(NamedTuple):
-    """The name of a meeting, and the numbers of the cores that take part."""
+    """A point at which cores wait for each other: its name, and the numbers of these cores."""
 
     name: str
     cores: frozenset[int]

@@ -126,8 +126,8 @@ def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
 
 def write_groups(core: Core, tile: Tile, codes: Any) -> None:
     """Write the codes [groups, count] to the first `count` elements of each group. Other elements
-    that were never written become poison or 0, and count as written, because the example of
-    nki.isa.topk uses its whole results."""
+    that were never written become NaN (4 for integers) or 0, and count as written, because the
+    example of nki.isa.topk uses its whole results."""
     number, count = codes.shape
     columns = -(-count // group_size(core))
     whole = columns * group_size(core)
@@ -142,8 +142,8 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:
-    """Report elements that were never written among the first `count` elements of each group. These
-    fill whole columns, and the beginning of the next column."""
+    """Report elements that were never written, among the first `count` elements of each group. The
+    first `count` elements fill whole columns, and the beginning of the next column."""
     if tile.storage.gaps is None:
         return
     columns, rest = divmod(count, group_size(core))

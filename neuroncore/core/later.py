@@ -144,9 +144,9 @@ def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool
     """Defer the product of two packed operands, which is added to `dst` if `accumulate` is true and
     overwrites it otherwise. Return True if it was deferred; `count` threads compute it.
 
-    Return False, and do nothing, if the operands are not packed, if no thread can be started, or if
-    `dst` is at an address that the kernel chose: other tensors may use its bytes, and reading them
-    would not complete the sum."""
+    Return False, and do nothing, if the operands are not packed or if no thread can be started.
+    Return False also if `dst` is at an address that the kernel chose: other tensors may use its
+    bytes, and reading these tensors would not complete the sum."""
     if s.ndim < 3 or x.ndim > 1 or dst.storage.image is not None:
         return False
     pending = dst.storage.pending

@@ -4,7 +4,10 @@ A kernel may compute with a tile that is only partly filled, if it stores only t
 rest has no effect. So the finding about a read of leftovers is deferred: it is kept with the
 elements that depend on the read, and reported only if these may reach HBM, a register or another
 core. Lane-wise instructions, copies, transposes and products are tracked element by element. If any
-other instruction reads leftovers, the finding is reported at once."""
+other instruction reads leftovers, the finding is reported at once.
+
+A storage is the memory of one tensor, and a window is a view of it. A site is a place in the user's
+code. Poison is NaN, or 4 for integers."""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ READS = 256
 @dataclass
 class _LeftoverReads(Generic[T]):
     """The reads of one storage that met leftovers. They are valid while the storage has these
-    `gaps` and is read in the format `held`.
+    `gaps` (elements that were never written), and is read in the format `held`.
 
     A key of `findings` has the site of a read, its window, and the number of bytes written so far:
     after a write that fills a gap, the read is checked again. A value is (the finding, the site);
@@ -276,9 +279,9 @@ def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:
 def _results(
     call: Call, reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> dict[str, Array | None] | None:
-    """Return, for each result, flags of the elements that depend on the elements of inputs that
-    `masks` flags; no flags (None) if there are no masks. Return None instead of a dictionary if the
-    dependence is unknown."""
+    """Return, for each result, flags of the elements that depend on the flagged elements of inputs
+    (`masks`). If there are no masks, the flags of each result are None. If the dependence is
+    unknown, return None in place of the dictionary."""
     traits, sources = call.instruction.traits, [*masks.values()]
     if not masks:
         return dict.fromkeys(writes)
@@ -336,11 +339,12 @@ def _multiplied(
 
 
 def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
-    """Complete the outputs that each of two cores has allocated separately, and yield them. Such an
-    output is one tensor for both cores, so elements that this core has not written are copied from
-    the other core (nki-library's kernels of NKI 0.2). `result` is this core's result, `other` is
-    the other core's result. Yield (this core's tensor, the other core's tensor, flags of the copied
-    elements)."""
+    """Complete the results of a launch on two cores. If each core has allocated an output
+    separately, both allocations are one tensor (nki-library's kernels of NKI 0.2). So elements that
+    this core has not written are copied from the other core.
+
+    `result` is this core's result, and `other` is the other core's result. Yield (this core's
+    tensor, the other core's tensor, flags of the copied elements) for each completed tensor."""
     for mine, theirs in _pairs(result, other):
         alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         if mine.storage is theirs.storage or not alike or theirs.untouched:

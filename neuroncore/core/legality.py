@@ -1,5 +1,5 @@
-"""Legality of a call: first each argument by itself, then all together. Legal calls are remembered
-for later launches."""
+"""Legality of a call: each argument is checked by itself first, and then all arguments together.
+Legal calls are remembered for later launches."""
 
 from __future__ import annotations
 

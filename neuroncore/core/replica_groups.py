@@ -78,9 +78,9 @@ def _join(core: Core, group: tuple[int, ...]) -> None:
 
 
 def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
-    """Return the ranks of a group in the order of a channel's ring. The API does not specify the
-    order. By default it is the order of the group; if `Options.rings` is not 0, it is a random
-    order with this seed."""
+    """Return the ranks of a group in the order of a channel's ring. The API does not specify this
+    order. By default it is the order of the group. If `Options.rings` is not 0, it is a random
+    order, and `Options.rings` is its seed."""
     order = list(group)
     if core.options.rings:
         random.Random(f"{core.options.rings} {channel} {order}").shuffle(order)

@@ -51,8 +51,8 @@ class OperatorLimits:
 
 @dataclass(frozen=True)
 class Time:
-    """The time in ns of one access to HBM, and of one element that is copied to TCM, used and
-    copied back."""
+    """Times in ns: one access to HBM (`touch_ns`); and one element that is copied to TCM, a memory
+    on each processor of GpSimd, used there and copied back (`tcm_element_ns`)."""
 
     touch_ns: float
     tcm_element_ns: float

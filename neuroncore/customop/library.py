@@ -138,8 +138,8 @@ MEMORY_BYTES = 8 << 30
 
 
 class Counts(NamedTuple):
-    """The work of a core: accesses to HBM, elements copied to or from TCM, and elements of
-    streams."""
+    """The work of a core: accesses to HBM, elements that are copied to or from TCM (a memory on
+    each processor of GpSimd), and elements that streams read or write."""
 
     touches: int
     tcm_elements: int

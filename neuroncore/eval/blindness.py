@@ -36,10 +36,12 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Blindness:
-    """The blind spots of a specification: the number of instructions of the baseline, and its
-    instructions that could write zeros (`unseen`); the positions of inputs without effect on the
-    reference (`idle_inputs`); and the positions of results of the reference that are constant or
-    tiny (`weak_results`)."""
+    """The blind spots of a specification, found with a baseline:
+
+    * `instructions`: the number of instructions of the baseline;
+    * `unseen`: those of its instructions that could write zeros without an effect on the verdict;
+    * `idle_inputs`: the positions of inputs without effect on the reference;
+    * `weak_results`: the positions of results of the reference that are constant or tiny."""
 
     instructions: int
     unseen: Sequence[Unseen]

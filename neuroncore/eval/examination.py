@@ -162,10 +162,12 @@ def _of_call(call: Call, spec: Spec, formats: frozenset[str]) -> Iterator[Refuse
 
 
 def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
-    """Yield refusals because of data: inputs that are written or returned although the
-    specification does not allow it; results that no instruction writes, that are constants, or that
-    are not plain tensors; data in the wrong memory (`_of_places`); and too many bytes of
-    constants."""
+    """Yield refusals because of data:
+
+    * inputs that are written or returned although the specification does not allow it,
+    * results that no instruction writes, that are constants, or that are not plain tensors,
+    * data in the wrong memory (`_of_places`),
+    * too many bytes of constants."""
     setting = record.setting
     assert setting is not None  # `unpacked` has seen it
     inputs = {array.storage for array in setting.inputs}

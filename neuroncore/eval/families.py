@@ -58,8 +58,9 @@ FAMILIES: dict[str, tuple[Variation | None, Variation | None]] = {
 
 
 def varied(family: str, seed: int, value: Any) -> Any:
-    """Return the argument `value` as `family` changes it. A family changes arrays of floats, arrays
-    of integers, or both; other values are returned unchanged. `seed` determines random choices."""
+    """Return the argument `value` with the change that `family` makes. Each family changes arrays
+    of floats, arrays of integers, or both; other values are returned unchanged. `seed` determines
+    random choices."""
     if not isinstance(value, np.ndarray):
         return value
     of_floats, of_integers = FAMILIES[family]

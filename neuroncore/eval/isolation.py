@@ -208,9 +208,10 @@ def _step(code: int, if_true: int, if_false: int, operand: int) -> bytes:
 
 
 def _program(calls: Calls) -> bytes:
-    """Return the filter as bytes, eight for each step. Denied calls fail. clone can only make
-    threads, and prctl can't change the signal that ends the process with its parent. clone3 fails
-    as if the kernel lacked it, so that libc uses clone, whose flags a filter can read."""
+    """Return the filter of system calls as bytes, eight for each step. Denied calls fail. clone can
+    only make threads, and prctl can't change the signal that ends the process with its parent. The
+    filter can't read the flags of clone3. So clone3 fails as if the kernel lacked it, and libc uses
+    clone."""
     steps = [
         _step(LOAD, 0, 0, ARCHITECTURE_AT),
         _step(EQUAL, 1, 0, calls.architecture),

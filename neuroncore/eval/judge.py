@@ -112,9 +112,10 @@ def one_seed(
     contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
 ) -> dict[str, Any]:
     """Return the entries of a verdict for a record, replayed on hidden seed `number` of a case, as
-    `judged` does. If the candidate passed, there is also the entry `path`. If this seed leads the
-    program to another path than the record's, the entries are `passed`, which is False, and
-    `decisions`: the values that decide the program's path, up to the first value that differs."""
+    `judged` does. If the candidate passed, there is also the entry `path` (`eval.paths`). If the
+    inputs of this seed lead the program to another path than the record's, the entries are
+    `passed`, which is False, and `decisions`: the values that decide the program's path, up to the
+    first value that differs."""
     case_of_seed = Case(case.shape, case.public, (case.hidden[number],))
     try:
         entries = judged(contents, spec, [case_of_seed], why=why)

@@ -102,8 +102,8 @@ def _largest(errors: Sequence[float | None]) -> float | str:
 
 
 def _performance(shapes: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the latency, the reference latency and the speedup. The time of the roofline is the
-    reference."""
+    """Return the latency, the reference latency and the speedup of the first shape. The reference
+    latency is the time in which the inputs and results pass through HBM once."""
     latency = shapes[0]["latency_us"] / 1e3
     reference = shapes[0]["roofline_us"] / 1e3
     return {

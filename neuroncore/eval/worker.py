@@ -1,8 +1,9 @@
 """The judging of candidates for one specification, with two processes: one forks the processes of
 candidates, and the other judges their records.
 
-A case is one shape of the specification with its inputs. A path is the sequence of instructions
-that a program takes for the values of one hidden seed (`eval.paths`).
+A case is one shape of the specification with its inputs. A decision is a value that the device
+computes, and that a loop or a condition depends on. The decisions of a run determine its path,
+which is the sequence of instructions that it executes (`eval.paths`).
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class Worker:
 
     def _seed_by_seed(self, candidate: Candidate) -> RunOutcome:
         """Run the candidate again for each hidden seed, because the values of a seed may lead to
-        another path. The candidate receives the values that decide the path, and no other hidden
+        another path. The candidate receives the decisions of this path, and no other hidden
         data."""
         shapes: list[dict[str, Any]] = []
         isolation, cost = Isolation(), VerdictCost()
@@ -186,9 +187,10 @@ class Worker:
     def _one_program(
         self, candidate: Candidate, number: int, paths: list[dict[str, Any]]
     ) -> RunOutcome:
-        """Record a path of the case `number` in which every loop has an iteration, and refuse the
-        candidate if one of the other `paths` has an instruction that this path lacks: Python has
-        then computed something from hidden values."""
+        """Check that the `paths` of the case `number` belong to one program. For this, record a
+        path in which every loop has an iteration. Refuse the candidate if one of the `paths` has an
+        instruction that the recorded path lacks, because then Python has computed something from
+        hidden values."""
         request = Request(candidate.source, number, every_loop(paths))
         outcome = self._run(request, JudgeRequest(number))
         # there is no path if it can't be recorded, for example if an index is out of bounds

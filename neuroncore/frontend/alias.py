@@ -173,7 +173,8 @@ def _served(package: Package, checkout: Checkout) -> ModuleSpec | None:
 
 
 def _completed(spec: ModuleSpec | None) -> ModuleSpec | None:
-    """Return the spec of a module of a checkout, with a loader that adds placeholders."""
+    """Return the spec of a module of a checkout, changed so that its loader adds placeholders. None
+    is returned unchanged."""
     if spec is not None and isinstance(spec.loader, SourceFileLoader):
         spec.loader = InCheckout(spec.loader.name, spec.loader.path)
     return spec
@@ -281,9 +282,8 @@ def deactivate() -> None:
 
 
 def step_aside(name: str) -> None:
-    """Replace a module of the alias folder (hosts/alias), which calls this function while it is
-    being imported. Its replacement is the module that `import name` finds while the alias is
-    active."""
+    """Replace a module of the alias folder (hosts/alias), which calls this function while Python
+    imports it. The replacement is the module that `import name` finds while the alias is active."""
     del sys.modules[name]
     activate()
     importlib.import_module(name)

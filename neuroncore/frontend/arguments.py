@@ -69,7 +69,7 @@ mutable = Annotation("mutable")
 
 
 def disagreements(function: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[Finding]:
-    """Return findings for arguments whose shape differs from their parameter's annotation."""
+    """Yield findings for arguments whose shape differs from the annotation of their parameter."""
     declared = getattr(function, "__annotations__", {})
     if not any(isinstance(hint, Annotation) and hint.shape for hint in declared.values()):
         return
@@ -108,8 +108,9 @@ def with_rank(function: Callable[..., Any], arguments: Arguments, rank: int) -> 
 
 
 def referred(reference: Callable[..., Any], arguments: Arguments, several: bool) -> Any:
-    """Return the results of a reference function. For `several` ranks, `arguments[0]` has the
-    Arguments of each rank; the function is called for each rank, and the results are in a list."""
+    """Return the results of a reference function for these arguments. If `several` is true,
+    `arguments[0]` has the Arguments of each rank. Then the function is called once for each rank,
+    and the results are in a list."""
     if not several:
         return reference(*arguments[0], **arguments[1])
     each = [with_rank(reference, part, rank) for rank, part in enumerate(arguments[0])]

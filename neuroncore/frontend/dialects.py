@@ -57,7 +57,7 @@ def _called(function: FunctionType) -> Iterable[FunctionType]:
 
 
 def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
-    """Return the modules that code, and the functions in it, use through global names and
+    """Yield the modules that code, and the functions in it, use through global names and
     imports."""
     for step in _steps(code):
         if step.opname == "LOAD_GLOBAL" and step.argval in space:
@@ -67,7 +67,7 @@ def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
 
 
 def _steps(code: CodeType) -> Iterator[dis.Instruction]:
-    """Return the bytecode instructions of code and of the functions in it."""
+    """Yield the bytecode instructions of code and of the functions in it."""
     yield from dis.get_instructions(code)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -75,8 +75,8 @@ def _steps(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _homes(value: Any) -> Iterator[str]:
-    """Return the name of a module. For other values, return the modules that define the value and
-    its type."""
+    """Yield names of modules: the name of `value` if it is a module; otherwise the modules that
+    define `value` and its type."""
     if isinstance(value, ModuleType):
         yield value.__name__
     else:

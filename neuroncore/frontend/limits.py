@@ -113,11 +113,13 @@ def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
 
 
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """Return a hint for indices from `first` to `last`, which exceed the size of an axis. If the
-    axis consists of whole pieces as long as this range, and the range begins at a multiple of its
-    length, the hint gives the number of pieces: the loop should end earlier, or the indices may be
-    swapped, if another axis has such a piece. Otherwise the hint is `ragged`, for an axis whose
-    last piece is shorter than the others."""
+    """Return a hint for an access to the elements `first` to `last` of an axis, which exceeds the
+    size of the axis.
+
+    The hint is `ragged` unless the axis has a whole number of pieces of this length, and the access
+    begins where a piece would begin. In that case the hint has the number of pieces, and recommends
+    ending the loop earlier. If the access would fit on another axis, it recommends checking whether
+    the indices are swapped."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged

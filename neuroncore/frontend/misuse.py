@@ -116,7 +116,7 @@ def _not_set(message: str) -> KernelError | None:
 
 
 def _kinds_of(kind: type) -> Iterator[type]:
-    """Return a class and all classes that inherit from it."""
+    """Yield a class and all classes that inherit from it."""
     yield kind
     subclasses: list[type] = kind.__subclasses__()
     for derived in subclasses:
@@ -125,7 +125,7 @@ def _kinds_of(kind: type) -> Iterator[type]:
 
 def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError | None:
     """Return the error for a method such as `x.transpose()` where the API has a function,
-    `nl.transpose(x)`."""
+    `nl.transpose(x)`; None if there is no such function."""
     language = _language_of(type(tensor).__module__)
     if language is None or name not in dir(language) or not callable(getattr(language, name)):
         return None
@@ -138,7 +138,8 @@ def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError |
 
 
 def _language_of(module: str) -> ModuleType | None:
-    """Return the module nki.language of the dialect to which a module belongs."""
+    """Return the module nki.language of the dialect to which a module belongs; None if it belongs
+    to no dialect."""
     while module := module.rpartition(".")[0]:
         if (language := sys.modules.get(f"{module}.language")) is not None:
             return language
@@ -159,7 +160,7 @@ def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
 
 def _no_import(error: ImportError) -> KernelError | None:
     """Return the error for an import of a name that doesn't exist, such as `from nki.isa import
-    tensor_scaler`."""
+    tensor_scaler`; None for other errors of imports."""
     match = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
     home = sys.modules.get(match[2]) if match else None
     if match is None or home is None or not home.__name__.startswith(HOME):
@@ -343,7 +344,7 @@ def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
 
 
 def _languages(frame: FrameType) -> Iterator[tuple[str, ModuleType]]:
-    """Return the modules nki.language that the user's code refers to, each with its name there."""
+    """Yield the modules nki.language that the user's code refers to, each with its name there."""
     for name, value in {**frame.f_globals, **frame.f_locals}.items():
         home = value.__name__ if isinstance(value, ModuleType) else ""
         if home.startswith(HOME) and home.endswith(".language"):

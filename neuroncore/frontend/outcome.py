@@ -422,7 +422,7 @@ _warned: set[WarnedLine] = set()
 
 
 class NeuronWarning(UserWarning):
-    """A finding of a run that has no other report.
+    """The warning for a finding of a launch. It is used if no observer reports the findings.
 
     Python's warning filters apply. With the default filter, or "once", it is shown once per process
     for each code and line of the kernel. Python's own registry would show it again for tiles of

@@ -82,7 +82,7 @@ class Package:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all of its source is public."""
+        """Return whether all of the package's source is public."""
         return self.repository is not None and not self.public
 
     def is_public(self, path: str) -> bool:
@@ -151,7 +151,7 @@ SAME = {
 
 
 def holding(module: str) -> Package | None:
-    """Return the package to which a module belongs."""
+    """Return the package to which a module belongs, or None."""
     return next((p for p in PACKAGES if f"{module}.".startswith(f"{p.name}.")), None)
 
 
@@ -171,8 +171,8 @@ class Checkout:
 
     @property
     def before_installed(self) -> bool:
-        """Return whether the checkout is used even if the package is installed: if `--with` names
-        it."""
+        """Return whether the checkout is used even if the package is installed. This is so if
+        `--with` names the checkout."""
         return self.source == "--with"
 
     def package(self) -> Path:
@@ -211,8 +211,8 @@ class Checkout:
 
 
 def named(repository: Repository) -> Checkout | None:
-    """Return the checkout of a repository that the user names; --with has priority over the
-    variable."""
+    """Return the checkout of a repository that the user names by --with or else by the environment
+    variable; None if the user names none."""
     for entry in os.environ.get(WITH, "").split(os.pathsep):
         name, _, folder = entry.partition("=")
         if name == repository.name:

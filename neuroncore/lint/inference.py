@@ -375,13 +375,14 @@ class Scope(Names):
         return None if may_choose or self.is_older else "sbuf"
 
     def _loaded(self, name: str, call: ast.Call) -> Shape | None:
-        """Return the shape of a tensor that is loaded from a slice of another tensor."""
+        """Return the shape of a tensor that is loaded from a slice of another tensor; None if it is
+        unknown."""
         if name in ROLES["loads"] and call.args and isinstance(call.args[0], ast.Subscript):
             return sizes(call.args[0].slice)
         return None
 
     def _memory(self, call: ast.Call) -> str | None:
-        """Return the memory that an allocation names; the default is SBUF."""
+        """Return the memory that an allocation names, by default SBUF; None if it is unknown."""
         buffer = argument(call, 2, "buffer")
         if buffer is None:
             return "sbuf" if len(call.args) <= 2 else None

@@ -82,9 +82,11 @@ def form_in(name: str, release: str) -> ApiForm | None:
 
 def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
     """Return the releases of the forms in `rows` as text, such as "0.1" or "0.3 to 0.6", if
-    `release` certainly has none of the forms; otherwise "". It certainly has none if it is later
-    than the last form, or if it is earlier than the first form and the first form is later than
-    COMPLETE: the lists of releases up to COMPLETE are incomplete."""
+    `release` certainly has none of these forms; otherwise "".
+
+    `release` certainly has none if it is later than the last form. If it is earlier than the first
+    form, the first form must also be later than COMPLETE, because the lists of the releases up to
+    COMPLETE are incomplete."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -281,7 +283,8 @@ class Modules:
         return self._imported(module, first, rest, 8)
 
     def _of_a_star(self, module: Module, dotted: str) -> str | None:
-        """Return the API's name for a name that `from nki.language import *` binds."""
+        """Return the API's name for a name that `from nki.language import *` binds; None for other
+        names."""
         _, origin = module.imports.get("*", (0, ""))
         known = of_the_api(origin.removesuffix("*") + dotted)
         return known if known in forms() else None
@@ -375,7 +378,7 @@ class Modules:
 
 
 def _file(folder: Path, parts: Sequence[str]) -> Path | None:
-    """Return the file of a module or of a package."""
+    """Return the file of a module or of a package, or None."""
     base = folder.joinpath(*parts)
     for path in (base.with_suffix(".py") if parts else None, base / "__init__.py"):
         if path is not None and path.is_file():

@@ -103,7 +103,8 @@ BINDING = (
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """Return an argument of a call, by its position or its name."""
+    """Return an argument of a call, by its position or its name; None if the call does not pass
+    it."""
     if position < len(call.args):
         return call.args[position]
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
@@ -127,7 +128,7 @@ def _named(call: ast.Call) -> list[str | None]:
 
 
 def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
-    """Return the default of a parameter, if it has one."""
+    """Return the default of a parameter; None if it has none."""
     positional = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
     defaults = positional[len(positional) - len(parameters.defaults) :]
     named = [parameter.arg for parameter in parameters.kwonlyargs]
@@ -139,7 +140,8 @@ def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
 
 
 def literal(node: ast.expr | None) -> int | None:
-    """Return an integer that the source states, also as a sum, a product or a power of literals."""
+    """Return an integer that the source states, also as a sum, a product or a power of literals;
+    None for other expressions."""
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return number
@@ -192,7 +194,8 @@ def numbers(parts: Sequence[ast.expr]) -> Shape:
 
 
 def shape_of_view(call: ast.Call) -> Shape | None:
-    """Return the shape of tensor.reshape(shape) or tensor.ap(pattern), if the source states it."""
+    """Return the shape of tensor.reshape(shape) or tensor.ap(pattern); None if the source does not
+    state it, and for other calls."""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     shape = argument(call, 0, {"reshape": "shape", "ap": "pattern"}.get(method, ""))
     if method not in ("reshape", "ap") or not isinstance(shape, ast.Tuple | ast.List):

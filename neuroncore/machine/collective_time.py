@@ -191,9 +191,10 @@ def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) 
     bytes per rank.
 
     It is assumed that a size in the table is the size of the data of all ranks together; one table
-    for 16 ranks agrees with this. RDH needs a power of two of chips; for other numbers of chips
-    KangaRing replaces it. KangaRing needs whole chips and an even number of ranks, and allows only
-    a limited number of ranks (documented); otherwise a ring replaces it."""
+    for 16 ranks agrees with this. RDH (recursive halving and doubling) needs a power of two of
+    chips; for other numbers of chips KangaRing replaces it. KangaRing needs whole chips and an even
+    number of ranks, and allows only a limited number of ranks (documented); otherwise a ring
+    replaces it."""
     table = group.instance.collectives
     of_table = _reference(group.instance).ranks(table.lnc)
     sufficient = [

@@ -23,7 +23,8 @@ OPTIONAL = ("links", "hops")
 
 @dataclass(frozen=True)
 class Host:
-    """The number of servers, and the bandwidth of the network in Gb/s, of all servers together."""
+    """The servers of an instance: their number; the vCPUs, the memory and the EFA interfaces
+    (network) of all servers together; and the bandwidth of one EFA interface in Gb/s."""
 
     servers: int
     vcpus: int

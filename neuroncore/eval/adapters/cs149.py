@@ -100,10 +100,10 @@ def spec(name: str, _: Path) -> Spec:
 
 
 def assignment(year: str) -> Assignment | None:
-    """Return the tests of a year's harness; None for a name that is not a year. In 2025 a test of
-    time gives points only if tests of results pass: for a test with pooling all of them, for any
-    other test those without pooling. The harness runs with and without --test_maxpool, and the
-    better score counts."""
+    """Return the tests of a year's harness; None for a name that is not a year. In 2025 a
+    performance test gives points only if correctness tests pass: all of them if the performance
+    test uses pooling, otherwise those without pooling. The harness runs with and without
+    --test_maxpool, and the better score counts."""
     if year not in YEARS:
         return None
     right = [Part(name, f"cs149:{year}/{name}", points) for name, points in POINTS[year].items()]
@@ -115,7 +115,8 @@ def assignment(year: str) -> Assignment | None:
 
 
 def _needs(year: str, name: str) -> tuple[str, ...]:
-    """Return the tests that must pass before a test of time gives points."""
+    """Return the correctness tests that must pass before the performance test `name` gives
+    points."""
     if year == "2024":
         return ()
     return tuple(test for test in POINTS[year] if "pool" in name or "pool" not in test)

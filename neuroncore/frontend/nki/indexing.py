@@ -335,9 +335,11 @@ class Patterned(Indexed):
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
         """Return the run-time offset of this view in the form for `plain`, the view that `ap` makes
-        of this view. Raises ViewError if `free` is false, which means that `ap` was passed an
-        offset; if this view has several run-time offsets, or an index of rows or elements; or if
-        the step of its offset is not a whole number of elements of `plain`."""
+        of this view. Raises ViewError in three cases:
+
+        * `free` is false, which means that `ap` was passed an offset,
+        * this view has several run-time offsets, or an index of rows or elements,
+        * the step of its offset is not a whole number of elements of `plain`."""
         move, *others = self.dynamic
         step, rest = divmod(move.step * self.dtype.itemsize, plain.dtype.itemsize)
         if not free or others or move.vector or move.picks or rest:

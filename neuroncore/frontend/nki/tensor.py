@@ -225,8 +225,9 @@ class NkiTensor(Assigned):
         """Return the elements [P, num_elem] whose offsets along the free axes are in `index`, a
         tile [P, K] in SBUF. A read gathers these elements, a write scatters to them.
 
-        The 16 partitions of a group (32 for the Tensor engine) use the same offsets, which are in
-        the group's rows of `index`: offset i is in row i % 16 and column i // 16.
+        Each group of G = 16 consecutive partitions (32 for the Tensor engine) uses the same
+        offsets. They are in the group's rows of `index`: offset i is in row i % G and column i //
+        G.
         """
         if self.dynamic:
             raise self._chosen_at_run_time(self.ndim - 1)

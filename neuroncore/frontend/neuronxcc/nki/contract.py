@@ -81,7 +81,7 @@ def _is_last(core: Core) -> bool:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """Return the tensors in HBM among a kernel's arguments or results."""
+    """Yield the tensors in HBM among a kernel's arguments or results."""
     if isinstance(value, Tensor):
         if not value.storage.on_chip:
             yield value
@@ -118,9 +118,9 @@ def _check_returned(
 
 
 def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
-    """Raise OutputError if the kernel wrote nothing to one of its results in HBM, or if `writes` is
-    False: then the kernel returns no tensor, has tensors as arguments, and wrote to none of
-    them."""
+    """Raise OutputError if the kernel wrote nothing to one of its results in HBM. Raise it also if
+    `writes` is False, which means that the kernel returns nothing and wrote to none of its
+    arguments."""
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:
         return

@@ -354,10 +354,10 @@ def profile(func: Any = None, **kwargs: Any) -> Any:
     """Return a kernel whose record is saved in the folder working_directory, for `neuroncore
     profile view`.
 
-    The record is in the file save_neff_name, and profiles are under save_trace_name: one for every
-    profile_nth of num_execs executions, each with a summary in json_reports. working_directory is
-    an absolute path. Raises SignatureError without a folder. A call raises UsageError if the record
-    exists, unless overwrite=True."""
+    The record is in the file save_neff_name. Executions profile_nth, 2 * profile_nth, ... up to
+    num_execs are profiled. Each has a profile, whose name comes from save_trace_name, and a summary
+    in json_reports. working_directory is an absolute path. Raises SignatureError without a folder.
+    A call raises UsageError if the record exists, unless overwrite=True."""
     if not Path(kwargs.get("working_directory") or "").is_absolute():
         raise SignatureError(
             "profile has no folder to write its results to",

@@ -39,7 +39,8 @@ class NotedTile(NamedTuple):
 
 
 class NotedStep(NamedTuple):
-    """An instruction that the iteration issued."""
+    """An instruction that the iteration issued. `operands` are its tiles, and `others` its other
+    arguments, by name. `accumulates` is true if writes add to the contents of their destination."""
 
     name: str
     operands: tuple[NotedTile, ...]

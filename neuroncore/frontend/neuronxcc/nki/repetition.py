@@ -39,9 +39,10 @@ More = tuple[tuple[tuple[str, Any], ...], bool, bool | None, Born]
 
 class IssuedStep:
     """An instruction of an iteration. `operands` has a tuple for each tile: the name of the
-    argument, the kind of the storage, its place, the geometry, and the position of the offset among
-    the iteration's numbers. The place is a position among the new storages (kind MADE), a position
-    among the blocks that exist before the iteration (BLOCK), or the storage itself (FIXED)."""
+    argument, the kind of the storage, its place, the geometry (shape, strides and format), and the
+    position of the offset among the iteration's numbers. The place is a position among the new
+    storages (kind MADE), a position among the blocks that exist before the iteration (BLOCK), or
+    the storage itself (FIXED)."""
 
     def __init__(self, name: str, operands: Sequence[Any], more: More, row: bytes) -> None:
         self.name, self.operands, self.more, self._row = name, operands, more, row

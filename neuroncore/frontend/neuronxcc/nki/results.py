@@ -149,9 +149,9 @@ def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Fo
 
 
 def tile(value: Any, name: str = "data") -> Tensor:
-    """Return an argument after the checks of a read: the loop iteration that made it must not be
-    over, and its initial number is written if necessary. `name` is the argument's name. Raises
-    SignatureError if it is not a tile, and ScopeError."""
+    """Return an argument, which must be a tile, after the checks of a read. Its initial number is
+    written if necessary. `name` is the argument's name. Raises SignatureError for anything but a
+    tile, and ScopeError if a loop iteration that is over made the tile."""
     if not isinstance(value, Tensor):
         if isinstance(value, Untiled):
             raise value.not_a_tile(name)

@@ -306,7 +306,8 @@ def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
 
 
 def _same(a: Place, b: Place) -> bool:
-    """Return whether two places, (offset, geometry), in a storage have the same elements."""
+    """Return whether two places in a storage have the same elements. A place is a pair (offset,
+    geometry); a geometry has the shape, the strides and the format."""
     if a[0] != b[0]:
         return False
     if a[1] is b[1]:

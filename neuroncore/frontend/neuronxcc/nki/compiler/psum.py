@@ -1,4 +1,5 @@
-"""Allocators of PSUM, for `buffer=` of new tensors."""
+"""Allocators of PSUM, for `buffer=` of new tensors. A block is the indices of a tensor's axes
+before the partition axis; each block has one tile (`blocks`)."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ def mod_alloc(
     num_bank_tiles: Sequence[int] = (), num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:  # fmt: skip
-    """Return an allocation whose blocks use some banks in turn: `num_bank_tiles` has a number of
-    banks for each block axis, and `base_bank` is the first. In the same way blocks use partitions
-    from `base_partition` (num_par_tiles), and bytes of a bank from `base_addr` (num_free_tiles)."""
+    """Return an allocation that reuses banks of PSUM. `base_bank` is the first bank, and
+    `num_bank_tiles` has, for each block axis, the number of banks that the blocks along this axis
+    use in turn. In the same way `base_partition` and `num_par_tiles` determine the first partition
+    of a block's tile, and `base_addr` and `num_free_tiles` the byte in the bank."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int, int]:
         return (

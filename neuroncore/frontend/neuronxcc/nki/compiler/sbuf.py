@@ -1,4 +1,5 @@
-"""Allocators of SBUF, for `buffer=` of new tensors."""
+"""Allocators of SBUF, for `buffer=` of new tensors. A block is the indices of a tensor's axes
+before the partition axis; each block has one tile (`blocks`)."""
 
 from __future__ import annotations
 
@@ -23,9 +24,10 @@ def mod_alloc(
     *, base_addr: int, base_partition: int = 0, num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:  # fmt: skip
-    """Return an allocation whose blocks use adjacent places in turn: `num_free_tiles` has a number
-    of places for each block axis, and the first is at byte `base_addr` of the partitions. In the
-    same way blocks use partitions from `base_partition` (num_par_tiles)."""
+    """Return an allocation that reuses places in SBUF. The first place is at byte `base_addr` of
+    the partitions. `num_free_tiles` has, for each block axis, the number of adjacent places that
+    the blocks along this axis use in turn. In the same way `base_partition` and `num_par_tiles`
+    determine the first partition of a block's tile."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int]:
         return (

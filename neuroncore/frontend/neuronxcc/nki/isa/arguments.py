@@ -27,7 +27,8 @@ BIASES = (float32, float16, bfloat16)  # SDK 2.21 to 2.26, nki.isa.activation
 
 
 def format_or(dtype: Any, default: Any) -> Format:
-    """Return the format that `dtype` names, or, if it is None, that `default` names."""
+    """Return the format that `dtype` names. If `dtype` is None, return the format that `default`
+    names."""
     if dtype is None and type(default) is Format:
         return default
     return format_of(default if dtype is None else dtype, position=0)
@@ -122,9 +123,10 @@ def in_sbuf(value: Any, name: str) -> Tensor:
 
 
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
-    """Return two operands of an instruction. If both are in PSUM, or if GpSimd will read them
-    (`on_gpsimd`), the operand that a broadcast (`matrix.across_partitions`) made in PSUM is copied
-    to SBUF; if a broadcast made both, only y is copied. Other operands are returned unchanged."""
+    """Return the operands of an instruction, x and y, so that the engine can read both. If both are
+    in PSUM, or if GpSimd will read them (`on_gpsimd`), one operand that a broadcast
+    (`matrix.across_partitions`) made in PSUM is copied to SBUF: y if a broadcast made it, otherwise
+    x. Other operands are returned unchanged."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:
@@ -139,7 +141,7 @@ def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor
 
 def begin(kwargs: dict[str, Any]) -> None:
     """Begin a call of a function of the API: refuse keywords that no release has, then issue the
-    delayed call. This comes before the arguments are read. Raises SignatureError."""
+    delayed call. Each function calls this before it reads its arguments. Raises SignatureError."""
     if kwargs:
         check_keywords(kwargs, code=sys._getframe(1).f_code)
     flush()

@@ -233,8 +233,8 @@ def affine_select(
     pred: Any, on_true_tile: Any, on_false_value: Any, *, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """on_true_tile where `pred`, comparisons of index expressions, holds, else the number
-    on_false_value."""
+    """on_true_tile where `pred` holds, else the number on_false_value. `pred` is made of
+    comparisons of index expressions."""
     begin(kwargs)
     x = in_sbuf(on_true_tile, "on_true_tile")  # the GpSimd engine has no path to PSUM
     form = format_or(dtype, x.dtype)
@@ -263,9 +263,9 @@ COMPARISONS = {">=": newer.greater_equal, "==": newer.equal, "!=": newer.not_equ
 def _selected(
     term: tuple[Index, str], x: Tensor, other: Any, form: Format, mask: Any, hold: bool = True
 ) -> Tensor:
-    """Return x where the comparison `term` (an expression and an operator, as in Mask) holds, else
-    the number `other`, in format `form`. With `hold`, the instruction may be delayed. Raises
-    NotEmulated if the mask chooses only a part of x."""
+    """Return x where the comparison `term` holds, else the number `other`, in format `form`. `term`
+    is an expression and an operator, as in Mask. With `hold`, the instruction may be delayed.
+    Raises NotEmulated if the mask chooses only a part of x."""
     index, how = term[0].over(x.shape), term[1]
     if any(box for box in chosen(mask, x.shape)):
         raise NotEmulated("affine_select with a mask over a part of its tile")

@@ -112,9 +112,9 @@ def nc_transpose(
     data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """The transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector engine.
-    The Vector engine transposes up to 32 x 32, and is the default for such tiles; for larger tiles
-    the Tensor engine is the default. If it is chosen by default, a tile in PSUM is first copied to
-    SBUF.
+    The default is the Vector engine for tiles of up to 32 x 32, the largest that it transposes at
+    once, and the Tensor engine for larger tiles. If no engine is requested and the default is the
+    Tensor engine, a tile in PSUM is first copied to SBUF.
 
     If the Vector engine is requested for a larger tile, it transposes square by square. The API's
     pages allow only one square, but kernels that were measured on trn1 (autocomp's searches) pass

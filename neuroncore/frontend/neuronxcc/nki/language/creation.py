@@ -37,7 +37,8 @@ ANYWHERE = {region: Allocation(region) for region in MemoryRegion}
 
 
 def par_dim(size: int) -> int:
-    """Mark a size as the size of the partition axis. The axes before it number blocks."""
+    """Mark a size as the size of the partition axis. The axes before this axis are block axes: each
+    combination of their indices has a separate tile."""
     return limits.PartitionSize(operator.index(size))
 
 

@@ -83,10 +83,10 @@ def loop_reduce(
 
 
 def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
-    """Add guards to the notes, which describe the iterations that issue the same instructions as
-    this one. This iteration is the `first` if all `loops` are in their first iteration; then each
-    of them gets a guard. Otherwise one loop that is not in its first iteration suffices: the last
-    such loop gets the only guard."""
+    """Note whether the `loops` of a loop_reduce are in their first iterations, because the
+    instructions of an iteration depend on this. The notes of the iteration get guards (`notes`). If
+    all loops are in their first iteration (`first`), there is a guard for each. Otherwise one guard
+    suffices: for the last loop that is not in its first iteration."""
     if (noting := running().notes) is not None:
         not_first = [index for index in loops if not index.is_first]
         for index in loops if first else not_first[-1:]:
