@@ -15,13 +15,12 @@ from neuroncore.clause.instruction import Call
 from neuroncore.clause.instruction import Cost as CostFunction
 from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.machine import Dma, Machine
-from neuroncore.machine.machine import SOFTWARE_DGE
+from neuroncore.machine.machine import SLOW_STRIDES, SOFTWARE_DGE
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import bfloat16, float16, float32
 
 SIXTEEN_BIT = (bfloat16, float16)
-SLOW_STRIDES = "slow_strides"  # a feature of estimates that assume it (`Options.assume`)
 
 
 @dataclass(frozen=True)

@@ -289,6 +289,11 @@ class Machine:
         )
         return replace(self.descriptors_by_software, dma=dma)
 
+    @cached_property
+    def with_slow_strides(self) -> Machine:
+        """Return the machine for estimates that assume `slow-strides` (`Options.assume`)."""
+        return replace(self, features={**self.features, SLOW_STRIDES: Fact(True, "assumed", "")})
+
     def figures_for(self, engine: str, moves: bool) -> tuple[Any, ...]:
         """Return all figures on which the cost of a call on an engine may depend. `moves` is true
         for instructions that DMA may run. Figures of other engines are left out."""
@@ -319,7 +324,8 @@ OF_SCHEDULES = (
     *("semaphore_ns", "activation_table_ns", "clock_window_ns", "clock_rows", "clock_phase"),
     *("half_filled_ns", "cold_clock_share", "weights_hidden"),
 )
-SOFTWARE_DGE = "software_dge"  # a feature of some releases of the compiler, of no machine
+# Features of no machine: of some releases of the compiler, and of estimates that assume it.
+SOFTWARE_DGE, SLOW_STRIDES = "software_dge", "slow_strides"
 SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed", "replay")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 

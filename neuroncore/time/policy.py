@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from neuroncore.base.options import PATHS
-from neuroncore.clause.cost import SLOW_STRIDES
 from neuroncore.clause.instruction import Call
-from neuroncore.machine import Fact, FactReader, Machine
+from neuroncore.machine import FactReader, Machine
 from neuroncore.record.program import Order, Program
 
 NUMBERS = "window", "reach", "transfers", "rewrites", "by_first_use"  # fields in the file
@@ -57,10 +56,7 @@ class Policy:
 
     def with_strides(self, machine: Machine) -> Machine:
         """Return the machine on which some strides are slow if the estimate assumes that."""
-        if not self.slow_strides:
-            return machine
-        fact = Fact(True, "assumed", "")
-        return replace(machine, features={**machine.features, SLOW_STRIDES: fact})
+        return machine.with_slow_strides if self.slow_strides else machine
 
     def writer(self, machine: Machine) -> str:
         """Return who writes the descriptors of transfers that name no mode. For the older API it is
