@@ -7,7 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from neuroncore.numerics import codec, stochastic
 from neuroncore.numerics.formats import FLOATS
+from neuroncore.numerics.loops import stochastic as native
 
 narrow = pytest.mark.parametrize("form", [f for f in FLOATS if f.bits <= 16], ids=str)
 
@@ -87,3 +89,16 @@ def neighbors(name):
     close = [np.nextafter(middle, np.float32(side)) for side in (-np.inf, np.inf)]
     every = np.concatenate([middle, *close])
     return np.concatenate([every, -every])
+
+
+def codes_with(form, values, words, saturate=False):
+    """The codes of float32 values that are rounded stochastically, with a given word for each: by
+    the loops of `stochastic.encode`."""
+    values, out = codec.prepared(form, values, None, saturate)
+    arrays = values.reshape(-1), words.reshape(-1), out.reshape(-1).view(form.code_type)
+    numbers = stochastic._numbers(form)
+    if numbers is stochastic.NONE:
+        native.wide_from(*arrays)
+    else:
+        native.narrow_from(*arrays, numbers)
+    return out

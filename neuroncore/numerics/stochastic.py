@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base import buffers
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import Options
 from neuroncore.numerics import codec
@@ -118,26 +117,6 @@ def encode(
     target = out.reshape(rows.shape).view(form.code_type)
     numbers, ones = _numbers(form), _ones(bits)
     native.rows_from(rows, target, numbers, stream.words(), first, pitch or width, ones)
-    return out
-
-
-def encode_with(form: Format, values: Array, words: Array, *, saturate: bool = False) -> Array:
-    """Return the codes of float32 `values`. The caller gives one random word (uint32) for each
-    value. Raises UsageError for words of another type or shape."""
-    if words.dtype != np.uint32 or words.shape != values.shape:
-        raise UsageError(
-            f"words are {words.dtype} of shape {words.shape}; they must be uint32 of shape "
-            f"{values.shape}"
-        )
-    if not applies(form):
-        return codec.encode(form, values, saturate=saturate)
-    values, out = codec.prepared(form, values, None, saturate)
-    numbers, target = _numbers(form), out.reshape(-1).view(form.code_type)
-    arrays = values.reshape(-1), buffers.contiguous(words).reshape(-1), target
-    if numbers is NONE:
-        native.wide_from(*arrays)
-    else:
-        native.narrow_from(*arrays, numbers)
     return out
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from device import bits, same
 from every import for_all
-from numbers_of_formats import LAYOUT, around, narrow, neighbors
+from numbers_of_formats import LAYOUT, around, codes_with, narrow, neighbors
 
 from neuroncore import numerics
 from neuroncore.numerics import codec, stochastic
@@ -37,7 +37,7 @@ def test_golden_nearest(short):
 def test_golden_stochastic(short):
     given, words, want = np.array(GOLDEN["sr"][short], np.uint32).T
     form, values = FORMATS[SHORT[short]], given.copy().view(np.float32)
-    got = stochastic.encode_with(form, values, words.copy()).view(form.code_type)
+    got = codes_with(form, values, words.copy()).view(form.code_type)
     assert np.array_equal(got, want)
     one = [stochastic.encode_one(form, float(v), int(r)) for v, r in zip(values, words)]
     assert one == want.tolist()
@@ -125,7 +125,7 @@ def test_gfloat_rounds_stochastically_as_we_do(name):
     theirs = gfloat.round_ndarray(form, exact, how, only_saturates(name), given, 20)
     words = ((1 << 20) - 1 - given << 12 | 0xFFF).astype(np.uint32)
     ours = lookup_any(name)
-    codes = stochastic.encode_with(ours, values, words)
+    codes = codes_with(ours, values, words)
     same(codec.decode(ours, codes), theirs.astype(np.float32))
 
 
