@@ -5,9 +5,9 @@ order by their estimates.
 
 Writes neuroncore/report/pairs.toml; with --check it only compares the file. It prints how often the
 order of the estimates is right for neighbors in the tables' chains whose measurements differ by
-more than 10 %. It also prints this share for all pairs, grouped by the probability that a pair gets
-when its source is left out of the fit. Constants that nki-library's tests assert are left out,
-because they are no measurements.
+more than 10 %. It also prints this share for all pairs of variants of one source, grouped by the
+probability that a pair gets when this source is left out of the fit. Constants that nki-library's
+tests assert are left out, because they are no measurements.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def main() -> int:
     told = [(a, b) for a, b, p, _ in differ if p >= pairs.UNCERTAIN]
     print(f"neighbors more than {DIFFERENT:.0%} apart: {_right([d[:2] for d in differ])} in order")
     print(f"of them not in the noise, their source left out: {_right(told)} in order")
-    print("all pairs, their source left out:")
+    print("all pairs of one source, which is left out:")
     print("\n".join(bands((p, held) for *_, p, held in every)))
     print("of them neighbors:")
     print("\n".join(bands((p, held) for *_, p, held in near)))

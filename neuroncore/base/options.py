@@ -181,8 +181,8 @@ class Options:
     """Keep the Program that the schedule, the checks and the reports read."""
 
     record_limit: int = 4_000_000
-    """The largest number of instructions in a record. An instruction takes about 200 bytes, so a
-    record takes less than 1 GB by default. A kernel with more instructions continues without a
+    """The largest number of instructions in a record. An instruction takes 60 to 80 bytes, so a
+    record takes at most 320 MB by default. A kernel with more instructions continues without a
     record. A finding (RECORD_LIMIT) reports this, and every estimate, report and saved profile
     states that it covers only the beginning."""
 
