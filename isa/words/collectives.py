@@ -112,8 +112,9 @@ def _grouped(call: Call) -> tuple[tuple[int, ...], ...]:
 
 
 def ranks_of(call: Call, world: World, number: int) -> list[int]:
-    """Return the cores that take part in a collective of core `number`: those of the ranks of its
-    group; for tiles on the chip, only those with the same position in their rank."""
+    """Return the cores that take part in a collective of core `number`. These are all cores of the
+    ranks of its group. For tiles on the chip, only the cores with the same position in their rank
+    take part."""
     rank = world.rank(number)
     group = next((ranks for ranks in _grouped(call) if rank in ranks), (rank,))
     return replica_groups.participants(world, number, sorted(group), _on_chip(call))

@@ -249,8 +249,7 @@ def compute_cost(call: Call, machine: Machine) -> cost.Cost:
 def transposing_engines(call: Call, machine: Machine) -> list[engine]:
     """Return a list with the one engine on which the older compiler transposes. It loads 32-bit
     tiles unchanged, and transposes them on the Tensor engine. The evidence is a published kernel
-    for a product, which takes equally long if its loads transpose and if separate instructions
-    do."""
+    for a product: it takes the same time whether its loads or separate instructions transpose."""
     return [engine.tensor if call.view("src").dtype.itemsize == 4 else engine.dma]
 
 

@@ -293,7 +293,7 @@ ACTIVATE2 = (
 def activation_cost(call: Call, machine: Machine) -> cost.Cost:
     """One element per lane and cycle, whatever the function; reading the accumulator is a second
     instruction (ISA226). Every function but copy fetches a column for its bias, even without a
-    bias: published traces differ by exactly this time."""
+    bias: in published traces, copy is faster by exactly this time."""
     reads_out = call["reduce_res"] is not None
     cycles = cost.elements(call) / cost.rate(machine, engine.scalar, "default")
     extra = reads_out * machine.fixed.accumulator_read_cycles
@@ -378,7 +378,8 @@ def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def n_gather_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One element per lane and cycle, after a start for each gpsimd_gather_elements (ISA)."""
+    """One element per lane and cycle, and the start cycles of the engine once per
+    gpsimd_gather_elements elements (ISA)."""
     count, fixed = call.view("dst").free_size, machine.fixed
     start = fixed.gpsimd_start_cycles * ceil(count / fixed.gpsimd_gather_elements)
     return cost.stream(call, machine, count / cost.rate(machine, engine.gpsimd, "default"), start)

@@ -570,7 +570,7 @@ def collective_permute_implicit(
 def collective_permute_implicit_current_processing_rank_id(
     core: Core, call: Any, dst: Any, iteration_id: Any, replica_group: Any, channel_id: Any
 ) -> Offsets | None:
-    """dst = the rank whose data has arrived here after this many steps around the channel's ring"""
+    """dst = the rank whose data is here after iteration_id steps around the channel's ring"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)

@@ -1,9 +1,9 @@
 """Access patterns: shapes, strides and offsets, counted in elements. `Flags` mark the bytes of a
 storage, for example those that were never written.
 
-One flag is for several adjacent bytes, because kernels write whole rows or blocks of columns. These
-are as many bytes as possible, as long as each access so far covers only whole flags. A tensor that
-is written in 32 blocks of rows has 32 flags.
+One flag is for several adjacent bytes, because kernels write whole rows or blocks of columns. All
+flags of a storage have the same number of bytes: as many as possible, so that no access so far
+covers only a part of a flag. A tensor that is written in 32 blocks of rows has 32 flags.
 """
 
 from __future__ import annotations

@@ -173,8 +173,8 @@ def unplaced(
     held: Format,
     place: tuple[int, int] = (0, 0),
 ) -> Layout:
-    """Return the layout of a storage that the system places. Its elements are codes of `held`,
-    whose width is a multiple of the width of `dtype`."""
+    """Return the layout of a storage that has no address chosen by the kernel. Its elements are
+    codes of `held`, whose width is a multiple of the width of `dtype`."""
     spread = held.itemsize // dtype.itemsize
     row = prod(shape[1:] if region in ON_CHIP else shape)
     return layout(region, shape, dtype, spread, row * dtype.itemsize * spread, place, False)

@@ -185,9 +185,9 @@ class Memory:
     """Allocates the storage of one core. Storages are numbered per core, so the numbers do not
     depend on which core runs first. Storages in shared HBM are numbered per rank.
 
-    A tensor that the system places gets separate bytes, which are reused for later tensors of the
-    same size. A tensor that the kernel places with `address=(partition, byte)` is a window on the
-    image of the memory, where overlaps behave as on the chip.
+    A tensor without an address gets separate bytes, which are reused for later tensors of the same
+    size. If the kernel chooses an `address=(partition, byte)`, the tensor is a window on the image
+    of the memory, where overlaps behave as on the chip.
     """
 
     def __init__(self, machine: Machine, hbm: HbmMemory, core: int = 0) -> None:
@@ -286,7 +286,7 @@ class Memory:
         return storage
 
     def layout(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str = "") -> Layout:
-        """Return the layout of a tensor that the system places. Raises PartitionLimitError and
+        """Return the layout of a tensor without an address. Raises PartitionLimitError and
         CapacityError if it doesn't fit on the chip."""
         known = self._layouts.get((region, shape, dtype))
         if known is not None:

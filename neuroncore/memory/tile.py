@@ -329,16 +329,16 @@ class Tile:
         return flags.elements(*self._covered())
 
     def unwritten(self) -> Array | None:
-        """Return flags of the elements that were not written since this tensor was allocated; None
-        if there are none."""
+        """Return, for each element, whether it was not written since this tensor was allocated.
+        Return None if all elements were written since then."""
         gaps, geometry = self.storage.gaps, self.geometry
         if gaps is None:
             return None
         return gaps.missing(self.offset * geometry.dtype.itemsize, geometry.footprint)
 
     def missing(self) -> Array | None:
-        """Return flags of the elements that were never written, not even through another tensor at
-        the same address; None if there are none."""
+        """Return, for each element, whether it was never written, not even through another tensor
+        at the same address. Return None if all elements were written."""
         missing, image = self.unwritten(), self.storage.image
         if missing is None or image is None:
             return missing
@@ -365,7 +365,7 @@ class Tile:
         return np.array(code, self.held.code_type).view(self.held.numpy)
 
     def poison_elements(self, missing: Array, zeros: bool) -> None:
-        """Put 0 (with `zeros`) or poison into the elements that `missing` flags."""
+        """Put 0 (with `zeros`) or poison into the elements with a flag in `missing`."""
         codes = self.codes()
         codes[missing] = self.leftover(zeros).view(codes.dtype)
 

@@ -29,8 +29,8 @@ def all_gather(parts: Parts) -> None:
 
 
 def reduce_scatter(parts: Parts) -> None:
-    """dsts[k] = the reduction by op of srcs[k] of all ranks; of as many equal parts along
-    collective_dim as there are ranks, each rank gets one"""
+    """dsts[k] = this rank's part of the reduction by op of srcs[k] of all ranks, which has as many
+    equal parts along collective_dim as there are ranks"""
     for k, codes in enumerate(reductions(parts)):
         whole = codes.reshape(parts[0].srcs[k].shape)
         pieces = np.split(whole, len(parts), parts[0].collective_dim)

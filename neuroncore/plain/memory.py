@@ -115,8 +115,8 @@ class Operand:
         return self.codes().view(f"u{self.held.size}").reshape(self.lanes, -1)
 
     def missing(self, ever: bool = True) -> Array:
-        """Return flags of the elements with a byte that no tensor at this address ever wrote;
-        without `ever`, of those with a byte that this tensor did not write."""
+        """Return, for each element, whether it has a byte that no tensor at this address ever
+        wrote, or without `ever`, a byte that this tensor did not write."""
         tensor, at = self.tensor, self.positions
         flags, at = (tensor.ever, tensor.places(at)) if ever else (tensor.written, at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)

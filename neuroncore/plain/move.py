@@ -114,7 +114,7 @@ def rank_id(i: Any) -> int:
 
 
 def collective_permute_implicit_current_processing_rank_id(i: Any) -> int:
-    """dst = the rank whose data has arrived here after this many steps around the channel's ring"""
+    """dst = the rank whose data is here after iteration_id steps around the channel's ring"""
     group = next(ranks for ranks in i.replica_group if i.core.rank in ranks)
     around = i.core.ring(group, i.channel_id)
     return int(around[(around.index(i.core.rank) - i.iteration_id) % len(around)])

@@ -92,8 +92,8 @@ def uniform(i: Any) -> Array:
 
 
 def draw_xorwow(states: Array) -> Array:
-    """Return the next numbers of Marsaglia's generator: five words of a shift register, and a
-    counter."""
+    """Return the next numbers of Marsaglia's generator, whose state is five words of a shift
+    register and a counter."""
     x, y, z, w, v, d = (states[..., n].copy() for n in range(6))
     t = x ^ x >> U32(2)
     last, d = v ^ v << U32(4) ^ t ^ t << U32(1), d + U32(362437)

@@ -93,9 +93,9 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 
 def products(i: Any, group: int) -> list[Array]:
-    """Return the products of matrices that are added to dst, with NaN where a result is unknown. An
-    uninitialized number that a product with an identity matrix moves counts as finite, so that 0
-    times this number is 0."""
+    """Return the products of matrices that are added to dst, with NaN where a result is unknown. If
+    a product with an identity matrix moves an uninitialized number, this number counts as finite,
+    so that 0 times the number is 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)
@@ -110,7 +110,7 @@ def products(i: Any, group: int) -> list[Array]:
 
 
 def lost(i: Any, name: str) -> Array:
-    """Return flags [K, columns] of elements that are not finite because they were never written."""
+    """Return flags [K, columns] of elements that are not finite because of uninitialized memory."""
     operand = getattr(i, name)
     flags = operand.missing() | i.core.leftover.get(name, np.False_)
     return (flags & ~np.isfinite(operand.values())).reshape(operand.lanes, -1)

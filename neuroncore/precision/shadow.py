@@ -1,5 +1,8 @@
-"""The float64 shadow of one core: each instruction that writes floats is also evaluated in
-float64."""
+"""The float64 shadow of one core: each instruction that writes floats is also evaluated in float64.
+
+The chip's values are those of the emulator. A Double has the elements of a storage in float64, and
+an Energy has the squared errors by line (`precision.findings`).
+"""
 
 from __future__ import annotations
 
@@ -182,8 +185,8 @@ class Shadow:
         self.doubles.put(double, storage)
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
-        """Write the float64 values of results whose elements an index chooses to the Doubles of
-        their storages. The chip has written its `results` already (`ShadowOfCore.scatter`)."""
+        """Write float64 values of `results`, whose elements an index chooses, to the Doubles of
+        their storages. The chip has already written its results (`ShadowOfCore.scatter`)."""
         done, self._scattered = self._scattered, []
         partial = {id(tile): operand.partial for tile, operand in results}
         for written in done:

@@ -1,8 +1,10 @@
 """One instruction in float64. It is evaluated on the float64 inputs. A sample of its results is
-also evaluated on the chip's inputs, which replace the float64 inputs one after the other.
-
-The sample of a large result is a part of it: some lanes or columns (`_sample`). A small result is
+also evaluated on the chip's inputs, which replace the float64 inputs one after the other. The
+sample of a large result is a part of it: some lanes or columns (`_sample`). A small result is
 evaluated whole.
+
+The chip's values are those of the emulator. A Double has the elements of a storage in float64, and
+an Energy has the squared errors by line (`precision.findings`).
 """
 
 from __future__ import annotations

@@ -233,8 +233,8 @@ class Areas(NamedTuple):
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of all storages. A piece is a part of a storage that no access shares with another
-    part, so that it can be moved separately. A tensor in HBM is one piece.
+    """The pieces of all storages. Storages are divided so that each access is inside one piece,
+    which can therefore be moved separately. A tensor in HBM is one piece.
 
     For each box of the record, `of_box` is its piece, and `whole` says whether the box fills the
     piece. The other fields have an entry for each piece: its `extents` [row, row_end, byte,
@@ -273,7 +273,8 @@ class Boxes:
 
     @cached_property
     def pieces(self) -> Pieces:
-        """The parts of storages that no access shares with another part (`Pieces`)."""
+        """The pieces into which storages are divided so that each access is inside one
+        (`Pieces`)."""
         return _pieces(self.table, self.areas)
 
 

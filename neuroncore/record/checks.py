@@ -1,5 +1,10 @@
 """Checks that a program from a file can be executed: its windows, values and registers fit its
-Calls, and its windows are inside its tensors."""
+Calls, and its windows are inside its tensors.
+
+A window is some elements of a tensor. It has a geometry (layout, shape, strides and format) and the
+offset of its first element. If the offset depends on indices that are known only at run time, the
+window has a Move for each index.
+"""
 
 from __future__ import annotations
 
@@ -210,9 +215,9 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a window has the view `expected`, which its call expects. The position of the
-    window is only known at run time: `moves` move it. `indices` yields the windows of the call's
-    index tiles; each move by a tile takes the next one."""
+    """Check that a window has the view `expected`, which its call expects. The window has `moves`,
+    and the `offset` without them. `indices` yields the windows of the call's index tiles; each move
+    by a tile takes the next one."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
     inside(by_tiles, len(windows.offset), "windows")

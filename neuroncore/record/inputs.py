@@ -1,5 +1,9 @@
 """Data that instructions use in addition to tiles. A program can be executed again with this data
-and its rows."""
+and its rows.
+
+A key is the tuple of an instruction's values, each followed by its type. Equal keys are stored
+once, so different values must have different keys.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ NUMBERS = {
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a numpy number. JSON has the type of such a number too."""
+    """Return whether a value is a numpy number. The JSON of such a number also has its type."""
     return type(value) in NUMBERS.values()
 
 
@@ -62,7 +66,8 @@ def value_of(part: Any, kind: type[Any]) -> Any:
 
 
 class RegisterId(NamedTuple):
-    """The number of a register in the record. This type distinguishes the number from others."""
+    """The number of a register in the record. Its type distinguishes it from the other values of a
+    row."""
 
     number: int
 
@@ -189,8 +194,8 @@ class Data:
         return len(self.registers) // 3 - 1
 
     def register(self, register: VirtualRegister) -> int:
-        """Return the number of a register of the record with the current contents of a register of
-        the kernel. It is a new constant, unless an instruction loaded these contents."""
+        """Return the number in the record of the current value of a register of the kernel. If the
+        value depends on no load, it is added to the record as a constant."""
         if register.load is None:
             return self.derive("constant", register.value, 0)
         return register.load.number

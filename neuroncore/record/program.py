@@ -1,8 +1,8 @@
 """The record of a run: which instructions were issued, on which windows, from which lines.
 
-The record is kept as numbers, in rows (`record.columns`). Derived tables, such as the distinct
-windows and the boxes of bytes, are made when a reader asks for them. Each instruction takes about
-60 bytes, or 80 if it touches a new tile.
+A row of numbers is one instruction, and a window is some elements of a tensor (`record.columns`).
+Derived tables, such as the distinct windows and the boxes of bytes, are made when a reader asks for
+them. Each instruction takes about 60 bytes, or 80 if it touches a new tile.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Read:
         return tables
 
     def copied(self, chosen: Array) -> _Read:
-        """Return the tables in which the operands that `chosen` flags use copies of their
+        """Return the tables in which the operands with a flag in `chosen` use copies of their
         storages."""
         columns, windows = self.columns, self.windows
         moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
@@ -355,7 +355,7 @@ class Program:
         return varied
 
     def with_copies(self, chosen: Array) -> Program:
-        """Return the program in which the operands that `chosen` flags are on copies of their
+        """Return the program in which the operands with a flag in `chosen` are on copies of their
         tensors, which the compiler places. The program can be scheduled, but not executed."""
         varied = copy.copy(self)
         varied._read = self._reading().copied(chosen)

@@ -218,8 +218,7 @@ class Execution:
         return storages
 
     def write_zeros(self, tiles: Sequence[Tile | None]) -> None:
-        """Write zeros to the tiles, where they are not None, as an instruction of this core
-        would."""
+        """Write zeros to the tiles that are not None, as an instruction of this core would."""
         with on(self.core):
             for tile in tiles:
                 if tile is not None:

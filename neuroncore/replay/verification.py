@@ -1,5 +1,6 @@
-"""Comparison of the emulator with the plain reading: both execute one record, and their results are
-compared after each instruction."""
+"""Comparison of the emulator with the plain reading, which has every instruction in plain numpy
+(`neuroncore.plain`). Both execute one record, and their results are compared after each
+instruction."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ def native(array: Any) -> Array:
 
 
 def unequal_arrays(actual: Array, expected: Array) -> Array:
-    """Return flags of the elements of two arrays that differ in bits. Any NaN equals any other. If
-    the arrays differ in shape or type, the flags are True, in shape (1, 1, ...)."""
+    """Return, for each element, whether two arrays differ there in bits. Any NaN equals any other.
+    If the arrays differ in shape or type, the result is True, in shape (1, 1, ...)."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return np.ones((1,) * actual.ndim, np.bool_)
     wrong: Array = _bits(actual) != _bits(expected)

@@ -1,8 +1,9 @@
 """The phase of the Tensor engine's clock, and the times of a run over all phases.
 
 The clock changes its rate only at the ends of windows of fixed length. The phase is the fraction of
-a window that has passed when the first product begins. A program does not determine it, so an
-estimate assumes one."""
+a window that has passed when the first product begins. The program does not determine the phase, so
+an estimate assumes one.
+"""
 
 from __future__ import annotations
 

@@ -226,9 +226,10 @@ def _file_ranges() -> dict[str, Range]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds on the device. 80 % of measurements are expected between `low` and `high`, judging by
-    published measurements; both are None if no instruction was issued. The class and the range are
-    computed on demand, because a search over variants asks only for the time."""
+    """The estimated `seconds` of a launch on the device. 80 % of measurements are expected between
+    `low` and `high`, judging by published measurements; both are None if no instruction was issued.
+    The class and the range are computed on demand, because a search over variants asks only for the
+    time."""
 
     seconds: float
     timeline: Timeline = field(repr=False, compare=False)

@@ -30,8 +30,8 @@ Track = tuple[npt.NDArray[np.int64], Numbers]
 
 
 def whole(ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return whole nanoseconds. Differences below a picosecond are rounding errors of sums in a
-    different order, and are ignored."""
+    """Return times as whole nanoseconds. They are rounded to picoseconds first, which removes
+    rounding errors of sums in different orders."""
     return np.rint(np.round(ns, 3)).astype(np.int64)
 
 

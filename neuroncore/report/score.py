@@ -1,7 +1,8 @@
 """Compare estimates with measurements: errors, the order of variants of a kernel, and the fraction
 of measurements inside their ranges.
 
-The error of an estimate is |estimate / measurement - 1|.
+The error of an estimate is |estimate / measurement - 1|. A point is one measurement with its
+estimate. A chain is a group of variants of one kernel that one harness measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The bottleneck of a run as a sentence."""
+"""The bottleneck of a run as a sentence. If no resource is the bottleneck, it is a serial chain:
+instructions that each wait for the one before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The bottleneck of a run, and the changes that would help, for people and for programs."""
+"""The bottleneck of a run, and the changes that would help, for people and for programs.
+
+A what-if is the estimate of the launch after one change, and an edit is a change that a programmer
+can make to the kernel. A world is all ranks of a launch.
+"""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from neuroncore.numerics.formats import bfloat16, float32
 
 
 def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
-    """Return the call with bfloat16 instead of float32 in the operands that `marks` flags. The
-    flags are in the order reads, indices, writes. Return the call itself if no flagged operand is
-    float32. Return None if the machine would refuse the new call, or if the call takes a list of
+    """Return the call with bfloat16 instead of float32 in the operands with a flag in `marks`. The
+    flags are in the order reads, indices, writes. Return the call itself if no operand with a flag
+    is float32. Return None if the machine would refuse the new call, or if the call takes a list of
     tiles. The result of a product in PSUM stays float32."""
     key = f"{__name__} {[bool(mark) for mark in marks]}"
     variant: Call | None = call.derived(key, partial(_with_formats, call, marks))
@@ -45,8 +45,7 @@ def _is_wide(call: Call, name: str) -> bool:
 
 
 def engines(calls: Sequence[Call]) -> Iterator[engine]:
-    """Yield the engines on which some of the calls could run instead of their engines, each engine
-    once."""
+    """Yield each engine on which at least one of the calls could run instead of its engine."""
     listed = [
         unit for call in calls for unit in call.instruction.engines if unit is not call.engine
     ]

@@ -1,5 +1,6 @@
 """What-if changes of a launch: the same instructions, scheduled again, for example on a machine
-with a faster engine."""
+with a faster engine. A Variation has changes that neither the program nor the machine can express,
+such as waits that disappear."""
 
 from __future__ import annotations
 

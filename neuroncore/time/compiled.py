@@ -229,7 +229,7 @@ def _computed_earlier(
 def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
     """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. `rules` has an array
     for each fate: for each instruction, the instruction that replaces it if it has this fate, or
-    -1. If several fates are possible for an instruction, the last one counts."""
+    -1. If several fates are possible for an instruction, the last of them in `rules` counts."""
     fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
     for value, replacements in rules.items():
         fate[replacements >= 0], instead[replacements >= 0] = value, replacements[replacements >= 0]

@@ -1,5 +1,5 @@
-"""Dependencies: which waits are for data and which for space, and the successive contents of a
-tile."""
+"""Dependencies between instructions: waits for data, waits for space, and the successive contents
+of a tile."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> A
 
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
-    """Return the dependencies that `kept` flags, in the form of `first` and `needs`: instruction i
-    depends on the instructions needs[first[i]:first[i + 1]]. kept[k] is the flag of needs[k]."""
+    """Return the dependencies with a flag in `kept`; kept[k] is the flag of needs[k]. The result
+    has the form of `first` and `needs`: instruction i depends on the instructions
+    needs[first[i]:first[i + 1]]."""
     count = np.zeros(len(kept) + 1, np.int32)  # small: an instruction may have a hundred
     np.cumsum(kept, out=count[1:])
     return count[first].astype(first.dtype), needs[kept]

@@ -24,10 +24,10 @@ class Policy:
     `by_first_use` is True, loads are sorted by the first use of their data.
 
     If `rewrites` is True, the compiler does more. An instruction for which the kernel names no
-    engine runs on Vector or Scalar: on the one on which it ends first. Repeated loads are left out
-    while the tiles fit (`residency`), and copies are left out or merged (`copies`). Descriptors
-    that hardware could write are written before the kernel runs. If `dge` is True too, the device
-    writes them while the kernel runs (`generates`).
+    engine runs on Vector or Scalar, wherever it ends earlier. Repeated loads are left out while the
+    tiles fit (`residency`), and copies are left out or merged (`copies`). Descriptors that hardware
+    could write are written before the kernel runs. If `dge` is True too, the device writes them
+    while the kernel runs (`generates`).
 
     If `software` is True, GpSimd writes the descriptors of transfers that name no mode, and loads
     may overtake stores that wait in the queue of GpSimd. `slow_strides` is a rule of
@@ -55,7 +55,7 @@ class Policy:
         return machine.descriptors_ahead if self.rewrites else machine
 
     def with_strides(self, machine: Machine) -> Machine:
-        """Return the machine on which some strides are slow if the estimate assumes that."""
+        """Return the machine, with slow strides if the estimate assumes them."""
         return machine.with_slow_strides if self.slow_strides else machine
 
     def writer(self, machine: Machine) -> str:
@@ -117,9 +117,9 @@ def effects(flags: Sequence[str]) -> list[str]:
 
 
 def launch_fields(program: Program, order: Order) -> dict[str, str]:
-    """Return the fields that describe how an estimate assumes a launch: `launch`, the launch path,
-    if the order is that of a launch path of today's API; `loads` (`Options.loads`), if loads do not
-    run ahead; `assume` (`Options.assume`), if the program has such rules."""
+    """Return the assumptions of an estimate about the launch, as fields: `launch` is the launch
+    path, if the order belongs to a path of today's API; `loads` is `Options.loads`, if loads do not
+    run ahead; `assume` has the rules of `Options.assume`, if there are any."""
     fields: dict[str, str] = {}
     for path, path_order in PATHS.items():
         if path_order == order:
@@ -132,7 +132,8 @@ def launch_fields(program: Program, order: Order) -> dict[str, str]:
 
 
 def requests(program: Program) -> Iterator[str]:
-    """Yield lines of text about the rules that an estimate uses on request."""
+    """Yield a line of text for each rule that the estimate uses only because an option asks for
+    it."""
     if (loads := program.loads) != "ahead":
         effect = "of the same bytes happen once" if loads == "once" else "wait for their turn"
         yield f"loads      {effect} (--loads {loads}), which only one source reports"

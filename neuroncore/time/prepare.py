@@ -216,8 +216,8 @@ def _wait_for_space(
 
 def _slices(boxes: Boxes) -> tuple[Array, Array]:
     """Return, for each box, the number of its slice, or -1 if the compiler places no slice there;
-    and the size of each slice in bytes per partition. A slice is a part of a tile in SBUF that no
-    access shares with another part."""
+    and the size of each slice in bytes per partition. Tiles in SBUF are divided into slices so that
+    each access is inside one slice."""
     pieces = boxes.pieces
     number = np.where(pieces.movable, np.cumsum(pieces.movable) - 1, -1)
     return number[pieces.of_box], pieces.width[pieces.movable]
@@ -252,7 +252,7 @@ def spill_ns(moves: Moves, machine: Machine) -> float:
 
 
 def _leave_out(work: Work, form: Compiled) -> None:
-    """Set the times of the instructions that the compiler leaves out to 0, and their DMA engines to
+    """For each instruction that the compiler leaves out, set its times to 0 and its DMA engines to
     none. A repeated instruction waits only for the instruction that replaces it."""
     left_out = np.flatnonzero(form.fate != ISSUED)
     if not len(left_out):
@@ -280,8 +280,9 @@ def _block_at_barriers(work: Work, form: Compiled) -> None:
 
 def _queues(form: Compiled, queue: Array) -> Queues:
     """Return the queues: their instructions in program order, except loads that the compiler sorts,
-    and two limits of each queue. The queue issues one of its next limits[q, 0] instructions, or an
-    instruction that reads nothing, such as a memset, of its next limits[q, 1]."""
+    and two limits of each queue. Queue q issues one of its next limits[q, 0] instructions. An
+    instruction that reads nothing, such as a memset, may be issued if it is one of the next
+    limits[q, 1]."""
     policy = form.policy
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)

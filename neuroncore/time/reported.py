@@ -125,8 +125,8 @@ def iterations(program: Program) -> Array:
 
 
 def _uses(accesses: Accesses, flow: Flow, flags: Array) -> Array:
-    """Return the indices of the operands that read a result of the instructions that `flags`
-    marks."""
+    """Return the indices of the operands that read a result of an instruction with a flag in
+    `flags`."""
     operands: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & flags[flow.reaching])
     return operands
 

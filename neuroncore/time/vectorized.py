@@ -1,5 +1,5 @@
 """Small instructions in all iterations of a parallel loop, which the older API's compiler merges
-into one.
+into one. A row is an instruction of the program.
 
 These published programs show it; the names are those of their repositories.
 

@@ -1,5 +1,6 @@
 """The bound of a world, which is the ranks of one launch: its collectives, a rank that arrives last
-at them, or source lines at which ranks do unequal work. Also the what-if changes of a world."""
+at them, or source lines at which ranks do unequal work. This module also has the what-if changes of
+a world."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ class Arrivals:
 
     @cached_property
     def late(self) -> dict[int, float]:
-        """For each rank that arrived last at some collectives, how many nanoseconds later than the
-        median core of the other ranks it arrived there, in total."""
+        """For each rank that arrived last at some collectives, its delay in nanoseconds after the
+        median core of the other ranks, added over these collectives."""
         world, lateness = self.timelines[0].world, dict[int, float]()
         for times in self.each:
             last = max(times, key=lambda n: times[n])
@@ -77,8 +78,8 @@ class Imbalance:
 
 
 def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
-    """Return the line whose `more_ns` (`Imbalance`) is largest; None if it is above 0 for no
-    line."""
+    """Return the line whose `more_ns` (`Imbalance`) is largest, or None if no line has more than
+    0."""
     arrivals, busy, places = Arrivals(timelines), dict[str, Array](), dict[str, Place]()
     for number, timeline in enumerate(timelines):
         lines, phase = len(timeline.program.lines), _phase(timeline)
@@ -144,8 +145,8 @@ def collective_work(timeline: Timeline) -> list[CollectiveWork]:
 
 
 def _times(timeline: Timeline, collective: Any) -> tuple[float, float]:
-    """Return two times in nanoseconds: that of a collective, and the time that a collective of one
-    byte would take among the same ranks."""
+    """Return two times in nanoseconds: the time of a collective, and the time that a collective of
+    one byte would take among the same ranks."""
     world, name = timeline.world, timeline.machine.name
     pair = (collective, replace(collective, size_bytes=1))
     times = [time_of(each, world, timeline.core, name) for each in pair]

@@ -148,7 +148,7 @@ class PageTimes:
         the end of the wait (`_since`). `busy` is the time in the queue. `move` is the time from the
         begin until DMA engines move bytes, and `moving` is the time for which they move. `rest` is
         the time from the end of the move until the result is available; without a move, it is
-        counted from the end of `busy`. `cause` is how many positions back the instruction is that
+        counted from the end of `busy`. `cause` is the distance in rows back to the instruction that
         this one waited for, changed by `signed`, or 0 if that instruction is not on the page."""
         timeline, part = self.timeline, slice(shown.start, shown.stop)
         begin, until, end = self.begin[part], self.until[part], self.end[part]

@@ -74,9 +74,9 @@ def _with_lines(programs: Sequence[Program], rows: Sequence[Array], line: Line) 
 
 
 def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edited | None:
-    """Return the program in which the instructions that `rows` flags are split into halves. The
+    """Return the program in which the instructions with a flag in `rows` are split into halves. The
     compiler of today's API does not move the second halves, so they are put as late as possible
-    here; that of the older API finds an order itself."""
+    here. The compiler of the older API finds an order itself."""
     if len(program.edges()) or (program.decided() >= 0).any():
         return None
     split = _in_two(program, rows[program]) if rows[program].any() else None
@@ -148,10 +148,10 @@ def _connected(program: Program, place: Place) -> Array:
 
 
 def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
-    """Return the program in which the instructions that `rows` flags are split into halves, and an
-    array with a number for each instruction of the new program: 0 for a first half, 1 for a second
-    half, -1 for an instruction that is not split, and -2 for one that meets other cores. Return
-    None if a window in the record can't be halved as its call can."""
+    """Return the program in which the instructions with a flag in `rows` are split into halves, and
+    an array with a number for each instruction of the new program: 0 for a first half, 1 for a
+    second half, -1 for an instruction that is not split, and -2 for one that meets other cores.
+    Return None if a window in the record can't be halved as its call can."""
     halves = [_halved(call) for call in program.calls]
     windowed = replace(program.columns(), operands=program.operand_windows())
     columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))

@@ -100,7 +100,7 @@ def _passes(call: Call) -> bool:
 
 def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
     """Return pairs: the indices of instructions that change, and the new call that they make. In
-    the new calls, the operands that `narrow` flags have 16 bits. Return an empty list if the
+    the new calls, the operands with a flag in `narrow` have 16 bits. Return an empty list if the
     machine refuses one of the new calls."""
     columns = program.columns()
     width = max(np.diff(columns.start), default=0)
