@@ -86,31 +86,15 @@ def _as_compiled(
     numbers than `read` has, or ""."""
     memory = _Memory([use for each in operands for use in each])
     numbers, source = memory.numbers, np.arange(len(memory.numbers))
-    copy = np.full(len(numbers), -1)  # whose result a byte is, if that is left out
-    copied: dict[int, Array] = {}
     for row in order:
         inside, out = _places(memory, operands[row])
         if fate[row] in COPIES:
-            source[out], copy[out], copied[row] = source[inside], row, out
+            source[out] = source[inside]
             continue
-        other = (numbers[source[inside]] != read[row]) & _seen(memory, operands[row], copy)
-        if fate[row] != ACCUMULATED and other.any():
+        if fate[row] != ACCUMULATED and (numbers[source[inside]] != read[row]).any():
             return f"{row} reads other data than in the kernel"
-        for one in {*copy[out].tolist()} - {-1}:  # schedules do not see who reads the rest of it
-            own = copy[copied[one]] == one
-            at = copied[one][own]
-            numbers[at], source[at], copy[at] = results[one][own], at, -1
-        numbers[out], source[out], copy[out] = results[row], out, -1
+        numbers[out], source[out] = results[row], out
     return ""
-
-
-def _seen(memory: _Memory, operands: Sequence[Use], copy: Array) -> Array:
-    """Return flags of the bytes that an instruction reads. Bytes of a copy that is left out are not
-    flagged if the same operand has other bytes too: schedules do not know that such an instruction
-    reads the copy."""
-    owners = [copy[memory.at(use)] for use in operands if not use.writes]
-    seen = [(own < 0) | (own == own[0]).all() for own in owners]
-    return np.concatenate([np.zeros(0, np.bool_), *seen])
 
 
 def _places(memory: _Memory, operands: Sequence[Use]) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.record.boxes import Box
 from neuroncore.record.program import Program
 from neuroncore.time.loops.dependencies import Accesses, Flow
+from neuroncore.time.loops.partial_reads import partial_reads
 from neuroncore.time.vectorized import FLOAT_BYTES
 
 Array = npt.NDArray[Any]
@@ -76,13 +77,15 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
         return source, operands
     makers, last_operand = flow.reaching[start[copies]], start[1:] - 1
     exact = (makers >= 0) & (operands[last_operand[makers]] == operands[start[copies]])
-    exact &= program.box_table()[operands[last_operand[copies]], BEGIN] == 0
+    boxes = program.box_table()
+    exact &= boxes[operands[last_operand[copies]], BEGIN] == 0
+    plain[copies] = exact
+    exact &= ~partial_reads(accesses, boxes, plain)[copies]
     plain[copies], copies, makers = exact, copies[exact], makers[exact]
     uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & plain[flow.reaching])
     copy, reader = flow.reaching[uses], accesses.user[uses]
-    fits = operands[uses] == operands[last_operand[copy]]
     # two operands can't both be in PSUM
-    fits &= np.bincount(reader, minlength=len(call))[reader] == 1
+    fits = np.bincount(reader, minlength=len(call))[reader] == 1
     keys = np.column_stack((call[reader], call[copy], uses - start[reader]))
     kinds, kind = np.unique(keys, axis=0, return_inverse=True)
     may_read = (
@@ -120,6 +123,7 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     copies, clears = _flags(_is_plain, program.calls), _clears(program)
     read = np.flatnonzero(accesses.is_read & (reaching >= 0))
     uses = np.bincount(reaching[read], minlength=len(call))
+    partly = partial_reads(accesses, program.box_table(), np.ones(len(call), np.bool_))
 
     def maker(k: int) -> tuple[int, list[int]]:
         """Return the instruction that computed operand k, and the copies through which its result
@@ -127,7 +131,7 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
         exactly what the next one reads. Return -1 and no copies if there is no such
         instruction."""
         writer = int(reaching[k])
-        if writer < 0 or uses[writer] != 1 or operands[start[writer + 1] - 1] != operands[k]:
+        if writer < 0 or uses[writer] != 1 or partly[writer]:
             return -1, []
         if not copies[call[writer]]:
             return writer, []

@@ -20,6 +20,7 @@ from neuroncore.record.boxes import Box
 from neuroncore.record.program import Program
 from neuroncore.time.copies import is_open
 from neuroncore.time.loops.dependencies import Accesses, Flow
+from neuroncore.time.loops.partial_reads import partial_reads
 
 Array = npt.NDArray[Any]
 DENSE = Box._fields.index("dense")
@@ -31,8 +32,9 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
     made the source of the copy; -1 for all other instructions. The second array has the operands of
     all instructions after that change: the readers of a copy that is left out read its source.
 
-    All readers of such a copy read exactly what was copied. One instruction made the source, and
-    nothing overwrites the source until the last reader has read it.
+    All readers of such a copy read exactly what was copied, before any of it is overwritten. One
+    instruction made the source, and nothing overwrites the source until the last reader has read
+    it.
     """
     call, start, operands = program.columns().call, accesses.start, accesses.operands
     makers = np.full(len(call), -1, np.int32)
@@ -43,10 +45,11 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
     copies = copies[makers[copies] >= 0]
     src, dst, results = start[copies], start[copies] + 1, start[makers[copies] + 1] - 1
     left_out = np.zeros(len(call), np.bool_)
-    left_out[copies] = _alike(*(program.box_table()[operands[of]] for of in (src, dst, results)))
+    boxes = program.box_table()
+    left_out[copies] = _alike(*(boxes[operands[of]] for of in (src, dst, results)))
+    left_out &= ~partial_reads(accesses, boxes, left_out)
     uses = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & left_out[flow.reaching])
     copy, reader = flow.reaching[uses], accesses.user[uses]
-    left_out[copy[operands[uses] != operands[start[copy] + 1]]] = False
     last = np.full(len(call), -1)
     np.maximum.at(last, copy, reader)
     inner = left_out[reader]  # a copy of a copy

@@ -72,6 +72,12 @@ def read_again(device, total, product):
     device.issue("tensor_reduce", device.empty((128, 1)), nl.maximum, product, 1)
 
 
+def read_with_other_bytes(device, total, product):
+    add(device, total, product)
+    device.issue("memset", product[:, :1], 0.0)
+    device.issue("tensor_reduce", device.empty((128, 1)), nl.maximum, product, 1)
+
+
 def subtracted(device, total, product):
     copy = device.empty(SHAPE)
     device.issue("tensor_copy", copy, total)
@@ -100,6 +106,7 @@ def in_sbuf(device):
     "how",
     [
         {"adds": read_again},
+        {"adds": read_with_other_bytes},
         {"adds": subtracted},
         {"adds": elsewhere},
         {"adds": in_part},

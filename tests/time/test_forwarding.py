@@ -54,6 +54,18 @@ def test_a_copy_of_a_copy_and_a_part_of_a_tile_are_omitted_too():
     assert omitted(device) == [1, 2]
 
 
+@pytest.mark.parametrize("parts", [(0, 64, 256), (64, 0, 256), (0, 256)])
+def test_a_copy_that_was_overwritten_part_by_part_has_no_more_readers(parts):
+    device = Device()
+    copy = copied(device, loaded(device))
+    read(device, copy)
+    for begin in parts[:-1]:
+        end = min(edge for edge in parts if edge > begin)
+        device.issue("memset", copy[:, begin:end], 0.0)
+    read(device, copy)
+    assert omitted(device) == [1]
+
+
 def gathered(device):
     """Every second element of a row."""
     read(device, copied(device, loaded(device)[:, ::2]))
@@ -83,6 +95,36 @@ def joined(device):
     read(device, whole)
 
 
+def joined_after_a_reader(device):
+    """The second reader also reads bytes that a later instruction wrote."""
+    whole = device.empty(SHAPE)
+    read(device, copied(device, loaded(device, (128, 128)), whole[:, :128]))
+    device.issue("memset", whole[:, 128:], 0.0)
+    read(device, whole)
+
+
+def overwritten_in_part(device, part=slice(0, 128), reader=slice(0, 256)):
+    copy = copied(device, loaded(device))
+    read(device, copy)
+    device.issue("memset", copy[:, part], 0.0)
+    read(device, copy[:, reader])
+
+
+def read_beside_an_overwritten_part(device):
+    overwritten_in_part(device, slice(0, 128), slice(100, 256))
+
+
+def overwritten_in_the_middle(device):
+    overwritten_in_part(device, slice(64, 128), slice(0, 65))
+
+
+def overwritten_in_some_partitions(device):
+    copy = copied(device, loaded(device))
+    read(device, copy)
+    device.issue("memset", copy[:64], 0.0)
+    read(device, copy)
+
+
 def made_by_two(device):
     tile = loaded(device)
     device.issue("dma_copy", tile[:, :1], device.empty((128, 1), buffer="hbm"))
@@ -103,7 +145,11 @@ def moved(device):
 
 @pytest.mark.parametrize(
     "kernel",
-    [gathered, converted, named, unread, read_in_part, joined, made_by_two, overwritten, moved],
+    [
+        *(gathered, converted, named, unread, read_in_part, joined, joined_after_a_reader),
+        *(overwritten_in_part, read_beside_an_overwritten_part, overwritten_in_the_middle),
+        *(overwritten_in_some_partitions, made_by_two, overwritten, moved),
+    ],
 )
 def test_other_copies_are_made(kernel):
     device = Device()

@@ -60,6 +60,12 @@ def overwritten_and_reduced(device, product, copy):
     reduced(device, product, copy)
 
 
+def reduced_before_and_after_a_part_is_overwritten(device, product, copy):
+    reduced(device, product, copy)
+    device.issue("memset", copy[:, :1], 0.0, engine=VECTOR)
+    reduced(device, product, copy)
+
+
 def copied(*uses, kept="float32", machine="trn2", begin=0, **named):
     """A product, a copy of it into the columns of a tile from `begin` on, and what uses that."""
     device = Device(machine)
@@ -97,6 +103,7 @@ def test_a_copy_whose_readers_may_read_psum_is_left_out_by_the_older_compiler(or
         ((scaled,), {}),
         ((part_reduced,), {}),
         ((overwritten_and_reduced,), {}),
+        ((reduced_before_and_after_a_part_is_overwritten,), {}),
         ((reduced, stored), {}),
         ((reduced,), {"kept": "bfloat16"}),
         ((reduced,), {"engine": VECTOR}),
