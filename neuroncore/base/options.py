@@ -230,8 +230,9 @@ def assumptions(text: Any) -> tuple[str, ...]:
 
 
 def phase(value_given: Any) -> float:
-    """Return a phase of the Tensor engine's clock as a float: a fraction of one of the clock's
-    windows. Raises UsageError for anything but a number of at least 0 and less than 1."""
+    """Return a phase of the Tensor engine's clock as a float: the part of a window of the clock
+    that has passed, from 0 to less than 1 (`Options.clock_phase`). Raises UsageError for anything
+    else."""
     try:
         value = float(value_given)
     except (TypeError, ValueError):

@@ -37,11 +37,11 @@ class CaptureKind:
 
 @dataclass(frozen=True, eq=False)
 class CaptureSide:
-    """One of two runs that are compared. `ns` is the kernel's time in nanoseconds, and `busy` the
-    share of it for which each engine is busy. `kinds` has the instructions by (engine, opcode).
-    `lines` has nanoseconds by (engine, line), where a line is "file:line" or a statement of the
-    compiler. `transfers` and `transfer_bytes` are totals of the DMA transfers. `how` is a text that
-    tells whether the times are measured or estimated."""
+    """One of two runs that are compared. `ns` is the kernel's time in nanoseconds, and `busy` is
+    the share of this time for which each engine is busy. `kinds` has the instructions by (engine,
+    opcode). `lines` has nanoseconds by (engine, line), where a line is "file:line" or a statement
+    of the compiler. `transfers` and `transfer_bytes` are totals of the DMA transfers. `how` is a
+    text that states whether the times are measured or estimated."""
 
     kernel: str
     target: str

@@ -73,8 +73,8 @@ class JoinedWork(NamedTuple):
 
 
 def ours(timeline: Timeline) -> list[JoinedWork]:
-    """Return the work of neuroncore's compiled program in its order, with an entry for each
-    instruction that the device would have."""
+    """Return the work of neuroncore's compiled program, in the order of the program, with an entry
+    for each instruction that the device would have."""
     program, columns, machine = timeline.program, timeline.columns, timeline.machine
     heads = timeline.compiled.heads
     issued = np.flatnonzero((timeline.compiled.fate == ISSUED) & (heads < 0)).tolist()

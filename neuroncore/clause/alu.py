@@ -61,10 +61,10 @@ class Operator:
     """An ALU operator. `apply(a, b, out)` works on float32 arrays; for a bitvec operator it works
     on integer arrays. `b` broadcasts along the free axes. A unary operator ignores `b`.
 
-    `reduces` is true if it can be the operator of a reduction. `identity` is the value of an
-    accumulator register after a reset. `fold(x, state)` folds each row of the matrix x into one
-    element of the vector `state`, first column first. `neutral` is an initial state for `fold` that
-    changes no element, not even -0.
+    `reduces` is true if reductions can use the operator. `identity` is the value of an accumulator
+    register after a reset. `fold(x, state)` folds each row of the matrix x into one element of the
+    vector `state`, first column first. `neutral` is an initial state for `fold` that changes no
+    element, not even -0.
     """
 
     name: str
@@ -94,7 +94,8 @@ class Function:
 
     `valid` is the range of x in which the device's tables give valid results; with `of_magnitude`
     it is the range of |x|. `table` names the table of polynomials that the function needs; None if
-    every table contains it. `adds_bias` is true if the device adds a bias to its operand.
+    every table contains it. `adds_bias` is true if the device adds a bias to x before it applies
+    the function.
     """
 
     name: str

@@ -90,8 +90,8 @@ def scalar(operand: Any, like: Array) -> Any:
 
 
 def per_lane(operand: Any, like: Array) -> Array:
-    """Return a new vector with one number per partition of `like` [P, ...], in its type, from a
-    constant or a [P, 1] tile."""
+    """Return a new vector with one number for each partition of `like` [P, ...], in the type of
+    `like`. The numbers come from a constant or a [P, 1] tile."""
     numbers = np.empty(like.shape[0], like.dtype)
     numbers[:] = operand.values().reshape(-1) if isinstance(operand, Tile) else operand
     return numbers

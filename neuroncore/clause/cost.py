@@ -379,8 +379,9 @@ def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, nee
 
 
 def _needs_software(view: View, mode: dge_mode | None) -> bool:
-    """Return whether only software can write the descriptors, or the kernel requests it: for
-    gathers and scatters, and for an offset that is in memory."""
+    """Return whether software has to write the descriptors of a transfer. This is so for gathers
+    and scatters, for an offset that is in memory unless the kernel requests hardware, and if the
+    kernel requests software."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
     return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
 

@@ -72,7 +72,8 @@ def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
 
 
 def parsed(text: str) -> dict[str, list[str]]:
-    """Return the texts of each letter and argument, by its name, in the order of `text`."""
+    """Return the values in `text`, such as "F=32; axis=(1,)", as texts: a list for each name of a
+    letter or an argument, because a name may occur several times."""
     texts: dict[str, list[str]] = {}
     for part in filter(str.strip, text.split(";")):
         name, _, value = part.partition("=")

@@ -325,8 +325,8 @@ class Call:
 
     @property
     def has_values(self) -> bool:
-        """True if the call's rows in a record have fields for values: numbers of its parameters,
-        and registers in its offsets."""
+        """True if the rows of the call in a record have fields for run-time values: numbers of
+        parameters, and registers in the offsets of tiles."""
         return bool(self.instruction.values or self.dynamic)
 
     def __getitem__(self, name: str) -> Any:

@@ -385,9 +385,9 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
 def _scatters(
     name: str, view: View, lead: str, source: View, machine: Machine
 ) -> Iterator[KernelError]:
-    """Yield the error of an index of the result `name` that starts at a wrong partition. If the
-    source `lead` is in SBUF, the index must start at the source's first partition. Otherwise, if
-    the source has an index, both indices must start at the same partition."""
+    """Yield an error if the index that scatters the result `name` starts at a wrong partition. If
+    the source `lead` is in SBUF, the index must start at the source's first partition. Otherwise,
+    if the source has an index, both indices must start at the same partition."""
     index_name = f"the index of {name}"
     if source.region is SBUF:
         yield from _starts_apart(name, lead, source, index_name, view, machine)

@@ -72,8 +72,8 @@ def _read_tfloat32(codes: Array, values: Array, options: Options) -> None:
 
 
 def plain(options: Options) -> Product:
-    """Return the function that multiplies matrices, for operands of every format: `blas` or
-    `chain`."""
+    """Return the function that multiplies matrices whose operands may have any format: `blas` or
+    `chain`, as the options require."""
     return blas if options.matmul == "blas" else chain
 
 

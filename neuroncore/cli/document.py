@@ -118,8 +118,8 @@ class Document:
         )
 
     def say_source(self) -> None:
-        """Print the errors and warnings among the findings about the source, all of them as
-        warnings, once: before the results of the first launch, or after the error that ended the
+        """Print the findings about the source that are errors or warnings, all as warnings. They
+        are printed once: before the results of the first launch, or after the error that ended the
         session. Findings at the line of that error are left out."""
         failed = self.failure or {}
         spot = abspath(failed.get("file") or ""), failed.get("line")

@@ -102,8 +102,9 @@ class Leftovers(Generic[T]):
         return reads is not None and reads.gaps is tile.storage.gaps and reads.held is tile.held
 
     def known(self, tile: Tile, site: Born, deferred: bool) -> T | None:
-        """Return the finding of an equal earlier read at this site, or None. If there is a finding,
-        the read needs no more checks. `knows_reads_of(tile)` must be true."""
+        """Return the finding of an earlier read of the same elements at this site, or None.
+        `deferred` is true if the findings of both reads may be deferred. If there is a finding, the
+        read needs no more checks. `knows_reads_of(tile)` must be true."""
         known = self._reads[tile.storage].findings.get(_window(tile, site, deferred))
         return known and known[0]
 

@@ -82,8 +82,8 @@ def _axes(spec: Spec) -> dict[str, int]:
 
 
 def _correctness(verdict: Mapping[str, Any]) -> dict[str, float | str]:
-    """Return the largest errors of all seeds. JSON has no NaN; the benchmarks' models read it as a
-    string."""
+    """Return the largest errors of all seeds. An error that is NaN becomes a string, because JSON
+    has no NaN, and the benchmarks' models read this string."""
     wrong = (verdict["error"] or {}).get("errors")
     seeds = [seed for shape in verdict["shapes"] for seed in shape["seeds"]]
     seeds_and_error = [*seeds, wrong] if wrong else seeds

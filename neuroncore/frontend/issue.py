@@ -61,9 +61,9 @@ def register_alloc(x: int | None = None) -> VirtualRegister:
 
 
 def with_promises(name: str, function: Issues) -> Issues:
-    """Return the function of the instruction `name` with the checks that only this API makes. It
-    raises SignatureError for a call without a promise that the API requires, such as
-    `unique_indices`."""
+    """Return the function of the instruction `name` with the checks that only this API makes. The
+    returned function raises SignatureError for a call without a promise that the API requires, such
+    as `unique_indices`."""
     return PROMISED[name](function) if name in PROMISED else function
 
 

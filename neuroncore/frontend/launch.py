@@ -154,7 +154,8 @@ def launch_ranks(
 
 
 def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]:
-    """Return the finished launches of all ranks. They are verified if that is requested."""
+    """Return the finished launches of all ranks. The launches are compared with the plain reading
+    if the settings require this (`settings.verifies`)."""
     launches = [rank.close(precision) for rank in ranks]
     if verifies():
         verifying.verify(launches)

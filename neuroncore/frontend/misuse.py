@@ -147,8 +147,9 @@ def _language_of(module: str) -> ModuleType | None:
 
 
 def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
-    """Return the error for a name that `home`, a module or a tensor, doesn't have. The error calls
-    it `what`. The user's code writes `prefix` before names of a module."""
+    """Return the error for a name that `home`, a module or a tensor, doesn't have. The message
+    calls `home` by the text `what`. `prefix` is the text that the user's code writes before names
+    of a module."""
     if removed := getattr(home, "_REMOVED", {}).get(name):
         return UnknownNameError(f"{what} has no {name!r}", hint=removed)
     known = [n for n in dir(home) if not n.startswith("_")]

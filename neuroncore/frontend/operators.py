@@ -109,8 +109,8 @@ WIDTHS = [*FORMATS, *OPAQUE]
 
 
 def format_of(dtype: Any, position: int) -> Format:
-    """Return the format that an argument `dtype` names, which is at `position` of its call. Raises
-    SignatureError if there is no such format."""
+    """Return the format that the argument `dtype` names. Raises SignatureError if there is no such
+    format; for the message, `position` is the position of the argument in the call."""
     try:
         return lookup(dtype)
     except UsageError as error:

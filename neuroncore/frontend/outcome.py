@@ -188,7 +188,8 @@ class Inputs:
         )
 
     def write_back(self) -> None:
-        """Copy the contents that the kernel changed to the caller's arrays of `copies`."""
+        """Copy all elements that the kernel has changed to the caller's arrays that are listed in
+        `copies`."""
         for array, storage, before in self.copies:
             bits = f"u{storage.held.itemsize}"
             changed = storage.data.view(bits) != before.view(bits)

@@ -82,7 +82,7 @@ def settings(
 ) -> Iterator[None]:
     """A context manager: kernels are launched with these settings, from this thread or from every
     thread. With `keeps`, a launch keeps copies of the arrays among its arguments, so that an
-    observer can execute it again."""
+    observer can execute the launch again."""
     global _process
     originals = originals or current_settings().originals
     new, before = Settings(target, options, observer, keeps, verify, originals), _process

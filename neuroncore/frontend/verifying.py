@@ -28,7 +28,7 @@ else:
 
 def verify(launches: Sequence[Launch]) -> None:
     """Compare the launches of all ranks with the plain reading, and report the verdict. Raises
-    EmulatorError if they differ."""
+    EmulatorError if there is a difference."""
     kernel = launches[0].kernel
     try:
         verdict = verdict_of(record_of(launches), [launch.outputs for launch in launches])

@@ -82,9 +82,9 @@ class KernelTest:
         hbm_bytes: float | None = None,
         sbuf_kib: float | None = None,
     ) -> Iterator[None]:
-        """Assert that the launches in the block stay within a budget: estimated microseconds of all
-        launches together, bytes of HBM that they read and write together, and KiB of SBUF per
-        partition.
+        """Assert that the launches in the block stay within a budget. `us` limits their estimated
+        time in microseconds, `hbm_bytes` the bytes that they read from HBM and write to it; both
+        are totals of all launches. `sbuf_kib` limits the KiB of SBUF per partition of each launch.
 
         If no limit is passed, the limits that the budget file has for the test apply. The ini
         option `neuroncore_budgets` names that file; --neuroncore-update-budgets writes it. Raises

@@ -81,10 +81,10 @@ def _spots(scopes: Scopes) -> list[Spot]:
 
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
-    """Return the releases that fit the source best: those with the fewest errors, then warnings,
-    about names and parameters that the release lacks. `forms` are findings about source that the
-    latest release refuses and an older one accepts; they count too if the release refuses the
-    source. A file of the older API fits only the first release."""
+    """Return the releases that fit the source best. These have the fewest errors about names and
+    parameters that the release lacks; among equals, the fewest warnings about them. `forms` are
+    findings about source that the latest release refuses and an older one accepts; they count too
+    if the release refuses the source. A file of the older API fits only the first release."""
     if latest.program.modules.first.is_older or any(
         scope_of_function.is_older for scope_of_function in latest.all()[:1]
     ):
@@ -187,9 +187,9 @@ def _runs(tree: ast.Module, kernel: str | None) -> bool:
 @dataclass(frozen=True)
 class Issue:
     """A row of `api/issues.toml`: a known issue that the vendor lists, about a name in some
-    releases. If `when` is NAMED, it concerns each use of the name other than a call. Otherwise it
-    is a key of CONDITIONS, and the issue concerns calls that meet this condition. Known issues that
-    only one machine has are not in this table: a run reports them."""
+    releases. If `when` is NAMED, the issue concerns each use of the name other than a call.
+    Otherwise `when` is a key of CONDITIONS, and the issue concerns calls that meet this condition.
+    Known issues that only one machine has are not in this table: a run reports them."""
 
     name: str
     when: str

@@ -63,9 +63,10 @@ class AlgorithmNumbers:
 
 @dataclass(frozen=True)
 class CollectiveTable:
-    """Numbers that were fitted to a published table, and the range of the table: all ranks of
-    logical cores of `lnc` physical cores, and sizes from `least_bytes` to `most_bytes`. A
-    collective takes `launch_us` once. `algorithms` are sorted by size."""
+    """Numbers that were fitted to a published table. The table has times of collectives of all
+    ranks of the instance, if a logical core consists of `lnc` physical cores, for sizes from
+    `least_bytes` to `most_bytes`. A collective takes `launch_us` once. `algorithms` are sorted by
+    size."""
 
     lnc: int
     least_bytes: int

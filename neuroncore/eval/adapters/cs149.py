@@ -75,8 +75,8 @@ TIMES: dict[str, dict[str, tuple[float, tuple[Limit, ...]]]] = {
 
 
 def spec(name: str, _: Path) -> Spec:
-    """Return the specification YEAR or YEAR/WORD/..., with words from FORMS and at most one key of
-    IMAGES. Raises UsageError for another name."""
+    """Return the specification with this name: YEAR or YEAR/WORD/..., where the words are from
+    FORMS and at most one key of IMAGES. Raises UsageError for another name."""
     year, *words = name.split("/")
     images = IMAGES.get("/".join(word for word in words if word not in FORMS))
     if year not in YEARS or images is None:

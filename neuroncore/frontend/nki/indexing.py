@@ -124,8 +124,8 @@ class Indexed(Seen, Unread, Parted):
         return index % size
 
     def _bounds(self, k: slice, axis: int) -> tuple[int, int, int]:
-        """Return the first element, the count and the step of a slice. All its elements must exist;
-        it may be empty."""
+        """Return the first element, the count and the step of a slice. All elements of the slice
+        must exist. The slice may be empty."""
         size = self.shape[axis]
         start = 0 if k.start is None else self._bound(k.start, axis)
         stop = size if k.stop is None else self._bound(k.stop, axis)

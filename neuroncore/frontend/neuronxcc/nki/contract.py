@@ -20,13 +20,13 @@ from neuroncore.frontend.outcome import RETURNS, at_return
 
 
 def with_checks(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
-    """Return a function that calls the kernel's `function` and checks what it writes and returns.
-    The checks raise ImmutableError, SignatureError and OutputError.
+    """Return a function that calls the kernel's `function`, and checks what the kernel writes and
+    returns. The checks raise ImmutableError, SignatureError and OutputError.
 
     If the kernel `returns` its results, it may write only to parameters that are annotated as
     mutable, and must return each mutable parameter that it has written. `options` is the text of
-    the compiler's options. In it, skip-mutable-return-check and skip-non-top-level-shared-hbm-check
-    each turn off a check.
+    the compiler's options. The options skip-mutable-return-check and
+    skip-non-top-level-shared-hbm-check each turn off a check.
     """
     signature = inspect.signature(function)
 

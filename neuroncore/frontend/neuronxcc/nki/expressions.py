@@ -134,8 +134,8 @@ class Index(Affine):
         return Index(shape, steps, self.start)
 
     def permuted(self, order: Sequence[int]) -> Index:
-        """Return the expression with its axes in another order: axis k is axis `order[k]` of this
-        one."""
+        """Return the expression with its axes in another order: axis k of the result is axis
+        `order[k]`."""
         return Index(
             tuple(self.shape[a] for a in order), tuple(self.steps[a] for a in order), self.start
         )
@@ -404,8 +404,8 @@ class Mask:
         return chosen
 
     def permuted(self, shape: Dims, order: Sequence[int]) -> Mask:
-        """Return this mask of a tile of shape `shape`, for the tile with its axes in another
-        order."""
+        """Return the mask for a tile with permuted axes. This mask is for a tile of shape `shape`;
+        axis k of the permuted tile is axis `order[k]` of that tile."""
         fitted = [(index.over(shape), how) for index, how in self.terms]
         return Mask(tuple((index.permuted(order), how) for index, how in fitted))
 

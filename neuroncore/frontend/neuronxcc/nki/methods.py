@@ -88,10 +88,9 @@ def _broadcast_to(self: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def update(target: Tensor, name: str, other: Any) -> None:
-    """Run `target <op>= other`; `name` is the operator's name in nl. If `other` is a matrix product
-    and `target` is in PSUM, the Tensor engine adds the product there. The first such product
-    overwrites the tile, even if the kernel did not fill the tile with zeros (as in attention of
-    nki-samples)."""
+    """Run `target <op>= other`; `name` is the operator's name in nl. If a matrix product is added
+    to a tile in PSUM, the Tensor engine adds it there. The first such product overwrites the tile,
+    even if the kernel did not fill the tile with zeros (as in attention of nki-samples)."""
     state = running()
     pending = state.pending
     adds = name == "add" and pending is not None and pending.tile is other and pending.sums

@@ -210,7 +210,7 @@ def first_address(address: Any) -> Any:
 
 def check_read(storage: Storage, name: str) -> None:
     """Raise ScopeError for a tensor that was made in a loop iteration that has ended. `name` is the
-    argument that reads it."""
+    name of the argument by which the tensor is read."""
     scope = storage.scope
     if scope is None or not scope.over:
         return

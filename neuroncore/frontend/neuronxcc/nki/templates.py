@@ -156,8 +156,9 @@ class Plan:
         return True
 
     def end(self) -> None:
-        """Learn from the noted iteration: if an earlier template can learn from it how numbers
-        change, it does; otherwise the iteration becomes a new template."""
+        """End noting an iteration, and learn from it. If the iteration shows an earlier template
+        how its numbers change, the template learns this; otherwise the iteration becomes a new
+        template."""
         state, notes = self._state, self._notes
         values, first, guard, stand = self._begun
         template = None
@@ -199,8 +200,8 @@ class Plan:
 
 
 class _Layout:
-    """The vector of an iteration's numbers, and the positions in it of the numbers of each event.
-    The vector begins with the numbers of the guards, in their order."""
+    """All numbers of an iteration in one vector, and for each event the positions of its numbers in
+    the vector. The vector begins with the numbers of the guards, in their order."""
 
     def __init__(self, state: Running, events: Sequence[Any], guards: Sequence[Guard]) -> None:
         self._state = state

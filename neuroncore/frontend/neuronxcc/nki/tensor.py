@@ -1,4 +1,6 @@
-"""The tensor object of the older API: a tile with index expressions and assignment."""
+"""The tensor object of the older API: a tile with index expressions and assignment. A span is an
+index along one axis of a tensor, as an affine function of the axes of a tile, that reaches outside
+of the tensor."""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.numerics.formats import Format
 
-# first index, steps along the axes of a tile, the indexed tensor, and its axis
+# first index, steps along the axes of a tile, the shape of the indexed tensor, and the indexed axis
 Span = tuple[int, Dims, Dims, int]
 # first index along an axis of a tensor, and steps along the axes of its part
 Move = tuple[int, Dims]
@@ -411,7 +413,8 @@ class Tensor(Seen, Unread, Parted):
         )
 
     def permuted(self, order: Sequence[int]) -> Tensor:
-        """Return the tile with its axes in another order: axis k is axis `order[k]` of this one."""
+        """Return the tile with its axes in another order: axis k of the result is axis
+        `order[k]`."""
         shape = tuple(self.shape[a] for a in order)
         part = self.window(shape, tuple(self.strides[a] for a in order), self.offset)
         part._spans = tuple(
@@ -421,8 +424,8 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def shaped(self, shape: Dims) -> Tensor:
-        """Return the tile in this shape. Raises ShapeError if more than axes of size 1 would
-        change, or if elements would move to other partitions."""
+        """Return the tile in this shape, which may add and remove axes of size 1 only. Raises
+        ShapeError for other shapes, and if elements would move to other partitions."""
         if self.shape == shape:
             return self
         moved = self.storage.on_chip and self.shape[0] != shape[0]
@@ -476,8 +479,8 @@ class Awaited(Tensor):
 
 
 def _moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
-    """Return a span of a tensor as a span of a part with `rank` axes. `moves` has the position of
-    the part along each axis of the tensor."""
+    """Return a span of a tensor as a span of a part of this tensor with `rank` axes. `moves` has
+    the position of the part along each axis of the tensor."""
     first, steps, of, axis = span
     first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
     pairs = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]

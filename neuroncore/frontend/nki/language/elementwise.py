@@ -159,7 +159,7 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
 
 def _aligned(x: NkiTensor, other: NkiTensor) -> Dims:
     """Return the shape of x, to be compared with the shape of `other`. If x has one element per
-    partition, its shape gets as many axes as `other`; these have size 1."""
+    partition, the result has as many axes as `other`, and all free axes have size 1."""
     return (x.shape[0], *(1,) * (len(other.shape) - 1)) if x.free_size == 1 else x.shape
 
 

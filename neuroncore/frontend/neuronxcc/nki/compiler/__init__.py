@@ -49,8 +49,8 @@ def no_reorder() -> contextlib.AbstractContextManager[None]:
 
 
 def multi_buffer(factor: int = 2) -> contextlib.AbstractContextManager[None]:
-    """Accept the number of copies that the device's compiler would keep of the tensors inside. It
-    has no effect here, and results don't depend on it."""
+    """Accept `factor`, the number of copies that the device's compiler would keep of each tensor
+    inside. Here the number has no effect. Results don't depend on it."""
     return contextlib.nullcontext()
 
 

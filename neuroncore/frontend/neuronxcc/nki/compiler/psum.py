@@ -15,8 +15,8 @@ PSUM = MemoryRegion.psum
 
 
 def alloc(func: Callable[..., Any]) -> Allocation:
-    """Return an allocation at the addresses that `func` returns: it gets (block, partitions, bytes
-    per partition) and returns (bank, start partition, byte in the bank)."""
+    """Return an allocation at the addresses that `func` returns. `func` gets (block, partitions,
+    bytes per partition) and returns (bank, start partition, byte in the bank)."""
     return Allocation(PSUM, by_name(func))
 
 

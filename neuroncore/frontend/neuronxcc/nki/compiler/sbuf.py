@@ -15,8 +15,8 @@ SBUF = MemoryRegion.sbuf
 
 
 def alloc(func: Callable[..., Any]) -> Allocation:
-    """Return an allocation at the addresses that `func` returns: it gets (block, partitions, bytes
-    per partition) and returns (start partition, byte in the partition)."""
+    """Return an allocation at the addresses that `func` returns. `func` gets (block, partitions,
+    bytes per partition) and returns (start partition, byte in the partition)."""
     return Allocation(SBUF, by_name(func))
 
 

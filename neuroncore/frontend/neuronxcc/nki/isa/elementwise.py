@@ -77,7 +77,7 @@ def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 def _repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return both tiles, with free axes of size 1 repeated to the size in the other tile. If the
-    axes don't fit, return them unchanged."""
+    axes don't fit, return the tiles unchanged."""
     if x.shape == y.shape or len(x.shape) != len(y.shape):
         return x, y
     free = tuple(map(max, zip(x.shape[1:], y.shape[1:], strict=True)))

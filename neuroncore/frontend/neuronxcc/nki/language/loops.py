@@ -95,8 +95,8 @@ def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
 
 def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     """Return the tile of format `form` in which a loop_reduce over `loops` accumulates if its
-    result isn't assigned. Each call in the source has such a tile. If there are other loops around
-    the call, it has one for each of their iterations."""
+    result isn't assigned. Each call of loop_reduce in the source has a separate tile for each
+    iteration of the other loops around the call."""
     core = current()
     site = core.birthplace()
     reduced = {id(index.loop) for index in loops}
