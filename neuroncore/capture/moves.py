@@ -219,8 +219,9 @@ def _static_queues(triggers: Triggers, engine: int) -> list[int]:
 
 
 def _fitting(elements: Array, free: list[int], count: int) -> int:
-    """Remove a queue from the list `free`, and return it: the first one that has `count` transfers
-    on each of its DMA engines, or else the first one; -1 if the list is empty."""
+    """Remove a queue from the list `free`, and return it. It is the first queue that has `count`
+    transfers on each of its DMA engines; if there is none, it is the first queue of the list.
+    Return -1 if the list is empty."""
     for queue in free:
         last = (elements["queue"] == queue) & (elements["bytes"] % ALIGNED == MARK)
         if {*np.unique(elements["engine"][last], return_counts=True)[1].tolist()} == {count}:

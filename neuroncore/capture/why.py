@@ -76,8 +76,8 @@ def why(capture: Capture, top: int = 5) -> CaptureWhy:
 
 
 def busy(core: MeasuredCore) -> dict[str, float]:
-    """Return the share of the kernel's window in which each engine executes an instruction, and in
-    which DMA engines move data."""
+    """Return, by engine, the share of the kernel's window in which the engine executes an
+    instruction; and as "DMA", the share in which DMA engines move data."""
     begin, end = core.window
     window, rows = (end - begin) or 1.0, core.instructions[core.kernel]
     shares = {}

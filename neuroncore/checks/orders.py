@@ -174,9 +174,9 @@ class Permutations:
 
 
 def _begun(around: Items, number: int) -> Items:
-    """Begin an iteration of loop `number`, and return the empty list for its rows. If `around`, the
-    items so far, ends with a run of this loop, the iteration belongs to this run; otherwise it
-    begins a new run."""
+    """Begin an iteration of loop `number`, and return the empty list for its rows. `around` has the
+    items so far. If they end with a run of this loop, the iteration belongs to this run; otherwise
+    it begins a new run."""
     loop = around[-1] if around else None
     if not (isinstance(loop, _Loop) and loop.number == number):
         loop = _Loop(number)

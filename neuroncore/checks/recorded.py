@@ -46,8 +46,8 @@ class Alive(NamedTuple):
 
 
 def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
-    """Yield a finding for each memory whose tiles don't fit at some point of the program, at the
-    line that makes the first tile that doesn't fit."""
+    """Yield a finding for each memory whose tiles don't fit at some point of the program. The
+    finding is at the line that makes the first tile that doesn't fit."""
     machine, program = timeline.machine, timeline.program
     for region, peak, also in (
         (MemoryRegion.sbuf, timeline.peak_sbuf, "GCA035"),

@@ -380,7 +380,7 @@ def carried_reads(uses: Uses) -> Iterator[Finding]:
 
 
 def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
-    """Yield pairs of instructions, the earlier one first, that use the same bytes of a tensor in
+    """Yield pairs (earlier instruction, later instruction) that use the same bytes of a tensor in
     different iterations of a parallel loop. At least one of the two writes."""
     nesting = _nesting(uses)
     if nesting is None:

@@ -94,8 +94,9 @@ def add_world(parser: argparse.ArgumentParser) -> None:
 
 
 def check_world(arguments: argparse.Namespace, named: str) -> None:
-    """Raise UsageError if --ranks is given although `named`, the file that the command names, is
-    not a kernel FILE.py::KERNEL, or if --lnc or --instance is given without --ranks."""
+    """Check the options of several ranks against `named`, the file that the command names. Raise
+    UsageError if --ranks is given and `named` is not a kernel FILE.py::KERNEL, and if --lnc or
+    --instance is given without --ranks."""
     if arguments.ranks is None:
         for option in ("lnc", "instance"):
             if getattr(arguments, option) is not None:

@@ -1,5 +1,6 @@
-"""Rebuild the arguments of an instruction from its row in a record. A replay executes rows in this
-way. So does a loop of the older API whose later iterations are derived from earlier ones."""
+"""Rebuild the arguments of an instruction from its row in a record. Replays execute rows with these
+arguments. Loops of the older API do this too, for iterations that are derived from earlier
+iterations (`known_iterations`)."""
 
 from __future__ import annotations
 

@@ -126,8 +126,8 @@ def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
 
 def write_groups(core: Core, tile: Tile, codes: Any) -> None:
     """Write the codes [groups, count] to the first `count` elements of each group. Other elements
-    that were never written become NaN (4 for integers) or 0, and count as written, because the
-    example of nki.isa.topk uses its whole results."""
+    that were never written become 0 or poison (`codec.poison`, such as NaN). They count as written,
+    because the example of nki.isa.topk uses its whole results."""
     number, count = codes.shape
     columns = -(-count // group_size(core))
     whole = columns * group_size(core)

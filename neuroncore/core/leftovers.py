@@ -7,7 +7,7 @@ core. Lane-wise instructions, copies, transposes and products are tracked elemen
 other instruction reads leftovers, the finding is reported at once.
 
 A storage is the memory of one tensor, and a window is a view of it. A site is a place in the user's
-code. Poison is NaN, or 4 for integers."""
+code. Poison is the value that uninitialized memory shows, such as NaN (`codec.poison`)."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def _language_of(module: str) -> ModuleType | None:
 
 
 def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
-    """Return the error for a name that `home`, a module or a tensor, doesn't have. The message
+    """Return the error for a name that a module or a tensor, `home`, doesn't have. The message
     calls `home` by the text `what`. `prefix` is the text that the user's code writes before names
     of a module."""
     if removed := getattr(home, "_REMOVED", {}).get(name):

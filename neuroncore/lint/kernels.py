@@ -302,7 +302,7 @@ ALIASES = 40  # the longest chain of aliases that is followed
 
 
 class Names:
-    """The names of a function of the device, or of a function that is defined in another one;
+    """The names of a function of the device. If this function is defined in another function,
     `outer` has the names of that enclosing function."""
 
     def __init__(self, program: SourceFiles, device: Device, outer: Names | None) -> None:

@@ -87,8 +87,8 @@ class CorePlace(NamedTuple):
 class Instance:
     """Chips that are connected: an instance, or an UltraServer of several instances.
 
-    `collectives` is the table for the time of collectives. If none is published for this instance,
-    `scaled_from` names the instance whose table it is; otherwise `scaled_from` is empty.
+    `collectives` is the table for the time of collectives. If no table is published for this
+    instance, the table is that of the instance `scaled_from`; otherwise `scaled_from` is empty.
     """
 
     name: str

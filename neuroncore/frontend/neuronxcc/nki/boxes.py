@@ -102,7 +102,7 @@ def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]
 
 
 def extent(part: Tensor) -> Box:
-    """Return the box that `part`, a part of a new tile, covers in this tile."""
+    """Return the box that `part` covers in the new tile that it is a part of."""
     offset = part.offset
     firsts = []
     for stride in access.dense(part.storage.shape):

@@ -117,9 +117,9 @@ class Kernel:
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
         """Launch the kernel on several ranks together. `per_rank` has the (args, kwargs) of each
-        rank, and a rank has as many cores as the grid requires. `options` are a target, Options and
-        an instance. Raises the errors of `launch_ranks`, and UsageError if `lnc`, the number of
-        cores of a rank, is given and differs from what the grid requires."""
+        rank, and a rank has as many cores as the grid requires. `lnc` is the number of cores of a
+        rank, if given; UsageError is raised if the grid requires another number. `options` are a
+        target, Options and an instance. Raises the errors of `launch_ranks`."""
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
             cores = plural(len(shares), "core")

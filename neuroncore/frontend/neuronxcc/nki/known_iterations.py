@@ -94,8 +94,8 @@ class _Words:
 class _Known:
     """An instruction of the template. The tiles of the template are numbered. `slots` has a pair
     for each tile that the instruction uses: the position among the arguments, and the tile's
-    number. `moving` has those of the pairs whose tiles differ between iterations; `again.arguments`
-    has the other tiles. `new` describes the tiles that no earlier instruction uses."""
+    number. `moving` has only the pairs whose tiles differ between iterations; `again.arguments` has
+    the other tiles. `new` describes the tiles that no earlier instruction uses."""
 
     __slots__ = "again", "dst", "is_noted", "marks", "moving", "new", "slots", "step", "words"
 

@@ -97,8 +97,8 @@ def _carried(frame: FrameType) -> dict[str, int]:
 
 def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
     """Yield (name, position) for each name that the body of a loop reads before it binds or changes
-    the name; the position is that of the instruction that binds it. `start` is the position of the
-    FOR_ITER instruction of the loop, or of a cache entry that follows it."""
+    the name. `position` is the position of the instruction that binds or changes the name. `start`
+    is the position of the FOR_ITER instruction of the loop, or of a cache entry that follows it."""
     steps = [*dis.get_instructions(code)]
     head = [step for step in steps if step.offset <= start][-1]
     if head.opname != "FOR_ITER":

@@ -433,8 +433,8 @@ def gather_flattened(
     data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None
 ) -> NkiTensor:
     """out[p, f] = data[p, indices[p, f]], where all free axes of data count as one: nc_n_gather,
-    and tensor_copy for another format and for tiles in PSUM. Integers other than uint32 are
-    converted."""
+    and tensor_copy for another format and for tiles in PSUM. Indices of other integer formats than
+    uint32 are converted by tensor_copy."""
     if axis != 0:
         raise NotEmulated(f"gather_flattened along axis {axis}, whose meaning is not published")
     out = ndarray(indices.shape, data.dtype)

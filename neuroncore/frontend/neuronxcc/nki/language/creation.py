@@ -68,9 +68,9 @@ def full(
     shape: Sequence[int] | int, fill_value: float, dtype: Any, *, buffer: Any = None,
     name: str = "", **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """A new tensor filled with a number. On the chip, the number is written, usually by memset,
-    when the tensor is first read or a part of it is assigned, and only to elements that the kernel
-    has not written before. In HBM, a DMA copies a filled tile at once."""
+    """A new tensor filled with a number. In HBM, a DMA copies a filled tile at once. On the chip,
+    the number is written later, usually by memset: when the tensor is first read, or when a part of
+    it is assigned. It is written only to elements that the kernel has not written before."""
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
