@@ -95,8 +95,7 @@ class Engine:
 
     An instruction occupies its engine for max(min_interval, overhead + work / rate) cycles. Its
     result is available `latency_ns` later. `overhead_cycles` is for operands in PSUM; an operand in
-    SBUF adds `sbuf_access_cycles`, and [P, 1] columns of scalars add `column_cycles`.
-    """
+    SBUF adds `sbuf_access_cycles`, and [P, 1] columns of scalars add `column_cycles`."""
 
     clock_ghz: float
     min_interval_cycles: int
@@ -118,8 +117,7 @@ class Dma:
     descriptors for all engines, the transfer occupies its queue for `hardware_issue_ns`. The
     `gpsimd` times apply if GpSimd writes the descriptors of a transfer that names no mode. In
     kernels of the older API they replace all times of software.
-    `software_start_ns` is used only by bench/instructions.py, to predict single DMAs.
-    """
+    `software_start_ns` is used only by bench/instructions.py, to predict single DMAs."""
 
     engines: int
     partitions_per_engine: int
@@ -163,8 +161,7 @@ class Fixed:
     of the array began. The first product begins at the share `clock_phase` of its window. On a
     device the phase may be anything from 0 to 1, because windows do not depend on the program.
 
-    If a product has to wait for its stationary tile, its result is `weights_latency_ns` later.
-    """
+    If a product has to wait for its stationary tile, its result is `weights_latency_ns` later."""
 
     semaphore_ns: float
     activation_table_ns: float
@@ -203,8 +200,7 @@ class ReplayTimes:
 
     An instruction that only waits takes `order_ns`. Loading weights takes `weights_ns`. A product
     may begin `weights_ns` before the array has finished the previous product. The next instruction
-    begins `product_ns` after a product begins.
-    """
+    begins `product_ns` after a product begins."""
 
     static_trigger_ns: float
     static_start_ns: float
@@ -380,10 +376,8 @@ def _meant(alias: str) -> str:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return the alternative names of machines, with the name of each machine.
-
-    Raises DefinitionError if one alternative name means two machines.
-    """
+    """Return the alternative names of machines, with the name of each machine. Raises
+    DefinitionError if one alternative name means two machines."""
     by_alias: dict[str, str] = {}
     for name in names():
         for alias in load(name).aliases:
