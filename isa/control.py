@@ -70,8 +70,8 @@ def core_barrier(
         # Published kernels end a loop in this way; the documentation requires shared HBM.
         core.report(
             "NOT_SHARED",
-            f"core_barrier: data ({data}) is in this core's SBUF: the barrier makes no data of the "
-            "other core visible",
+            f"core_barrier: data ({data}) is in SBUF, which only one core can access; the barrier "
+            "only orders accesses to shared HBM",
         )
     meet(core, "core_barrier")
 

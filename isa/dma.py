@@ -161,7 +161,7 @@ def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
         argument="srcs",
         expected=repr(dst),
         got=", ".join(map(repr, srcs)),
-        because="with rows that an index chooses at run time, dma_compute can only add to dst",
+        because="if an index chooses rows at run time, dma_compute can only add to dst",
     )
 
 

@@ -174,11 +174,11 @@ one_memory = holds(
 several_in_hbm = holds(
     "srcs", "several tensors must be in hbm",
     lambda call: len(call["srcs"]) == 1 or not _on_chip(call), BufferKindError,
-    because="coalesced communication (several tensors in one call) is for tensors in hbm",
+    because="only tensors in hbm can be coalesced (several of them in one call)",
 )  # fmt: skip
 one_tensor = holds(
     "srcs", "srcs has a single tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
-    because="coalesced communication (several tensors in one call) is not supported here",
+    because="this collective can't coalesce tensors (take several of them in one call)",
 )  # fmt: skip
 one_format = holds(
     "dsts", "srcs and dsts have the same format",
@@ -190,7 +190,7 @@ equal_sizes = holds(
     every(lambda src, dst: src.size == dst.size), ShapeError,
 )  # fmt: skip
 two_dimensional = holds(
-    "srcs", "a tile in sbuf has a partition and one free axis",
+    "srcs", "a tile in sbuf has two axes: the partition axis and one free axis",
     lambda call: all(len(view.shape) == 2 for view in _views(call) if view.on_chip), ShapeError,
     because="collectives of tiles in SBUF support a single free dimension",
 )  # fmt: skip
@@ -268,15 +268,15 @@ equal_others = holds(
 
 @rule(
     SignatureError,
-    "a group of 4 ranks has adjacent cores if each core is a rank",
-    because="links of trn1 join neighbors only (runtime release notes)",
+    "if each core is a rank, the cores of a group of 4 ranks are adjacent",
+    because="on trn1, a link joins only neighboring cores (runtime release notes)",
 )
 def adjacent_fours(call: Call, machine: Machine) -> Any:
     fours = [ranks for ranks in call["replica_group"] if len(ranks) == 4]
     apart = [r for r in fours if sorted(r) != list(range(min(r), min(r) + 4))]
     if machine.has("logical_core") or not apart:
         return None
-    return fault("replica_group", "a group of 4 ranks does not have adjacent cores", got=apart[0])
+    return fault("replica_group", "the cores of a group of 4 ranks are not adjacent", got=apart[0])
 
 
 @rule(SignatureError, "each rank is at most once a source and once a target")
@@ -296,7 +296,7 @@ def _is_pair(ranks: Sequence[int]) -> bool:
 
 @rule(
     ShapeError,
-    "metadata_tensor is uint32 of 3 rows, or 4 with has_rdispls, and a column for each rank",
+    "metadata_tensor is uint32, with 3 rows (4 with has_rdispls) and a column for each rank",
 )
 def rows_of_numbers(call: Call, machine: Machine) -> Any:
     view, rows = call.view("metadata_tensor"), 4 if call["has_rdispls"] else 3

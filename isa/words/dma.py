@@ -71,7 +71,8 @@ PRIORITIES = (
 
 def by_software(kind: type[KernelError]) -> Rule:
     return holds(
-        "dge_mode", "the GpSimd engine's software writes the descriptors of a gather or scatter",
+        "dge_mode", "dge_mode is unknown or swdge for a gather or scatter: the GpSimd engine's "
+        "software writes its descriptors",
         lambda call: call["dge_mode"] in SOFTWARE or not picks_rows(call), kind, "unknown or swdge",
     )  # fmt: skip
 
@@ -81,7 +82,7 @@ COPY = (
     bits_if_opaque("dst", "src"),
     by_software(BufferKindError),
     holds(
-        "engine", "engine is sync or scalar with dge_mode=hwdge; in other modes it is left out",
+        "engine", "engine is sync or scalar with dge_mode=hwdge; in other modes, omit `engine`",
         lambda call: call["engine"] in (engine.unknown, *(COMMAND if by_hardware(call) else ())),
         BufferKindError,
         because="the sequencers of sync and scalar support only hardware descriptors",
@@ -99,7 +100,7 @@ def is_constant(name: str) -> Rule:
         name, f"the address of {name} is constant, or its rows are picked by an index",
         lambda call: all(view.dynamic != AT_RUN_TIME for view in call.tiles(name).values()),
         DynamicControlError, "a constant address, or rows selected by a vector offset",
-        because="descriptors of sums are written before the kernel runs, not at run time",
+        because="descriptors of dma_compute are written before the kernel runs, not at run time",
         hint="move the data with nisa.dma_copy first",
     )  # fmt: skip
 
@@ -107,7 +108,7 @@ def is_constant(name: str) -> Rule:
 COMPUTE = (
     holds(
         "oob_mode",
-        "oob_mode is error where no index picks rows: constant addresses are never out of bounds",
+        "oob_mode is error if no index picks rows: constant addresses are never out of bounds",
         lambda call: call["oob_mode"] is oob_mode.error or picks_rows(call),
         SignatureError, "oob_mode.error, or rows that an index picks",
     ),
@@ -127,17 +128,17 @@ COMPUTE = (
     is_constant("dst"),
     is_constant("srcs"),
     holds(
-        "srcs", "where rows are picked at run time there are two sources, one of them dst itself",
+        "srcs", "if an index picks rows, srcs has two tensors, and it picks rows of exactly one",
         lambda call: not picks_rows(call) or [bool(v.dynamic) for v in call["srcs"]] in ONE_OF_TWO,
         expected="[dst, data[i]] into SBUF, or [dst[i], data] into dst[i] in HBM",
     ),
     holds(
-        "dst", "dst is in SBUF where rows of srcs are picked",
+        "dst", "if an index picks rows of srcs but not of dst, dst is in SBUF",
         lambda call: call.view("dst").region is SBUF or call.view("dst").dynamic
         or not picks_rows(call), BufferKindError, "sbuf",
     ),
     holds(
-        "srcs", "an operand that is added to picked rows is in SBUF",
+        "srcs", "if an index picks rows of dst, the other operand is in SBUF",
         lambda call: call.view("dst").dynamic != PICKED
         or all(view.dynamic or view.region is SBUF for view in call["srcs"]),
         BufferKindError, "rows in hbm, and the other operand in sbuf",
@@ -169,8 +170,8 @@ def fits_hardware(call: Call) -> bool:
 def hardware_rows(call: Call) -> str:
     axes = len(call.view("src").shape)
     group = at_a_time(call)
-    many = f"1, 2, 4, 8 or {group} along axis 0, and a multiple of {group} rows along axes 0 and"
-    return f"{group} rows" if axes < 3 else f"{many} {axes - 2} together"
+    many = f"size 1, 2, 4, 8 or {group} along axis 0; this size times that of axis {axes - 2} is a"
+    return f"{group} rows" if axes < 3 else f"{many} multiple of {group}"
 
 
 def fits_gathers(call: Call) -> bool:
@@ -187,34 +188,34 @@ TRANSPOSE = (
         hint="reorder the inner axes with src.permute",
     ),
     holds(
-        "dst", "dst has the axes of src in the order (1, 0), (2, 1, 0) or (3, 1, 2, 0)",
+        "dst", "the axes of dst are axes (1, 0), (2, 1, 0) or (3, 1, 2, 0) of src",
         lambda call: call.view("dst").shape == transposed(call) or not order(call),
         expected=transposed,
     ),
     holds(
-        "src", "elements of src have 2 bytes for hardware descriptors and gathers",
+        "src", "with hardware descriptors, and for a gather, an element of src has 2 bytes",
         lambda call: call.view("src").dtype.itemsize == 2
         or not (by_hardware(call) or picks_rows(call)),
         DtypeError, "2 bytes", also="NCC_ISFV902",
     ),
     by_software(SignatureError),
     holds(
-        "dge_mode", "dge_mode is not swdge where src has a static address",
+        "dge_mode", "dge_mode is not swdge if src has a static address",
         lambda call: call["dge_mode"] is not dge_mode.swdge or call.view("src").dynamic,
         SignatureError, "unknown or none or hwdge",
     ),
     holds(
         "oob_mode",
-        "oob_mode is error where src has a static address, which is never out of bounds",
+        "oob_mode is error if src has a static address, which is never out of bounds",
         lambda call: call["oob_mode"] is oob_mode.error or call.view("src").dynamic,
         SignatureError, "oob_mode.error, or a run-time index into src",
     ),
     HARDWARE,
     needs("indirect_transpose", "gathers that transpose", "src", picks_rows),
     holds(
-        "src", "with hardware descriptors, a src of two axes has 16 rows; if it has more axes, the "
-        "first has size 1, 2, 4, 8 or 16, and this size times that of the last axis but one is a "
-        "multiple of 16 (ISA)",
+        "src", "with hardware descriptors, a src of two axes has 16 rows. A src of more axes has "
+        "size n = 1, 2, 4, 8 or 16 along axis 0, and n times the size of the last axis but one is "
+        "a multiple of 16 (ISA)",
         lambda call: fits_hardware(call) or not by_hardware(call),
         expected=hardware_rows, hint="leave dge_mode out",
     ),

@@ -105,13 +105,13 @@ def multiplies_then_adds(call: Call, machine: Machine) -> Fault | None:
     if call.engine is not scalar or in_pipeline(call):
         return None
     names = [op.name for op in (call["op0"], call["op1"]) if op]
-    problem = f"the Scalar engine has no {' then '.join(names)}"
+    problem = f"the Scalar engine can't do {' then '.join(names)}"
     return fault("op0", problem, "multiply then add, multiply, or add", ", ".join(names))
 
 
 @rule(OperatorError, hint="omit `engine`: then an engine that has the operator is chosen")
 def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
-    """the GpSimd engine does rsqrt and power, which the Vector engine lacks"""
+    """on the GpSimd engine an operator is rsqrt or power, which the Vector engine lacks"""
     lacking = operators_vector_lacks(call)
     fits = lacking and all("gpsimd" in op.engines for op in lacking)
     if call.engine is not gpsimd or fits:
@@ -122,8 +122,7 @@ def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
 
 @rule(
     OperatorError,
-    because="arithmetic from 32-bit integers to 32-bit integers may be arithmetic on addresses, "
-    "which takes no indirect views",
+    because="32-bit integers may be addresses, and arithmetic on addresses takes no indirect views",
 )
 def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
     """arithmetic from 32-bit integers to 32-bit integers takes no indirect views"""
@@ -143,12 +142,12 @@ def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
 
 @rule()
 def names_sources(call: Call, machine: Machine) -> Fault | None:
-    """shuffle_mask has numbers of partitions in a quadrant, or 255 for a partition that dst
-    keeps"""
+    """shuffle_mask has, for each partition of a quadrant, the number of its source partition, or
+    255 if dst keeps its value"""
     mask, src, quadrant = call["shuffle_mask"], call.view("src"), machine.limits.quadrant
     if len(mask) != quadrant or not all(0 <= m < quadrant or m == KEEP for m in mask):
         expected = f"{quadrant} numbers from 0 to {quadrant - 1}, or {KEEP}"
-        problem = f"shuffle_mask must name a source partition for each of {quadrant}"
+        problem = f"shuffle_mask must name a source for each of {quadrant} partitions"
         return fault("shuffle_mask", problem, expected, list(mask))
     _, origin = shuffled(mask, call.view("dst").partitions, src.partitions)
     if (origin < src.partitions).all():
@@ -340,8 +339,8 @@ PATTERN = (
 
 @rule()
 def filled(call: Call, machine: Machine) -> Fault | None:
-    """dst is filled by the elements of all indices (at most gather_indices), or of
-    num_valid_indices"""
+    """the elements that the indices gather fill dst exactly. The indices are all of index, or the
+    first num_valid_indices, and at most gather_indices"""
     run, valid, dst = call["num_elem_per_idx"], call["num_valid_indices"], call.view("dst")
     limits = machine.limits
     available = limits.gpsimd_core_partitions * call.view("index").free_size
@@ -349,7 +348,7 @@ def filled(call: Call, machine: Machine) -> Fault | None:
     count = available if valid is None else valid
     if not 0 < count <= min(available, limit):
         name = "index" if valid is None else "num_valid_indices"
-        because = f"index has {available} entries for each GpSimd core, which takes at most {limit}"
+        because = f"index has {available} entries for a GpSimd core, and a core takes {limit}"
         problem = f"a GpSimd core can't take {count} indices"
         expected = f"1 to {min(available, limit)}"
         return fault(name, problem, expected, count, because=because)
@@ -420,7 +419,7 @@ def of_probabilities(call: Call) -> tuple[Format, ...]:
 DROPOUT = (
     same_dtype("dst", "data"),
     holds(
-        "prob", "prob is float32 where data is integers, and any float where it is floats (ISA)",
+        "prob", "prob is float32 if data has integers, and any float format if it has floats (ISA)",
         lambda call: not isinstance(call["prob"], View)
         or call["prob"].dtype in of_probabilities(call),
         DtypeError, lambda call: " or ".join(of_probabilities(call)),

@@ -178,14 +178,14 @@ Numbers = Annotated[Tile, reads("float32 int32", SBUF, partial=True)]
 # --- rules ----------------------------------------------------------------------------------------
 
 
-@rule(OperatorError, because="outside of the range, the engine can write only the least float32")
+@rule(OperatorError, because="outside the range, the engine can only write the lowest float32")
 def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
-    """on_false_value is the least float32 number"""
+    """on_false_value is the lowest float32 number, about -3.4e38"""
     value = call["on_false_value"]
     with np.errstate(over="ignore"):
         if np.float32(value) == LEAST:
             return None
-    return fault("on_false_value", "on_false_value must be the least float32", LEAST, repr(value))
+    return fault("on_false_value", "on_false_value must be the lowest float32", LEAST, repr(value))
 
 
 RANGE_SELECT = (fills_with_the_least, rules.commands("idle", "reset", "reduce", "reset_reduce"))

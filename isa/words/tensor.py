@@ -102,15 +102,15 @@ def operand_formats(call: Call, machine: Machine) -> Fault | None:
 
 @rule(DtypeError)
 def result_format(call: Call, machine: Machine) -> Fault | None:
-    """dst is float32, or bfloat16 on machines whose PSUM takes it; a transpose keeps the format's
-    bits"""
+    """dst is float32, or bfloat16 on machines whose PSUM takes it; for a transpose that moves bits,
+    dst is a format that accepts them"""
     dst, data = call.view("dst").dtype, call.view("stationary").dtype
     if call["is_transpose"] and machine.has("native_transpose"):
         if carries(dst, data):
             return None
         expected = f"{data} or a format of 16 bits" if data in NARROW else data
         because = "transpose mode passes bits through and converts nothing"
-        return fault("dst", f"a transpose of {data} can't go to {dst}", expected, because=because)
+        return fault("dst", f"a transpose of {data} can't be {dst}", expected, because=because)
     if dst is float32 or (dst is bfloat16 and machine.has("psum_bfloat16")):
         return None
     return fault(
@@ -148,29 +148,29 @@ def array_tiling(call: Call, machine: Machine) -> Fault | None:
     elif any(n not in parts for n in size):
         problem = f"tile_size {tuple(size)}: each size must be one of {parts}"
     elif any(p < 0 or p % n or p + n > whole for p, n in zip(position, size, strict=True)):
-        problem = f"tile_position {tuple(position)} is not a multiple of tile_size {tuple(size)}"
+        problem = f"no tile of tile_size {tuple(size)} begins at tile_position {tuple(position)}"
     elif s.partitions > size[0] or columns(call, "stationary") > size[1]:
         problem = f"stationary ({s}) is larger than tile_size {tuple(size)}"
     return fault("tile_size", problem) if problem else None
 
 
-@rule(because="tiling the array and indirect views exclude each other")
+@rule(because="indirect views and a tiled array exclude each other")
 def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
     """with an indirect view tile_position is (0, 0)"""
     position = tuple(call["tile_position"] or (0, 0))
     name = next((n for n in ("dst", "stationary", "moving") if call.view(n).picked_by), None)
     if name is None or position == (0, 0):
         return None
-    problem = f"tile_position {position} and {name}, an indirect view, don't go together"
+    problem = f"tile_position must be (0, 0), because {name} is an indirect view"
     return fault("tile_position", problem, "(0, 0)", position)
 
 
 @rule(
-    because="fast modes multiply several numbers in each element of the array, which column tiling "
-    "excludes"
+    because="in fast modes, each element of the array multiplies several numbers, and column "
+    "tiling excludes this"
 )
 def rows_only(call: Call, machine: Machine) -> Fault | None:
-    """the fast modes can share the rows of the array, but not its columns"""
+    """in fast modes, a tile may be a part of the array's rows, but has all of its columns"""
     position, size = call["tile_position"] or (), call["tile_size"] or ()
     whole = machine.limits.stationary_free
     if tuple(position[1:]) in ((), (0,)) and tuple(size[1:]) in ((), (whole,)):
@@ -229,7 +229,7 @@ MATMUL = (
         sentence="indirect views have formats of 8 or 16 bits (ISA)",
     ),
     holds(
-        "moving", "moving, the identity matrix of a transpose, is no indirect view (ISA)",
+        "moving", "moving is not an indirect view if it is the identity of a transpose (ISA)",
         lambda call: not (call["is_transpose"] and call.view("moving").picked_by), ViewError,
     ),
 )  # fmt: skip

@@ -196,7 +196,7 @@ def _zero(bits: int) -> int:
     """Return 0, the code that a fill writes for `bits` = 0 if the format is not 32 bits wide. Raise
     UsageError for other values of `bits`, because their effect on such a format is unknown."""
     if bits:
-        raise UsageError("memory of 16-bit numbers is filled with a value other than 0")
+        raise UsageError("the effect of a fill with a value other than 0 is known only for 32 bits")
     return 0
 
 

@@ -230,7 +230,7 @@ class Iterations:
             return self.untried
         return (
             f"{_orders(self.tried)} of iterations replayed, in which {self.moved} of {self.among} "
-            "iterations of parallel loops had another position, and sums kept the kernel's order: "
+            "iterations of parallel loops changed places, but additions to a sum did not: "
             f"{_outcome(self.finding)}"
         )
 
@@ -321,7 +321,7 @@ def _of_iterations(record: Record, count: int) -> Iterations:
         rows = [permutations.rows(seed) for permutations in programs]
         moved |= _moved(programs, rows)
         if not moved.any():
-            why = "iterations share data from their first instruction on: none can change places"
+            why = "no iteration can change places: all share data from their first instruction on"
             return Iterations(among=len(moved), untried=why)
         differing = _permuted(record, programs, rows, expected)
         if differing:
@@ -372,7 +372,7 @@ def _iterations_finding(
     return Finding(
         "ORDER_MATTERS",
         f"if the iterations run in another order, {differing}"
-        + (f"; the first two that matter are {both}" if both else ""),
+        + (f"; the first two whose order matters are {both}" if both else ""),
         [*places.values()][-1] if places else None,
         severity=None if places else "note",
         because="iterations of an affine_range may run in any order and at the same time",
@@ -494,7 +494,7 @@ def _cores_finding(
         f"instruction {a.row} of {launch.who(a)} ({launch.line(a).short})" for a in first[:2]
     )
     message = (
-        f"if the cores run in another order, {differing}; the first two that matter are "
+        f"if the cores run in another order, {differing}; the first two whose order matters are "
         f"{first_text} and {second_text}"
     )
     return Finding("ORDER_MATTERS", message, launch.line(first.second))

@@ -23,7 +23,7 @@ from neuroncore.base.errors import (
     TargetError,
     ViewError,
 )
-from neuroncore.clause.alu import Function, Operator
+from neuroncore.clause.alu import OPERATORS, Function, Operator
 from neuroncore.machine import Machine
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
@@ -304,7 +304,9 @@ class Op:
             yield OperatorError(
                 f"{name}={value} can't be a reduction",
                 argument=name,
-                because="only operators marked as reductions feed back into their own input",
+                expected=", ".join(name for name, op in OPERATORS.items() if op.reduces),
+                because="a reduction applies its operator to its previous result, which only some "
+                "operators allow",
             )
         if value.feature and not machine.has(value.feature):
             yield TargetError(

@@ -430,7 +430,7 @@ def commands(*names: str) -> Rule:
         command = call["reduce_cmd"].name
         if command in names:
             return None
-        return fault("reduce_cmd", f"can't do reduce_cmd={command}", ", ".join(names), command)
+        return fault("reduce_cmd", f"reduce_cmd can't be {command}", ", ".join(names), command)
 
     return check
 

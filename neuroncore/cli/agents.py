@@ -279,8 +279,8 @@ class Tools:
         matching = [path for path in self._specs if not name or Path(path).name == Path(name).name]
         if len(matching) != 1:
             names = ", ".join(Path(path).name for path in self._specs)
-            known = names or "none: start the server with --spec"
-            _wrong(f"the server's specifications are {known}; name one of them")
+            name_one = f"name one of the server's specifications: {names}"
+            _wrong(name_one if names else "the server has no specification: start it with --spec")
         return matching[0]
 
     def _judged(self, setting: JudgingSetting, candidate: Candidate) -> dict[str, Any]:

@@ -140,11 +140,13 @@ def isolated() -> Diagnosis:
     """Report which isolation a candidate gets on this system."""
     level = isolation.supported()
     if level != "linux":
-        return Diagnosis("warning", "only limits of time and memory", "see docs/eval.md")
+        sentence = "`neuroncore eval` limits only the time and the memory of kernels"
+        return Diagnosis("warning", sentence, "see docs/eval.md")
     held = _held()._asdict()
     if missing := [name for name, value in held.items() if not value]:
         hint = "judge hostile candidates in a container without network: docs/eval.md"
-        return Diagnosis("warning", f"incomplete: this system grants no {', '.join(missing)}", hint)
+        sentence = f"incomplete isolation of kernels: this system grants no {', '.join(missing)}"
+        return Diagnosis("warning", sentence, hint)
     return Diagnosis("ok", f"`neuroncore eval` isolates kernels by {', '.join(held)}")
 
 

@@ -37,9 +37,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="execute the program on the CPU, with random inputs of --seed (experimental)",
     )
     for option, meaning in (
-        ("--arrays", "execute it with these inputs, by name"),
-        ("--save", "execute it and write the outputs"),
-        ("--expect", "execute it and compare the outputs with these, by name"),
+        ("--arrays", "execute the program with the inputs in this file, by name"),
+        ("--save", "execute the program, and write its outputs to this file"),
+        ("--expect", "execute the program, and compare its outputs with this file, by name"),
     ):
         parser.add_argument(option, type=Path, metavar="FILE.npz", help=meaning)
     parser.add_argument(
@@ -98,8 +98,8 @@ def _text(program: Neff, source: str, rows: Mapping[str, Figures]) -> Iterator[s
         if "agrees" in row:
             verdict = "agrees" if row["agrees"] else "differs"
             yield (
-                f"       {verdict}: the largest error is {row['error']:.3g} of {row['largest']:.3g}"
-                f" (tolerance {row['tolerance']:g})"
+                f"       {verdict}: the largest error is {row['error']:.3g}, the largest expected "
+                f"value {row['largest']:.3g} (tolerance {row['tolerance']:g} of it)"
             )
 
 

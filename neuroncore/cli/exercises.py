@@ -12,7 +12,7 @@ from neuroncore.puzzles.exercise import Exercise, exercises
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "List the exercises of all chapters and lectures, or of one (l5), print one (l5.1), or "
-        "check a number: neuroncore exercises l5.1 150. Exit code 1 if it is wrong."
+        "check a number: neuroncore exercises l5.1 150. The exit code is 1 if the number is wrong."
     )
     parser.add_argument(
         "name",

@@ -25,10 +25,10 @@ Row = dict[str, Any]
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Judge the submissions of a course: each FILE.py in DIR, or each folder in DIR that has a "
-        "file of the same name as --file. Writes a table with a row for each. For an assignment "
-        "(cs149:2024 or cs149:2025) the row has the points of each test. Exit codes: 0 all were "
-        "judged, 2 wrong usage."
+        "Judge the submissions of a course: each FILE.py in DIR or, with --file NAME.py, the file "
+        "NAME.py in each folder of DIR. Writes a table with a row for each submission. If SPEC is "
+        "an assignment (cs149:2024 or cs149:2025), the row has the points of each test. Exit "
+        "codes: 0 all were judged, 2 wrong usage."
     )
     add_spec(parser)
     parser.add_argument("--submissions", required=True, type=Path, metavar="DIR")

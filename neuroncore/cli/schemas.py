@@ -220,8 +220,8 @@ SPECIFICATIONS: dict[str, dict[str, Any]] = {
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Print the JSON Schema of an output of --json by the name in its field `schema`, or the "
-        "names of all."
+        "Print the JSON Schema of an output of --json. NAME is the field `schema` of the output. "
+        "Without NAME, print all names."
     )
     parser.add_argument("name", nargs="?", help="such as neuroncore.run/2")
     parser.set_defaults(command=command)

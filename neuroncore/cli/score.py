@@ -66,9 +66,9 @@ class TableScore:
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Estimate the latency of every kernel in a table of measurements, from records of its run, "
-        "and compare. With --sources, kernels without a record are first recorded from these "
-        "checkouts, which can take an hour."
+        "Estimate the latency of every kernel in a table of measurements, from the record of its "
+        "run, and compare it with the measurement. With --sources, kernels without a record are "
+        "first recorded from these checkouts, which can take an hour."
     )
     parser.add_argument("table", type=Path, metavar="CSV", help="the table of measurements")
     parser.add_argument(
@@ -106,8 +106,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         choices=GROUPS,
         action="append",
         help="group the errors by this property; repeatable (default: "
-        f"{' and '.join(list(GROUPS)[:2])}); `bound` is the bottleneck in the table, `limit` "
-        "the resource on which most of the estimate is spent",
+        f"{' and '.join(list(GROUPS)[:2])}); `bound` is the bottleneck that the table "
+        "names, `limit` the resource on which most of the estimate is spent",
     )
     parser.add_argument(
         "--clock-phase",
@@ -303,9 +303,9 @@ def add_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run the kernels of a table of your measurements, and report how good the estimates are, "
         "and by which offset or factor the measurements differ from them. The estimates of "
-        f"neuroncore do not change. Columns: {', '.join(COLUMNS)}; arguments as for --args, "
-        f"separated by spaces. A table may also have the columns {', '.join(FACTS)}, with the "
-        "meaning of the options of these names. docs/capture.md explains it."
+        f"neuroncore do not change. Columns: {', '.join(COLUMNS)}. The column `arguments` is as "
+        f"for --args, separated by spaces. A table may also have the columns {', '.join(FACTS)}, "
+        "with the meaning of the options of these names. docs/capture.md explains the output."
     )
     parser.allow_abbrev = False
     parser.add_argument("rows", metavar="ROWS.csv")

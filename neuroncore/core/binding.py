@@ -86,7 +86,7 @@ class NkiInstruction:
                     position=0,
                 )
             if producer.row > self.row:
-                raise NotEmulated("depends_on refers to an instruction that is issued later")
+                raise NotEmulated("depends_on can't name an instruction that is issued later")
             if self.program is not None:
                 self.program.wait(self.row, producer.row)
         return self

@@ -113,7 +113,7 @@ def _check_alike(name: str, parts: Parts) -> None:
                 world = part.core.world
                 here, there = (world.named(member.core.number) for member in (part, first))
                 raise KernelError(
-                    f"{name}: {here} and {there} differ about {argument}",
+                    f"{name}: {here} and {there} have different values of {argument}",
                     argument=argument,
                     expected=f"{value}, as on {there}",
                     got=str(part.alike.get(argument)),

@@ -60,7 +60,7 @@ class Blindness:
         for number in self.weak_results:
             yield f"result {number} of the reference is constant or tiny"
         yield (
-            f"{self.instructions} instructions; {len(self.unseen)} unseen, "
+            f"{self.instructions} instructions, {len(self.unseen)} of which could write zeros; "
             f"{len(self.idle_inputs)} inputs without effect, {len(self.weak_results)} weak results"
         )
 

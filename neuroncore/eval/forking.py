@@ -86,11 +86,11 @@ class Zygote:
 def meaning(end: End, limits: ProcessLimits) -> str:
     """Return a sentence that says why a process ended or was refused."""
     if end.refusal == "TIME":
-        return f"more than {limits.cpu_seconds} s of CPU time or {limits.seconds:g} s"
+        return f"more than {limits.cpu_seconds} s of CPU time, or {limits.seconds:g} s in all"
     if end.refusal == "LINGERS":
         return "the process continued after its answer, and was ended"
     if end.refusal == "BAD_ANSWER":
-        return f"an answer of more than {limits.answer >> 20} MiB"
+        return f"the process wrote an answer of more than {limits.answer >> 20} MiB"
     if end.signal:
         return f"the process ended by signal {end.signal}"
     return "the process ended"

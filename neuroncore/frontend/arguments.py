@@ -135,7 +135,7 @@ def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
     try:
         return copy.deepcopy(arguments, memo)
     except TypeError as error:
-        raise UsageError(f"the kernel's arguments can't be kept: {error}") from None
+        raise UsageError(f"the kernel's arguments can't be copied: {error}") from None
 
 
 def _is_plain(array: Array) -> bool:

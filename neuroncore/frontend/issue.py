@@ -77,7 +77,7 @@ def _unique(dma_compute: Issues) -> Issues:
         unique = named.get("unique_indices", args[2] if len(args) > 2 else True)
         if unique is not True and _picks((dst, *srcs)):
             raise SignatureError(
-                "unique_indices must be True where rows are picked at run time",
+                "unique_indices must be True if an index picks rows at run time",
                 argument="unique_indices",
                 position=4,
                 expected="True",

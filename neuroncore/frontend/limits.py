@@ -42,7 +42,7 @@ def axes(axis: Any, argument: str = "axis", position: int = 1) -> tuple[int, ...
             position=position,
             expected="an int, or a tuple of ints",
             got=f"{axis!r} ({type(axis).__name__})",
-            because="the axes of a tensor are numbered from 0, or from -1 at the back",
+            because="axes are numbered from 0, or from the last axis, which is -1",
             hint="1 is the first free axis of a tile, -1 the last",
         ) from None
 
@@ -53,7 +53,7 @@ def loop(*bounds: Any) -> range:
         return range(*map(operator.index, bounds))
     except (TypeError, ValueError) as error:
         raise SignatureError(
-            f"no loop goes over {', '.join(map(repr, bounds))}: {error}",
+            f"a loop can't have the bounds {', '.join(map(repr, bounds))}: {error}",
             expected="ints: a stop; a start and a stop; or a start, a stop and a step that is not "
             "0",
             got=", ".join(f"{bound!r} ({type(bound).__name__})" for bound in bounds),
@@ -89,7 +89,7 @@ def grid_size(value: Any, what: str, least: int, expected: str) -> int:
             f"{value!r} is not {what}",
             expected=expected,
             got=f"{value!r} ({type(value).__name__})",
-            because="programs are counted",
+            because="a launch has a whole number of programs",
         )
     return count
 

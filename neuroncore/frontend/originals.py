@@ -60,9 +60,9 @@ class OriginalArray:
             return self._copy
         if self._sample is not None and _sample(self.array) != self._sample:
             raise UsageError(
-                f"argument {self.name or 'of the kernel'} has changed since the launch; a run has "
-                f"no copy of an array of {LARGE >> 20} MiB or more that the kernel only reads: "
-                "change a copy of it instead"
+                f"argument {self.name or 'of the kernel'} has changed since the launch, and the "
+                "Run has no copy of it: arrays that the kernel only reads are not copied if they "
+                f"have {LARGE >> 20} MiB or more. To change such an array, change a copy"
             )
         view = self.array.view()
         view.flags.writeable = False

@@ -189,9 +189,9 @@ class Checkout:
         checkout."""
         name = self.repository.name
         return (
-            f"neuroncore: {name} is the one that is installed ({origin}), not "
-            f"{self.source}={self.folder}; `neuroncore run --with {name}={self.folder}` uses "
-            "the checkout"
+            f"neuroncore: using the installed {name} ({origin}), not the checkout of "
+            f"{self.source}={self.folder}; to use the checkout: neuroncore run --with "
+            f"{name}={self.folder}"
         )
 
     def _wrong(self, folder: Path) -> str:

@@ -70,7 +70,7 @@ class KernelTest:
         findings = (finding for run in self._watch.launches[before:] for finding in run.findings)
         codes = {finding.code for finding in outcome.likely_wrong(findings)}
         if code not in codes:
-            others = f"; there are {', '.join(sorted(codes))}" if codes else ""
+            others = f"; its findings are {', '.join(sorted(codes))}" if codes else ""
             raise AssertionError(f"no kernel was refused with {code}{others}")
         self._watch.allowed.add(code)
 

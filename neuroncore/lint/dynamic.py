@@ -480,4 +480,4 @@ def older_names(spot: Spot) -> Iterator[Report]:
     first = (name_of(node) or "").partition(".")[0]
     _, origin = scope.module.imports.get(first, (0, ""))
     if origin.startswith("neuronxcc.nki"):
-        yield "OLDER_NAMESPACE", node, f"{ast.unparse(node)} is of {origin.partition('.')[0]}.nki"
+        yield "OLDER_NAMESPACE", node, f"{ast.unparse(node)} is a name of neuronxcc.nki"

@@ -231,7 +231,7 @@ class Memory:
             storage = self.hbm.tensors[key] = self._new(MemoryRegion.shared_hbm, shape, dtype, name)
         elif (storage.shape, storage.dtype) != (shape, dtype):
             raise ShapeError(
-                f"the cores differ about tensor {name!r} in shared hbm",
+                f"cores allocate tensor {name!r} in shared hbm with different shapes or formats",
                 argument="shape",
                 position=0,
                 expected=f"{storage.shape} {storage.dtype}, like the allocation of another core",

@@ -68,7 +68,7 @@ class Dynamic:
             )
         if index.dynamic:
             raise ViewError(
-                f"{index_name} is at a run-time offset itself",
+                f"{index_name} can't be at a run-time offset",
                 got=str(index),
                 hint="copy the index to another tensor first",
             )

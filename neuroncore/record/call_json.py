@@ -146,7 +146,7 @@ def key_of(entries: list[Any]) -> tuple[Any, ...]:
         else:
             item = value(entry)
             if not (item is None or isinstance(item, int | float | tuple)):
-                raise ValueError(f"a value {item!r:.40}")
+                raise ValueError(f"{item!r:.40} is not a value of a row")
             key += [item or zero(item), type(item)]
     return tuple(key)
 

@@ -224,7 +224,7 @@ def _moves(
     views = []
     for window in by_tiles:
         if windows.moving[window] >= 0:
-            raise ValueError("an index moves")
+            raise ValueError("the position of an index is only known at run time")
         views.append(program.geometries[windows.geometry[window]].view(int(windows.offset[window])))
     kind = max(kind for kind, *_ in moves) + 1
     fixed = geometry.view(offset)

@@ -167,7 +167,7 @@ def inside(numbers: Any, count: int, things: str) -> None:
     `things` names these things in the message."""
     array = np.asarray(numbers)
     if array.size and not (array.min() >= 0 and array.max() < count):
-        raise ValueError(f"there are {count} {things}")
+        raise ValueError(f"a row refers to {things} that do not exist: there are {count} {things}")
 
 
 birth = Struct("<qq").pack  # packs a storage and the line of its allocation

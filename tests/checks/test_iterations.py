@@ -247,7 +247,8 @@ def with_random_numbers(x):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "why"), [(sums_first, "none can change places"), (with_random_numbers, "random")]
+    ("kernel", "why"),
+    [(sums_first, "no iteration can change places"), (with_random_numbers, "random")],
 )
 def test_what_is_not_replayed_says_so(kernel, why):
     found = neuroncore.run(kernel, X).orders(3)

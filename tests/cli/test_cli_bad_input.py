@@ -142,7 +142,7 @@ def test_a_syntax_error_of_text_that_the_script_evaluates_is_the_scripts(capsys)
         ),
         (["mine.py::double", "--args", "float32[,]"], "is not an array"),
         (["mine.py::double", "--inputs", "raised"], "no function 'raised'"),
-        (["mine.py::double", "--inputs", "generated"], "arguments can't be kept"),
+        (["mine.py::double", "--inputs", "generated"], "arguments can't be copied"),
         (
             ["mine.py::double", "--ref", "of_two"],
             "missing a required argument: 'y'; 1 argument was",

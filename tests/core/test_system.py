@@ -110,7 +110,7 @@ def counted(x, region):
 
 
 def test_a_barrier_on_what_is_not_shared_is_remarked():
-    with pytest.warns(NeuronWarning, match=r"NOT_SHARED\] core_barrier: data .* this core's SBUF"):
+    with pytest.warns(NeuronWarning, match=r"NOT_SHARED\] core_barrier: data .* is in SBUF"):
         np.testing.assert_array_equal(counted[2](X, nl.sbuf), [[1], [2]])
 
 
@@ -342,7 +342,7 @@ def test_cores_must_agree_on_what_they_share():
     def differs(x):
         return nl.ndarray((4, 2 + nl.program_id(0)), x.dtype, buffer=nl.shared_hbm, name="sum")
 
-    with pytest.raises(ShapeError, match="the cores differ about tensor 'sum'"):
+    with pytest.raises(ShapeError, match="cores allocate tensor 'sum'"):
         differs[2](X)
 
 

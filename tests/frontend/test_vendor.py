@@ -330,7 +330,7 @@ def test_an_installed_nkilib_wins_over_the_variable_and_not_over_with(
     assert not capsys.readouterr().err
     monkeypatch.setenv("NEURONCORE_NKILIB", str(library))
     assert importlib.import_module("nkilib.theirs")
-    assert f"not NEURONCORE_NKILIB={library}" in capsys.readouterr().err
+    assert f"not the checkout of NEURONCORE_NKILIB={library}" in capsys.readouterr().err
     forget("nkilib")
     monkeypatch.setenv("NEURONCORE_WITH", f"nkilib={library}")
     assert importlib.import_module("nkilib.core.triple")

@@ -78,7 +78,7 @@ def test_four_ranks_of_trn1_are_neighbors():
     ran(through_hbm, arrays, (4, 2), ncc.all_reduce, near, **given)
     refused(
         SignatureError,
-        "not have adjacent",
+        "are not adjacent",
         through_hbm,
         arrays,
         (4, 2),
@@ -210,7 +210,7 @@ def meets(x, rank, calls, group):
         ),
         (
             lambda rank: "largest" if rank == 7 else "reduce", KernelError,
-            "all_reduce: rank 7 and rank 0 differ about op",
+            "all_reduce: rank 7 and rank 0 have different values of op",
         ),
     ],
 )  # fmt: skip
@@ -235,7 +235,7 @@ def test_groups_that_do_not_match():
         (x, rank, lambda _: "reduce", ReplicaGroup([[0, 1, 2, 3] if rank else [1, 0, 2, 3]]))
         for rank, x in enumerate(X4)
     ]
-    with pytest.raises(KernelError, match="differ about replica_group"):
+    with pytest.raises(KernelError, match="different values of replica_group"):
         neuroncore.run(meets, per_rank=per_rank)
 
 

@@ -99,7 +99,7 @@ def summed(x):
 
 
 def test_a_tile_of_an_iteration_is_refused_where_the_next_one_reads_it():
-    with pytest.raises(ScopeError, match="iteration that is over") as caught:
+    with pytest.raises(ScopeError, match="iteration that has ended") as caught:
         nki.jit(summed)(X)
     assert "total = nl.add" in caught.value.place.text
 

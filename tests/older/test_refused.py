@@ -170,7 +170,7 @@ PAIRS = {
         *("", lambda: X),
     ),
     "a tile of a loop after the loop": (
-        *(errors.ScopeError, "iteration that is over", (128, 128)),
+        *(errors.ScopeError, "iteration that has ended", (128, 128)),
         "t = nl.ndarray((128, 128), np.float32)\nfor n in nl.sequential_range(4):",
         "    t = nl.load(x[:, nl.ds(n * 128, 128)])",
         "    t[...] = nl.load(x[:, nl.ds(n * 128, 128)])",

@@ -257,7 +257,7 @@ def in_area(head):
         (in_arguments(nobody=None), "nobody"),
         (in_arguments(engine={"enum": ["engine", "tensor"]}), "does not run on the tensor engine"),
         (in_arguments(src=None), "src of dma_copy is not a tile"),
-        (in_values([[1.0]]), "there are 1 values"),
+        (in_values([[1.0]]), "values that do not exist"),
         (in_call(arguments={}), "lacks"),
         (lambda head: head.update(programs=[]), "longer"),
         (lambda head: head["columns"][0].__setitem__(0, "O8"), "a column has .* of type 'O8'"),

@@ -109,8 +109,8 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
     axes is at `base`; published kernels pass a count for such tensors too."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
-            f"the allocation has the counts of tiles {tuple(counts)!r}, but the tensor has "
-            f"{len(block)} block axes",
+            f"the allocation counts tiles along {len(counts)} axes, {tuple(counts)!r}, but the "
+            f"tensor has {len(block)} block axes",
             expected="one count per block axis, or ()",
         )
     place = 0

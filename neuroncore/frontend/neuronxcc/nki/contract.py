@@ -124,11 +124,11 @@ def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> N
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:
         return
-    what = str(never[0]) if never else "an argument of a kernel that returns nothing"
+    silent = "the kernel returns no tensor, and nothing was written to its arguments"
     raise at_return(
         function,
         OutputError(
-            f"nothing was written to {what}",
+            f"nothing was written to {never[0]}" if never else silent,
             because="elements that are not written have the previous contents of the device's "
             "memory",
             hint="look for a loop that runs zero times, such as range(m // n) with m < n",

@@ -127,7 +127,7 @@ class Index(Affine):
         fits = len(sizes) == len(shape)
         if not fits or any(m not in (1, n) for m, n in zip(sizes, shape, strict=True)):
             raise ShapeError(
-                f"the index expression is over {self.shape}, the tile over {shape}",
+                f"the index expression has the shape {self.shape}, and the tile {shape}",
                 argument="mask",
                 expected="sizes that are equal, or 1",
             )
@@ -277,7 +277,7 @@ def _integer(value: Any) -> int | None:
 
 def _not_affine(symbol: str) -> SignatureError:
     return SignatureError(
-        f"index expressions have no operator {symbol} here",
+        f"operator {symbol} can't be applied to this index expression",
         expected="sums of index expressions, products with integers, // and % that stay affine",
         because="an access pattern is a start and one stride per axis",
         hint="split the axis: use one nl.arange for each part, times the stride of the part",

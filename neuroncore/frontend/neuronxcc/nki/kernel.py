@@ -373,7 +373,7 @@ class FrameworkKernel:
     exists."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NotEmulated("FrameworkKernel: kernels run here, and no graph is compiled")
+        raise NotEmulated("FrameworkKernel can't be used here: no graph is compiled")
 
     def dump_config(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError

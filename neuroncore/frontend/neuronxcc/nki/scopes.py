@@ -216,7 +216,7 @@ def check_read(storage: Storage, name: str) -> None:
         return
     born = f" at {source.place(*storage.born)}" if storage.born else ""
     raise ScopeError(
-        f"{name} was made{born} in an iteration that is over",
+        f"{name} was made{born} in a loop iteration that has ended",
         argument=name,
         because="the body of a loop is compiled once, and its tensors end with each iteration, "
         "even if Python still has a name for them",
@@ -335,7 +335,8 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
     if not state.loops and not _in_helper():
         return
     raise ScopeError(
-        "a tensor in shared hbm is made " + ("in a loop" if state.loops else "by a helper"),
+        "a tensor in shared hbm is made in "
+        + ("a loop" if state.loops else "a function that the kernel calls"),
         argument="buffer",
         expected="shared_hbm at the top level of the kernel",
         because="a tensor in shared_hbm outlives the kernel, and is allocated before the kernel "

@@ -436,7 +436,7 @@ def gather_flattened(
     and tensor_copy for another format and for tiles in PSUM. Indices of other integer formats than
     uint32 are converted by tensor_copy."""
     if axis != 0:
-        raise NotEmulated(f"gather_flattened along axis {axis}, whose meaning is not published")
+        raise NotEmulated(f"gather_flattened has no published meaning for axis {axis}, only for 0")
     out = ndarray(indices.shape, data.dtype)
     converted = indices.dtype.is_integer and indices.dtype is not uint32
     places = copy(indices, uint32) if converted else indices

@@ -38,7 +38,7 @@ def builtin_custom_op(
 ) -> None:  # fmt: skip
     """Not emulated: it runs a compiled library on the GpSimd cores."""
     raise _NotEmulated(
-        "builtin_custom_op, which runs a compiled library on the GpSimd engine's cores"
+        "builtin_custom_op can't run here: it needs a library that is compiled for GpSimd"
     )
 
 

@@ -268,7 +268,7 @@ def _selected(
     Raises NotEmulated if the mask chooses only a part of x."""
     index, how = term[0].over(x.shape), term[1]
     if any(box for box in chosen(mask, x.shape)):
-        raise NotEmulated("affine_select with a mask over a part of its tile")
+        raise NotEmulated("affine_select can't have a mask that selects a part of its tile")
     return produce(
         "affine_select",
         (x.shape, form),

@@ -98,7 +98,7 @@ def _check_transposed(data: Tensor) -> None:
     most = current().machine.sbuf.partitions
     if data.free_size > most:
         raise FreeSizeError(
-            f"{data} has {data.free_size} elements per partition to be transposed",
+            f"{data} can't be transposed: it has {data.free_size} elements per partition",
             argument="data",
             expected=f"at most {most}",
             got=str(data.free_size),

@@ -184,7 +184,9 @@ def on_host(name: str, *numbers: Any) -> Any:
     Raises SignatureError if numpy has no such function."""
     function = getattr(np, name, None)
     if function is None:
-        raise SignatureError(f"nl.{name} of {numbers[0]!r:.60}", argument="x", expected="a tile")
+        raise SignatureError(
+            f"nl.{name} can't take the number {numbers[0]!r:.60}", argument="x", expected="a tile"
+        )
     value = function(*numbers)
     return value.item() if isinstance(value, np.generic) else value
 

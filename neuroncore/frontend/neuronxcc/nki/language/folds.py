@@ -181,7 +181,7 @@ def all_reduce(
 ) -> Tensor:  # fmt: skip
     """Not emulated, because the programs of a grid run one after the other here."""
     check_keywords(kwargs)
-    raise NotEmulated("all_reduce over the programs of a grid, which run one after the other here")
+    raise NotEmulated("all_reduce can't run here: the programs of a grid run one after another")
 
 
 # --- random numbers and the host ------------------------------------------------------------------
@@ -239,7 +239,7 @@ def finfo(dtype: Any) -> Any:
 
 
 def gemm_grid() -> Any:
-    raise NotEmulated("gemm_grid, whose results were never documented")
+    raise NotEmulated("gemm_grid can't run here: its results were never documented")
 
 
 gemm_stationary_grid = gemm_grid

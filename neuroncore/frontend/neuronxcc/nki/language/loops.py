@@ -140,7 +140,8 @@ class spmd_dim:
         pieces = (outer, inner)
         if sum(isinstance(p, nc) for p in pieces) != 1:
             raise SignatureError(
-                f"spmd_dim({outer!r}, {inner!r})", expected="one nl.nc(n), and one integer"
+                f"spmd_dim can't take ({outer!r}, {inner!r})",
+                expected="one nl.nc(n), and one integer",
             )
         self.cores_first = isinstance(outer, nc)
         self.cores = next(int(p.count) for p in pieces if isinstance(p, nc))  # nl.nc(True) is 1

@@ -52,8 +52,14 @@ def collective_permute(*, dst: Any, src: Any, source_target_pairs: Pairs) -> Non
 
 def _check_dim(name: str, dim: int, srcs: Sequence[Any]) -> None:
     """Raise SignatureError for a dimension that the tensors don't have."""
-    if not all(0 <= dim < len(src.shape) for src in srcs):
-        raise SignatureError(f"{name} is {dim}", argument=name, got=str(dim))
+    axes = min((len(src.shape) for src in srcs), default=dim + 1)
+    if not 0 <= dim < axes:
+        raise SignatureError(
+            f"{name} is {dim}, but the tensors have {axes} axes",
+            argument=name,
+            expected=f"0 to {axes - 1}",
+            got=str(dim),
+        )
 
 
 def __dir__() -> list[str]:
