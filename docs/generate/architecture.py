@@ -62,14 +62,14 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
   kernel. `on` makes a core current, so that API functions find it.
 * **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format. All
   tiles that differ only in their offset share one `Geometry` (`memory/geometry.py`). Checks of
-  calls, numpy strides and the meanings of indices are computed once for each `Geometry`, and are
-  found by its identity. So new tiles of a kernel cost little.
-* **The instruction runs** in two generated functions of its clause. The kernel calls the first
-  one (`frontend/instructions.py`), which binds the arguments, recognizes the call or checks it
-  (`core/legality.py`), and appends a row to the record. The second one (`core/execute.py`)
-  computes into the destination immediately, in program order; a replay calls it too. Some clauses
-  make every decision that depends on shapes, formats and operators once, and return a `Run`, a
-  function of the rest; the Call keeps this function (`core/binding.py`).
+  calls, numpy strides and the meanings of indices are computed once for each `Geometry`. So a new
+  tile that has a known `Geometry` costs little.
+* **The instruction runs** in two generated functions of its clause. The kernel calls the first one
+  (`frontend/instructions.py`), which binds the arguments, checks the call unless an equal one was
+  checked before (`core/legality.py`), and appends a row to the record. The second one
+  (`core/execute.py`) computes into the destination immediately, in program order; a replay calls it
+  too. Some clauses make every decision that depends on shapes, formats and operators once, and
+  return a `Run`, a function of the rest; the Call keeps this function (`core/binding.py`).
   `docs/generate/functions.py` writes both files of functions.
 * **The record** (`Program`) has a row of numbers for each instruction. They identify its Call, its
   source line, its windows (the elements of tensors that it reads and writes), and the values that

@@ -71,10 +71,10 @@ distinguishes three cases:
 `bench/calibration/offsets.toml` has what is known about the launches of each harness: the flags of
 the compiler, the launch path, and the overhead. For Matmul-Inspector (NKI 0.6 on trn1) it has two
 more facts. GpSimd writes the descriptors, as other authors report for this release. Repeated loads
-happen once, because profiles of Matmul-Inspector show that a quarter of the bytes that the kernel
-loads are read. For today's API, no other source shows that repeated loads happen once, and kernels
-of nki-moe-megakernel and of the SDK contradict this for earlier releases. The model therefore
-assumes it only for the seven rows of Matmul-Inspector, and for other kernels on request
+happen once, because in profiles of Matmul-Inspector the device reads only a quarter of the bytes
+that the kernel loads. For today's API, no other source shows that repeated loads happen once, and
+kernels of nki-moe-megakernel and of the SDK contradict this for earlier releases. The model
+therefore assumes it only for the seven rows of Matmul-Inspector, and for other kernels on request
 (`--loads once`). Without both facts, the estimates of the seven rows would be 1.01 to 1.48 times
 the measurements, and five of them would be within 20 %. The shares of kernels within 20 % in the
 [summary](#summary) would be 0.7 points lower for all kernels, and 3.3 points lower for today's API.

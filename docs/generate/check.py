@@ -34,10 +34,10 @@ A saved run has no source: its record is checked, and nothing is run.
 With `--orders N` the record of each launch is executed again in up to N other legal orders of the
 cores, over all ranks. For the older API's affine_range it is also executed in up to N other orders
 of the iterations. The last line says how many unsynchronized pairs of accesses, and how many
-iterations, were reordered, and whether the bits are the same. Sums over iterations, which may be
-in any order, keep the kernel's order; in another order they may round differently. Within an
-iteration, and in loops of today's API, which are unrolled, no bits depend on the order. In Python
-use `Run.orders(N)`.
+iterations, were reordered, and whether the bits are the same. If iterations
+add to the same sum, the additions keep the kernel's order, because another order may round
+differently. Within an iteration, and in loops of today's API, which are unrolled, no bits depend on
+the order. In Python use `Run.orders(N)`.
 
 | severity | meaning | exit code |
 | --- | --- | --- |
@@ -65,8 +65,8 @@ the Python subset are those of the front end that parses a kernel's source. The 
 
 ## In an editor and in CI
 
-Text output has lines of the form `file:line:column: severity[CODE] sentence`. A problem matcher
-for VS Code:
+Text output has lines of the form `file:line:column: severity[CODE] sentence`. This is
+a problem matcher for VS Code:
 
 ```json
 {

@@ -34,8 +34,8 @@ RULES = (
      "AccelOpt (counters of silu, adamw), autocomp (layernorm)"),
     ("on trn2 and trn3, a copy out of PSUM is omitted if the readers of the copy can read PSUM in "
      "no more time",
-     "compiled", "trainium-kernel-fusion (profiles; a copy to the rest of a tile stays in its "
-     "compiled programs), AccelOpt; not on trn1: AccelOpt (counters of swiglu)"),
+     "compiled", "trainium-kernel-fusion (profiles; its compiled programs keep a copy that "
+     "completes a tile), AccelOpt; not on trn1: AccelOpt (counters of swiglu)"),
     ("small instructions of all iterations of a parallel loop are merged; the rest of the loop "
      "comes before or after the merged instructions", "compiled",
      "trainium-kernel-fusion (profiles), autocomp (conv1d), sahiljain01/asst4-trainium (compiled "

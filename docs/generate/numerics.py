@@ -37,9 +37,9 @@ LEVELS = """\
 
 The table has the relative L2 distance from float64, in units of 1e-7, for kernels of this project
 with float32 operands, by the options `fp32_matmul` and `matmul`. `numpy` is the same formula in
-numpy's float32. A published measurement of a clean float32 attention kernel on trn2 is 28.7
-(kda-for-trainium, gqa_full): neither order of addition explains it. `python
-bench/precision_levels.py` prints the table.
+numpy's float32. kda-for-trainium measured 28.7 for a float32 attention kernel (gqa_full) on trn2;
+neither `chain` nor `four_pass` explains so large a distance. `python bench/precision_levels.py`
+prints the table.
 
 | kernel | chain | four_pass | blas | numpy |
 | --- | --- | --- | --- | --- |

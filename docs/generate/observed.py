@@ -168,11 +168,11 @@ The device behaves in these ways, and the model does not:
   In the model, Scalar makes 1,112 of these copies. Counters of a batched product of
   kda-for-trainium (M0987: Vector 20 %, Scalar 14 % busy) imply that Scalar makes about half of the
   copies; in the model, Scalar makes nearly all. If a copy goes to the engine that has been free the
-  longest, the product's counters fit, 88.9 % of the rows are within 20 %, and their median error
-  falls by 0.2 %. But the ratio of small convolutions in float16 falls from 0.86 to 0.82. If the
-  compiler in the model also expects the same time on both engines, the ratio of small convolutions
-  rises to 0.88, but the ratios of large convolutions rise from 0.86 and 1.01 to 1.17 and 1.16. So
-  the rule is not known.
+  longest, the product's counters fit, 88.9 % of the rows are within 20 %, and the median error of
+  all rows falls by 0.2 %. But the ratio of small convolutions in float16 falls from 0.86 to 0.82.
+  If the compiler in the model also expects the same time on both engines, the ratio of small
+  convolutions rises to 0.88, but the ratios of large convolutions rise from 0.86 and 1.01 to 1.17
+  and 1.16. So the rule is not known.
 * In a transposition, stores begin only after the last load was issued, although the data of the
   stores are available earlier. Only cs149stanfordasst4 shows this behavior. A rule for it was not
   tried.
