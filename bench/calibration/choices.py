@@ -91,8 +91,8 @@ class Choice:
     shown_by: tuple[str, ...] = ()
 
     def is_shown_without(self, source: str) -> bool:
-        """Return whether programs, traces or logs of at least two authors other than that of
-        `source` show the rule."""
+        """Return whether programs, traces or logs of at least two authors show the rule, not
+        counting the author of `source`."""
         return len({_author(name) for name in self.shown_by} - {_author(source)}) > 1
 
     @property

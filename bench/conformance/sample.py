@@ -286,8 +286,8 @@ def noted(rows: list[Row], verify: bool, file: Path = LAST) -> None:
 
 
 def last(file: Path = LAST) -> Iterator[str]:
-    """Yield the date of the last run, and how many cases passed: a line without and a line with
-    --verify."""
+    """Yield the date of the last run, and how many cases passed: one line for runs without
+    --verify, and one for runs with it."""
     kept = json.loads(file.read_text()) if file.is_file() else {}
     for kind, how in (("plain", ""), ("verified", ", held to the plain reading")):
         parts = kept.get(kind, {})

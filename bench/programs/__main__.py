@@ -22,12 +22,12 @@ from bench.programs.generator import generate
 from bench.programs.hits import hits, watch
 from bench.programs.shrinking import shrink
 
-FAILED = Path(__file__).parent / "failed"  # programs that failed once, shrunk
-TOGETHER = 25  # programs that a process is given at a time
-LIVES = 200  # such portions, after which another process goes on
-SELDOM = 4  # the exit code where no program fails, and something occurs too seldom
+FAILED = Path(__file__).parent / "failed"  # shrunk programs that have failed
+TOGETHER = 25  # programs in a portion for a process
+LIVES = 200  # portions, after which a new process continues
+SELDOM = 4  # the exit code if no program fails, but something occurs too seldom
 SAVED = 500  # programs, after which the state is written
-SETTLED = 100  # programs, after which the collector leaves out what is left of those before
+SETTLED = 100  # programs, after which the garbage collector ignores older objects
 
 
 class Checked(NamedTuple):

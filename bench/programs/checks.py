@@ -52,20 +52,20 @@ from neuroncore.replay.verification import Mismatch
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
-REWRITTEN = "compiled"  # the order whose compiler gives results other places
-SAVED, HELD = 7, 3  # of so many programs one is replayed from a file, or held to its hazards
-LIMITED = 5  # of so many one runs with little room in caches, and with loops for few elements
-SHARED = 5  # of so many one has all of its products put off and shared out among threads
-BACK = 4  # of so many one is replayed to its end again, after going back
+REWRITTEN = "compiled"  # the order whose compiler moves results to other places
+SAVED, HELD = 7, 3  # one of 7 programs is replayed from a file, one of 3 has its hazards checked
+LIMITED = 5  # one of 5 runs with small caches, and with loops for few elements
+SHARED = 5  # one of 5 has all products deferred and divided among threads
+BACK = 4  # one of 4 goes back in its replay, and to the end again
 SHARING = (later, {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2})
-LOOPS = [(arithmetic, {"WORTH": 1})]  # the sum of two NaNs may have the bits of the other one then
+LOOPS = [(arithmetic, {"WORTH": 1})]  # a sum of two NaNs may then have the bits of the other
 SMALL = [
     *((packs, {"MOST": 1}), (leftovers, {"READS": 1}), (legality, {"KNOWN_MOST": 2})),
     *((geometry, {"MOST": 2}), (boxes, {"MANY": 1}), (loops, {"FEW": 0})),
     *((buffers, {"SMALL": 1}), *LOOPS, (codec, {"LEAST": 1})),
     *((execution, {"CHUNK": 1}), (originals, {"LARGE": 1}), (arguments, {"SMALL": 1})),
 ]
-"""Limits of caches and of ways that are meant for large arrays. No result depends on them."""
+"""Limits of caches, and of code for large arrays. No result depends on them."""
 
 
 def check(program: Program) -> Run:
@@ -244,7 +244,7 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
     if lost := asked(lines, verification.rows) - waits:
         raise Failure("verify: depends_on", f"{min(lost)} do not wait for each other")
     if len(run.record.programs) == 1:
-        findings = run.findings if uses else run.finished.findings  # all of them take long
+        findings = run.findings if uses else run.finished.findings  # collecting them all is slow
         reported = any("never written" in one.message for one in findings)
         if reported != (wanted := verification.origins.reported) and wanted is not None:
             raise Failure("verify: UNINIT_READ", f"is {'' if reported else 'not '}reported")

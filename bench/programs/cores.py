@@ -80,7 +80,7 @@ def sendrecv(maker: Maker) -> None:
 
 
 TWO_CORES = ((barrier, 3), (sendrecv, 3))
-IN_PLACE = 0.3  # of the collectives that may give their results to the tensors of their sources
+IN_PLACE = 0.3  # of collectives that may write their results to the tensors of their sources
 
 
 # --- ranks ----------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.hosts.api import Run
 from neuroncore.numerics.formats import FORMATS, OPAQUE
 
-OFTEN = 0.03  # of programs, that each kind of step has to be in
-EACH = 1000  # programs, of which one or more have to have each instruction
-DEVIATIONS = 3  # that a count may be below what is asked, as programs are drawn at random
+OFTEN = 0.03  # the share of programs in which each kind of step must occur
+EACH = 1000  # programs, of which at least one must have each instruction
+DEVIATIONS = 3  # that a count may be below the required one, because programs are random
 GROUPS = ("kinds", "options", "instructions", "formats", "cache hits")
 
 

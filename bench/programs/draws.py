@@ -10,7 +10,7 @@ T = TypeVar("T")
 TARGETS = ("trn1", "trn2", "trn3")
 ON_CHIP = ("sbuf", "psum")
 PARTITIONS = 128
-MOST_FREE = 1100  # elements of a partition
+MOST_FREE = 1100  # elements per partition
 FLOATS = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 INTEGERS = ("int32", "int16", "int8", "uint32", "uint16", "uint8")
 USUAL = ("0.0", "-0.0", "1.0", "-1.0", "0.5", "2.0", "-0.25", "3.0", "1.5", "+2", "-(3)")
@@ -18,8 +18,8 @@ OF_NUMPY = ("np.float32(0.0)", "np.float32(-0.0)", "np.float16(-0.0)", "np.float
 NANS = ("np.nan", "-np.nan", "np.uint32(0xFFC12345).view(np.float32)")
 NANS += ("np.uint64(0x7FF8A00000000000).view(np.float64).item()",)
 NUMBERS = (*USUAL, *OF_NUMPY, *NANS)
-"""As text, of which none is also a count or an index: those of whole numbers have a sign. NaNs have
-either sign, and other bits than usual."""
+"""Constants as text. None can be mistaken for a count or an index: integers have a sign. NaNs have
+either sign, and unusual bits."""
 LANES = (1, 16, 31, 32, 33, 63, 64, 65, 96, 100, 127, 128, 128)
 WIDE = (5, 96, 127, 128, 129, 200, 255, 256, 511, 512, 513, 515, 1025)
 

@@ -14,7 +14,7 @@ from bench.programs.views import View
 NARROW = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 SMALL = (*NARROW, "int16", "int8", "uint16", "uint8")
 FOLDS = ("add", "maximum", "minimum", "multiply")
-RESETS = ("nisa.activate2", "nisa.range_select")  # which may only begin the registers anew
+RESETS = ("nisa.activate2", "nisa.range_select")  # which may reset the registers without adding
 LOGICAL = ("logical_and", "logical_or", "logical_xor")
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 

@@ -25,11 +25,11 @@ from bench.programs.program import Program
 FAMILIES = (elementwise, folds, choices, products, transfers, repeats, loops, parts)
 OF_OLDER = (*older.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
-OLDER = 0.25  # of all programs
-NESTS = 0.33  # of those, which take as long as several of the others
-GRIDS = 0.25  # of those, which several programs of a grid run
+OLDER = 0.25  # of programs
+NESTS = 0.33  # of programs of the older API; these take several times as long
+GRIDS = 0.25  # of programs of the older API, launched on a grid
 FEW, ALL = 3, 20  # the most results of a program
-ALL_RETURNED = 0.2  # of programs that return all that they have computed
+ALL_RETURNED = 0.2  # of programs, which return everything that they have computed
 
 
 def generate(seed: int) -> Program:

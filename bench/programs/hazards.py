@@ -41,7 +41,7 @@ class Use(NamedTuple):
         ]  # fmt: skip
         if not others:
             return
-        mark = np.zeros(self.last - self.first + 3, np.bool_)  # with one beyond each end
+        mark = np.zeros(self.last - self.first + 3, np.bool_)  # with one more at each end
         mark[self.at - self.first + 1] = True
         for one in others:
             if mark[np.clip(one.at - self.first + 1, 0, len(mark) - 1)].any():
@@ -53,9 +53,9 @@ class Uses:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[int, int], list[Use]] = {}  # by core and instruction
-        self.values: dict[tuple[int, int], str] = {}  # numbers that an instruction has
+        self.values: dict[tuple[int, int], str] = {}  # the numbers of an instruction
         self._of: dict[tuple[int, int], list[Use]] = {}
-        self._memories: list[Array] = []  # whose ids are used
+        self._memories: list[Array] = []  # kept because their ids are used
 
     def note(
         self, core: int, number: int, row: Row, given: Mapping[str, Any], indices: Sequence[Operand]

@@ -14,10 +14,9 @@ from neuroncore.plain.memory import Operand, PlainTensor
 from neuroncore.record.rows import Row
 
 EACH = ("activation", "memset", "tensor_copy", "tensor_scalar", "tensor_tensor", "dma_copy")
-"""Instructions that write each element of a result, and compute it from the elements at its
-place."""
+"""Instructions that write each element of a result, computed from those at the same place."""
 ALONG = ("tensor_tensor_scan", "tensor_scalar_cumulative")
-"""Instructions that compute an element from those up to its place in its partition."""
+"""Instructions that compute an element from all elements up to it in its partition."""
 
 
 class _Bytes:
@@ -25,7 +24,7 @@ class _Bytes:
     depend on such bytes (`computed`), and bytes that certainly do (`certain`)."""
 
     def __init__(self, tensor: PlainTensor) -> None:
-        self.tensor = tensor  # whose memory stays the same as long as this keeps it
+        self.tensor = tensor  # keeps the memory alive, whose id is the key
         self.never, self.computed = tensor.ever == 0, np.zeros(len(tensor.ever), np.bool_)
         self.certain = self.computed.copy()
 

@@ -18,7 +18,7 @@ from bench.programs.windows import How, Windows
 
 REGIONS = {"hbm": "nl.shared_hbm", "sbuf": "nl.sbuf", "psum": "nl.psum"}
 BANK_BYTES, BANKS = 2048, 8  # of PSUM, in each partition
-PLACED_BYTES = 4096  # of each partition of a memory, where tensors at addresses are
+PLACED_BYTES = 4096  # per partition of a memory, for tensors at addresses
 
 
 class Maker(Windows):
@@ -246,7 +246,7 @@ class Maker(Windows):
                 continue
             base = tensor.whole()
             base = base if form == tensor.form else base.view(form)
-            if base.lanes < lanes or base.free < free:  # a format changes the lanes of one axis
+            if base.lanes < lanes or base.free < free:  # if the format changes lanes
                 continue
             if not (how.reads or written) or base.is_written():
                 return self._part_of(base, lanes, free, how)

@@ -70,7 +70,7 @@ def moved(tiles: Tiles) -> None:
     source = maker.given((rows, columns), form)
     lines = [grid(maker, lanes, free)]
     out = stored_before(maker, lines, (height, columns), form)
-    ways = (  # of bounds, more are in the second half, so that later turns are cut
+    ways = (  # most bounds are in the second half, so that later iterations are cut
         *(f"{row} + i < {_end(maker, rows)}", f"{column} + j < {_end(maker, columns)}"),
         *(f"{column} + 2*j >= {maker.between(1, columns)}", f"k0 + i >= {maker.between(0, 3)}"),
     )
@@ -217,4 +217,4 @@ def reduced(tiles: Tiles) -> None:
     say(maker, lines)
 
 
-STEPS = moved, blocks, blocks, sums, sums, reduced, turns, registers  # 3 % or more have blocks
+STEPS = moved, blocks, blocks, sums, sums, reduced, turns, registers  # so 3 % or more have blocks

@@ -18,7 +18,7 @@ BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
 UNARY = ("copy", "square", "relu", "abs", "exp", "tanh", "sigmoid", "negative", "silu", "gelu")
 FOLDS = ("sum", "max", "min", "mean")
 COLUMNS_OF_PRODUCTS = 64
-ROWS, COLUMNS = 128, 40  # the most of a tile
+ROWS, COLUMNS = 128, 40  # of a tile, at most
 
 
 class Box(NamedTuple):

@@ -28,7 +28,7 @@ OF_THE_ESTIMATE = (
     *({"launch": "standalone"}, {"clock_phase": 0.3}, {"order": "compiled"}, {"stacks": True}),
 )
 WITHOUT_VIEWS = r"(?s)\A(?!.*(\.view|\.ap|address|_x4|dst=x)).*float"
-"""Views need bits as in memory."""
+"""Sources without views, which need the bits of the format in memory."""
 CHOICES = (
     Choice(0.1, "bfloat16|float16|float8", STOCHASTIC),
     Choice(0.4, r"ncc\.", tuple({"collective_rounding": way} for way in ("ring", "mesh"))),

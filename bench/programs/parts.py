@@ -10,7 +10,7 @@ from bench.programs.maker import Maker
 from bench.programs.views import SIZES, View
 from bench.programs.windows import How
 
-SMALL = 64  # bytes of a row of a tensor whose parts are used
+SMALL = 64  # bytes per row of a tensor whose parts are used
 TRIES = 4  # windows that are drawn until one fits
 
 
@@ -85,7 +85,7 @@ def gaps(maker: Maker) -> None:
     parts of both, and store parts of the results, or only overwrite the results."""
     form, lanes = maker.form(), maker.lanes()
     wide = maker.columns(70) * 4 // SIZES[form] + 1
-    if maker.chance(0.5):  # halves of even sizes are large pieces
+    if maker.chance(0.5):  # halves of even sizes have large flags
         lanes, wide = maker.choose((4, 32, 64, 128)), maker.choose((2, 4, 16, 64))
     tile = maker.new("sbuf", (lanes, wide), form)
     first = _written(maker, tile)

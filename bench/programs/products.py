@@ -12,7 +12,7 @@ from bench.programs.views import SIZES, View
 NARROW = ("bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 EIGHT_BITS = ("float8_e5m2", "float8_e4m3")
 PACKED = ("float8_e5m2_x4", "float8_e4m3fn_x4")
-COLUMNS, WEIGHTS = 512, 128  # that a product moves, and holds
+COLUMNS, WEIGHTS = 512, 128  # of the moving and of the stationary tile, at most
 SPARSE = ((4, 16), (4, 12), (4, 8), (2, 8), (2, 4), (1, 4), (1, 2))
 
 

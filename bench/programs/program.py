@@ -20,20 +20,20 @@ IMPORTS = {
 }
 FIRST = "from bench.programs.checks import main"
 KNOWN = ("known", "distinct")
-ALWAYS = "known always"  # of which the numbers are the same each time
-TIES = "ties"  # of which many have the same magnitude
-APART = "iterations in any order"  # a kind of loops that give the same result in each order
-AROUND = " around"  # the end of a kind, of which some numbers are below 0
+ALWAYS = "known always"  # a kind of input whose numbers are the same in each launch
+TIES = "ties"  # a kind of input whose numbers have few magnitudes
+APART = "iterations in any order"  # a kind of loop with the same result in each order
+AROUND = " around"  # the end of a kind of input with some negative numbers
 MAGNITUDES = np.float32([0, 1, 1, 3, 5, 5, 0.25, 1e4, np.inf, np.nan])
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
 SCALES = np.float32([0.25, 1, 1, 1, 4])
-STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between neighbours, where there are few numbers
-STRIDED = 0.15  # of the arrays that a kernel is given
-NESTED = 10  # of so many programs two return more than a tuple
-VIEWED = 7  # of so many programs one returns an input too
+STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between the few different numbers
+STRIDED = 0.15  # of input arrays
+NESTED = 10  # two of 10 programs return more than a tuple
+VIEWED = 7  # one of 7 programs also returns an input
 UNUSUAL = 0.4  # of the inputs of floats
 CONSTANTS = {"True": True, "False": False, **{text: eval(text) for text in NUMBERS}}
-"""Arguments that instructions of the record must have as the kernel says them."""
+"""Arguments that the record must have exactly as the kernel writes them."""
 Views = Mapping[str, "View | str"]
 
 

@@ -16,7 +16,7 @@ from neuroncore.record.inputs import Data, is_leaf, mapped
 from neuroncore.record.program import Program, Record
 
 FACTS = ("order", "dge", "software", "loads", "clock_phase", "flags", "left_out", "count")
-APART = {"results", "places", "values"}  # of data, what has numbers of geometries, or NaN
+APART = {"results", "places", "values"}  # fields of Data with numbers of geometries, or with NaN
 DATA = {one.name for one in fields(Data) if not one.name.startswith("_")} - APART
 SETTING = ("machine", "options", "grid", "inputs", "world")
 

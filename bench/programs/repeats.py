@@ -11,7 +11,7 @@ from bench.programs.draws import INTEGERS, NUMBERS
 from bench.programs.maker import Maker
 from bench.programs.views import View
 
-BOUNDED = ("min", "max", "prob")  # arguments that are not any number
+BOUNDED = ("min", "max", "prob")  # arguments for which not every number is legal
 REVERSED = ("reverse0", "reverse1")
 FLAGS = {
     **dict.fromkeys(("nisa.tensor_scalar", "nisa.scalar_tensor_tensor"), REVERSED),

@@ -46,7 +46,7 @@ def wrong_use(compiled: Compiled, uses: Uses) -> str:
     before = {row: numbers.tobytes() for row, numbers in enumerate(results)}
     made = {numbers: row for row, numbers in reversed(before.items())}
     for row in np.flatnonzero(compiled.fate == REPEATED).tolist():
-        last = order[compiled.instead[row]]  # of those that make all of what is made already
+        last = order[compiled.instead[row]]  # that may have made the result
         if made[before[order[row]]] > last:
             return f"{order[row]} does not do what {last} or an earlier one has done"
     return _as_compiled(order.tolist(), operands, fate, read, results)

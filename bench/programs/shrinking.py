@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.programs.checks import Failure, check
 from bench.programs.program import Program
 
-LINES = 20  # of a file that is printed
+LINES = 20  # of a printed file
 
 
 def kind_of(program: Program) -> str | None:
@@ -14,7 +14,7 @@ def kind_of(program: Program) -> str | None:
         check(program)
     except Failure as failure:
         return failure.kind
-    except Exception:  # a statement lacks what another made
+    except Exception:  # a statement needs one that was left out
         return None
     return None
 

@@ -120,7 +120,7 @@ def scatter(maker: Maker) -> None:
     lanes, free = maker.between(1, min(rows, 40)), maker.columns(40)
     table = _table(maker, rows, free, form, changes=True)
     adds = maker.chance(0.3)
-    twice = not adds and maker.chance(0.3)  # the last one of equal rows is kept
+    twice = not adds and maker.chance(0.3)  # of equal rows, the last is kept
     kind = "known" if twice else "distinct"
     index, picks = maker.known(lanes, 1, rows - 1, "int32", kind)
     dst = _picked(maker, table, index, picks[:, 0].tolist(), slice(0, free))

@@ -21,7 +21,7 @@ SIZES = {
     **dict.fromkeys(("float8_e5m2_x4", "float8_e4m3fn_x4"), 4),
     "float4_e2m1fn_x4": 2,
 }
-"""Bytes of the formats, by their names in nki.language."""
+"""The size of each format in bytes, by its name in nki.language."""
 STARTS = {0: 128, 32: 32, 64: 64, 96: 32}
 """The partitions where an access may start, and how many it then takes (ARCH1)."""
 

@@ -14,7 +14,7 @@ from neuroncore.record.program import Record
 from neuroncore.record.rows import Row
 from neuroncore.replay.cursor import Replay
 
-MOST = 6  # operands that are looked at
+MOST = 6  # operands that are compared
 Place = tuple[int, int, str]  # a core, an instruction of it, and one of its results
 
 

@@ -48,8 +48,8 @@ class Watched(Verification):
         self.expected, self.uses, self.origins = expected, uses, Origins()
         self.shown = Shown(self.instructions)
         self.missing = {*expected}  # lines without an instruction so far
-        self.rows: dict[int, int] = {}  # of the last core: the last instruction of each line
-        self.file = ""  # of the kernel's source
+        self.rows: dict[int, int] = {}  # the last instruction of each line, on the last core
+        self.file = ""  # that has the kernel's source
         self._lines: dict[CodeType, dict[int, int]] = {}
         self._times: Counter[tuple[int, int]] = Counter()
 
@@ -59,7 +59,7 @@ class Watched(Verification):
             times = self._times[core, line]
             self._times[core, line] += 1
             views = self.expected[line]
-            self._hold(views[times % len(views)], i, row.call.name)  # each program begins anew
+            self._hold(views[times % len(views)], i, row.call.name)  # a grid has several programs
         self.missing.discard(line)
         if core == len(self.replay.cores) - 1:
             self.rows[line] = number
