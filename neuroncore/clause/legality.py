@@ -376,7 +376,7 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
             expected=f"num_elem <= {most}",
             got=f"num_elem={view.free_size}, index {index}",
             because=f"on the {call.engine.name} engine {size} adjacent partitions share a list of "
-            f"offsets, of which offset i is in row i % {size} and column i // {size}",
+            f"offsets: offset i is in row i % {size} and column i // {size} of the index",
             hint="pass num_elem to tensor.indirect; by default, num_elem is the number of all "
             "elements of the index",
         )

@@ -26,7 +26,7 @@ else:
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Read a file of kernels and everything that it calls, and report errors that the device or "
+        "Read a file of kernels and everything that it calls. Report errors that the device or "
         "its compiler would report, likely mistakes, and slow operations. Files that launch "
         "kernels, and kernels with arguments, are also run, in a separate process. FILE may also "
         "be a saved run, whose record is checked. "

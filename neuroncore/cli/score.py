@@ -301,11 +301,12 @@ class Summary(NamedTuple):
 
 def add_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run the kernels of a table of your measurements, and report how good the estimates are, "
-        "and by which offset or factor the measurements differ from them. The estimates of "
-        f"neuroncore do not change. Columns: {', '.join(COLUMNS)}. The column `arguments` is as "
-        f"for --args, separated by spaces. A table may also have the columns {', '.join(FACTS)}, "
-        "with the meaning of the options of these names. docs/capture.md explains the output."
+        "Run the kernels of a table of your measurements. Report how good the estimates are, and "
+        "the offset and the factor by which the measurements differ from the estimates. The "
+        f"estimates of neuroncore do not change. Columns: {', '.join(COLUMNS)}. The column "
+        "`arguments` is as for --args, separated by spaces. A table may also have the columns "
+        f"{', '.join(FACTS)}, with the meaning of the options of these names. "
+        "docs/capture.md explains the output."
     )
     parser.allow_abbrev = False
     parser.add_argument("rows", metavar="ROWS.csv")

@@ -39,8 +39,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--serve",
         action="store_true",
         help="serve the page on this machine until Ctrl-C; the values of a step are computed when "
-        "you open the step, and the page of a long run has links to the instructions before and "
-        "after those that it shows",
+        "you open the step, and links lead to earlier and later parts of a long run",
     )
     parser.add_argument(
         "--open", action="store_true", help="open the page in the browser of this machine"

@@ -47,7 +47,8 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
     own_groups = [ranks for ranks in groups if core.rank in ranks]
     if beyond or not own_groups:
-        problem = f"has rank {beyond[0]}" if beyond else f"lacks rank {core.rank}, which calls it"
+        problem = f"has rank {beyond[0]}, which the launch lacks" if beyond else ""
+        problem = problem or f"lacks rank {core.rank}, which calls the collective"
         raise SignatureError(
             f"the replica group {problem}",
             argument="replica_group",

@@ -285,7 +285,7 @@ def _operator(row: str) -> tuple[str, LibraryOperator]:
     if taken != shape:
         raise UsageError(
             f"{name}: the kernel {kernel} takes ({_words(taken)}), its shape function "
-            f"({_words(shape)}): they must be the same"
+            f"({_words(shape)}); both must take the same"
         )
     return name, LibraryOperator(library, name, taken.rstrip("."))
 

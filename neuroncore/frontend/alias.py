@@ -266,7 +266,7 @@ def activate() -> None:
         if module is not None and module.__name__ != ours:
             raise UsageError(
                 f"{root!r} is already imported, from {getattr(module, '__file__', 'elsewhere')}; "
-                "activate neuroncore before anything imports it, or do not import that package"
+                "activate neuroncore before that import, or do not import the other package"
             )
     sys.meta_path[:0] = [VendorFinder(), Alias()]
 

@@ -75,9 +75,9 @@ class Replay:
         setting = _complete(record)
         if inputs is not None and any(program.data.skipped for program in record.programs):
             raise UsageError(
-                "the record can't be replayed on other inputs: the kernel skipped an access whose "
-                "index was out of bounds, so the record lacks it, and with other inputs the index "
-                "may be in bounds; run the kernel on these inputs instead"
+                "the record can't be replayed on other inputs: it lacks an access that the kernel "
+                "skipped, because its index was out of bounds. With other inputs the index may be "
+                "in bounds: run the kernel on these inputs instead"
             )
         self.record, self.setting, self.room = record, setting, snapshots
         self.world = setting.world

@@ -29,7 +29,7 @@ from neuroncore.base.errors import (
         ([[0, 1], [1, 2, 3]], "each rank occurs at most once"),
         ([[0, 1, 2, 3], []], "no list is empty"),
         ([[0, 1, 2, 4]], "the replica group has rank 4"),
-        ([[0, 1, 2]], "the replica group lacks rank 3, which calls it"),
+        ([[0, 1, 2]], "the replica group lacks rank 3, which calls the collective"),
     ],
 )
 def test_groups_that_there_are_not(groups, why):

@@ -398,7 +398,7 @@ class Patterned(Indexed):
         chip."""
         if axis != 0 or self.storage.on_chip:
             raise ViewError(
-                "a vector offset selects rows of axis 0 of a tensor in hbm",
+                "a vector offset can only select rows of axis 0 of a tensor in hbm",
                 argument="indirect_dim",
                 got=f"axis {axis} of {self}",
             )

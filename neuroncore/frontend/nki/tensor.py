@@ -210,7 +210,7 @@ class NkiTensor(Assigned):
         """Return row `vector_offset[p]` of axis 0 for each partition p; HBM only."""
         if dim != 0 or self.storage.on_chip:
             raise ViewError(
-                "vector_select selects along axis 0 of a tensor in hbm",
+                "vector_select can only select along axis 0 of a tensor in hbm",
                 argument="dim",
                 got=f"axis {dim} of {self}",
                 because="the DMA that gathers takes one row address per partition",
