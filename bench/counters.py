@@ -3,7 +3,7 @@
 CSV is a table of measurements. Its rows with the metric `counter` have a field of the profiler in
 the column `unit`. RECORDS is a folder with the records of the kernels, which `neuroncore score
 --sources` fills. Times are in microseconds, percentages are fractions. The active time of an engine
-also includes the work of a program around its kernel, so a time for this work (counters.toml) is
+also includes the work of a program around its kernel. So a time for this work (counters.toml) is
 added to the active time of the estimate.
 """
 

@@ -107,9 +107,9 @@ def compared(clones: Path, row: dict[str, str]) -> dict[str, Any]:
 
 
 def clock(core: MeasuredCore, target: Machine) -> tuple[int, int]:
-    """Return (number of windows in which the model of the Tensor engine's clock has the rate of the
-    trace, number of windows), from the first product to the last. The model gets the measured begin
-    of a window and the measured products."""
+    """Return two numbers of windows from the first product to the last: those in which the model of
+    the Tensor engine's clock has the rate of the trace, and all windows. The model gets the
+    measured begin of a window and the measured products."""
     if not len(core.clock):
         return 0, 0
     begins, full = core.clock["ns"], core.clock["eighths"] >= FULL

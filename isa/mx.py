@@ -2,8 +2,8 @@
 
 The 32 numbers are 8 partitions of 4 packed elements. The scale of the data in rows 32q + 8r to 32q
 + 8r + 7 is row 32q + r of the scale tile. This tile starts at the first partition of the quadrant
-in which the data starts, or 4, 8 or 12 partitions after it, so that the scales of four tensors can
-be interleaved (NKI guide, "MXFP Matrix Multiplication").
+in which the data starts, or 4, 8 or 12 partitions after it. So the scales of four tensors can be
+interleaved (NKI guide, "MXFP Matrix Multiplication").
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ CHECKOUTS is a folder with the checkouts `aws-neuron-sdk`, `nki-samples`, `nki-s
 older commit, with tutorials that were removed later) and `nki-moe`. `asst4-trainium` and
 `asst4-trainium2` are the fourth assignment of CS149, whose vectors are shorter here. A script runs
 in a copy of its folder, because some scripts write files next to themselves. It must end with exit
-code 0 and must not print that something differs, and every kernel that it launches must agree with
-its reference in TABLES, because several scripts print numbers and assert nothing. One script was
+code 0 and must not print that something differs. Every kernel that it launches must agree with its
+reference in TABLES, because several scripts print numbers and assert nothing. One script was
 published to show an error, and must be refused. Scripts that use torch need it; neuroncore's
 stand-in replaces torch_xla.
 """

@@ -248,7 +248,7 @@ def widening(form: Format) -> Array:
 @cache
 def narrow_numbers(form: Format) -> Array:
     """Return the constants for the loops of `loops.codec` that encode a format with fewer exponent
-    bits than float32, as uint32, in the order in which the loops take them."""
+    bits than float32. They are uint32, in the order in which the loops take them."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
     # the code of infinity; without infinity, of NaN; without both, of the largest number

@@ -395,9 +395,9 @@ def stochastic_test(
     The default value is 1 plus a fifth of a step. `results`, if given, are tested instead: numbers
     that were rounded elsewhere, for example on a device.
 
-    Raises UsageError for a value that is a number of the format or beyond its largest, for formats
-    without stochastic rounding, for too few draws, and for results other than the two neighbors of
-    the value.
+    Raises UsageError for a value that is a number of the format or beyond its largest number, for
+    formats without stochastic rounding, and for too few draws. Also raises it for results other
+    than the two neighbors of the value.
     """
     form = lookup_any(dtype)
     if not stochastic.applies(form):

@@ -4,8 +4,8 @@ Each instruction is evaluated a second time, in float64, on float64 inputs. This
 has the results that the kernel would have without any rounding. The chip's values are the results
 that the emulator computes in the formats of the kernel. For integers, packed formats and random
 numbers, the shadow uses the chip's values. The error that an instruction introduces is its result
-on the chip minus the float64 evaluation on the chip's inputs, in units in the last place (ulps) of
-the result's format.
+on the chip minus the float64 evaluation on the chip's inputs. Its unit is the unit in the last
+place (ulp) of the result's format.
 
 The attribution of a result's error to lines is an estimate. For each storage (the memory of one
 tensor) there is an `Energy`: for each line, the sum of the squared errors that the line caused. To

@@ -268,9 +268,9 @@ def _runs_small(
 
 
 def _reaches(tile: Tile) -> int:
-    """Return a bound on the magnitude of the integers that an instruction has written to a tile. It
-    is SUSPICIOUS for a narrow format if an integer is at an end of the format's range, because it
-    may have been saturated, and 0 for other integers of narrow formats."""
+    """Return a bound on the magnitude of the integers that an instruction has written to a tile. In
+    a narrow format, an integer at an end of the format's range may have been saturated; the bound
+    is then SUSPICIOUS. For other integers of narrow formats the bound is 0."""
     if tile.dtype in WIDE_INTEGERS:
         bound = _measured(tile)
         _remember(tile, True, bound)

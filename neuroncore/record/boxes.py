@@ -115,9 +115,9 @@ def _steps(patterns: Patterns) -> AxisSteps:
 
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
     """Change `box` for areas in which no box is dense, and all patterns have steps of the same
-    length and stay within them, like rows of a tensor in HBM. Replace the rows and bytes by the
-    steps of the patterns and the bytes within a step (`AxisSteps.box`). Accesses that interleave
-    then have boxes that do not overlap."""
+    length and stay within them. Rows of a tensor in HBM are such patterns. Replace the rows and
+    bytes by the steps of the patterns and the bytes within a step (`AxisSteps.box`). Accesses that
+    interleave then have boxes that do not overlap."""
     pitch = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
     count = area.max() + 1
     least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
@@ -237,9 +237,10 @@ class Pieces:
     which can therefore be moved separately. A tensor in HBM is one piece.
 
     For each box of the record, `of_box` is its piece, and `whole` says whether the box fills the
-    piece. The other fields have an entry for each piece: its `extents` [row, row_end, byte,
-    byte_end], whether it is `on_chip`, whether it is `movable` (in SBUF, at an address that the
-    compiler chooses), its `width` in bytes per partition, and its bytes in total (`nbytes`).
+    piece. The other fields have an entry for each piece. `extents` are [row, row_end, byte,
+    byte_end]. `on_chip` and `movable` are flags. A piece is movable if it is in SBUF, at an address
+    that the compiler chooses. `width` is its size in bytes per partition, and `nbytes` its total
+    size.
     """
 
     of_box: Array

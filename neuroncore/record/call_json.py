@@ -1,5 +1,5 @@
 """Calls, values of rows, and results of kernels as JSON. Objects that the package defines by name
-are written as names and looked up when the file is read, so a record is timed by the current costs
+are written as names, and looked up when the file is read. So a record is timed by the current costs
 and machine files."""
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ class Replay:
     the core of the last step, if this core can continue. By default the first core in the list
     continues, as in the run.
 
-    Raise UsageError for inputs with other names, shapes or formats, for a record that ends before
-    its program does, and if the kernel would have taken another branch with these inputs. Raise
-    KernelError if the device would refuse an instruction, with the kernel's line.
+    Raise UsageError for inputs with other names, shapes or formats, and for a record that ends
+    before its program does. Also raise it if the kernel would have taken another branch with these
+    inputs. Raise KernelError if the device would refuse an instruction, with the kernel's line.
     """
 
     def __init__(
@@ -305,7 +305,7 @@ class Replay:
     def _is_due(self) -> bool:
         """Return whether to take a snapshot before the next step. A snapshot is due at the
         beginning. Later it is due at a multiple of `_apart` steps, if instructions have written as
-        many bytes as the last snapshot copied, so that copying takes no longer than executing."""
+        many bytes as the last snapshot copied. So copying takes no longer than executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due

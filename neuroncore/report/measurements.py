@@ -55,11 +55,11 @@ SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 
 @dataclass(frozen=True)
 class Harness:
-    """A tool that measures kernels. `offset_us` is the time in microseconds that the tool adds to
-    the span from the first DMA transfer of a kernel to the last, and `grade` says how reliable this
-    number is. `flags` are the flags that the tool passes to the device's compiler, and `launch` is
-    the way in which it launches kernels. `descriptors` and `loads` are the values of these columns
-    for rows that leave them empty."""
+    """A tool that measures kernels. The tool adds `offset_us` microseconds to the span from the
+    first DMA transfer of a kernel to the last. `grade` says how reliable this number is. `flags`
+    are the flags that the tool passes to the device's compiler, and `launch` is the way in which it
+    launches kernels. `descriptors` and `loads` are the values of these columns for rows that leave
+    them empty."""
 
     generation: str
     measured_by: str  # the beginning of the column `measured_by`
@@ -92,8 +92,8 @@ PLAIN = LaunchFacts()
 
 @dataclass(frozen=True)
 class Span:
-    """The estimated time of a kernel from its first DMA transfer to its last one, in microseconds
-    (`us`), and the class of this estimate (`kind`), which determines the range of the estimate."""
+    """An estimated time in microseconds (`us`): from the first DMA transfer of a kernel to its last
+    one. `kind` is the class of this estimate, which determines the range of the estimate."""
 
     us: float
     kind: Kind

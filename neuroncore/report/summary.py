@@ -44,10 +44,10 @@ SPILLS = ("spill_save_bytes", "spill_reload_bytes")
 
 @dataclass(frozen=True)
 class Product:
-    """The work of a call in the array of the Tensor engine: `count` pairs of the instructions
-    LDWEIGHTS and MATMUL, the `flops` of each pair, and the bytes per partition that a pair reads
-    for the weights and for the moving operand. `transposes` is true if the product is a transpose.
-    """
+    """The work of a call in the array of the Tensor engine. It consists of `count` pairs of the
+    instructions LDWEIGHTS and MATMUL; each pair has `flops` flops, and reads `weights_bytes` and
+    `moving_bytes` bytes per partition of the two operands. `transposes` is true if the product is a
+    transpose."""
 
     count: int
     flops: int

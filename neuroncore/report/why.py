@@ -150,10 +150,10 @@ class Answers:
 
 @dataclass(frozen=True, repr=False)
 class Why:
-    """The time of the slowest core of a launch, the source lines on its critical path, the longest
-    first, and the answers (None if `without_answers` removed them or no instruction was issued). If
-    there are several ranks, the path goes through all of them. `number` is the number of the core
-    in its world. `top` is how many rows of each kind are printed."""
+    """The time of the slowest core of a launch, and the source lines on its critical path, the
+    longest first. If there are several ranks, the path goes through all of them. `answers` is None
+    if `without_answers` removed them, or if no instruction was issued. `number` is the number of
+    the core in its world. `top` is how many rows of each kind are printed."""
 
     kernel: str
     target: str

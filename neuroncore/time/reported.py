@@ -14,10 +14,10 @@ docs/neuron-rules.md).
 
 Two rules of `Options.assume` are here as well:
 
-`loop-drains`: the compiler ends each iteration of a loop that the device runs with a wait for all
-DMA queues and a barrier of all engines, so that no instruction overlaps with another iteration.
-Streams of tiles that take 3.2 us each in an unrolled loop take 11.9 us in such a loop on trn1 with
-NKI 0.6 (the same page). The barrier itself takes no time in the model.
+`loop-drains`: if the device runs a loop, the compiler ends each iteration with a wait for all DMA
+queues and a barrier of all engines. So no instruction overlaps with another iteration. Streams of
+tiles that take 3.2 us each in an unrolled loop take 11.9 us in such a loop on trn1 with NKI 0.6
+(the same page). The barrier itself takes no time in the model.
 
 `copies-in-turn`: a copy out of PSUM begins after the instruction before it on its engine, as in
 queues that keep the order of the program. In NKIBench, kernels with long element-wise work after

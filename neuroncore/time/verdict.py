@@ -1,5 +1,5 @@
 """The bound of a run, which is its bottleneck. If some resource is busy nearly all of the time, the
-program is scheduled again with more of one resource after the other, and the bound is the resource
+program is scheduled several times, each time with more of one resource. The bound is the resource
 whose increase saves the most time. Otherwise the bound is the serial chain: instructions that each
 wait for the one before, or the collectives if they take most of the critical path."""
 

@@ -46,9 +46,10 @@ def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
 
     `critical_ns` is the time of the line on the critical path, and `busy_ns` the time for which it
     occupies each queue. `flying_ns` is the time in which at least one of its transfers is in
-    flight. `efficiency` is the number of bytes that it transfers, relative to what all DMA engines,
-    or the HBM stack if it is slower, could have moved in that time. `flops` are the model flops of
-    its products, `operand_bytes` the bytes of their operands, and `product_ns` their time.
+    flight. `efficiency` is the number of bytes that it transfers, divided by the number that could
+    have been moved in that time: by all DMA engines, or by the HBM stack if it is slower. `flops`
+    are the model flops of its products, `operand_bytes` the bytes of their operands, and
+    `product_ns` their time.
     """
     program = timeline.program
     spots = [(texts.number(p.file), p.line) for p in map(program.place, range(len(program.lines)))]

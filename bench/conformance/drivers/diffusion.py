@@ -124,8 +124,8 @@ def attention_in_training(checkout: Checkout) -> Iterator[Result]:
 
 
 def taps(height: int, width: int) -> tuple[Any, Any, Any]:
-    """Return the rows and the columns of the pixels above and left of `height * width` random
-    places, and the weights [4, places, 1] of the four pixels around each place."""
+    """Return the pixels above and left of `height * width` random places, as rows and as columns.
+    Also return the weights [4, places, 1] of the four pixels around each place."""
     random = np.random.default_rng(0)
     places = [random.uniform(0, size - 1, height * width) for size in (height, width)]
     above, left = (np.floor(place).astype(int) for place in places)
