@@ -206,7 +206,7 @@ def unwritten_rest(maker: Maker) -> None:
         maker.issue("nisa.tensor_copy", dst=dst, src=tile)
     else:
         maker.issue("nisa.activation", dst=dst, op="nl.square", data=tile)
-    given = {"dst": dst.index(slice(None), rest), "kinds": ["a rest that nothing has written"]}
+    given = {"dst": dst.index(slice(None), rest), "kinds": ["a rest that was never written"]}
     if maker.chance(0.5):
         maker.issue("nisa.memset", **given, value="1")
     else:

@@ -140,7 +140,7 @@ def _read(maker: Maker, tile: View, copy: str) -> None:
     free = maker.between(1, tile.free) if maker.chance(0.5) else tile.free
     src = maker.window(tile, lanes, free, How(reads=True))
     dst = maker.new("sbuf", (lanes, free), maker.choose(maker.floats))
-    kinds = ["elements that nothing has written"]
+    kinds = ["elements that were never written"]
     draw = maker.random.random()
     if draw < 0.25:
         maker.say(f"{copy}({dst.text}, {src.text})", kinds=kinds)

@@ -245,7 +245,7 @@ def test_a_carried_value_that_depends_on_uninitialized_memory_is_reported(monkey
     """Leftovers stay at the place of an element in a scan."""
     given = leftovers._in_lanes
     monkeypatch.setattr(leftovers, "_in_lanes", lambda masks, dst, scans: given(masks, dst, False))
-    assert _failure("elements that nothing has written", range(1880, 6000)) == "verify: UNINIT_READ"
+    assert _failure("elements that were never written", range(1880, 6000)) == "verify: UNINIT_READ"
 
 
 def test_a_file_keeps_the_bits_of_a_constant_nan(monkeypatch):
@@ -353,7 +353,7 @@ def test_a_finding_about_leftovers_that_don_t_matter_is_a_failure(monkeypatch):
             given(self, tile, mask, *more)
 
     monkeypatch.setattr(leftovers.Leftovers, "_mark", write)
-    assert _failure("a rest that nothing has written", range(990, 5000)) == "verify: UNINIT_READ"
+    assert _failure("a rest that was never written", range(990, 5000)) == "verify: UNINIT_READ"
 
 
 def test_some_replays_go_back(monkeypatch):
