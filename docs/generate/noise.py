@@ -26,7 +26,8 @@ kernels were measured more than once with one harness. The measurements of one k
 
 But Spearman also depends on the order of variants whose measurements differ by less than noise. In
 the table, variants count as equally fast if their measurements are within 1 %, 2 % or 5 % of the
-fastest of them: the order of their estimates is then right. The first line is without this rule.
+fastest of them. Any order of their estimates then counts as right. The first line is without this
+rule.
 
 {spearman}
 A few kernels are in most of the {wrong} pairs whose order is wrong. In the table, each pair is

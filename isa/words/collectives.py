@@ -198,7 +198,7 @@ disjoint = holds(
     "replica_group", "each rank occurs at most once, and no list is empty",
     lambda call: call["replica_group"] and all(call["replica_group"])
     and len(set(_numbered(call))) == len(_numbered(call)), SignatureError,
-    because="sub-groups must not overlap",
+    because="groups must not overlap",
 )  # fmt: skip
 equal_groups = holds(
     "replica_group", "the lists of replica_group have equal lengths",
@@ -211,7 +211,10 @@ channelled = holds(
     SignatureError,
 )  # fmt: skip
 prioritised = needs(
-    "collective_priority", "a priority", "priority", lambda call: call["priority"] is not None
+    "collective_priority",
+    "priorities of collectives",
+    "priority",
+    lambda call: call["priority"] is not None,
 )
 priorities = one_of("priority", (None, 0, 1, 2, 3), SignatureError)
 first_dim = one_of("collective_dim", (0,))

@@ -97,7 +97,7 @@ COPY = (
 
 def is_constant(name: str) -> Rule:
     return holds(
-        name, f"the address of {name} is constant, or its rows are picked by an index",
+        name, f"the address of {name} is constant, or an index picks its rows",
         lambda call: all(view.dynamic != AT_RUN_TIME for view in call.tiles(name).values()),
         DynamicControlError, "a constant address, or rows selected by a vector offset",
         because="descriptors of dma_compute are written before the kernel runs, not at run time",

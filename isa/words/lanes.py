@@ -166,7 +166,8 @@ TENSOR_TENSOR = (
     rules.two_operands("op"),
     rules.bitvec_on_integers("dst", "data1", "data2", ops=("op",)),
     rules.runs_there("op").when(
-        "if only GpSimd has them", lambda call: call["op"].engines == ("gpsimd",)
+        "(checked for operators that only GpSimd has)",
+        lambda call: call["op"].engines == ("gpsimd",),
     ),
 )
 TENSOR_SCALAR = (
@@ -178,7 +179,7 @@ TENSOR_SCALAR = (
     multiplies_then_adds,
     only_what_vector_lacks,
     rules.runs_there("op0", "op1").when(
-        "if the engine is Vector", lambda call: call.engine is vector
+        "(checked on the Vector engine)", lambda call: call.engine is vector
     ),
     no_indirect_addresses,
 )

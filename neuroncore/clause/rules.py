@@ -87,7 +87,7 @@ def needs(
     """Require a feature that only some machines have, for calls for which `test` is true. The error
     blames `argument`, and `use` names the use that needs the feature."""
 
-    @rule(TargetError, f"{use} (`{argument}`) only on machines with {feature}", **reasons)
+    @rule(TargetError, f"only machines with {feature} have {use} (`{argument}`)", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
         if machine.has(feature) or not test(call):
             return None
@@ -99,7 +99,7 @@ def needs(
 def one_of(argument: str, allowed: tuple[Any, ...], kind: type[KernelError] = ShapeError) -> Rule:
     """Require one of a few values for a parameter."""
 
-    @rule(kind, f"{argument} is one of {', '.join(map(str, allowed))}")
+    @rule(kind, f"{argument} is {'one of ' * (len(allowed) > 1)}{', '.join(map(str, allowed))}")
     def check(call: Call, machine: Machine) -> Fault | None:
         value = call[argument]
         if value in allowed:
@@ -141,7 +141,7 @@ def same_total(first: str, second: str) -> Rule:
 def same_dtype(first: str, second: str, because: str | None = CONVERTS_NOTHING) -> Rule:
     """Require that two tiles, if both are given, have the same format."""
 
-    @rule(DtypeError, f"{first} and {second} have one format", because=because)
+    @rule(DtypeError, f"{first} and {second} have the same format", because=because)
     def check(call: Call, machine: Machine) -> Fault | None:
         pair = call.views(first, second)
         if len(pair) < 2 or pair[0].dtype is pair[1].dtype:
@@ -179,8 +179,8 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
     @rule(
         DtypeError,
-        f"{_listed(names)}: float32 tiles or numbers for arithmetic operators, integer ones for "
-        "bitvec operators",
+        f"{_listed(names)}: a number or a float32 tile for an arithmetic operator, a number or an "
+        "integer tile for a bitvec operator",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         bits = call[op].kind == "bitvec"
@@ -205,8 +205,8 @@ def operand_of(**operands: str) -> Rule:
 
     @rule(
         OperatorError,
-        f"{_listed(tuple(operands.values()))}: a tile or a number for operators "
-        "of two operands, none or 0 for those of one",
+        f"{_listed(tuple(operands.values()))}: a tile or a number if the operator has two "
+        "operands, None or 0 if it has one",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         for op, name in ((call[op], name) for op, name in operands.items()):
@@ -225,7 +225,7 @@ def only_if(
     """Allow an argument only if `test` is true for the argument of another parameter, `partner`.
     `condition` states this condition in words."""
 
-    @rule(OperatorError, f"{argument} only if {partner} {condition}", **reasons)
+    @rule(OperatorError, f"{argument} is given only if {partner} {condition}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
         value, other = call[argument], call[partner]
         if not value or test(other):
@@ -273,7 +273,7 @@ def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.
     @rule(
         OperatorError,
         f"bitvec operators take integers of one width ({_listed(names)}), run on the {unit.name} "
-        "engine, and don't mix with arithmetic ones",
+        "engine, and can't be combined with arithmetic operators",
         because=BITS,
     )
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -344,8 +344,8 @@ def within_one_bank(name: str) -> Rule:
 
     @rule(
         PsumBankError,
-        f"{name} is in one bank of each partition of PSUM (not where machines have "
-        "results_across_banks)",
+        f"{name} is in one bank of each partition of PSUM, except on machines with "
+        "results_across_banks",
         also="NLA001",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -373,7 +373,7 @@ def within_one_bank(name: str) -> Rule:
 def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
     """Require a feature of the machine if the instruction runs on this engine."""
 
-    @rule(TargetError, f"on the {unit.name} engine only on machines with {feature}", hint=hint)
+    @rule(TargetError, f"runs on the {unit.name} engine only of machines with {feature}", hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:
         if call.engine is not unit or machine.has(feature):
             return None
@@ -391,7 +391,7 @@ def indirect_on(*engines: engine) -> Rule:
     """Require one of these engines if an index chooses elements."""
     names = " or ".join(e.name for e in engines)
 
-    @rule(BufferKindError, f"an index picks elements on the {names} engine only")
+    @rule(BufferKindError, f"an index can pick elements only on the {names} engine")
     def check(call: Call, machine: Machine) -> Fault | None:
         views = _named(call, tuple(call.arguments))
         name = next((name for name, view in views if view.picked_by), None)
@@ -408,7 +408,7 @@ def two_operands(*ops: str) -> Rule:
 
     @rule(
         OperatorError,
-        f"{_listed(ops)}: operators of two operands",
+        f"{_listed(ops)}: only operators of two operands",
         hint="use nisa.tensor_scalar or nisa.activation",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -440,7 +440,7 @@ def runs_there(*ops: str) -> Rule:
 
     @rule(
         OperatorError,
-        f"{_listed(ops)}: the engine must have these operators",
+        f"{_listed(ops)}: the engine must have the operator",
         hint="omit `engine`: then an engine that has the operator is chosen",
     )
     def check(call: Call, machine: Machine) -> Fault | None:

@@ -80,6 +80,7 @@ def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile)
             f"{point}: core {rank} expects data from core {sender}, which sends to core "
             f"{received.to}",
             argument="recv_from_rank",
+            hint="make send_to_rank and recv_from_rank of the two cores match",
         )
     sent = f"{codes.shape} {received.dtype}"
     if (received.dtype, len(codes), codes.size) != (dst.dtype, dst.shape[0], dst.size):

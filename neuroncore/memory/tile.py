@@ -228,7 +228,7 @@ class Tile:
             if self.fault is not None:
                 raise self.fault
             if self.geometry.is_empty:
-                raise ShapeError(f"{self} has no elements")
+                raise ShapeError(f"{self} has no elements", expected="one element or more")
             geometry = self.geometry
             view = geometry.views.get(self.offset // geometry.apart) or geometry.view(self.offset)
             self._signature = self._at_run_time(view) if self.dynamic else view

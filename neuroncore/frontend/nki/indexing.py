@@ -281,7 +281,11 @@ class Patterned(Indexed):
         (dim,) = limits.axes(dim, "dim", position=0)
         count = self.ndim if last is None else last
         if not -count <= dim < count:
-            raise OutOfBoundsError(f"there is no axis {dim}", got=f"shape {self.shape}")
+            raise OutOfBoundsError(
+                f"there is no axis {dim}",
+                expected=f"{-count} to {count - 1}",
+                got=f"shape {self.shape}",
+            )
         return dim % count
 
     def ap(

@@ -344,7 +344,11 @@ class NkiTensor(Assigned):
         """Merge axes start_dim to end_dim, inclusive, into one."""
         first, last = self._free_axis(start_dim, "flatten_dims"), self._axis(end_dim)
         if first > last:
-            raise ShapeError(f"axis {start_dim} comes after axis {end_dim}", argument="end_dim")
+            raise ShapeError(
+                f"start_dim, axis {start_dim}, comes after end_dim, axis {end_dim}",
+                argument="end_dim",
+                expected="an axis that is not before start_dim",
+            )
         merged = prod(self.shape[first : last + 1])
         shape = (*self.shape[:first], merged, *self.shape[last + 1 :])
         inner: Dims | None = (self.strides[last],)
@@ -397,8 +401,9 @@ class NkiTensor(Assigned):
         'h') split axis 1 into h and w, and swap these. `fixed_sizes` has sizes of named axes."""
         if len(src_pattern) != self.ndim:
             raise ShapeError(
-                f"{src_pattern} names {len(src_pattern)} axes of {self.shape}",
+                f"{src_pattern} names {len(src_pattern)} axes, and the tensor has {self.ndim}",
                 argument="src_pattern",
+                expected="for each axis of the tensor a name, or a tuple of names to split it",
             )
         split: NkiTensor = self
         names: list[str] = []
@@ -411,8 +416,9 @@ class NkiTensor(Assigned):
         order = [name for g in dst_pattern for name in ((g,) if isinstance(g, str) else g)]
         if sorted(order) != sorted(names) or len(set(names)) != len(names):
             raise ShapeError(
-                f"{dst_pattern} doesn't name the axes of {src_pattern}",
+                f"{dst_pattern} doesn't have the names of {src_pattern}",
                 argument="dst_pattern",
+                expected="each name of src_pattern once",
             )
         moved = split.permute([names.index(name) for name in order])
         for axis, group in enumerate(dst_pattern):

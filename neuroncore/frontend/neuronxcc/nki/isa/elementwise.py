@@ -249,6 +249,7 @@ def affine_select(
             f"affine_select: {pred!r:.60} is not a comparison of index expressions",
             argument="pred",
             position=0,
+            expected="comparisons of index expressions, combined with &",
             also="err_unsupported_expression_in_mask",
         )
     *before, last = pred.terms

@@ -286,7 +286,9 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
 def _not_written_to(dst: Any) -> SignatureError:
     if isinstance(dst, Untiled):
         return dst.not_a_tile("dst")
-    return SignatureError(f"dst is not a tensor: {dst!r:.60}", argument="dst", position=0)
+    return SignatureError(
+        f"dst is not a tensor: {dst!r:.60}", argument="dst", position=0, expected="a tensor in hbm"
+    )
 
 
 def _shaped(dst: Tensor, value: Tensor) -> Tensor:
