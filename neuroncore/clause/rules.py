@@ -388,7 +388,8 @@ def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
 
 
 def indirect_on(*engines: engine) -> Rule:
-    """Require one of these engines if an index chooses elements."""
+    """Require one of these engines if an argument is an indirect view (its index picks
+    elements)."""
     names = " or ".join(e.name for e in engines)
 
     @rule(BufferKindError, f"an index can pick elements only on the {names} engine")
@@ -404,7 +405,7 @@ def indirect_on(*engines: engine) -> Rule:
 
 
 def two_operands(*ops: str) -> Rule:
-    """Require operators with two operands."""
+    """Require that the operators in these parameters have two operands."""
 
     @rule(
         OperatorError,
@@ -423,7 +424,7 @@ def two_operands(*ops: str) -> Rule:
 
 
 def commands(*names: str) -> Rule:
-    """Require one of these commands for the engine's accumulator registers."""
+    """Require that reduce_cmd is one of these commands."""
 
     @rule(OperatorError, f"reduce_cmd is {' or '.join(names)}")
     def check(call: Call, machine: Machine) -> Fault | None:

@@ -235,7 +235,8 @@ class Document:
         return code
 
     def _write(self, option: str, write: Callable[[], None]) -> None:
-        """Raise UsageError if the file of an option cannot be written."""
+        """Write the file of an option by calling `write`. Raise UsageError if the file cannot be
+        written."""
         path = getattr(self.arguments, option)
         try:
             with progress(lambda: f"writing {path}"):

@@ -99,12 +99,13 @@ def spec(arguments: argparse.Namespace) -> Spec:
 
 
 def with_secret(judged: Spec, arguments: argparse.Namespace) -> Spec:
-    """Return a specification with the secret of --secret, if there is one."""
+    """Return a specification whose secret is the number of --secret, if --secret was passed."""
     return judged if arguments.secret is None else replace(judged, secret=arguments.secret)
 
 
 def add_pool(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a Pool."""
+    """Add the options of `eval.pool.Pool`: its workers, its cache and the isolation of
+    candidates."""
     parser.add_argument(
         "--jobs", type=int, default=1, help="number of processes (default: %(default)s)"
     )

@@ -121,7 +121,7 @@ def numbered(program: Program | None, register: VirtualRegister) -> int:
 
 
 def signature_of(instruction: Instruction) -> inspect.Signature:
-    """Return the signature of an instruction that users see."""
+    """Return the signature that users see for an instruction."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     listed = [inspect.Parameter(p.name, kind, default=p.default) for p in instruction.parameters]
     named = inspect.Parameter("name", kind, default=None)
