@@ -132,13 +132,13 @@ def test_an_archive_that_unpacks_to_more_than_is_read_is_refused(monkeypatch):
 def test_damaged_programs_are_read_or_refused():
     """Bytes of the file, and bytes of what its archive holds, which a checksum does not find."""
     whole, dice, outcomes = files(), random.Random(5), Counter()
+    packed = captures.neff(whole)
     for turn in range(1000):
-        data = captures.neff(whole)
         if turn % 5:
             name = dice.choice(sorted(name for name in whole if whole[name]))
             data = captures.neff({**whole, name: mutated(whole[name], dice)})
         else:
-            data = mutated(data, dice)
+            data = mutated(packed, dice)
         try:
             for graph in neff.read(data).graphs:
                 assert graph.semaphores is not None
