@@ -52,10 +52,11 @@ class Options:
     adds them to the sum one by one. Not published."""
 
     mx_scale: Literal["ocp_x2", "ocp"] = "ocp_x2"
-    """How `quantize_mx` chooses the scale of a group. `ocp_x2` is 2^(floor(log2 amax) - emax + 1),
-    as documented since NKI 0.5.0: twice the example of the OCP specification, so that the largest
-    numbers are rounded and not saturated. `ocp` is that example, 2^(floor(log2 amax) - emax), which
-    older releases used, and which the vendor's published reference results still use."""
+    """How `quantize_mx` chooses the scale of a group. `amax` is the largest magnitude of the group,
+    and `emax` the largest exponent of the format. `ocp` is 2^(floor(log2 amax) - emax), the example
+    of the OCP specification. Older releases used it, and the vendor's published reference results
+    still do. `ocp_x2` is twice this scale, as documented since NKI 0.5.0, so that the largest
+    numbers are rounded and not saturated."""
 
     storage: Literal["own", "float32"] = "own"
     """How floats narrower than float32 are stored in every memory. `own` is their own format.

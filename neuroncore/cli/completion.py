@@ -13,8 +13,8 @@ SHELLS = "bash", "zsh", "fish"
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Print a script that completes the commands and options of neuroncore; it needs the extra "
-        "neuroncore[completion]. Write it to "
+        "Print a script that completes the commands and options of neuroncore. This command needs "
+        "the extra neuroncore[completion]. Write the script to "
         "~/.local/share/bash-completion/completions/neuroncore for bash, to _neuroncore in a "
         "folder of $fpath for zsh, to ~/.config/fish/completions/neuroncore.fish for fish."
     )

@@ -65,8 +65,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace-hacks",
         action="store_true",
-        help="give candidates that cheat the status REWARD_HACK of SOL-ExecBench in traces; "
-        "flashinfer-bench does not have this status",
+        help="in traces, candidates that cheat get the status REWARD_HACK of SOL-ExecBench, which "
+        "flashinfer-bench does not have",
     )
     parser.add_argument(
         "--examine",
@@ -116,7 +116,7 @@ def add_pool(parser: argparse.ArgumentParser) -> None:
         "--cache",
         type=Path,
         metavar="DIR",
-        help="keep verdicts in this folder, and return a kept verdict for an equal candidate",
+        help="keep verdicts in this folder, and use them again for equal candidates",
     )
     add_isolation(parser)
 
@@ -128,20 +128,20 @@ def add_isolation(parser: argparse.ArgumentParser) -> None:
         "--isolation",
         choices=LEVELS,
         default=isolation.supported(),
-        help="the isolation of candidates (default on this system: %(default)s)",
+        help="how kernels are isolated (default on this system: %(default)s)",
     )
     parser.add_argument(
         "--seconds",
         type=int,
         default=defaults.cpu_seconds,
-        help="CPU time of a candidate (default: %(default)s)",
+        help="limit on the CPU time of each kernel (default: %(default)s)",
     )
     parser.add_argument(
         "--memory",
         type=float,
         default=defaults.memory / 2**30,
         metavar="GIB",
-        help="address space of a candidate (default: %(default)g)",
+        help="limit on the address space of each kernel (default: %(default)g)",
     )
 
 

@@ -44,8 +44,8 @@ def _add_capture(actions: Any) -> None:
     parser = actions.add_parser(
         "capture",
         help="write the profile of a saved run to a file",
-        description="Nothing runs again: the profile was estimated when the kernel ran, and all "
-        "executions take the same time.",
+        description="Write the profile of a saved run to a file. Nothing runs again: the profile "
+        "was estimated when the kernel ran, and all executions take the same time.",
     )
     _add_files(parser)
     parser.add_argument(

@@ -199,7 +199,7 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         help="the order of instructions that the estimate assumes. in-order: the order of the "
         "source; standalone: this order, but loads are in the order of first use; scheduled: the "
         "order of the compiler of today's API; compiled: the order of the older API's compiler, "
-        "which also changes instructions (default: by the API of the kernel)",
+        "which also changes instructions (default: depends on the API of the kernel)",
     )
     parser.add_argument(
         "--launch",
@@ -262,8 +262,8 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--numerics",
         metavar="PROFILE",
-        help="the profile of numerics: documented, ideal or vendor-sim; variables such as "
-        "NEURON_RT_STOCHASTIC_ROUNDING_EN then have no effect",
+        help="the profile of numerics: documented, ideal or vendor-sim; environment variables such "
+        "as NEURON_RT_STOCHASTIC_ROUNDING_EN then have no effect",
     )
     parser.add_argument(
         "--stochastic-rounding",
@@ -293,7 +293,7 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="REL",
         help="turn --precision on, and report results whose relative error against float64 is "
-        "larger than REL (default of --precision: depends on the format)",
+        "larger than REL (default: depends on the format)",
     )
 
 

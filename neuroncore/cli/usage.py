@@ -79,8 +79,8 @@ def add_world(parser: argparse.ArgumentParser) -> None:
         "--ranks",
         type=natural,
         metavar="N",
-        help="run the kernel on N ranks; functions that make arguments and the reference receive "
-        "the rank if they have a parameter `rank`",
+        help="run the kernel on N ranks; the function that returns the arguments, and the "
+        "reference, receive the rank if they have a parameter `rank`",
     )
     parser.add_argument(
         "--lnc",
@@ -117,8 +117,8 @@ def add_time_limit(parser: argparse.ArgumentParser) -> None:
         "--time-limit",
         type=positive,
         metavar="SECONDS",
-        help="end the command after this time, and report the line that it has reached (exit "
-        "code 1)",
+        help="end the command after this time, and report the line that the kernel has reached "
+        "(exit code 1)",
     )
 
 
