@@ -239,7 +239,7 @@ class _Section:
 def _part(body: memoryview, offset: int, size: int, what: str) -> memoryview:
     if offset + size > len(body):
         raise Malformed(
-            f"the file is cut short: its {what} end at byte {offset + size:,}, and its body has "
+            f"the file is cut short: its {what} end at byte {offset + size:,}, but its body has "
             f"{len(body):,} bytes"
         )
     return body[offset : offset + size]

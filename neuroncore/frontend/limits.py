@@ -54,8 +54,7 @@ def loop(*bounds: Any) -> range:
     except (TypeError, ValueError) as error:
         raise SignatureError(
             f"a loop can't have the bounds {', '.join(map(repr, bounds))}: {error}",
-            expected="ints: a stop; a start and a stop; or a start, a stop and a step that is not "
-            "0",
+            expected="ints, as in range(stop) or range(start, stop, step), and a step other than 0",
             got=", ".join(f"{bound!r} ({type(bound).__name__})" for bound in bounds),
             because="the number of iterations is needed when the kernel is compiled",
             hint="use n // size, which is an int; n / size is a float",
