@@ -26,7 +26,7 @@ neuroncore.activate()
 
 from bench.programs import records
 from bench.programs.hazards import Uses, asked, broken, decisions, pairs, unseen
-from bench.programs.program import Input, Launch, Program, Views, arrays
+from bench.programs.program import TURNS, Input, Launch, Program, Views, arrays
 from bench.programs.rewritten import wrong_use
 from bench.programs.views import Array
 from bench.programs.walks import Shown
@@ -71,7 +71,8 @@ SMALL = [
 def check(program: Program) -> Run:
     """Run a program and make all checks of it. Raises Failure."""
     given = program.seed, program.inputs, program.launch
-    return examine(program.kernel(), *given, program.by_line(), program.reorders)
+    more = program.by_line(), program.reorders, program.equal
+    return examine(program.kernel(), *given, *more)
 
 
 def examine(
@@ -81,10 +82,11 @@ def examine(
     launch: Launch,
     expected: Mapping[int, Sequence[Views]],
     reorders: bool = False,
+    equal: Sequence[Sequence[int]] = (),
 ) -> Run:
     """Run a kernel and make all checks of it, as `check` does. `expected` has the operands by line
     (`Program.by_line`). If `reorders` is true, the iterations of parallel loops may be in any
-    order."""
+    order. `equal` has groups of places of results that must be equal (`Program.equal`)."""
     own, others, again = (
         [arrays(inputs, seed, rank, first) for rank in range(launch.ranks)]
         for first in (True, False, False)
@@ -93,6 +95,7 @@ def examine(
     with warnings.catch_warnings(), _limits(seed, SMALL, SHARING):
         warnings.simplefilter("ignore")
         run: Run = _step("run", lambda: _run(kernel, own, launch))
+        _hold_equal(run.results, equal)
         shown = _step("verify", lambda: _verify(run, expected, uses))
         times = _step("schedule", lambda: _schedule(run, uses, seed))
         if reorders and launch.cores * launch.ranks == 1:
@@ -107,12 +110,26 @@ def examine(
     with warnings.catch_warnings(), _second(seed, isinstance(kernel, KernelOfOlder)):
         warnings.simplefilter("ignore")
         fresh: Run = _step("run", lambda: _run(kernel, again, launch))
-    if wrong := [*records.differences(run.record, fresh.record)]:
+    wrong = [*records.differences(run.record, fresh.record)]
+    if wrong and not any(one.kind == TURNS for one in inputs):
         raise Failure("run: another record of a second launch", ", ".join(wrong))
+    if replay is None:
+        if not wrong:
+            raise Failure("replay: refused", "a second launch takes the same path")
+        _compare(others, before, "input that was given")
+        return run
     _compare(replay.results(), fresh.results, "result")
     _compare(_after(replay, before), again, "input, after the launch,")
     _compare(others, before, "input that was given")
     return run
+
+
+def _hold_equal(results: Any, equal: Sequence[Sequence[int]]) -> None:
+    found = [*arrays_in(results)]
+    for first, *others in equal:
+        for other in others:
+            if not np.array_equal(found[first], found[other], equal_nan=True):
+                raise Failure("run: results that differ", f"results {first} and {other} differ")
 
 
 def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
@@ -209,12 +226,16 @@ def _timelines(run: Run, record: Record, order: Order) -> list[Timeline]:
     return schedule_cores(record.programs, run.machine, order, run.world)
 
 
-def _replayed(record: Record, given: Sequence[Any], back: bool) -> Replay:
-    """Return the replay of a record on other inputs, at its end. With `back`, it has gone back
-    several times before, and has more snapshots than usual."""
+def _replayed(record: Record, given: Sequence[Any], back: bool) -> Replay | None:
+    """Return the replay of a record on other inputs, at its end; None if the kernel takes another
+    path with these inputs. With `back`, the replay has gone back several times before, and has more
+    snapshots than usual."""
     with _changed(cursor, APART=2 if back else cursor.APART):
         replay = Replay(record, given or None, **({} if back else {"snapshots": 0}))
-    replay.finish()
+    try:
+        replay.finish()
+    except execution.OtherPath:
+        return None
     for part in (2 / 3, 1 / 2, 0) if back else ():
         replay.to_step(int(part * replay.steps))
         replay.finish()
@@ -305,11 +326,11 @@ def main(
     kernel: Any, seed: int, inputs: Sequence[Sequence[Any]], target: str, **launch: Any
 ) -> None:
     """Check the kernel of a file, and print the result."""
-    reorders = launch.pop("reorders", False)
+    more = {}, launch.pop("reorders", False), launch.pop("equal", ())
     sizes = {name: launch.pop(name, 1) for name in ("cores", "ranks", "programs")}
     given = [Input(*one) for one in inputs]
     try:
-        examine(kernel, seed, given, Launch(target, **sizes, options=launch), {}, reorders)
+        examine(kernel, seed, given, Launch(target, **sizes, options=launch), *more)
     except Failure as failure:
         sys.exit(f"FAILS {failure}")
     print("holds")

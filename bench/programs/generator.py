@@ -18,17 +18,19 @@ from bench.programs import (
     products,
     repeats,
     transfers,
+    turns,
 )
 from bench.programs.maker import Maker
 from bench.programs.program import Program
 
-FAMILIES = (elementwise, folds, choices, products, transfers, repeats, loops, parts)
+FAMILIES = (elementwise, folds, choices, products, transfers, repeats, loops, turns, parts)
 OF_OLDER = (*older.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of programs
 NESTS = 0.33  # of programs of the older API; these take several times as long
 GRIDS = 0.25  # of programs of the older API, launched on a grid
 FEW, ALL = 3, 20  # the most results of a program
+LOOPS_LAST = 0.02  # of programs, which end with a loop
 ALL_RETURNED = 0.2  # of programs, which return everything that they have computed
 
 
@@ -89,6 +91,8 @@ def _made(maker: Maker, special: tuple, count: int) -> Program:
     for step in steps:
         step(maker)
     maker.returned(ALL if maker.chance(ALL_RETURNED) else FEW)
+    if maker.chance(LOOPS_LAST):
+        turns.at_the_end(maker)
     return _ended(maker)
 
 

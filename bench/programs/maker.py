@@ -300,9 +300,9 @@ class Maker(Windows):
             assert tensor.last is not None
             self.result(tensor.whole() if tensor.whole().is_written() else tensor.last)
 
-    def result(self, view: View) -> None:
+    def result(self, view: View) -> View:
         """Copy a view to HBM, and return the copy from the kernel. If there are two cores, the copy
-        has a part for each."""
+        has a part for each. Return the view of the copy, or of the core's part."""
         if view.tensor.region == "psum":
             through = self.new("sbuf", view.shape, view.form)
             self.issue("nisa.tensor_copy", dst=through, src=view)
@@ -317,6 +317,7 @@ class Maker(Windows):
             own = replace(own, text=f"{out.name}[core]", at=own.at[0], apart=apart)
         self.issue("nisa.dma_copy", dst=own, src=view)
         self.results.append(out.name)
+        return own
 
     def program(self) -> Program:
         """Return the program."""

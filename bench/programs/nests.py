@@ -3,6 +3,8 @@ masks that end inside a tensor, and with sums that one loop begins and another c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 from bench.programs.maker import Maker
@@ -17,11 +19,25 @@ class Nest(NamedTuple):
 
     loops: tuple[tuple[str, int], ...]
 
-    def around(self, maker: Maker, *body: str) -> list[str]:
-        """Return the lines of the loops around the lines `body` of the innermost loop."""
+    @property
+    def count(self) -> int:
+        """The number of iterations of the innermost loop in all."""
+        return prod(turns for _, turns in self.loops)
+
+    def place(self, step: int) -> str:
+        """Return the number of an iteration of the innermost loop times a step, as the beginning of
+        a sum."""
+        text = ""
+        for name, turns in reversed(self.loops):
+            text, step = f"{step}*{name} + {text}", step * turns
+        return text
+
+    def around(self, maker: Maker, *body: str, of: Sequence[str] = LOOPS) -> list[str]:
+        """Return the lines of the loops around the lines `body` of the innermost loop. Each loop is
+        one `of` some kinds."""
         lines, space = [], ""
         for name, turns in self.loops:
-            lines.append(f"{space}for {name} in nl.{maker.choose(LOOPS)}({turns}):")
+            lines.append(f"{space}for {name} in nl.{maker.choose(of)}({turns}):")
             space += "    "
         return [*lines, *(space + line for line in body)]
 
@@ -42,9 +58,9 @@ def nest(maker: Maker) -> Nest:
     return Nest(tuple((f"k{n}", maker.between(1, 5 - depth)) for n in range(depth)))
 
 
-def say(maker: Maker, lines: list[str], *kinds: str) -> None:
+def say(maker: Maker, lines: list[str], *kinds: str, equal: Sequence[str] = ()) -> None:
     told = frozenset({"nest of loops", "loop", "load", "store", *kinds})
-    maker.statements.append(Statement("\n".join(lines), {}, None, told))
+    maker.statements.append(Statement("\n".join(lines), {}, None, told, tuple(equal)))
 
 
 def stored_before(maker: Maker, lines: list[str], shape: tuple[int, int], form: str) -> str:
@@ -190,31 +206,47 @@ def sums(tiles: Tiles) -> None:
 
 
 def reduced(tiles: Tiles) -> None:
-    """Reduce parts of an input over the inner loops of a nest, into a tile or into parts of a
-    tile."""
+    """Reduce parts of an input over inner or outer loops of a nest, into a tile or into parts of a
+    tile. Often do the same with operators in loops of Python, whose results must be equal."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
-    counts = [maker.between(1, 4), maker.between(1, 3), maker.between(1, 3)]
-    names = ["a", "b", "c"][: maker.choose((2, 2, 3))]
-    loops = Nest(tuple(zip(names, counts, strict=False)))
-    inner = names[1:] if maker.chance(0.6) else names[-1:]
+    counts = [maker.between(1, 4), maker.between(2, 3), maker.between(1, 3)]
+    loops = Nest(tuple(zip("abc", counts))[: maker.choose((2, 2, 3))])
+    inner, last, outer = loops.loops[1:], loops.loops[-1:], loops.loops[:1]
+    over = maker.choose((inner, inner, last, outer, outer))
+    left = Nest(tuple(one for one in loops.loops if one not in over))
     row, rows = loops.sum(maker, lanes)
-    source = maker.given((rows, free), form)
-    out = result(maker, (counts[0] * lanes, free), "float32")
-    lines = [grid(maker, lanes, free), f"s = nl.ndarray(({lanes}, {counts[0] * free}), nl.float32)"]
-    op = maker.choose(("np.add", "np.max", "np.min"))
-    bound = f", mask=a + i < {maker.between(1, lanes)}" * maker.chance(0.3)
+    source, count = maker.given((rows, free), form), left.count
+    shape = (count * lanes, free)
+    out, place = result(maker, shape, "float32"), f"[{left.place(lanes)}i, j]"
+    lines = [grid(maker, lanes, free), f"s = nl.ndarray(({lanes}, {count * free}), nl.float32)"]
+    op = maker.choose(("add", "max", "min"))
+    bound = f", mask=a + i < {maker.between(1, lanes)}" * maker.chance(0.2)
     data = f"nl.load({source.text}[{row} + i, j])" + maker.choose(("", " * 2.0"))
-    call = f"nl.loop_reduce({data}, {op}, [{', '.join(inner)}], dtype=nl.float32{bound})"
-    place = maker.choose((f"s[i, {free}*a + j]", "s[i, j]", "r"))
-    lines += loops.around(maker, f"{place} = {call}")
-    if place == "r":
-        depth = "    " * (len(names) - len(inner))
-        lines.append(f"{depth}nl.store({out}[{lanes}*a + i, j], r)")
-    else:
-        last = f"s[i, {free}*a + j]"
-        lines += Nest(loops.loops[:1]).around(maker, f"nl.store({out}[{lanes}*a + i, j], {last})")
-    say(maker, lines)
+    names = ", ".join(name for name, _ in over)
+    call = f"nl.loop_reduce({data}, np.{op}, [{names}], dtype=nl.float32{bound})"
+    total = maker.choose((part := f"s[i, {left.place(free)}j]", "s[i, j]", "r", "r"))
+    stored = f"nl.store({out}{place}, {total if total == 'r' else part})"
+    inside = total == "r" and over == outer
+    lines += loops.around(maker, f"{total} = {call}", *[stored] * inside)
+    if total != "r":
+        lines += left.around(maker, stored)
+    elif not inside:
+        lines.append("    " * len(left.loops) + stored)
+    equal = [out] if not bound and total != "s[i, j]" and maker.chance(0.8) else []
+    if equal:
+        equal.append(other := result(maker, shape, "float32"))
+        joined = f"nl.{OPERATORS[op]}(w, {data}, dtype=nl.float32)"
+        first = " + ".join(name for name, _ in over)
+        body = f"w = nl.copy({data}, dtype=nl.float32) if {first} == 0 else {joined}"
+        lines += Nest((*left.loops, *over)).around(maker, body, of=("static_range",))
+        lines.append("    " * len(left.loops) + f"nl.store({other}{place}, w)")
+    say(maker, lines, equal=equal)
 
 
-STEPS = moved, blocks, blocks, sums, sums, reduced, turns, registers  # so 3 % or more have blocks
+OPERATORS = {"add": "add", "max": "maximum", "min": "minimum"}
+
+
+STEPS = (  # 3 % of programs or more have blocks
+    *(moved, blocks, blocks, sums, sums, reduced, reduced, turns, registers),
+)

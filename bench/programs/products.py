@@ -7,6 +7,7 @@ from typing import Any
 from bench.programs import picks, repeats
 from bench.programs.draws import ON_CHIP
 from bench.programs.maker import Maker
+from bench.programs.program import EDGES
 from bench.programs.views import SIZES, View
 
 NARROW = ("bfloat16", "float16", "float8_e5m2", "float8_e4m3")
@@ -266,18 +267,32 @@ def scale_rows(lanes: int) -> int:
 
 
 def quantized(maker: Maker, lanes: int, free: int) -> tuple[View, View]:
-    """Quantize a tile. Return the tile of packed elements, and its scales."""
+    """Quantize a tile. Return the tile of packed elements, and its scales. The scales may be other
+    ones than those of the elements: any codes, or the smallest and largest codes, 1 and NaN. Whole
+    groups of elements may be zeros, from before the quantization or from after it."""
     src = maker.to_read(lanes, 4 * free, ("bfloat16", "float16"), flat=True)
     dst = maker.new("sbuf", (lanes, free), maker.choose(PACKED))
     scales = maker.new("sbuf", (scale_rows(lanes), free), "uint8")
     if lanes > 32:
         maker.issue("nisa.memset", dst=scales, value="127")
+    if src.is_free() and maker.chance(0.25):
+        _zeros(maker, src)
     writes = ("dst", "dst_scale")
     maker.issue("nisa.quantize_mx", writes, dst=dst, src=src, dst_scale=scales)
-    if maker.chance(0.3):  # any scales, from the least to the largest and NaN
-        codes = maker.known_input(scales.shape, 255, "uint8")
+    if maker.chance(0.4):
+        _zeros(maker, dst.view("uint32"))
+    if maker.chance(0.4):
+        kind = maker.choose(("known", EDGES))
+        codes = maker.known_input(scales.shape, 255, "uint8", kind)
         maker.issue("nisa.dma_copy", dst=scales, src=codes)
     return dst, scales
+
+
+def _zeros(maker: Maker, tile: View) -> None:
+    """Set some columns of a tile to zeros."""
+    first = maker.between(0, tile.free - 1)
+    part = tile.index(slice(None), slice(first, maker.between(first + 1, tile.free)))
+    maker.issue("nisa.memset", dst=part, value="0")
 
 
 def mx(maker: Maker) -> None:
@@ -302,5 +317,5 @@ def mx(maker: Maker) -> None:
 
 STEPS = (
     *((nc_matmul, 5), (groups, 1), (double_row, 1.8), (nc_transpose, 1), (transpose_mode, 0.4)),
-    *((sparse, 0.4), (mx, 0.8), (picked, 0.4), (rows_of_one, 0.6)),
+    *((sparse, 0.4), (mx, 1.3), (picked, 0.4), (rows_of_one, 0.6)),
 )

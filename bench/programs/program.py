@@ -19,13 +19,16 @@ IMPORTS = {
     ", numpy as np",
 }
 FIRST = "from bench.programs.checks import main"
-KNOWN = ("known", "distinct")
+TURNS = "known turns"  # a kind of input by which the kernel decides; a replay has other numbers
+KNOWN = ("known", "distinct", TURNS)
 ALWAYS = "known always"  # a kind of input whose numbers are the same in each launch
+EDGES = "edges"  # a kind of input whose numbers are EDGE_CODES
 TIES = "ties"  # a kind of input whose numbers have few magnitudes
 APART = "iterations in any order"  # a kind of loop with the same result in each order
 AROUND = " around"  # the end of a kind of input with some negative numbers
 MAGNITUDES = np.float32([0, 1, 1, 3, 5, 5, 0.25, 1e4, np.inf, np.nan])
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
+EDGE_CODES = np.uint8([0, 1, 127, 254, 255])  # the least scales, 1, the largest one and NaN
 SCALES = np.float32([0.25, 1, 1, 1, 4])
 STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between the few different numbers
 STRIDED = 0.15  # of input arrays
@@ -72,12 +75,13 @@ class Statement:
     """Lines of a kernel. views[n] belongs to the instruction of line n of the statement: it has the
     operands by name, and the arguments that are CONSTANTS, for each time that the line is executed.
     `makes` is the variable that the statement defines. `kinds` are names of what it does, for
-    counts."""
+    counts. `equal` are the names of results that must be equal."""
 
     text: str
     views: Mapping[int, Sequence[Views]] = field(default_factory=dict)
     makes: str | None = None
     kinds: frozenset[str] = frozenset()
+    equal: tuple[str, ...] = ()
 
     @property
     def lines(self) -> list[str]:
@@ -111,6 +115,14 @@ class Program:
         in all orders of its iterations."""
         loops = [one.kinds for one in self.statements if "affine_range" in one.text]
         return bool(loops) and all(APART in kinds for kinds in loops)
+
+    @property
+    def equal(self) -> list[tuple[int, ...]]:
+        """Groups of results that must be equal, as their places among the returned arrays."""
+        first = int(bool(self.results) and self.seed % NESTED <= 1)
+        names = [one.equal for one in self.statements]
+        there = [each for each in names if each and {*each} <= {*self.results}]
+        return [tuple(first + self.results.index(name) for name in each) for each in there]
 
     def of(self, statements: Sequence[Statement]) -> Program:
         """Return the program with other statements. Inputs that they do not use, and results that
@@ -157,6 +169,7 @@ class Program:
         """Return the source of a file that runs the program and checks it."""
         given = ", ".join(repr(tuple(one)) for one in self.inputs)
         more = ", reorders=True" * self.reorders
+        more += f", equal={self.equal}" if self.equal else ""
         return f"{self.kernel_source()}main(kernel, {self.seed}, [{given}], {self.launch}{more})\n"
 
     def by_line(self) -> dict[int, Sequence[Views]]:
@@ -214,8 +227,8 @@ def _laid_out(array: Array, rng: np.random.Generator) -> Array:
 def numbers(one: Input, rng: np.random.Generator) -> Array:
     """Return random numbers for an input of this `kind`. "known": integers up to `high`.
     "distinct": the same without repetitions. Kinds that end with AROUND have negative integers too.
-    "identity": an identity matrix. TIES: few magnitudes. "any": usually small numbers, sometimes
-    with zeros of both signs, infinities, NaN or the limits of integers."""
+    "identity": an identity matrix. EDGES: EDGE_CODES. TIES: few magnitudes. "any": usually small
+    numbers, sometimes with zeros of both signs, infinities, NaN or the limits of integers."""
     form = np.dtype(one.form.rstrip("_"))
     low = -(one.high // 3) if one.kind.endswith(AROUND) else 0
     if one.kind.startswith("known"):
@@ -223,6 +236,8 @@ def numbers(one: Input, rng: np.random.Generator) -> Array:
     if one.kind.startswith("distinct"):
         found = low + rng.permutation(one.high + 1)[: np.prod(one.shape)]
         return found.reshape(one.shape).astype(form)
+    if one.kind == EDGES:
+        return rng.choice(EDGE_CODES, one.shape).astype(form)
     if one.kind == "identity":
         return np.eye(*one.shape).astype(form)
     if one.kind == TIES:

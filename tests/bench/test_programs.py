@@ -21,17 +21,19 @@ from bench.programs.generator import generate
 from bench.programs.hazards import Uses, broken, decisions, pairs
 from bench.programs.maker import Maker
 from bench.programs.masks import Mask
-from bench.programs.program import Input, arrays, numbers
+from bench.programs.program import EDGES, Input, arrays, numbers
 from bench.programs.shrinking import shrink
 from neuroncore.checks import orders
 from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.clause.product import of_scaled
 from neuroncore.core import leftovers, packs
+from neuroncore.frontend.neuronxcc.nki.language import loops as language_loops
 from neuroncore.frontend.neuronxcc.nki.templates import Template
 from neuroncore.memory import geometry
 from neuroncore.plain.memory import Operand
 from neuroncore.record import boxes, call_json, inputs, saved
 from neuroncore.record.program import Program
-from neuroncore.replay import cursor, tensors
+from neuroncore.replay import cursor, execution, tensors
 from neuroncore.time import compiled
 
 generated = cache(generate)  # for tests that only read programs
@@ -231,7 +233,7 @@ def test_boxes_of_a_record_are_held_to_the_bytes_that_instructions_share(monkeyp
         return np.asarray(steps).reshape(-1)
 
     monkeypatch.setattr(boxes, "_bytes", first_bytes)
-    assert _failure("parts that share bytes", range(230, 4000)) == "record: boxes"
+    assert _failure("parts that share bytes", range(560, 4000)) == "record: boxes"
 
 
 def test_a_copy_whose_source_is_overwritten_is_not_left_out(monkeypatch):
@@ -305,10 +307,10 @@ def _narrow(column):
 
 
 def _failure(kind, seeds=range(4000)):
-    """The first failure of programs with something of a kind. `seeds` begin a few programs before
-    the first failure, wherever the ones before would take seconds."""
+    """The first failure of programs with something of a kind, or with a word. `seeds` begin a few
+    programs before the first failure, wherever the ones before would take seconds."""
     for program in map(generate, seeds):
-        if kind in program.kinds:
+        if kind in program.kinds or kind in program.source():
             try:
                 checks.check(program)
             except checks.Failure as failure:
@@ -327,13 +329,55 @@ def test_what_comes_after_a_decision_waits_for_the_load():
 
 def test_what_has_a_place_that_is_loaded_waits_for_the_load():
     for program in map(generate, range(600)):
-        if "dynamic offset" in program.kinds and "a decision about a load" not in program.kinds:
+        if "dynamic offset" in program.kinds and not DECISIONS & program.kinds:
             record = checks.check(program).record.programs[0]
             _, later = decisions(record).T
             if len(later):
                 assert all(record.calls[call].dynamic for call in record.columns().call[later])
                 return
     raise AssertionError("no program has one")
+
+
+def test_scales_that_are_nan_are_met_with_groups_of_zeros(monkeypatch):
+    codes = numbers(Input("x1", (4, 60), "uint8", EDGES), np.random.default_rng(0))
+    assert {*codes.flat} == {0, 1, 127, 254, 255}
+
+    def neutral(values, scales):
+        zeros = (values.reshape(len(scales), -1, values.shape[1]) == 0).all(axis=1)
+        return np.where(zeros, np.uint8(127), scales)
+
+    monkeypatch.setitem(of_scaled.__globals__, "neutral", neutral)
+    assert _failure("nc_matmul_mx", range(650, 4000)) == "verify: nc_matmul_mx dst differs"
+
+
+def test_replays_take_the_path_of_a_launch_or_refuse_to(monkeypatch):
+    """The last decisions of a kernel are not compared."""
+    monkeypatch.setattr(cursor.Replay, "finish", lambda self: self.to_step(self.steps))
+    assert _failure("turns that change") == "replay: other bits than a launch"
+
+
+def test_a_replay_that_refuses_the_path_of_a_launch_is_found(monkeypatch):
+    class Refusing(cursor.Replay):
+        def finish(self):
+            raise execution.OtherPath("another path", ())
+
+    monkeypatch.setattr(checks, "Replay", Refusing)
+    assert _failure("a decision about a load") == "replay: refused"
+
+
+def test_reductions_over_loops_equal_those_by_operators(monkeypatch):
+    """Iterations of loops around a reduction share a sum."""
+    given = language_loops._sum_so_far
+
+    def first_sum(loops, *more):
+        given(loops, *more)
+        return next(iter(loops[0].loop.sums.values()))
+
+    monkeypatch.setattr(language_loops, "_sum_so_far", first_sum)
+    assert _failure("loop_reduce", range(440, 4000)) == "run: results that differ"
+
+
+DECISIONS = {"a decision about a load", "turns that change"}
 
 
 def test_a_record_has_the_order_that_a_kernel_asks_for(monkeypatch):
@@ -357,7 +401,7 @@ def test_a_finding_about_leftovers_that_don_t_matter_is_a_failure(monkeypatch):
             given(self, tile, mask, *more)
 
     monkeypatch.setattr(leftovers.Leftovers, "_mark", write)
-    assert _failure("a rest that was never written", range(990, 5000)) == "verify: UNINIT_READ"
+    assert _failure("a rest that was never written", range(2990, 8000)) == "verify: UNINIT_READ"
 
 
 def test_some_replays_go_back(monkeypatch):
