@@ -5,8 +5,7 @@ iterations (`known_iterations`)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from neuroncore.clause.immediate import Register
 from neuroncore.clause.instruction import Call
@@ -16,8 +15,7 @@ from neuroncore.core.binding import Offsets
 from neuroncore.memory.geometry import View
 
 
-@dataclass(frozen=True)
-class ArgumentPlan:
+class ArgumentPlan(NamedTuple):
     """How to make the arguments of a Call from a row of a record.
 
     `constants` has the constant arguments, by position of the parameter, and None for all others.
@@ -37,7 +35,13 @@ class ArgumentPlan:
 
 
 def plan(call: Call) -> ArgumentPlan:
-    """Return the ArgumentPlan of a Call."""
+    """Return the ArgumentPlan of a Call. Its lists must not be changed: copies of the Call for
+    other launches have the same ones."""
+    others = call.derived(__name__, lambda: _made(call)[1:])
+    return ArgumentPlan(call, *others)
+
+
+def _made(call: Call) -> ArgumentPlan:
     instruction = call.instruction
     operands = {n: 2 + i for i, n in enumerate(call.reads)}
     first = 2 + call.inputs
