@@ -7,8 +7,10 @@ import ast
 import linecache
 import opcode
 import textwrap
+from collections import deque
 from collections.abc import Callable
 from functools import wraps
+from operator import attrgetter
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeVar
 
@@ -36,6 +38,8 @@ def by_site(compute: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
 
 
 Span = tuple[int | None, ...]  # first line and column, last line and column, in bytes
+# the span of an expression or a statement
+SPAN = attrgetter("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
 def span(frame: FrameType) -> Span:
@@ -151,12 +155,17 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     """Return, by the span of each expression of a file, the node that uses its value. An `assert`
     is also listed by its own span, because pytest rewrites asserts and gives this span to their
     tests."""
-    return {
-        node_span(value): node
-        for node in ast.walk(tree(file))
-        for value in (node, *ast.iter_child_nodes(node))
-        if isinstance(value, ast.expr if value is not node else ast.Assert)
-    }
+    users: dict[tuple[int | None, ...], ast.AST] = {}
+    nodes: deque[ast.AST] = deque([tree(file)])
+    while nodes:
+        node = nodes.popleft()
+        if isinstance(node, ast.Assert):
+            users[SPAN(node)] = node
+        for child in ast.iter_child_nodes(node):
+            nodes.append(child)
+            if isinstance(child, ast.expr):
+                users[SPAN(child)] = node
+    return users
 
 
 @by_text
