@@ -103,11 +103,17 @@ class Rows:
             self._moves.setdefault(number, []).append(Move(*move))
         self._window = lru_cache(1 << 12)(self._made)
         self._values = lru_cache(1 << 12)(self._read)
+        self._last: tuple[int, Row] | None = None  # the row that was asked for last, and its number
 
     def __len__(self) -> int:
         return len(self.program)
 
     def __getitem__(self, number: int) -> Row:
+        if self._last is None or self._last[0] != number:
+            self._last = number, self._row(number)
+        return self._last[1]
+
+    def _row(self, number: int) -> Row:
         index, line, *rest = self._rows[self._begins[number] : self._begins[number + 1]].tolist()
         call = self.program.calls[index]
         values = self._values(rest[-1]) if call.has_values else ()

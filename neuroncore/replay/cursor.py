@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,9 +105,9 @@ class Replay:
         for core in self.cores:
             core.peers = self._meetings if self._together else None
 
-    @property
+    @cached_property
     def steps(self) -> int:
-        """Return the number of instructions of all cores."""
+        """The number of instructions of all cores."""
         return sum(len(program) for program in self.record.programs)
 
     # --- moving ----------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from neuroncore.memory.geometry import Layout
 from neuroncore.memory.storage import Memory, Storage
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format, lookup
-from neuroncore.record.columns import owners
 from neuroncore.record.inputs import Input, Setting
 from neuroncore.record.program import Program
 
@@ -204,14 +203,12 @@ def written_storages(program: Program) -> Array:
 def last_uses(program: Program) -> tuple[Array, Array]:
     """Return two arrays with a number for each window: the last row that uses the window, and the
     last row that uses its storage; -1 if there is none."""
-    columns, numbers = program.columns(), program.windows().storage
-    row = owners(columns.start)
-    window = np.full(len(numbers), -1, np.int64)
-    np.maximum.at(window, program.operand_windows(), row)
-    _, same = np.unique(numbers, return_inverse=True)
-    last = np.full(same.max(initial=-1) + 1, -1, np.int64)
-    np.maximum.at(last, same, window)
-    return window, last[same]
+    used, rows, storages = program.operand_windows(), program.users(), program.storages()
+    window = np.full(len(storages.of_window), -1, np.int64)
+    storage = np.full(len(storages.number), -1, np.int64)
+    window[used] = rows  # rows ascend, and of several values for one place the last one stays
+    storage[storages.of_window[used]] = rows
+    return window, storage[storages.of_window]
 
 
 @dataclass(frozen=True, eq=False)
