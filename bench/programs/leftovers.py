@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.programs.views import Array
 from neuroncore.base.enums import engine, reduce_cmd
-from neuroncore.plain.memory import Operand, PlainTensor
+from neuroncore.plain.memory import ALL_SET, Operand, PlainTensor, viewed
 from neuroncore.record.rows import Row
 
 EACH = ("activation", "memset", "tensor_copy", "tensor_scalar", "tensor_tensor", "dma_copy")
@@ -20,13 +20,18 @@ ALONG = ("tensor_tensor_scan", "tensor_scalar_cumulative")
 
 
 class _Bytes:
-    """Flags for the bytes of a memory: bytes that were never written (`never`), bytes that may
-    depend on such bytes (`computed`), and bytes that certainly do (`certain`)."""
+    """Flags for the bytes of a memory: bytes that were written before (`known`), bytes that may
+    depend on bytes that were never written (`computed`), and bytes that certainly do (`certain`).
+    Unless `depends` is true, no byte has a flag of the last two kinds. A memory with tensors at
+    addresses is large, and has no contents before its first instruction."""
 
     def __init__(self, tensor: PlainTensor) -> None:
         self.tensor = tensor  # keeps the memory alive, whose id is the key
-        self.never, self.computed = tensor.ever == 0, np.zeros(len(tensor.ever), np.bool_)
-        self.certain = self.computed.copy()
+        placed = tensor.layout.placed
+        self.known = np.zeros(len(tensor.ever), np.uint8) if placed else tensor.ever.copy()
+        self.computed = np.zeros(len(tensor.ever), np.uint8)
+        self.certain = np.zeros(len(tensor.ever), np.uint8)
+        self.depends = False
 
 
 class Origins:
@@ -69,7 +74,9 @@ class Origins:
     def _may_pick(self, row: Row) -> bool:
         """Return whether a run-time index of an instruction may select bytes that depend on
         uninitialized memory."""
-        return bool(row.call.dynamic) and any(m.computed.any() for m in self._memories.values())
+        return bool(row.call.dynamic) and any(
+            one.depends and one.computed.any() for one in self._memories.values()
+        )
 
     def _adds_up(self, row: Row) -> bool:
         """Return whether an instruction adds to accumulator registers that may depend on
@@ -81,7 +88,8 @@ class Origins:
         """If this is the first use of a memory, flag the bytes of the operand, which the
         instruction writes, as never written before."""
         if id(operand.tensor.data) not in self._memories:
-            self._of(operand).never[_places(operand)] = True
+            words, at = _words(self._of(operand).known, operand)
+            words[at] = 0
 
     def _of(self, operand: Operand) -> _Bytes:
         key = id(operand.tensor.data)
@@ -90,8 +98,10 @@ class Origins:
         return self._memories[key]
 
     def _depends(self, operand: Operand) -> bool:
-        found, at = self._of(operand), _places(operand)
-        return bool((found.never[at] | found.computed[at]).any())
+        found = self._of(operand)
+        if _never(found, operand).any():
+            return True
+        return found.depends and bool(_at(found.computed, operand).any())
 
     def _certain(self, dst: Operand, read: Sequence[Operand], along: bool) -> Array:
         """Return flags [partitions, elements per partition] of the elements of a result that
@@ -99,8 +109,8 @@ class Origins:
         before it too."""
         flags = np.zeros((dst.lanes, dst.positions.size // dst.lanes), np.bool_)
         for operand in read:
-            found, at = self._of(operand), _places(operand)
-            own = (found.never[at] | found.certain[at]).reshape(-1, operand.form.size).any(axis=1)
+            found = self._of(operand)
+            own = _never(found, operand) | (_at(found.certain, operand) != 0)
             if own.size == flags.size:
                 flags |= own.reshape(flags.shape)
             elif own.size == operand.lanes == dst.lanes:
@@ -110,16 +120,33 @@ class Origins:
     def _write(self, operand: Operand, depends: bool, certain: Array | None, whole: bool) -> None:
         """Update the flags of the bytes of a result. If `whole` is false, some elements may not
         have been written, and they keep their flags."""
-        found, at = self._of(operand), _places(operand)
-        never = operand.tensor.ever[at] == 0
-        kept = found.computed[at] & (not whole)
-        found.computed[at] = (kept | depends) & ~never
-        sure = False if certain is None else np.repeat(certain.reshape(-1), operand.form.size)
-        found.certain[at] = sure & ~never
-        found.never[at] = never
+        found = self._of(operand)
+        known, at = _words(found.known, operand)
+        known[at] = written = _at(operand.tensor.ever, operand)
+        found.depends |= depends
+        if not found.depends:
+            return
+        computed, certainly = (_words(one, operand)[0] for one in (found.computed, found.certain))
+        kept = 0 if whole else computed[at]
+        computed[at] = (ALL_SET[operand.form.size] if depends else kept) & written
+        certainly[at] = 0 if certain is None else written * certain.reshape(at.shape)
 
 
-def _places(operand: Operand) -> Array:
-    """Return the positions of the bytes of an operand in its memory."""
-    at = operand.tensor.places(operand.positions)
-    return (at.reshape(-1, 1) + np.arange(operand.form.size)).reshape(-1)
+def _words(flags: Array, operand: Operand) -> tuple[Array, Array]:
+    """Return the flags of the bytes of a memory, with the flags of one element in one number, and
+    the indices of the operand's elements in this array."""
+    places = operand.tensor.places(operand.positions)
+    return viewed(flags, places, ALL_SET[operand.form.size].dtype)
+
+
+def _at(flags: Array, operand: Operand) -> Array:
+    """Return, for each element of an operand, the flags of its bytes in one number."""
+    words, at = _words(flags, operand)
+    found: Array = words[at]
+    return found
+
+
+def _never(found: _Bytes, operand: Operand) -> Array:
+    """Return flags of the elements of an operand that have a byte that was never written."""
+    never: Array = _at(found.known, operand) != ALL_SET[operand.form.size]
+    return never
