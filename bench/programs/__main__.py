@@ -28,6 +28,7 @@ LIVES = 200  # portions, after which a new process continues
 SELDOM = 4  # the exit code if no program fails, but something occurs too seldom
 SAVED = 500  # programs, after which the state is written
 SETTLED = 100  # programs, after which the garbage collector ignores older objects
+GARBAGE = 100_000  # objects: fewer are collected only between programs, when few others exist
 
 
 class Checked(NamedTuple):
@@ -91,17 +92,23 @@ def _checks(seeds: range, jobs: int) -> Iterator[Iterable[Checked]]:
     """A context manager. It returns the results of checking the programs of the seeds, in this
     process or in several (`jobs`)."""
     if jobs == 1:
-        watch()
+        _begin()
         yield map(_checked, seeds)
         return
-    with multiprocessing.Pool(jobs, watch, maxtasksperchild=LIVES) as pool:
+    with multiprocessing.Pool(jobs, _begin, maxtasksperchild=LIVES) as pool:
         yield pool.imap(_checked, seeds, TOGETHER)
+
+
+def _begin() -> None:
+    """Prepare a process for many programs."""
+    gc.set_threshold(GARBAGE)
+    watch()
 
 
 def _checked(seed: int) -> Checked:
     begun, before = time.process_time(), dict(hits)
+    gc.collect(0 if seed % SETTLED else 2)
     if seed % SETTLED == 0:
-        gc.collect()
         gc.freeze()
     program, failure, found = generate(seed), "", {}
     try:
