@@ -1,4 +1,5 @@
-"""Recycled memory: what is free is taken again, and let go before it grows past what is in use."""
+"""Recycled memory: a free block is used again, and free blocks are released before the pool grows
+past the size of the blocks in use."""
 
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ KEPT = 16 * BLOCK
 
 @pytest.fixture
 def pool(monkeypatch):
-    """A pool of its own that keeps 16 blocks besides those in use."""
+    """A separate pool that keeps 16 free blocks in addition to the blocks in use."""
     monkeypatch.setattr(buffers, "KEPT_BYTES", KEPT)
     made = buffers._Pool()
     monkeypatch.setattr(buffers, "_pool", made)
@@ -24,7 +25,7 @@ def taken(count, nbytes=BLOCK):
     return [buffers.take(nbytes) for _ in range(count)]
 
 
-def test_a_free_block_is_taken_again_and_one_in_use_is_not(pool):
+def test_a_free_block_is_used_again_but_a_block_in_use_is_not(pool):
     first = buffers.take(BLOCK)
     where = first.ctypes.data
     second = buffers.take(BLOCK)
@@ -39,7 +40,7 @@ def test_a_view_keeps_a_block_in_use(pool):
     assert not np.may_share_memory(view, buffers.take(BLOCK))
 
 
-def test_free_blocks_make_way_for_other_sizes(pool):
+def test_free_blocks_are_released_for_blocks_of_other_sizes(pool):
     held = taken(100)
     del held
     held = [taken(10, BLOCK + 64 * n) for n in range(1, 6)]
@@ -47,7 +48,7 @@ def test_free_blocks_make_way_for_other_sizes(pool):
     assert pool.total <= in_use + in_use // 8 + KEPT
 
 
-def test_it_looks_for_free_blocks_only_after_it_has_grown(pool, monkeypatch):
+def test_the_pool_looks_for_free_blocks_only_after_it_has_grown(pool, monkeypatch):
     looked, release = [], buffers._release
     monkeypatch.setattr(buffers, "_release", lambda: (looked.append(pool.total), release()))
     held = taken(400)

@@ -1,4 +1,5 @@
-"""What the hardware refuses is refused with a message that says what, where, why and what to do."""
+"""Calls that the hardware refuses are refused with a message that names the fault, its place, the
+reason and the remedy."""
 
 import json
 import pickle
@@ -184,7 +185,7 @@ ILLEGAL = {
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
-def test_messages_say_what_where_why_and_what_to_do(tmp_path, name):
+def test_messages_have_the_fault_the_place_the_reason_and_the_remedy(tmp_path, name):
     code, builtin, body, words = ILLEGAL[name]
     with settings(options=Device(uninitialized="raise").core.options):
         error, path, line, column, source, carets = refused(tmp_path, body)
@@ -232,7 +233,7 @@ def kernel(x):
     }  # fmt: skip
 
 
-def test_a_place_is_found_when_asked_for_and_is_where_the_error_was_made(monkeypatch):
+def test_the_place_of_an_error_is_where_it_was_created_and_is_found_on_demand(monkeypatch):
     made = []
     with monkeypatch.context() as patch:
         patch.setattr(source, "place", None)
@@ -243,7 +244,7 @@ def test_a_place_is_found_when_asked_for_and_is_where_the_error_was_made(monkeyp
     assert all("made.append(errors" in error.place.text for error in made)
 
 
-def test_an_error_goes_to_another_process_with_its_place(tmp_path):
+def test_an_error_is_pickled_with_its_place(tmp_path):
     error, *_ = refused(
         tmp_path, "def kernel(x):\n    nisa.tensor_copy(tile(4, 6), «tile(4, 5)»)\n"
     )
@@ -252,7 +253,7 @@ def test_an_error_goes_to_another_process_with_its_place(tmp_path):
     assert other.to_dict() == error.to_dict()
 
 
-def test_everything_wrong_with_a_call_is_listed(tmp_path):
+def test_all_faults_of_a_call_are_listed(tmp_path):
     body = "def kernel(x):\n    nisa.nc_matmul(«x», x, tile(4, 6, nl.int32))\n"
     error, *_ = refused(tmp_path, body)
     assert error.statement.startswith("dst ")
@@ -295,7 +296,7 @@ def test_kernels_without_source_still_have_a_line():
     assert lines[1].startswith("  expected ") and lines[-1] == "  in        kernel at <typed>:2"
 
 
-def test_what_is_wrong_with_a_result_points_at_where_it_was_made():
+def test_a_fault_of_a_result_points_at_the_line_that_created_it():
     def kernel(x):
         tile = nl.load(x)
         nl.load(x)
@@ -309,7 +310,7 @@ def test_what_is_wrong_with_a_result_points_at_where_it_was_made():
     assert error.place.file == __file__ and error.place.text.strip() == "tile = nl.load(x)"
 
 
-def test_so_does_a_result_that_nothing_wrote():
+def test_a_result_that_was_never_written_points_at_the_line_that_created_it():
     def kernel(x):
         out = nl.ndarray((4, 6), nl.float32, buffer=nl.shared_hbm)
         nl.load(x)
@@ -334,7 +335,7 @@ def kinds(cls=errors.KernelError):
     return [k for sub in cls.__subclasses__() for k in (sub, *kinds(sub))]
 
 
-def test_every_kind_has_a_code_of_its_own_and_stands_in_the_list():
+def test_every_class_of_error_has_a_separate_code_and_is_in_the_list():
     codes = [kind.code for kind in kinds()]
     assert len(set(codes)) == len(codes) >= 16
     for kind in kinds():
@@ -350,12 +351,12 @@ def test_every_kind_has_a_code_of_its_own_and_stands_in_the_list():
         ("UsageError", ValueError),
     ],
 )
-def test_errors_are_what_python_would_raise(kind, builtin):
+def test_errors_are_instances_of_the_exceptions_that_python_would_raise(kind, builtin):
     assert issubclass(getattr(errors, kind), (builtin, errors.NeuronError))
     assert issubclass(getattr(errors, kind), builtin)
 
 
-def test_the_three_kinds_of_failure_don_t_mix():
+def test_the_three_kinds_of_failure_are_disjoint():
     illegal, missing, wrong = errors.KernelError, errors.NotEmulated, errors.DefinitionError
     for one in (illegal, missing, wrong):
         assert [one for other in (illegal, missing, wrong) if issubclass(one, other)] == [one]

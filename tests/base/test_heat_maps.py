@@ -32,7 +32,7 @@ def run():
     return neuroncore.run(kernel, X)
 
 
-def test_a_tile_is_an_array_and_says_its_shape_format_and_corners(run):
+def test_a_tile_is_an_array_and_prints_its_shape_format_and_corners(run):
     tile = run.tile(0, "src")
     assert (np.asarray(tile) == X[:, :4]).all()
     told = repr(run.tile(2, "src"))
@@ -40,7 +40,7 @@ def test_a_tile_is_an_array_and_says_its_shape_format_and_corners(run):
     assert "[[ 0.  1. ... nan nan]" in told and "[24. 25. ... nan nan]]" in told
 
 
-def test_what_nothing_has_written_is_marked(run):
+def test_elements_that_were_never_written_are_marked(run):
     before, after = run.tile(0, "dst"), run.tile(0, "dst", after=True)
     assert "--" in repr(before) and "--" not in repr(after)
     assert "unwritten 16" in before._repr_html_() and "unwritten" not in after._repr_html_()
@@ -58,6 +58,6 @@ def test_the_heat_map_has_a_pixel_for_each_element(run):
     assert (pixels[:, 4:] == [255, 0, 0]).all()
 
 
-def test_a_tile_that_is_not_there_is_refused(run):
+def test_a_tile_that_does_not_exist_is_refused(run):
     with pytest.raises(UsageError, match="no tile 'data'"):
         run.tile(0, "data")

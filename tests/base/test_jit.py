@@ -1,4 +1,5 @@
-"""What is compiled, and from when on: small loops run as plain Python, which spares numba."""
+"""The time at which loops are compiled: small loops run as plain Python, so that numba is not
+loaded."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -28,7 +29,7 @@ def doubled(count):
     return found
 
 
-def test_a_loop_is_compiled_once_its_turns_are_worth_it():
+def test_a_loop_is_compiled_after_enough_iterations():
     def loop(numbers):
         return type(numbers[0])
 
@@ -37,7 +38,7 @@ def test_a_loop_is_compiled_once_its_turns_are_worth_it():
     assert looped.over(1) is looped
 
 
-def test_machine_code_that_is_there_is_taken_sooner(monkeypatch, tmp_path):
+def test_cached_machine_code_is_used_after_fewer_iterations(monkeypatch, tmp_path):
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))
     one, other = (compiled(doubled.plain) for _ in range(2))
     assert one.over(jit.WARM + 1) is not one
@@ -47,7 +48,7 @@ def test_machine_code_that_is_there_is_taken_sooner(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("denied", ["save", "load"])
-def test_machine_code_without_access_to_its_files_is_used(denied, monkeypatch, tmp_path):
+def test_machine_code_whose_files_cannot_be_accessed_is_still_used(denied, monkeypatch, tmp_path):
     def refused(*_):
         raise PermissionError(tmp_path)
 
@@ -87,7 +88,7 @@ def test_one_process_at_a_time_compiles_a_function_and_the_others_load_it(tmp_pa
     assert jit.locked(tmp_path / "doubled.lock") is not None
 
 
-def test_a_process_that_keeps_its_turn_holds_nobody_up(monkeypatch, tmp_path):
+def test_a_process_that_compiles_for_too_long_does_not_block_others(monkeypatch, tmp_path):
     first, second = (jit.CompilationLock(tmp_path / "doubled.lock") for _ in range(2))
     monkeypatch.setattr(jit, "LONGEST_WAIT", 0.05)
     assert first.before({}.get)("int64") is None
@@ -95,7 +96,7 @@ def test_a_process_that_keeps_its_turn_holds_nobody_up(monkeypatch, tmp_path):
     assert jit.CompilationLock(tmp_path / "missing/doubled.lock").before({}.get)("int64") is None
 
 
-def test_plain_and_compiled_functions_call_their_parts():
+def test_plain_and_compiled_functions_call_their_parts_alike():
     assert doubled(10) == doubled.plain(10) == 90
 
 
@@ -124,8 +125,8 @@ def test_a_small_program_is_timed_without_numba(program, order, monkeypatch):
     assert schedule(program, machine.load("trn2"), order).total_ns > 0
 
 
-def test_the_first_compilation_is_told_in_a_line(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))  # else told once and for all
+def test_the_first_compilation_prints_one_line(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))  # or it is printed once
     monkeypatch.delenv("NEURONCORE_PROGRESS")
     jit.say_that_it_compiles.cache_clear()
     jit.watch_compilation()
@@ -154,13 +155,14 @@ def test_the_first_compilation_is_told_in_a_line(capsys, monkeypatch, tmp_path):
     ],
     ids=["format", "axes", "axes of the result", "order"],
 )
-def test_machine_code_asserts_what_it_is_given(source, weights, number):
+def test_machine_code_asserts_the_types_of_its_arguments(source, weights, number):
     with pytest.raises(AssertionError, match=f"argument {number} of .*, not (readonly )?array"):
         matmul.pack_weights()(source, weights)
 
 
-def test_loops_can_be_run_under_bounds(monkeypatch, tmp_path):
-    """As the gate runs tests: NUMBA_BOUNDSCHECK=1 is `BOUNDSCHECK` of numba's configuration."""
+def test_loops_can_be_run_with_bounds_checks(monkeypatch, tmp_path):
+    """The gate runs tests in this way: NUMBA_BOUNDSCHECK=1 sets `BOUNDSCHECK` of numba's
+    configuration."""
     monkeypatch.setattr(jit.numba.config, "BOUNDSCHECK", 1)
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path))
 

@@ -1,4 +1,4 @@
-"""Programs that take too long are ended with all that they have started."""
+"""Programs that take too long are ended, with all processes that they have started."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from neuroncore.base import processes
 
-# starts a program, says which one, and waits
+# starts a program, prints its id, and waits
 STARTING = """
 import subprocess, sys, time
 inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -18,13 +18,13 @@ time.sleep(60)
 """
 
 
-def test_what_it_printed_and_its_code_are_given():
-    done = processes.run([sys.executable, "-c", "print('told'); raise SystemExit(3)"], 60)
-    assert (done.stdout, done.stderr, done.returncode) == (b"told\n", b"", 3)
+def test_the_output_and_the_exit_code_are_returned():
+    done = processes.run([sys.executable, "-c", "print('text'); raise SystemExit(3)"], 60)
+    assert (done.stdout, done.stderr, done.returncode) == (b"text\n", b"", 3)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="process groups")
-def test_what_a_late_program_started_ends_with_it():
+def test_processes_of_a_program_that_takes_too_long_end_with_it():
     with pytest.raises(subprocess.TimeoutExpired) as late:
         processes.run([sys.executable, "-c", STARTING], 2.0)
     inner = int(late.value.stdout)
@@ -36,7 +36,7 @@ def test_what_a_late_program_started_ends_with_it():
 
 
 def _runs(process):
-    """Whether a process is there, and not just waits to be asked how it ended."""
+    """Return whether a process is running, and is not a zombie."""
     try:
         os.kill(process, 0)
         with open(f"/proc/{process}/stat", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Values kept for places in code."""
+"""Values that are kept per place in code."""
 
 import gc
 
@@ -6,11 +6,11 @@ from neuroncore.base.source import Sites
 
 
 def codes(count):
-    """Code objects that are equal, each in memory of its own."""
+    """Code objects that are equal, each a separate object."""
     return [compile("x = 1; y = 2", "f.py", "exec") for _ in range(count)]
 
 
-def test_equal_code_objects_have_places_of_their_own():
+def test_equal_code_objects_have_separate_values():
     sites, made = Sites(), codes(50)
     for number, code in enumerate(made):
         for instruction in range(0, len(code.co_code), 2):
@@ -21,7 +21,7 @@ def test_equal_code_objects_have_places_of_their_own():
         ]
 
 
-def test_new_code_is_never_taken_for_code_that_was_dropped():
+def test_new_code_never_gets_the_values_of_deleted_code():
     sites = Sites()
     for _ in range(200):
         (code,) = codes(1)
@@ -31,7 +31,7 @@ def test_new_code_is_never_taken_for_code_that_was_dropped():
         gc.collect(0)
 
 
-def test_at_its_room_everything_is_dropped_with_its_code():
+def test_at_the_limit_all_values_and_their_code_are_dropped():
     sites, made = Sites(room=4), codes(5)
     for number, code in enumerate(made):
         assert sites.keep(code, 2, number) == number

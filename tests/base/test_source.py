@@ -1,4 +1,4 @@
-"""Where in the user's kernel something happened."""
+"""The place in the user's kernel where something happened."""
 
 import ast
 import linecache
@@ -12,7 +12,7 @@ from neuroncore.base.source import Place, Sites
 
 
 def written(tmp_path, text):
-    """The text as a file that linecache can read."""
+    """Write the text to a file that linecache can read, and return its path."""
     path = tmp_path / "mine.py"
     path.write_text(text, encoding="utf-8")
     return str(path)
@@ -83,17 +83,17 @@ def test_an_argument_spans_its_value(tmp_path, text, name, position):
         ("probe(b=2, a=1)", "a", 0, "1"),
     ],
 )
-def test_an_argument_that_can_t_be_told_is_the_call(tmp_path, text, name, position, part):
+def test_an_unlocated_argument_has_the_place_of_the_call(tmp_path, text, name, position, part):
     place = call_in(tmp_path, text)
     assert spanned(text, syntax.argument(place, name, position)) == part
 
 
-def test_text_that_is_not_there_is_empty():
+def test_missing_text_is_empty():
     place = Place("<nowhere>", 3, 4, 3, 9, "kernel")
     assert place.text == "" and syntax.argument(place, "a", 0) is place
 
 
-def test_what_is_no_call_stays_as_it_is(tmp_path):
+def test_a_place_that_is_not_a_call_is_unchanged(tmp_path):
     place = Place(written(tmp_path, "x = a[0] + b\n"), 1, 4, 1, 12, "kernel")
     assert syntax.argument(place, "a", 0) == place
     cut = Place(place.file, 1, 4, 1, 7, "kernel")
@@ -119,25 +119,25 @@ def frame_of(name):
         *(("mine", False), ("neuroncore_extras", False), ("__main__", False), ("nki", False)),
     ],
 )
-def test_the_emulator_s_frames_are_told_from_the_user_s(name, ours):
+def test_frames_of_the_emulator_are_distinguished_from_frames_of_the_user(name, ours):
     assert source.is_ours(frame_of(name)) is ours
     assert source.is_ours(frame_of(name)) is ours
 
 
 def through_us(function):
-    """Call a function from code that passes for the emulator's."""
+    """Call a function from code that looks like the emulator's."""
     scope = {"__name__": "neuroncore.made_up", "function": function}
     exec("def run(): return function()", scope)
     return scope["run"]
 
 
-def test_the_user_s_frame_is_the_innermost_that_is_not_ours():
+def test_the_frame_of_the_user_is_the_innermost_one_outside_the_emulator():
     me = sys._getframe()
     assert through_us(source.user_frame)() is me
     assert source.user_frame() is me
 
 
-def test_the_stack_ends_where_our_code_called_the_kernel():
+def test_the_stack_ends_where_the_emulator_called_the_kernel():
     def inner(depth, _hidden=3):
         flag, ratio, text = True, 1.5, "x"
         return source.visits(), flag, ratio, text
@@ -154,19 +154,19 @@ def test_the_stack_ends_where_our_code_called_the_kernel():
 
 
 @pytest.mark.parametrize("name, at", [("argument", 0), ("other", 1), ("unknown", None)])
-def test_a_parameter_has_the_position_that_the_user_gives_it(name, at):
+def test_the_position_of_a_parameter_is_its_position_in_the_user_s_call(name, at):
     scope = {"__name__": "neuroncore.made_up", "position": source.position, "name": name}
     exec("def run(argument=None, other=None): return position(name)", scope)
     assert scope["run"]() == at
 
 
-def test_self_is_no_argument():
+def test_self_does_not_count_as_an_argument():
     scope = {"__name__": "neuroncore.made_up", "position": source.position}
     exec("class Made:\n    def method(self, first, then): return position('then')\n", scope)
     assert scope["Made"]().method(1, 2) == 1
 
 
-def test_a_thread_is_where_it_is_while_another_resumes_an_instruction():
+def test_a_thread_keeps_its_place_while_another_resumes_an_instruction():
     frame = sys._getframe()
     elsewhere = []
     thread = threading.Thread(target=lambda: elsewhere.append(source.instruction_of(frame)))
@@ -178,14 +178,14 @@ def test_a_thread_is_where_it_is_while_another_resumes_an_instruction():
     assert elsewhere != [2] and source.instruction_of(frame) != 2
 
 
-def test_equal_code_of_two_files_is_in_two_places():
+def test_equal_code_of_two_files_has_two_places():
     text = "def kernel():\n    return call()\n"
     codes = [compile(text, name, "exec").co_consts[0] for name in ("one.py", "two.py")]
     assert codes[0] == codes[1]
     assert [source.place(code, 0).file for code in codes] == ["one.py", "two.py"]
 
 
-def test_places_of_code_that_is_gone_are_not_kept_without_end(monkeypatch):
+def test_places_of_deleted_code_are_dropped(monkeypatch):
     monkeypatch.setattr(source, "_places", Sites(3))
     for line in range(8):
         code = compile("\n" * line + "call()", "made.py", "exec")
@@ -202,7 +202,7 @@ def test_a_file_that_is_edited_is_read_again(tmp_path):
         assert ast.unparse(syntax.tree(str(file))) == text.strip()
 
 
-def test_what_is_made_of_files_is_not_kept_without_end(monkeypatch):
+def test_parsed_files_are_dropped_at_a_limit(monkeypatch):
     monkeypatch.setattr(syntax, "FILES", 3)
     made = []
     lines = syntax.by_text(lambda file: made.append(file))
@@ -211,8 +211,8 @@ def test_what_is_made_of_files_is_not_kept_without_end(monkeypatch):
     assert made == ["a", "b", "c", "d", "b"]
 
 
-def test_code_of_ours_that_is_gone_hides_no_code_of_the_users():
-    """Made one after the other and dropped, code objects take each other's places in memory."""
+def test_deleted_code_of_the_emulator_does_not_hide_code_of_the_user():
+    """A new code object can have the address of one that was deleted."""
     text = compile("frame = sys._getframe()", "made.py", "exec").replace
     for line in range(1, 200):
         for name in ("numpy.made", "users"):

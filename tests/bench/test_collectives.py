@@ -1,4 +1,4 @@
-"""bench/collectives.py: the published table of 64 ranks, of which 20 rows are fitted to."""
+"""bench/collectives.py: the published table for 64 ranks. The model is fitted to 20 of its rows."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.source
 NUMBER = re.compile(r"[0-9.]+")
 
 
-def test_rows_that_nothing_is_fitted_to_are_within_the_limits():
+def test_rows_that_are_not_in_the_fit_are_within_the_limits():
     every = list(collectives.rows(CSV))
     fitted = [row for row in every if row.is_fitted]
     assert len(every) == 50 and len(fitted) == 20
@@ -30,14 +30,14 @@ def test_rows_that_nothing_is_fitted_to_are_within_the_limits():
     assert collectives.within_limits(every)
 
 
-def test_the_limits_can_be_missed():
+def test_a_wrong_model_exceeds_the_limits():
     every = list(collectives.rows(CSV))
     slower = [row._replace(microseconds=1.2 * row.microseconds) for row in every]
     assert not collectives.within_limits(slower)
     assert not collectives.within_limits([row for row in every if row.is_fitted])
 
 
-def test_the_numbers_of_the_file_are_those_of_the_fit():
+def test_the_numbers_in_the_file_are_the_results_of_the_fit():
     pytest.importorskip("scipy")
     found = list(collectives.fit(list(collectives.rows(CSV))))
     told = [
@@ -52,7 +52,7 @@ def test_the_numbers_of_the_file_are_those_of_the_fit():
         )
 
 
-def test_what_has_no_estimate_is_told(tmp_path, monkeypatch, capsys):
+def test_rows_without_an_estimate_are_reported(tmp_path, monkeypatch, capsys):
     head, first, *_ = CSV.read_text().splitlines()
     rows = [
         first,

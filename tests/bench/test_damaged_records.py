@@ -1,4 +1,5 @@
-"""Files of runs that were changed are refused with a sentence, or replay inside their tensors."""
+"""Damaged files of runs are refused with one sentence, or are replayed without access outside their
+tensors."""
 
 import sys
 from pathlib import Path

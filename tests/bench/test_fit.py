@@ -1,4 +1,5 @@
-"""bench/calibration/fit.py: what a source that is left out gets, and what shows a choice."""
+"""bench/calibration/fit.py: the choice for a source that is left out, and the evidence for a
+choice."""
 
 import sys
 from dataclasses import replace
@@ -31,29 +32,29 @@ EVERY = choices.choices(KNOWN)
 
 
 def kernel(source, in_use, **other):
-    """`other` is how bad it is with window1 and window4."""
+    """A kernel of a source. `other` is its error with window1 and window4."""
     point = ScoredPoint("M", "k", "trn2", source, "f", "DMA", "DMA", "compiled", "", "c", False,
                   1.0, 1.0, 0.5, 2.0)  # fmt: skip
     values = {(WINDOW, int(name[6:])): bad for name, bad in other.items()}
     return fit.Kernel(point, in_use, values)
 
 
-def test_what_needs_no_evidence_stands_unless_another_value_is_better():
+def test_a_choice_that_needs_no_evidence_stays_unless_another_value_is_better():
     alike = [kernel("a", 0.2, window1=0.2, window4=0.2)]
     assert fit.chosen(alike, WINDOW) == 1
     assert fit.chosen([kernel("a", 0.1, window1=0.2, window4=0.3)], WINDOW) == 8
     assert fit.chosen([kernel("a", 0.1, window1=0.2, window4=0.05)], WINDOW) == 4
 
 
-def test_a_source_that_is_left_out_gets_what_the_others_choose():
-    """What only one source shows is not there for it."""
+def test_a_source_that_is_left_out_gets_the_choice_of_the_others():
+    """Evidence that only one source has does not count for that source."""
     own = [kernel("a", 0.1, window1=0.5, window4=0.5), kernel("b", 0.2, window1=0.2, window4=0.2)]
     found = fit.settings(own, [WINDOW])
     assert found == {"a": {WINDOW: 1}, "b": {}}
     assert fit.shown_by(own, WINDOW) == {"a": pytest.approx(0.4), "b": 0.0}
 
 
-def test_latencies_do_not_decide_about_what_programs_of_two_other_authors_show():
+def test_programs_of_two_other_authors_outweigh_latencies():
     shown = replace(WINDOW, shown_by=("a/programs", "c/traces", "d/logs"))
     own = [kernel(source, 0.5, window1=0.2, window4=0.5) for source in ("a/kernels", "b", "c")]
     assert fit.settings(own, [shown]) == {"a/kernels": {}, "b": {}, "c": {}}
@@ -63,12 +64,12 @@ def test_latencies_do_not_decide_about_what_programs_of_two_other_authors_show()
     assert len(named) == 6 and named <= set(choices.OFF)
 
 
-def test_a_kernel_that_is_not_understood_decides_nothing():
+def test_a_kernel_with_an_unexplained_error_is_no_evidence():
     assert fit.badness(2.0, 1.0) == pytest.approx(np.log(2)) == fit.badness(1.0, 2.0)
     assert fit.badness(100.0, 1.0) == fit.badness(0.0, 1.0) == fit.MOST
 
 
-def test_choices_are_those_of_the_model():
+def test_choices_are_fields_of_the_model():
     assert len({str(c) for c in EVERY}) == len(EVERY) > 20
     for choice in EVERY:
         assert choice.in_use in choice.values and choice.values[0] == choice.without
@@ -80,7 +81,7 @@ def test_choices_are_those_of_the_model():
     assert number.concerns("trn1", "compiled") and not number.concerns("trn2", "compiled")
 
 
-def test_a_setting_holds_while_it_lasts():
+def test_a_setting_applies_only_within_its_context():
     trn1, before = machine.load("trn1"), policy.POLICIES["compiled"]
     named = {str(c): c for c in EVERY}
     rate = named["trn1: engines.vector.rate.reciprocal"]
@@ -95,7 +96,7 @@ def test_a_setting_holds_while_it_lasts():
 
 
 def loading(x):
-    """Loads the same four times."""
+    """Load the same tile four times."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     for _ in range(4):
         nl.store(out, nl.load(x))
@@ -118,7 +119,7 @@ def test_a_rule_that_is_off_changes_an_estimate(record):
     assert off > used > 0
 
 
-def test_what_is_fitted_is_added_for_the_harnesses_of_a_machine():
+def test_fitted_offsets_are_added_for_the_harnesses_of_a_machine():
     known = [Harness("trn1", "mine", 15.0, "fitted"), Harness("trn1", "theirs", 7.0, "measured")]
     added = Choice("offset", "trn1", "added", without=0.0, in_use=15.0)
     estimates = fit.Estimates(known)
@@ -130,14 +131,14 @@ def test_what_is_fitted_is_added_for_the_harnesses_of_a_machine():
 
 @for_all("rule", choices.OFF)
 def test_a_rule_is_replaced_where_it_is_looked_up_each_time(rule):
-    """A lazy module keeps the names that it has found: what replaces them would be without effect
-    after the first estimate."""
+    """A lazy module caches the names that were looked up. After the first estimate, a replacement
+    there would have no effect."""
     assert not choices.OFF[rule][0].startswith("neuroncore.base.")
 
 
 @pytest.mark.parametrize("rule", choices.OFF)
 def test_every_rule_can_be_turned_off(rule, record):
-    """What it replaces is there: of a rule that has another name nothing would be known."""
+    """Each replaced name exists: a rule that was renamed would otherwise stay on unnoticed."""
     (choice,) = (c for c in EVERY if c.name == rule)
     row = {"id": "loading", "generation": "trn1", "measured_by": "nobody"}
     assert fit.Estimates(KNOWN).us(row, record, {choice: False}) > 0

@@ -1,4 +1,4 @@
-"""Some of the calls that bench/fuzz.py makes, and that it sees what is wrong."""
+"""Some calls that bench/fuzz.py generates, and the faults that it finds."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_every_instruction_has_a_seed():
 
 
 def crash(*_, **__):
-    raise ZeroDivisionError("no error of ours")
+    raise ZeroDivisionError("a fault of the emulator")
 
 
 def leave_something(dst, *_, **__):
@@ -33,7 +33,7 @@ def leave_something(dst, *_, **__):
 
 
 @pytest.mark.parametrize(("does", "said"), [(crash, "ZeroDivision"), (leave_something, "a trace")])
-def test_what_is_wrong_is_a_fault(does, said, monkeypatch):
+def test_wrong_behavior_is_reported_as_a_fault(does, said, monkeypatch):
     device = fuzz.Recording("trn2")
     made = fuzz.Made("memset", (device.zeros((3, 5)), 1.0), {})
     monkeypatch.setattr(fuzz, "function", lambda name: does)
@@ -41,13 +41,13 @@ def test_what_is_wrong_is_a_fault(does, said, monkeypatch):
         fuzz.attempt(device, made)
 
 
-def test_scales_that_are_given_twice_are_refused_as_any_argument_is():
+def test_scales_that_are_passed_twice_are_refused_like_any_argument():
     tally = fuzz.Tally()
     fuzz.round_of("dma_compute", "uint8", "trn2", 2026, 76, tally)
     assert not tally.faults
 
 
-def test_what_is_refused_after_it_has_read_leaves_no_finding():
+def test_a_call_that_is_refused_after_reading_leaves_no_finding():
     tally = fuzz.Tally()
     fuzz.round_of("nc_n_gather", "float32", "trn3", 2028, 59, tally)
     assert tally.calls == 59 and not tally.faults
@@ -55,7 +55,7 @@ def test_what_is_refused_after_it_has_read_leaves_no_finding():
 
 @for_all("target", ["trn2", "trn3"])
 @pytest.mark.parametrize("name", ["all_to_all", "all_gather_v", "all_to_all_v"])
-def test_ranks_that_a_core_meets_bring_what_it_brings(name, target):
+def test_other_ranks_of_a_collective_send_operands_like_those_of_the_core(name, target):
     tally = fuzz.Tally()
     fuzz.round_of(name, "bfloat16", target, 0, 20, tally)
     assert tally.legal[name] > 3 and not tally.faults

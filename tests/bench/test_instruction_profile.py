@@ -1,4 +1,5 @@
-"""bench/instructions.py: what it compares with a trace, what it leaves out, and when it fails."""
+"""bench/instructions.py: the figures that it compares with a trace, those that it leaves out, and
+when it fails."""
 
 import csv
 import sys
@@ -21,7 +22,7 @@ BRANCH = {"engine": "Vector", "opcode": "COMPARE_BRANCH"}
 
 
 def outcome(tmp_path, capsys, *rows):
-    """The exit code and what is printed, of rows that (row, duration, interval) make."""
+    """Return the exit code and the output for rows that (row, duration, interval) produce."""
     path = tmp_path / "trace.csv"
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, (*WORDS, *TIMES), restval="")
@@ -44,25 +45,25 @@ def outcome(tmp_path, capsys, *rows):
         ({**LOAD, "pe_clock_frac": "0.5"}, 128 / 1.2 + 44, 0),
     ],
 )
-def test_what_a_trace_says_is_predicted(tmp_path, capsys, row, duration, interval):
+def test_a_row_that_matches_the_trace_passes(tmp_path, capsys, row, duration, interval):
     code, out = outcome(tmp_path, capsys, (row, duration, interval))
     assert code == 0
     assert "median error 0.0%" in out and "0 beyond 15%" in out
 
 
-def test_what_takes_another_time_fails(tmp_path, capsys):
+def test_a_row_with_a_different_time_fails(tmp_path, capsys):
     code, out = outcome(tmp_path, capsys, (COPY, 343, ""), (COPY, 686, ""), (COPY, 686, ""))
     assert code == 1
     assert out.count("OFF") == 1 and "greatest 100.0%, 1 beyond 15%" in out
 
 
-def test_an_interval_longer_than_a_duration_is_a_wait_and_no_figure(tmp_path, capsys):
+def test_an_interval_longer_than_a_duration_is_a_wait_and_is_not_compared(tmp_path, capsys):
     code, out = outcome(tmp_path, capsys, (COPY, 686, 2700))
     assert code == 0
     assert "1 figures" in out and "interval" not in out
 
 
-def test_what_kernels_do_not_issue_is_listed(tmp_path, capsys):
+def test_instructions_that_kernels_do_not_issue_are_listed(tmp_path, capsys):
     code, out = outcome(tmp_path, capsys, (COPY, 686, ""), (BRANCH, 100, ""))
     assert code == 0
     assert "COMPARE_BRANCH  the sequencer's own" in out and "2 rows; 1 figures" in out

@@ -36,7 +36,7 @@ def tree(tmp_path):
 
 
 @pytest.mark.source
-def test_every_fault_of_the_list_is_one_of_todays_files_and_can_be_compiled():
+def test_every_fault_of_the_list_fits_a_current_file_and_can_be_compiled():
     found = mutants.mutants(ENTRIES)
     assert len(found) >= 80
     for one in found:
@@ -49,12 +49,12 @@ def test_every_fault_of_the_list_is_one_of_todays_files_and_can_be_compiled():
 
 
 @pytest.mark.source
-def test_explanations_are_of_faults_that_are_there():
+def test_every_explanation_belongs_to_a_fault_of_the_list():
     names = {one.name for one in mutants.mutants(ENTRIES)}
     assert set(ENTRIES.get("survives", {})) <= names
 
 
-def test_a_patch_that_fits_nowhere_is_refused(tree):
+def test_a_patch_whose_text_is_not_found_is_refused(tree):
     entry = {"file": "neuroncore/core/memo.py", "find": "a, c", "replace": "a", "why": ""}
     with pytest.raises(ValueError, match="0 times"):
         list(mutants.patches([entry], tree))
@@ -67,7 +67,7 @@ def test_the_same_seed_draws_the_same_faults(tree):
     assert kinds == {"a comparison", "an extreme", "a dropped part of a key"}
 
 
-def test_a_fault_is_killed_by_a_test_that_sees_it_and_only_by_one(tree):
+def test_a_fault_is_killed_only_by_a_test_that_detects_it(tree):
     drawn = mutants.drawn("neuroncore/core/memo.py", 9, 1, tree)
     dropped = next(one for one in drawn if one.new == "key = (a,)")
     assert mutants.killed_by(dropped, ["test_memo.py"], 0, tree) == "tests"

@@ -1,4 +1,5 @@
-"""bench/peers.py: our side of it, and what it says of a peer that is not installed."""
+"""bench/peers.py: the kernels that it runs on neuroncore, and its message for a peer that is not
+installed."""
 
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.source
 
 
 @pytest.mark.parametrize("kernel, size", [("add", 128), ("softmax", 128), ("matmul", 512)])
-def test_kernels_have_the_results_of_numpy(kernel, size):
+def test_kernels_agree_with_numpy(kernel, size):
     seconds, *ratios = peers.ratios(kernel, size, peers.ours(), rounds=1)
     assert len(ratios) == 2 and min(seconds, *ratios) > 0
 

@@ -1,4 +1,5 @@
-"""Random programs: a seed is a program, what holds of them is checked, and failures are shrunk."""
+"""Random programs: each seed gives one program, its properties are checked, and failures are
+shrunk."""
 
 import json
 import re
@@ -40,12 +41,12 @@ generated = cache(generate)  # for tests that only read programs
 """The program of a seed."""
 
 
-def test_a_seed_is_one_program():
+def test_a_seed_always_gives_the_same_program():
     sources = [generate(seed).source() for seed in (1, 2, 1)]
     assert sources[0] == sources[2] != sources[1]
 
 
-def test_programs_are_of_both_dialects():
+def test_programs_are_written_in_both_dialects():
     assert {generated(seed).dialect for seed in range(40)} == {"today", "older"}
 
 
@@ -54,7 +55,7 @@ def test_programs_write_to_inputs_and_repeat_instructions_with_other_numbers():
     assert {"an input that changes", "another number"} <= found
 
 
-def test_options_are_those_that_matter_to_a_program():
+def test_options_are_drawn_only_if_they_can_affect_the_program():
     programs = [*map(generated, range(1500))]
     for name, words in (
         ("rings", "implicit"),
@@ -94,7 +95,7 @@ def test_registers_are_within_their_bound(high):
         assert any(one.makes == name for one in maker.statements)
 
 
-def test_masks_are_rectangles_of_what_numpy_chooses():
+def test_masks_select_the_same_rectangles_as_numpy():
     i, j = np.ogrid[:3, :6]
     assert list(Mask("", (i < 2) & (j > 1)).boxes()) == [(slice(0, 2), slice(2, 6))]
     assert list(Mask("", np.broadcast_to(j == 7, (3, 6))).boxes()) == []
@@ -104,7 +105,7 @@ def test_masks_are_rectangles_of_what_numpy_chooses():
     assert list(Mask("", i >= j).boxes()) == steps
 
 
-def test_elements_that_an_index_picks_go_down_its_rows_and_then_its_columns():
+def test_indirect_elements_are_ordered_by_rows_of_the_index_within_each_column():
     maker = Maker(1)
     base = maker.fill(maker.new("sbuf", (32, 40), "float32"))
     view = picks.of(maker, base, 20)
@@ -115,7 +116,7 @@ def test_elements_that_an_index_picks_go_down_its_rows_and_then_its_columns():
         assert view.at[lane, place] == 4 * (40 * lane + offset)
 
 
-def test_keys_are_said_in_several_ways_and_mean_the_same():
+def test_equivalent_keys_select_the_same_elements():
     x, texts, axes = np.arange(96).reshape(8, 3, 4), set(), set()
     nl = SimpleNamespace(ds=lambda start, count: slice(start, start + count))
     for seed in range(80):
@@ -128,7 +129,7 @@ def test_keys_are_said_in_several_ways_and_mean_the_same():
     assert axes == {2, 3} and len(texts) > 10
 
 
-def test_indices_around_the_rows_of_a_table_are_below_it_too():
+def test_indices_out_of_bounds_may_be_negative():
     one = Input("x1", (40, 1), "int32", "distinct around", high=60)
     found = np.sort(numbers(one, np.random.default_rng(0)), axis=None)
     assert -20 <= found[0] < 0 and found[-1] <= 40 and (np.diff(found) > 0).all()
@@ -137,7 +138,7 @@ def test_indices_around_the_rows_of_a_table_are_below_it_too():
 @pytest.mark.parametrize(
     "form", ["dynamic_range(0", "dynamic_range(r", "fori_loop", "while r", "while_loop"]
 )
-def test_each_loop_of_the_device_goes_over_all_columns(form):
+def test_each_loop_on_the_device_covers_all_columns(form):
     for seed in range(100):
         maker = Maker(seed)
         transfers.loop(maker)
@@ -148,7 +149,7 @@ def test_each_loop_of_the_device_goes_over_all_columns(form):
     raise AssertionError("no program has it")
 
 
-def test_a_replay_that_writes_to_the_arrays_that_it_is_given_is_found(monkeypatch):
+def test_a_replay_that_writes_to_its_input_arrays_is_found(monkeypatch):
     monkeypatch.setattr(tensors, "written_storages", lambda program: np.empty(0, np.int64))
     maker = Maker(0)
     dst, src = (maker.given((4, 8), "float32") for _ in range(2))
@@ -176,7 +177,7 @@ def test_nothing_uses_a_tensor_that_is_deleted():
                 assert one.text[4:] not in re.findall(r"\w+", rest)
 
 
-def test_arrays_of_any_order_have_the_numbers_of_their_seed():
+def test_arrays_of_either_memory_order_have_the_numbers_of_their_seed():
     inputs = [Input(f"x{n}", (4, 6), "float32") for n in range(60)]
     found = arrays(inputs, 3)
     assert {(one.flags.c_contiguous, one.flags.f_contiguous) for one in found} > {(True, False)}
@@ -185,7 +186,7 @@ def test_arrays_of_any_order_have_the_numbers_of_their_seed():
 
 
 def test_a_replay_that_shows_another_tile_is_found(monkeypatch):
-    """Going back leaves the registers of a core as they are."""
+    """The fault: a step back does not restore the registers of a core."""
     seeds = [seed for seed in range(600) if seed % checks.BACK == 3]
     monkeypatch.setattr(walks.Replay, "_return_to", lambda self, step: setattr(self, "step", step))
     with pytest.raises(checks.Failure, match="walk"):
@@ -194,7 +195,7 @@ def test_a_replay_that_shows_another_tile_is_found(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_all_that_has_to_hold_of_a_program_holds(seed):
+def test_all_checks_of_a_program_pass(seed):
     checks.check(generate(seed))
 
 
@@ -211,7 +212,7 @@ def used(uses, number, **operands):
 MEMORY = SimpleNamespace(data=np.zeros(16, np.uint8), ever=np.zeros(16), places=lambda at: at)
 
 
-def test_a_schedule_is_held_to_the_order_of_instructions_that_use_the_same_bytes():
+def test_a_schedule_must_keep_the_order_of_instructions_that_use_the_same_bytes():
     uses = Uses()
     used(uses, 0, dst=[0, 4])
     used(uses, 1, data=[2, 6])  # between those
@@ -225,8 +226,8 @@ def test_a_schedule_is_held_to_the_order_of_instructions_that_use_the_same_bytes
     assert broken(found, timeline).tolist() == [[0, 2]]
 
 
-def test_boxes_of_a_record_are_held_to_the_bytes_that_instructions_share(monkeypatch):
-    """Only the first bytes of elements are compared."""
+def test_boxes_of_a_record_must_overlap_where_instructions_share_bytes(monkeypatch):
+    """The fault: only the first bytes of elements are compared."""
 
     def first_bytes(form):
         steps = np.indices(form.shape).reshape(len(form.shape), -1).T @ np.array(form.steps)
@@ -248,7 +249,7 @@ def test_a_copy_whose_source_is_overwritten_is_not_left_out(monkeypatch):
 
 
 def test_a_carried_value_that_depends_on_uninitialized_memory_is_reported(monkeypatch):
-    """Leftovers stay at the place of an element in a scan."""
+    """The fault: in a scan, uninitialized data affects only its own element."""
     given = leftovers._in_lanes
     monkeypatch.setattr(leftovers, "_in_lanes", lambda masks, dst, scans: given(masks, dst, False))
     assert _failure("elements that were never written", range(1880, 6000)) == "verify: UNINIT_READ"
@@ -272,7 +273,7 @@ NAN = "np.uint64(0x7FF8"
 
 
 def test_zeros_of_numpy_keep_their_signs_in_a_record(monkeypatch):
-    """A record finds no difference between zeros of numpy."""
+    """The fault: a record treats both zeros of numpy as equal."""
     monkeypatch.setattr(inputs, "copysign", lambda one, v: 1 if isinstance(v, np.generic) else v)
     programs = (
         one for one in map(generate, range(1570, 9000)) if "np.float32(0.0)" in one.source()
@@ -283,7 +284,7 @@ def test_zeros_of_numpy_keep_their_signs_in_a_record(monkeypatch):
 
 
 def test_iterations_of_parallel_loops_run_in_other_orders(monkeypatch):
-    """Instructions that set the accumulator registers are not held in order."""
+    """The fault: instructions that set the accumulator registers are not kept in order."""
     given = orders.Permutations._sharing.func
 
     def sharing(self):
@@ -294,21 +295,22 @@ def test_iterations_of_parallel_loops_run_in_other_orders(monkeypatch):
     assert _failure("accumulator registers") == "orders: another result"
 
 
-def test_offsets_are_at_the_limits_of_integers(monkeypatch):
+def test_offsets_reach_the_limits_of_their_integer_type(monkeypatch):
     monkeypatch.setattr(saved, "narrowest", _narrow)
     seeds = range(checks.SAVED * 570, 20_000, checks.SAVED)
     assert _failure("an offset at a limit of integers", seeds).startswith("file")
 
 
 def _narrow(column):
-    """Negative numbers and the largest one of a type share a column."""
+    """Convert a column to a narrow type. The fault: a column with negative numbers may have the
+    largest unsigned number too."""
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     return column.astype(np.min_scalar_type(high if low >= 0 else min(low, -high)))
 
 
 def _failure(kind, seeds=range(4000)):
-    """The first failure of programs with something of a kind, or with a word. `seeds` begin a few
-    programs before the first failure, wherever the ones before would take seconds."""
+    """Return the first failure of programs that have a feature `kind`, or a word in their source.
+    Where earlier seeds would take seconds, `seeds` begins a few programs before the failure."""
     for program in map(generate, seeds):
         if kind in program.kinds or kind in program.source():
             try:
@@ -318,7 +320,7 @@ def _failure(kind, seeds=range(4000)):
     return None
 
 
-def test_what_comes_after_a_decision_waits_for_the_load():
+def test_instructions_after_a_decision_wait_for_its_load():
     known = (one for one in map(generate, range(600)) if "a decision about a load" in one.kinds)
     program = next(one for one in known if "while r" in one.source())
     record = checks.check(program).record.programs[0]
@@ -327,7 +329,7 @@ def test_what_comes_after_a_decision_waits_for_the_load():
     assert loads == {"register_load"} and (found[:, 1] > found[:, 0]).all()
 
 
-def test_what_has_a_place_that_is_loaded_waits_for_the_load():
+def test_an_access_at_a_loaded_offset_waits_for_the_load():
     for program in map(generate, range(600)):
         if "dynamic offset" in program.kinds and not DECISIONS & program.kinds:
             record = checks.check(program).record.programs[0]
@@ -351,7 +353,7 @@ def test_scales_that_are_nan_are_met_with_groups_of_zeros(monkeypatch):
 
 
 def test_replays_take_the_path_of_a_launch_or_refuse_to(monkeypatch):
-    """The last decisions of a kernel are not compared."""
+    """The fault: the last decisions of a kernel are not compared."""
     monkeypatch.setattr(cursor.Replay, "finish", lambda self: self.to_step(self.steps))
     assert _failure("turns that change") == "replay: other bits than a launch"
 
@@ -366,7 +368,7 @@ def test_a_replay_that_refuses_the_path_of_a_launch_is_found(monkeypatch):
 
 
 def test_reductions_over_loops_equal_those_by_operators(monkeypatch):
-    """Iterations of loops around a reduction share a sum."""
+    """The fault: iterations of loops around a reduction share a sum."""
     given = language_loops._sum_so_far
 
     def first_sum(loops, *more):
@@ -385,15 +387,15 @@ def test_a_record_has_the_order_that_a_kernel_asks_for(monkeypatch):
     assert _failure("an order that is asked for") == "verify: depends_on"
 
 
-def test_constants_of_the_record_are_those_of_the_kernel(monkeypatch):
+def test_constants_of_the_record_equal_those_of_the_kernel(monkeypatch):
     changed = dict.fromkeys(("True", "False"), None)
     monkeypatch.setattr(watching, "CONSTANTS", watching.CONSTANTS | changed)
     failure = _failure("another flag")
     assert any(flag in failure for flags in repeats.FLAGS.values() for flag in flags)
 
 
-def test_a_finding_about_leftovers_that_don_t_matter_is_a_failure(monkeypatch):
-    """Elements that were overwritten still count as uninitialized."""
+def test_a_finding_about_harmless_uninitialized_data_is_a_failure(monkeypatch):
+    """The fault: elements that were overwritten still count as uninitialized."""
     given = leftovers.Leftovers._mark
 
     def write(self, tile, mask, *more):
@@ -404,8 +406,8 @@ def test_a_finding_about_leftovers_that_don_t_matter_is_a_failure(monkeypatch):
     assert _failure("a rest that was never written", range(2990, 8000)) == "verify: UNINIT_READ"
 
 
-def test_some_replays_go_back(monkeypatch):
-    """Inputs that a kernel has changed stay as they are."""
+def test_some_replays_step_back(monkeypatch):
+    """The fault: a step back does not restore inputs that the kernel has changed."""
     given = cursor.Replay._return_to
 
     def keeping(self, step):
@@ -418,8 +420,8 @@ def test_some_replays_go_back(monkeypatch):
     assert _failure("an input that changes", seeds) == "replay: other bits than a launch"
 
 
-def test_a_second_launch_makes_no_iteration_from_others(monkeypatch):
-    """So iterations that are made wrongly differ from those of the first launch."""
+def test_a_second_launch_does_not_copy_iterations(monkeypatch):
+    """So iterations that the first launch copied wrongly differ from those of the second."""
     repeat, repeated = Template.repeat, []
 
     def noting(self, *given):
@@ -430,7 +432,7 @@ def test_a_second_launch_makes_no_iteration_from_others(monkeypatch):
     monkeypatch.setattr(Template, "repeat", noting)
     nests = (one for one in map(generate, range(200)) if "nest of loops" in one.kinds)
     before = sys.gettrace()
-    sys.settrace(None)  # of a tool that measures what tests cover
+    sys.settrace(None)  # the trace function of a coverage tool
     try:
         while (True, False) not in repeated:
             checks.check(next(nests))
@@ -439,14 +441,14 @@ def test_a_second_launch_makes_no_iteration_from_others(monkeypatch):
     assert (True, True) not in repeated
 
 
-def test_a_printed_program_is_a_file_that_checks_itself(tmp_path, capsys):
+def test_a_printed_program_is_a_script_that_checks_itself(tmp_path, capsys):
     program = generate(5)
     exec(compile(program.source(), "program.py", "exec"), {})
     assert capsys.readouterr().out == "holds\n"
 
 
 def test_a_fault_is_found_and_shrunk(monkeypatch):
-    """The operand cache forgets that a tile was written."""
+    """The fault: the operand cache does not notice that a tile was written."""
     given = packs.Packs.get
 
     def stale(self, tile, *more, **named):
@@ -472,13 +474,13 @@ def test_a_fault_is_found_and_shrunk(monkeypatch):
     raise AssertionError("no program found it")
 
 
-def test_programs_that_failed_once_hold(capsys):
+def test_programs_that_failed_before_pass(capsys):
     assert list(command._failed_again()) == []
     count = len(list(command.FAILED.glob("*.py")))
     assert f"{count} programs that failed once were run first" in capsys.readouterr().out
 
 
-def test_a_program_that_fails_again_is_told(tmp_path, monkeypatch):
+def test_a_program_that_fails_again_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "FAILED", tmp_path)
     (tmp_path / "wrong.py").write_text("raise SystemExit('FAILS verify: other bits')")
     assert list(command._failed_again()) == ["wrong.py FAILS verify: other bits"]
@@ -490,7 +492,7 @@ def _run(monkeypatch, *words):
     return command.main()
 
 
-def test_a_run_goes_on_from_its_state(tmp_path, monkeypatch, capsys):
+def test_a_run_continues_from_its_saved_state(tmp_path, monkeypatch, capsys):
     kept = ["--state", str(tmp_path / "state.json")]
     assert _run(monkeypatch, "--seed", "40", "--count", "3", *kept) == 0
     assert _run(monkeypatch, "--count", "8", "--jobs", "2", *kept) == 0
@@ -502,7 +504,7 @@ def test_a_run_goes_on_from_its_state(tmp_path, monkeypatch, capsys):
     assert both.groups["instructions"] == once.groups["instructions"]
 
 
-def test_what_occurs_too_seldom_is_told():
+def test_features_that_occur_too_rarely_are_reported():
     counts = Counts(1)
     counts.programs = 20_000  # of 600 expected 526 may be by chance, of 20 expected 7
     counts.groups["kinds"].update({"slice": 527, "step": 526})
@@ -516,7 +518,7 @@ def test_what_occurs_too_seldom_is_told():
     assert list(counts.seldom()) == ["topk is in 0 programs of 1000, not in one of 1000"]
 
 
-def test_a_run_that_only_lacks_something_has_an_exit_code_of_its_own(monkeypatch, capsys):
+def test_a_run_that_only_lacks_features_has_a_separate_exit_code(monkeypatch, capsys):
     monkeypatch.setattr(Counts, "seldom", lambda self: iter(["step is in 2.9% of programs"]))
     assert _run(monkeypatch, "--seed", "40", "--count", "2") == command.SELDOM == mutants.SELDOM
     assert "step is in 2.9%" in capsys.readouterr().out
@@ -525,7 +527,7 @@ def test_a_run_that_only_lacks_something_has_an_exit_code_of_its_own(monkeypatch
 def test_cache_hits_are_counted(monkeypatch):
     for asks, makers in hits.CACHES.values():
         for place in (asks, *makers):
-            monkeypatch.setattr(*place, getattr(*place))  # to be there again after the test
+            monkeypatch.setattr(*place, getattr(*place))  # restored after the test
     hits.watch()
     found = [command._checked(seed).found["cache hits"] for seed in range(12)]
     assert set().union(*found) >= {"a packed operand", "a legal call of an earlier program"}

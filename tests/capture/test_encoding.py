@@ -1,4 +1,4 @@
-"""The 64 bytes of an instruction, taken apart."""
+"""Decoding the 64 bytes of an instruction."""
 
 import re
 import struct
@@ -13,7 +13,7 @@ from neuroncore.capture import encoding, trace
 from neuroncore.capture.encoding import Condition, decoded
 from neuroncore.machine import isa
 
-# What is in the bytes, and what the profiler prints of it.
+# The fields in the bytes, and the line that the profiler prints.
 PRINTED = {
     "MATMUL": (
         word(
@@ -92,14 +92,14 @@ SEMAPHORES = {4: "Scalar", 5: "Tensor", 6: "Vector"}
 
 
 @pytest.mark.parametrize("opcode", PRINTED)
-def test_an_instruction_says_what_the_profiler_prints(opcode):
+def test_an_instruction_is_printed_like_in_the_profiler(opcode):
     given, printed = PRINTED[opcode]
     found = decoded(given)
     assert found.opcode == opcode and found.known
     assert found.profiler_text(SEMAPHORES) == printed
 
 
-def test_operands_tell_where_and_what_they_are():
+def test_operands_have_addresses_formats_and_shapes():
     found = decoded(PRINTED["MATMUL"][0])
     src, dst = found.operand("src"), found.operand("dst")
     assert (src.reads, src.in_psum, src.free, src.rows) == (True, False, 512, 128)
@@ -108,14 +108,14 @@ def test_operands_tell_where_and_what_they_are():
     assert found.settings["rows"] == found.settings["columns"] == 128
 
 
-def test_two_operands_that_share_a_byte_for_their_formats():
+def test_two_operands_share_a_byte_for_their_formats():
     given = word(0x41, at={12: ("4B", 0x7A, 7, 4, 128), 16: ("I", 0x2000000)})
     found = decoded(given)
     formats = [found.operand(name).format for name in ("src0", "src1", "dst")]
     assert formats == ["fp32", "fp16", "fp16"] and found.settings["op"] == "ADD"
 
 
-def test_blocks_of_dma_are_addresses_variables_or_entries_of_a_table():
+def test_dma_blocks_are_addresses_variables_or_table_entries():
     where = [
         (0x8005C03C0000, ("address", 0, 0x8005C03C0000)),
         (0x10 << 56 | 5 << 32 | 64, ("variable", 5, 64)),
@@ -137,19 +137,19 @@ def test_blocks_of_dma_are_addresses_variables_or_entries_of_a_table():
         assert "semaphore=24 sem_increment=16" in decoded(given).profiler_text()
 
 
-def test_an_opcode_that_no_table_has_is_told_by_its_number():
+def test_an_unknown_opcode_is_printed_as_its_number():
     found = decoded(word(0x77, wait=(5, 3, 1)))
     assert (found.opcode, found.known) == ("0x77", False)
     assert found.waits == (Condition("S>=", 3, 1),)
 
 
-def test_any_64_bytes_can_be_taken_apart():
+def test_any_64_bytes_can_be_decoded():
     for code in range(256):
         for fill in (0x00, 0x7F, 0xFF):
             decoded(bytes([code]) + bytes([fill]) * 63).profiler_text()
 
 
-def test_a_table_that_is_wrong_is_named(monkeypatch):
+def test_a_wrong_table_is_named_in_the_error(monkeypatch):
     raw = tomllib.loads((isa() / "encoding.toml").read_text())
     raw["layouts"]["nop"]["text"] = "cycle={turns}"
     monkeypatch.setattr(encoding.tomllib, "loads", lambda _: raw)
@@ -160,7 +160,7 @@ def test_a_table_that_is_wrong_is_named(monkeypatch):
     encoding._tables.cache_clear()
 
 
-# What the profiler prints in its own form, or of the runtime's own instructions.
+# Fields that the profiler prints in another form, or only for the runtime's instructions.
 OTHERWISE = {"COMPARE_BRANCH", "EVENT_SEMAPHORE_RANGE_CLEAR", "NOTIFY", "TENSOR_LOAD", "WRITE"}
 
 

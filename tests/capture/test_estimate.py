@@ -1,4 +1,5 @@
-"""Compiled programs by their own instructions: the estimate keeps their order and semaphores."""
+"""Estimates of compiled programs from their instructions: the estimate keeps their order and
+semaphores."""
 
 import random
 from collections import Counter
@@ -19,7 +20,7 @@ PRODUCT = {16: ("I3h3H", 0x100, 1, 0, 0, 512, 1, 1), 32: ("B", 6), 38: ("BB", 12
 
 
 def program(**code):
-    """A compiled program of these instructions by engine."""
+    """A compiled program with these instructions for each engine."""
     rows = {e: [(each, f"I-{n}-0", n) for n, each in enumerate(c)] for e, c in code.items()}
     return neff.read(captures.neff(archive(Compiled(code=rows))))
 
@@ -33,12 +34,12 @@ def copy(free, wait=None, update=None, psum=False):
 
 
 def times(made, phase=0.0):
-    """Begin and end of the instructions, in the order of time."""
+    """Return begin and end of the instructions, ordered by time."""
     rows = estimate.timed(made, TRN2, phase).busiest.instructions
     return [(float(row["begin_ns"]), float(row["end_ns"])) for row in rows]
 
 
-def test_times_of_transfers_are_numbers_of_the_machine():
+def test_times_of_transfers_come_from_the_machine_file():
     made = neff.read(captures.neff(captures._copying()))
     slow = replace(TRN2, replay=replace(TRN2.replay, static_start_ns=2_880.0))
     usual, later = (estimate.timed(made, one).busiest.window_ns for one in (TRN2, slow))
@@ -46,7 +47,7 @@ def test_times_of_transfers_are_numbers_of_the_machine():
     assert later - usual == pytest.approx(4_000)  # a load and a store
 
 
-def test_a_load_a_copy_and_a_store_follow_each_other():
+def test_a_load_a_copy_and_a_store_run_one_after_another():
     made = neff.read(captures.neff(captures._copying()))
     core = estimate.timed(made, TRN2).busiest
     load, store = core.moves
@@ -65,7 +66,7 @@ def test_an_engine_waits_for_another():
     assert [begin for begin, _ in times(alone)] == [0, 0]
 
 
-def test_rates_of_the_vector_engine_are_the_machine_s():
+def test_rates_of_the_vector_engine_come_from_the_machine_file():
     (_, sbuf), (_, psum) = (times(program(Vector=[copy(512, psum=p)]))[0] for p in (False, True))
     unit = TRN2.engines["vector"]
     assert psum - sbuf == pytest.approx(512 / 2 / unit.clock_ghz)
@@ -93,7 +94,7 @@ def test_the_range_is_over_all_phases_of_the_clock(tmp_path):
 
 
 @pytest.mark.parametrize("wait", [(5, 6, 1), (5, 9, 16)])
-def test_what_waits_for_ever_is_refused(wait):
+def test_a_program_that_waits_forever_is_refused(wait):
     with pytest.raises(UsageError, match="waits for a semaphore value"):
         times(program(Vector=[copy(64, wait=wait)]))
 
@@ -104,7 +105,8 @@ def test_other_changes_of_semaphores_are_refused():
 
 
 def test_damaged_programs_are_estimated_or_refused():
-    """Bytes of what the archive holds: a checksum finds others."""
+    """The damage is inside the archive's members; damage of the archive itself is found by its
+    checksum."""
     whole, dice, outcomes = captures._copying(), random.Random(3), Counter()
     for _ in range(300):
         name = dice.choice(sorted(name for name in whole if whole[name]))

@@ -1,4 +1,4 @@
-"""Compiled programs that are executed: the outputs are those of numpy, and a program with something
+"""Execution of compiled programs: the outputs agree with numpy, and a program with something
 unknown is refused."""
 
 import random
@@ -16,7 +16,7 @@ from neuroncore.clause import product
 
 FP32, BF16 = 10, 6
 LINE = 1 << 18  # bytes from a partition of SBUF to the next, for DMA
-X, W, Y = 0x0, 0x4000, 0x8000  # of SBUF, where the inputs are loaded and the output is stored from
+X, W, Y = 0x0, 0x4000, 0x8000  # addresses of inputs and output in SBUF
 PSUM = 0x2000000
 
 
@@ -34,8 +34,8 @@ def triggered(block, wait=None):
 
 
 def program(instructions, x, w=None, y=None, engine="Vector"):
-    """A program of one engine: it loads x and w, executes the instructions, and stores y, of which
-    the shape and a type are given."""
+    """A program of one engine: it loads x and w, executes the instructions, and stores y, whose
+    shape and type are arguments."""
     w, y = x if w is None else w, x if y is None else y
     core = Compiled()
     core.queue("qSPIO0", "sp", 8)
@@ -101,7 +101,7 @@ MEANINGS = {
 
 
 @pytest.mark.parametrize("said", MEANINGS)
-def test_instructions_do_what_numpy_does(said):
+def test_instructions_agree_with_numpy(said):
     instruction, expected = MEANINGS[said]
     x, w = normal(128, 64), normal(128, 64, seed=2)
     assert np.allclose(ran([instruction], x, w), expected(x, w), rtol=1e-6)
@@ -125,8 +125,8 @@ def test_casts_round():
 
 
 def product_of(form, rows, columns, mode=(0, 0), transpose=0, flags=3, moved=64):
-    """Load weights of x and multiply w; the columns of weights are read from the last to the
-    first."""
+    """Load weights from x and multiply w by them. The columns of the weights are read from the last
+    to the first."""
     last = X + (columns - 1) * {FP32: 4}.get(form, 2)
     return [
         word(0x01, at={16: lines(last, columns, reverse=True), 32: ("3B", form, mode[0], transpose),
@@ -144,7 +144,7 @@ def read_out(form, columns=64, rows=128):
 LOW, HIGH, BOTH = 1, 2, 3
 
 
-def test_float32_products_are_those_of_halves():
+def test_float32_products_are_sums_of_products_of_halves():
     x, w = normal(128, 128), normal(128, 64, seed=2)
     halves = [*product_of(FP32, 128, 128, (LOW, BOTH), flags=1),
               *product_of(FP32, 128, 128, (HIGH, BOTH), flags=2)]  # fmt: skip
@@ -154,7 +154,7 @@ def test_float32_products_are_those_of_halves():
     assert np.array_equal(found, expected) and np.allclose(found, x.T @ w, atol=1e-4)
 
 
-def test_what_moves_may_have_its_upper_half_alone():
+def test_the_moving_operand_may_have_only_its_upper_half():
     x, w = normal(128, 128), np.rint(4 * normal(128, 64, seed=2))
     halves = [*product_of(FP32, 128, 128, (LOW, HIGH), flags=1),
               *product_of(FP32, 128, 128, (HIGH, HIGH), flags=2)]  # fmt: skip
@@ -170,7 +170,7 @@ def test_products_add_to_psum_unless_they_are_the_first():
     assert np.allclose(found, 2 * x.astype(np.float32).T @ y, atol=1e-4)
 
 
-def test_transposes_move_numbers_as_they_are():
+def test_transposes_do_not_change_numbers():
     x = normal(128, 128).astype(ml_dtypes.bfloat16)
     x[3, 5], x[4, 6] = np.inf, np.nan
     identity = np.eye(128, dtype=np.float32).astype(ml_dtypes.bfloat16)
@@ -181,13 +181,14 @@ def test_transposes_move_numbers_as_they_are():
         ran([*turned, read_out(BF16, 128)], x, x, x)
 
 
-def test_memory_that_nothing_wrote_is_not_a_number():
+def test_uninitialized_memory_reads_as_nan():
     x = normal(128, 64)
     assert np.isnan(ran([], x)).all()
 
 
-def test_transfers_that_instructions_describe():
-    """From HBM by number, and to HBM by the table of variables, with a cast."""
+def test_instructions_can_describe_transfers():
+    """One transfer reads HBM at a number; one writes HBM through the table of variables, with a
+    cast."""
     ends = {0: ("Q", 1 << 60 | 1 << 32), 8: ("2i2HH", 256, 1, 128, 1, 256)}
     into = {24: ("Q", 1 << 60 | 0x100), 32: ("2i2HH", LINE, 1, 128, 1, 256)}
     out = {0: ("Q", 1 << 60 | 0x100), 8: ("2i2HH", LINE, 1, 128, 1, 256)}
@@ -212,7 +213,7 @@ def test_transfers_that_instructions_describe():
 
 
 def test_engines_wait_for_each_other():
-    """Scalar adds what Vector has written, though it is before it."""
+    """Scalar adds a tile that Vector sets, although Scalar comes first in the program."""
     x = normal(128, 64)
     zeros = word(0x49, update=(0x13, 6), at={28: ("H", 64), 32: ("B", 10), 34: ("B", 128),
                                              44: four(W, 64)})  # fmt: skip
@@ -223,7 +224,7 @@ def test_engines_wait_for_each_other():
     assert np.array_equal(execution.execute(made, {"x": x, "w": x})["y"], x)
 
 
-def test_a_program_that_waits_for_ever_is_one_sentence():
+def test_a_program_that_waits_forever_is_refused_in_one_sentence():
     x = normal(128, 64)
     sentence = (
         r"Vector instruction 4 EVENT_SEMAPHORE \(I-4\) waits for semaphore 6 \(Vector\) >= 1, "
@@ -249,7 +250,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("said", UNKNOWN)
-def test_what_is_not_known_is_counted_by_opcode(said):
+def test_unknown_instructions_are_counted_by_opcode(said):
     x = normal(128, 64)
     with pytest.raises(UsageError) as refused:
         ran(UNKNOWN[said], x)
@@ -295,7 +296,7 @@ def test_inputs_of_other_formats_may_be_bytes():
     assert np.array_equal(found, x)
 
 
-def test_random_inputs_are_those_of_a_seed():
+def test_random_inputs_depend_only_on_the_seed():
     made = program([ADD], normal(128, 64))
     one, same, other = (execution.drawn(made, seed) for seed in (3, 3, 4))
     assert np.array_equal(one["w"], same["w"]) and not np.array_equal(one["w"], other["w"])
@@ -316,7 +317,7 @@ def test_damaged_programs_are_executed_or_refused():
     assert min(outcomes.values()) > 3
 
 
-def test_all_that_published_programs_hold_has_an_effect():
+def test_all_instructions_of_published_programs_have_an_effect():
     undone = {"DMA_DIRECT2D", "WRITE", "NOTIFY", "COMPARE_BRANCH", "TENSOR_LOAD",
               "EVENT_SEMAPHORE_RANGE_CLEAR"}  # fmt: skip
     assert {name for name in encoding.opcodes().values() if not encoding.does(name)} == undone
@@ -332,7 +333,7 @@ PART1, PART2 = (
 
 
 def executed(data, seed=0):
-    """The inputs, in float64, and the output of a program, and its format."""
+    """Return the inputs in float64, the output of a program, and the format of the output."""
     made = neff.read(data)
     inputs = execution.drawn(made, seed)
     (output,) = execution.execute(made, inputs).values()
@@ -340,7 +341,7 @@ def executed(data, seed=0):
 
 
 @pytest.mark.parametrize("folder", captures.ATTENTION)
-def test_published_attention_is_that_of_numpy(folder):
+def test_published_attention_agrees_with_numpy(folder):
     (q, k, v), found = executed(captures.attention(folder, "neff"))
     scores = q.T @ k
     weights = np.exp(scores - scores.max(1, keepdims=True))
@@ -362,7 +363,7 @@ def test_a_published_transpose_is_exact():
 
 @pytest.mark.parametrize("form", ["float16", "float32"])
 @pytest.mark.parametrize("pooled", ["", "pool_"])
-def test_published_convolutions_are_those_of_numpy(form, pooled):
+def test_published_convolutions_agree_with_numpy(form, pooled):
     name = f"part2/part2_conv_{pooled}{form}_smaller.neff"
     (x, w, bias), found = executed(captures.published(COURSE, PART2, name))
     windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))

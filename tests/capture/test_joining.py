@@ -1,4 +1,5 @@
-"""Instructions of devices next to ours: which line of the kernel each is of."""
+"""Instructions of a device are joined with instructions of the estimate, and so with lines of the
+kernel."""
 
 import inspect
 
@@ -28,7 +29,7 @@ def timeline():
 
 
 def line(text):
-    """The line of a statement of the kernel above."""
+    """Return the line number of a statement of the kernel above."""
     lines, first = inspect.getsourcelines(copied)
     return f"test_joining.py:{first + next(n for n, one in enumerate(lines) if text in one)}"
 
@@ -41,13 +42,13 @@ def placed(theirs, own):
     return [work.place for work in joining.joined(theirs, own)]
 
 
-def test_a_statement_is_the_line_that_has_as_many():
+def test_a_statement_is_joined_with_the_line_that_has_as_many_instructions():
     own = works(COMPUTE, (128, 64, 64), 4, place="a") + works(COMPUTE, (128, 64, 64), 2, place="b")
     theirs = works(COMPUTE, (128, 64, 64), 2, 7) + works(COMPUTE, (128, 64, 64), 4, 8)
     assert placed(theirs, own) == ["b"] * 2 + ["a"] * 4
 
 
-def test_several_of_ours_may_be_merged_in_one():
+def test_several_estimated_instructions_may_be_merged_in_one_of_the_device():
     own = works(STORE, (4096,), 4, engine="DMA", place="a")
     assert placed(works(STORE, (16384,), 1, 3, "DMA"), own) == ["a"]
     assert placed(works(STORE, (16000,), 1, 3, "DMA"), own) == [""]
@@ -57,7 +58,7 @@ def test_several_of_ours_may_be_merged_in_one():
     assert placed(works(COMPUTE, (64, 128, 2), 1, 4), narrow) == [""]
 
 
-def test_what_no_statement_is_known_of_is_joined_in_order():
+def test_instructions_without_a_statement_are_joined_in_order():
     shape = 128, 128, 512
     own = works(PRODUCT, shape, 1, place="a") + works(PRODUCT, shape, 1, place="b")
     weights = works(WEIGHTS, (), 1, engine="Tensor")
@@ -65,13 +66,13 @@ def test_what_no_statement_is_known_of_is_joined_in_order():
     assert placed(theirs, own) == ["a", "a", "b", "b", "", ""]
 
 
-def test_the_rest_of_a_statement_gets_its_line():
+def test_remaining_instructions_of_a_statement_get_its_line():
     own = works(COMPUTE, (128, 64, 64), 1, place="a")
     theirs = works(COMPUTE, (128, 64, 64), 1, 5) + works("", (), 1, 5) + works("", (), 1, 6)
     assert placed(theirs, own) == ["a", "a", ""]
 
 
-def test_a_measured_run_by_lines_of_its_kernel(tmp_path, timeline):
+def test_a_measured_run_is_listed_by_lines_of_its_kernel(tmp_path, timeline):
     path = tmp_path / "copied.ntff"
     path.write_bytes(TRACE)
     path.with_suffix(".neff").write_bytes(PROGRAM)
@@ -84,7 +85,7 @@ def test_a_measured_run_by_lines_of_its_kernel(tmp_path, timeline):
     }
 
 
-def test_a_compiled_program_next_to_ours(timeline):
+def test_a_compiled_program_is_compared_with_the_estimate(timeline):
     program = neff.read(PROGRAM)
     rows = {row.place: row for row in sides.side_rows(program, timeline)}
     assert {row.verdict for row in rows.values()} <= {"same", "on another engine"}

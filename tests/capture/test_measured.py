@@ -1,4 +1,4 @@
-"""Measured runs: what a trace says of a kernel by itself, and with the kernel's program."""
+"""Measured runs: the figures of a trace alone, and of a trace with the kernel's program."""
 
 import json
 import random
@@ -34,12 +34,12 @@ def test_transfers_are_found_from_the_trace_alone_as_with_the_program(files):
     assert {alone.queues[q] for q in alone.moves["queue"]} == {"qSyncIO0"}
 
 
-def test_what_the_runtime_sets_up_is_not_the_kernel_s(files):
+def test_setup_by_the_runtime_is_not_counted_as_the_kernel_s(files):
     core = run.load(files[0]).capture.busiest
-    assert len(core.kernel) == 3 and core.window == (100, 4240)  # time begins at the first of all
+    assert len(core.kernel) == 3 and core.window == (100, 4240)  # from the runtime's first
 
 
-def test_the_path_leads_from_the_end_to_what_it_waited_for(files):
+def test_the_path_leads_from_the_end_back_through_the_waits(files):
     rows = run.load(*files).instructions
     path = rows[rows["critical"]]
     assert path["opcode"].tolist() == ["WRITE", "COPY", "WRITE", "DMA", "DMA"]
@@ -48,7 +48,7 @@ def test_the_path_leads_from_the_end_to_what_it_waited_for(files):
     assert rows["waited_for"][copy] == load
 
 
-def test_why_says_which_statement_and_with_what(files):
+def test_why_names_the_statement_and_its_operands(files):
     trace, program = files
     told = run.load(trace, program).why().to_dict()
     assert told["measured"] and told["kernel_time"] == pytest.approx(4.14e-6)
@@ -61,7 +61,7 @@ def test_why_says_which_statement_and_with_what(files):
     assert "of neuron-profile" in str(run.load(trace).why())
 
 
-def test_the_program_beside_a_trace_is_read_if_it_has_its_name(files):
+def test_a_program_next_to_a_trace_is_read_if_its_name_matches(files):
     trace, program = files
     assert not any(run.load(trace).capture.busiest.names)
     program.rename(trace.with_suffix(".neff"))
@@ -75,7 +75,7 @@ def test_a_program_of_another_trace_is_refused(files):
     with pytest.raises(UsageError, match="is not the program of"):
         run.load(trace, program)
     program.rename(trace.with_suffix(".neff"))
-    assert not any(run.load(trace).capture.busiest.names)  # beside it, it is none of its own
+    assert not any(run.load(trace).capture.busiest.names)  # not the trace's
 
 
 def test_figures_have_the_profiler_s_names(files):
@@ -88,7 +88,7 @@ def test_figures_have_the_profiler_s_names(files):
     assert (found["sbuf_read_bytes"], found["sbuf_write_bytes"]) == (33024, 33024)
     assert found["vector_engine_active_time"] == pytest.approx(0.5e-6)
     assert found["dma_transfer_count"] == 2 and found["static_dma_packet_count"] == 32
-    assert "hbm_read_bytes" not in run.load(trace).summary  # a trace does not say it
+    assert "hbm_read_bytes" not in run.load(trace).summary  # a trace does not have it
 
 
 def test_differences_are_by_engine_and_statement(files):
@@ -119,7 +119,7 @@ def test_the_timeline_has_engines_queues_and_semaphores(files, tmp_path):
 
 
 def profile():
-    """What the profiler prints of a copy that waits for a load."""
+    """JSON that the profiler prints for a copy that waits for a load."""
     common = {"subgraph": "sg00", "instruction_type": "REGULAR"}
     load = (
         " semaphore=8 sem_increment=16  src_elem_size=256 dst_elem_size=256 "
@@ -205,7 +205,7 @@ def test_damaged_profiles_are_read_or_refused():
     assert min(outcomes.values()) > 20
 
 
-def test_damaged_traces_are_read_or_refused_by_all_that_reads_them(tmp_path):
+def test_damaged_traces_are_read_or_refused_by_all_their_readers(tmp_path):
     dice, outcomes, path = random.Random(11), Counter(), tmp_path / "damaged.ntff"
     for _ in range(1000):
         path.write_bytes(captures.mutated(TRACE, dice))
@@ -230,7 +230,7 @@ EXACT = [
 
 
 @pytest.mark.parametrize("folder", captures.ATTENTION)
-def test_figures_of_published_traces_are_the_profiler_s(tmp_path, folder):
+def test_figures_of_published_traces_equal_those_of_the_profiler(tmp_path, folder):
     path = tmp_path / "published.ntff"
     path.write_bytes(captures.attention(folder, "ntff"))
     found, told = run.load(path), captures.attention(folder, "json")

@@ -1,4 +1,5 @@
-"""Compiled programs: what a file says is what the compiler made, and what is none is refused."""
+"""Compiled programs: the reader returns everything that the compiler wrote, and other files are
+refused."""
 
 import random
 from collections import Counter
@@ -14,7 +15,7 @@ TENSOR, SCALAR, GPSIMD, VECTOR, SYNC = range(5)
 
 
 def small():
-    """A load, a copy and a store, of a kernel of two lines."""
+    """A load, a copy and a store, compiled from a kernel of two lines."""
     core = Compiled()
     copy = word(0x46, wait=(5, 8, 16), update=(0x13, 6), at={
         12: ("I4h4H", 0x100, 1, 1, 1, 1, 64, 1, 1, 1), 32: ("3B", 10, 10, 128),
@@ -61,7 +62,7 @@ def files():
     )
 
 
-def test_all_that_the_compiler_made_is_read(tmp_path):
+def test_everything_that_the_compiler_wrote_is_read(tmp_path):
     path = tmp_path / "kernel.neff"
     path.write_bytes(captures.neff(files()))
     found = neff.load(path)
@@ -85,7 +86,7 @@ def test_all_that_the_compiler_made_is_read(tmp_path):
     assert graph.variables["x"].shape == [128, 64]
 
 
-def test_queues_are_called_as_the_profiler_calls_them():
+def test_queues_have_the_names_of_the_profiler():
     shown = [queue.shown for queue in neff.read(captures.neff(files())).graphs[0].queues.values()]
     assert shown == ["qSyncIO0", "qScalarDynamicHW"]
 
@@ -115,7 +116,7 @@ NOT_PROGRAMS = {
 
 
 @pytest.mark.parametrize("said", NOT_PROGRAMS)
-def test_what_is_no_program_is_refused_in_one_sentence(tmp_path, said):
+def test_other_files_are_refused_as_programs_in_one_sentence(tmp_path, said):
     path = tmp_path / "kernel.neff"
     path.write_bytes(NOT_PROGRAMS[said])
     with pytest.raises(UsageError, match=said) as refused:
@@ -123,14 +124,15 @@ def test_what_is_no_program_is_refused_in_one_sentence(tmp_path, said):
     assert "\n" not in str(refused.value)
 
 
-def test_an_archive_that_unpacks_to_more_than_is_read_is_refused(monkeypatch):
+def test_an_archive_that_unpacks_to_too_many_bytes_is_refused(monkeypatch):
     monkeypatch.setattr(neff, "UNPACKED", 4096)
     with pytest.raises(neff.Malformed, match="more than 4,096 bytes"):
         neff.read(captures.neff(files()))
 
 
 def test_damaged_programs_are_read_or_refused():
-    """Bytes of the file, and bytes of what its archive holds, which a checksum does not find."""
+    """Both the file and the members of its archive are damaged; a checksum does not find the
+    latter."""
     whole, dice, outcomes = files(), random.Random(5), Counter()
     packed = captures.neff(whole)
     for turn in range(1000):
@@ -150,8 +152,9 @@ def test_damaged_programs_are_read_or_refused():
 
 
 @pytest.mark.parametrize("folder", captures.ATTENTION)
-def test_published_programs_name_their_instructions_as_the_profiler_does(folder):
-    """Its program, held against the trace of it that the runtime has put more into."""
+def test_published_programs_name_their_instructions_like_the_profiler(folder):
+    """The program is compared with its trace, which also has instructions that the runtime
+    added."""
     made = neff.read(captures.attention(folder, "neff"))
     graphs = {graph.name: graph for graph in made.graphs}
     streams = {g.name: g.streams for g in trace.read(captures.attention(folder, "ntff")).graphs}

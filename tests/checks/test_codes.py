@@ -1,4 +1,4 @@
-"""The table of codes: every row is whole, and every example does what its row says."""
+"""The table of codes: every row is complete, and every example has the finding of its row."""
 
 import ast
 import inspect
@@ -12,8 +12,8 @@ from neuroncore.lint import api_calls, constructs, dynamic
 from neuroncore.lint.modules import is_in
 
 PAGES = pages()
-# of modules that read the source, whose examples aren't run
-# whose examples no command prints (test_spellings.py, test_static.py)
+# codes of modules that read the source; their examples are not run
+# codes whose examples no command prints (test_spellings.py, test_static.py)
 TRIED = {
     "DYNAMIC_CTRL",
     "MISSING_ARGUMENT",
@@ -24,18 +24,18 @@ TRIED = {
 OF_SOURCE = [code for code, one in rules().items() if one.releases and one.example]
 
 
-def test_every_row_says_why_what_to_do_and_who_says_so():
+def test_every_row_has_a_reason_a_remedy_and_a_source():
     for one in rules().values():
         assert all(len(text) > 10 for text in (one.sentence, one.because, one.hint, one.source))
         assert not any(text.endswith(".") for text in (one.sentence, one.because, one.hint))
 
 
-def test_every_code_has_an_example_that_is_told_and_one_that_is_not():
+def test_every_code_has_an_example_with_a_finding_and_one_without():
     assert all(PAGES[code].bad and PAGES[code].good for code in rules())
 
 
 @pytest.mark.parametrize("code", OF_SOURCE)
-def test_it_is_told_at_a_marked_line_and_not_in_the_legal_twin(code, tmp_path):
+def test_the_finding_is_at_a_marked_line_and_the_legal_twin_has_none(code, tmp_path):
     page, path = PAGES[code], tmp_path / "example.py"
     path.write_text(page.bad, "utf-8")
     lines = page.bad.splitlines()
@@ -53,7 +53,7 @@ def test_releases_are_ranges():
 
 
 @pytest.mark.parametrize("module", [constructs, dynamic, api_calls])
-def test_every_code_that_a_rule_of_the_source_names_has_an_example_that_is_tried(module):
+def test_every_code_of_a_source_rule_has_an_example_that_is_tested(module):
     nodes = ast.walk(ast.parse(inspect.getsource(module)))
     named = {one.value for one in nodes if isinstance(one, ast.Constant)} & set(rules())
     assert named and named - set(OF_SOURCE) <= TRIED

@@ -1,4 +1,4 @@
-"""Parallel loops of the older API: iterations that read what others write."""
+"""Parallel loops of the older API: iterations that read data that other iterations write."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.language as nl
@@ -56,7 +56,7 @@ def of_the_outer_loop(x):
 
 
 @pytest.mark.parametrize("kernel", [within_sbuf, through_hbm, of_the_outer_loop])
-def test_what_another_iteration_has_written_is_told_with_both_lines(kernel):
+def test_a_read_of_data_of_another_iteration_is_reported_with_both_lines(kernel):
     (found,) = told(kernel)
     assert "# reads" in line_of(found)
     values, line = ("2", "1") if kernel is through_hbm else ("1", "0"), found.message.split(":")[-1]
@@ -76,7 +76,7 @@ def before_it_is_overwritten(x):
     return out
 
 
-def test_what_another_iteration_overwrites_is_told_of_a_loaded_run_too(tmp_path):
+def test_overwriting_data_of_another_iteration_is_reported_for_a_loaded_run_too(tmp_path):
     (found,) = told(before_it_is_overwritten)
     assert "# reads" in line_of(found) and "reads what iteration 1 overwrites at" in found.message
     neuroncore.run(before_it_is_overwritten, X).save(tmp_path / "a.run")
@@ -99,7 +99,7 @@ def in_place(x):
 def in_sequence(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     tile = nl.load(x)
-    for i in nl.affine_range(2):  # of each, the halves follow each other
+    for i in nl.affine_range(2):  # the two halves of an iteration run one after another
         for j in nl.sequential_range(1):
             mine = tile[:, nl.ds(i * 256 + j * 128, 128)]
             tile[:, nl.ds(i * 256 + j * 128 + 128, 128)] = nl.exp(mine)
@@ -167,7 +167,7 @@ LEGAL = in_place, in_sequence, sums, filled_when_first_read, folded, repeated_ro
 
 
 @for_all("kernel", LEGAL)
-def test_iterations_of_their_own_are_fine(kernel):
+def test_independent_iterations_have_no_finding(kernel):
     assert not told(kernel)
 
 
@@ -189,7 +189,7 @@ def test_other_orders_of_iterations_name_two_lines_that_depend(kernel, tmp_path)
 
 
 @for_all("kernel", LEGAL)
-def test_iterations_of_their_own_have_the_same_bits_in_other_orders(kernel):
+def test_independent_iterations_have_the_same_bits_in_other_orders(kernel):
     found = neuroncore.run(kernel, X).orders(3)
     assert found.finding is None and (found.tried, found.iterations.tried) == (0, 3)
     assert found.iterations.moved == found.iterations.among >= 2
@@ -210,7 +210,7 @@ def by_turns(x):
     return out
 
 
-def test_a_sum_of_an_inner_loop_lets_outer_iterations_change_places():
+def test_outer_iterations_can_be_reordered_around_the_sum_of_an_inner_loop():
     run = neuroncore.run(by_turns, X)
     program = run.record.programs[0]
     rows, call = orders.Permutations(program).rows(0), program.columns().call
@@ -222,7 +222,7 @@ def test_a_sum_of_an_inner_loop_lets_outer_iterations_change_places():
     assert run.orders(2).finding is None
 
 
-def test_loops_that_begin_with_the_kernel_are_told_apart():
+def test_loops_that_begin_with_the_kernel_are_distinguished():
     assert not told(by_turns)
     marks = neuroncore.run(by_turns, X).record.programs[0].data.iterations
     assert marks[:9:3].tolist() == [0, 0, 1] and marks[1] != marks[4]
@@ -250,12 +250,12 @@ def with_random_numbers(x):
     ("kernel", "why"),
     [(sums_first, "no iteration can change places"), (with_random_numbers, "random")],
 )
-def test_what_is_not_replayed_says_so(kernel, why):
+def test_loops_that_are_not_replayed_are_reported(kernel, why):
     found = neuroncore.run(kernel, X).orders(3)
     assert found.finding is None and found.iterations.tried == 0 and why in str(found)
 
 
-def test_bits_that_differ_without_two_instructions_that_explain_it_are_a_note(monkeypatch):
+def test_different_bits_without_two_dependent_instructions_are_a_note(monkeypatch):
     monkeypatch.setattr(orders.Permutations, "swapped", lambda *_: None)
     found = neuroncore.run(within_sbuf, X).orders(1).finding
     assert (found.severity, found.place) == ("note", None) and "elements of result 0" in str(found)

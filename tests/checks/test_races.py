@@ -1,4 +1,5 @@
-"""Cores and programs that use the same bytes without having met in between, and those that may."""
+"""Races: cores and programs that use the same bytes without a synchronization between the accesses,
+and programs without races."""
 
 import nki
 import nki.collectives as ncc
@@ -39,7 +40,8 @@ def raced(kernel, *arguments, target="trn2"):
 
 @nki.jit
 def zeros_then_parts(x):
-    """As the test test_folded_load_store_dst_batch of nki-library: both fill all of the output."""
+    """Both cores fill all of the output, like in the test test_folded_load_store_dst_batch of
+    nki-library."""
     core, out = nl.program_id(0), shared(x)
     zeros = nl.zeros(x.shape, x.dtype)
     nisa.dma_copy(dst=out, src=zeros)
@@ -47,7 +49,7 @@ def zeros_then_parts(x):
     return out
 
 
-def test_filling_all_of_an_output_on_both_cores_is_told_with_both_lines(x):
+def test_filling_all_of_an_output_on_both_cores_is_reported_with_both_lines(x):
     (same, *_), (other, line, text) = sorted(raced(zeros_then_parts, x))
     assert (same, other, line) == ("note", "warning", 6)
     assert "core 0 writes at test_races.py:" in text and "core 1 writes" in text
@@ -68,7 +70,7 @@ def exchanged(x, barriers):
 
 
 @pytest.mark.parametrize(("barriers", "races"), [(0, 1), (1, 1), (2, 0)])
-def test_a_barrier_between_write_and_read_and_one_before_the_next_write(x, barriers, races):
+def test_an_exchange_needs_a_barrier_after_the_write_and_after_the_read(x, barriers, races):
     assert len(raced(exchanged, x, barriers)) == races
 
 
@@ -79,20 +81,20 @@ def each_writes_its_own_number(x):
     return out
 
 
-def test_both_writing_all_of_it_from_one_line_is_a_note(x):
+def test_two_writes_of_a_whole_tensor_from_one_line_are_a_note(x):
     ((severity, line, _),) = raced(each_writes_its_own_number, x)
     assert (severity, line) == ("note", 3)
 
 
-def test_programs_that_can_not_meet_are_in_no_order(x):
-    """The programs of a grid where cores are not two and two, of which each has one."""
+def test_programs_that_cannot_synchronize_are_unordered(x):
+    """The programs of a grid without logical cores of two run on one core each."""
     assert [one[:2] for one in raced(zeros_then_parts, x, target="trn1")] == [
         ("note", 5),
         ("warning", 6),
     ]
 
 
-# --- what is no race ------------------------------------------------------------------------------
+# --- programs without a race ----------------------------------------------------------------------
 
 
 @nki.jit
@@ -129,7 +131,7 @@ def every_second_element(x):
 
 @nki.jit
 def by_heads(x):
-    """Parts of a tensor of three axes, whose bytes interleave."""
+    """Both cores use parts of a tensor of three axes, whose bytes interleave."""
     core, heads = nl.program_id(0), x.reshape((ROWS, 2, COLUMNS))
     out = nl.ndarray(heads.shape, x.dtype, buffer=nl.shared_hbm)
     nl.store(out[:, core], nl.load(heads[:, core]))
@@ -168,7 +170,7 @@ def exchanged_tiles(x):
 
 @nki.jit
 def ordered_by_an_exchange(x):
-    """What meets in sendrecv has behind it all that the other core did before."""
+    """The sendrecv orders everything that the other core did before it."""
     core, middle, out = nl.program_id(0), shared(x), shared(x)
     nisa.dma_copy(dst=part(middle, core), src=part(x, core))
     mine, other = nl.zeros((1, 8), nl.float32), nl.ndarray((1, 8), nl.float32)
@@ -206,7 +208,7 @@ FINE = (
     one_writes_both_read,
 )
 
-# Of nki-library 2.29, on two cores; bench/conformance/nki_library.py runs them: no race is told.
+# Kernels of nki-library 2.29 on two cores, without races (bench/conformance/nki_library.py).
 OF_NKI_LIBRARY = (
     "embeddings/test_rope.py::TestRopeKernel::test_rope_fast[64-1-1-16-True-True]",
     "max/test_cascaded_max_utils.py::TestCascadedMaxUtils::"
@@ -229,11 +231,11 @@ OF_NKI_LIBRARY = (
 
 
 @pytest.mark.parametrize("kernel", FINE, ids=lambda kernel: kernel.__name__)
-def test_what_each_core_has_for_itself_or_meets_over_is_no_race(kernel, x):
+def test_separate_or_synchronized_data_is_not_a_race(kernel, x):
     assert raced(kernel, x) == []
 
 
-def test_twenty_kernels_are_named():
+def test_twenty_published_kernels_are_named():
     assert len({*FINE, *OF_NKI_LIBRARY}) == 20
 
 
@@ -253,7 +255,7 @@ def test_another_order_of_the_cores(x, barriers, differs):
         assert "nothing can be reordered" in str(found)
 
 
-def test_an_open_order_that_does_not_matter(x):
+def test_an_open_order_without_an_effect_has_no_finding(x):
     found = neuroncore.run(each_writes_its_own_number[2], np.concatenate([x[:ROWS]] * 2)).orders(3)
     assert (found.tried, found.open, found.reversed, found.finding) == (3, 1, 1, None)
     assert "the bits are the same" in str(found)
@@ -279,7 +281,8 @@ def test_another_order_of_the_cores_of_several_ranks(x, barriers, differs, tmp_p
 
 @nki.jit
 def through_another_rank(x, rank, barrier):
-    """Core 0 meets core 0 of rank 1, which meets core 1 there, which meets core 1 of rank 0."""
+    """Core 0 synchronizes with core 0 of rank 1, which synchronizes with core 1 there, which
+    synchronizes with core 1 of rank 0."""
     core, middle, out = nl.program_id(0), shared(x), shared(x)
     if core == 0:
         nl.store(part(middle, 0), nl.load(part(x, 0)))
@@ -293,7 +296,7 @@ def through_another_rank(x, rank, barrier):
 
 
 @pytest.mark.parametrize(("barrier", "races"), [(None, 1), (0, 0), (1, 0)])
-def test_cores_of_a_rank_are_ordered_by_what_those_of_another_do(x, barrier, races):
+def test_cores_of_a_rank_are_ordered_through_another_rank(x, barrier, races):
     run = neuroncore.run(through_another_rank, per_rank=[(x, n, barrier) for n in (0, 1)], lnc=2)
     assert sum(one.code == "RACE" for one in run.findings) == races
     assert bool(run.orders(1).open) == bool(races)
@@ -302,8 +305,9 @@ def test_cores_of_a_rank_are_ordered_by_what_those_of_another_do(x, barrier, rac
 # --- happens-before -------------------------------------------------------------------------------
 
 
-def test_meetings_may_join_any_threads():
-    """0 meets 1, then 1 meets 2: what 0 did before is behind 2, though they never met."""
+def test_synchronization_is_transitive_over_any_threads():
+    """Thread 0 synchronizes with 1, then 1 with 2: accesses of 0 before that precede those of 2,
+    although 0 and 2 never synchronized."""
     order = HappensBefore(3, [{0: 4, 1: 2}, {1: 5, 2: 1}])
     assert order.segment(0, np.array([0, 4, 5])).tolist() == [0, 0, 1]
     assert not order.are_concurrent(0, 0, 2, 1)

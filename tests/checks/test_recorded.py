@@ -1,4 +1,5 @@
-"""What a run tells: in the examples of the table, and in small kernels of which one is legal."""
+"""Findings of a run: those of the examples of the table, and those of small kernels, each with a
+legal twin."""
 
 import runpy
 import tomllib
@@ -25,7 +26,7 @@ OF_RUNS = [
     if code != "header" and rules()[code].example
 ]
 
-# what is told of a launch, which the test makes
+# codes of findings about a launch, which the test starts
 NOWHERE = {code: {False, None} for code in ("GRID_SIZE", "RESULT_ON_CHIP", "WORLD_SIZE")}
 
 
@@ -33,8 +34,8 @@ def given():
     return np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
 
 
-def told(kernel, *arguments, **options):
-    """The findings of a launch, by code, each with its line in the kernel."""
+def findings_of(kernel, *arguments, **options):
+    """Return the findings of a launch by code, each with its line in the kernel."""
     found = {}
     for one in neuroncore.run(kernel, *arguments, **options).findings:
         found.setdefault(one.code, one)
@@ -54,14 +55,14 @@ def example(path, text):
 
 
 @pytest.mark.parametrize("code", OF_RUNS)
-def test_it_is_told_at_a_marked_line_and_not_of_the_twin(code, tmp_path):
+def test_a_finding_is_at_a_marked_line_and_the_twin_has_none(code, tmp_path):
     page, lines = PAGES[code], PAGES[code].bad.splitlines()
     bad = [one for one in example(tmp_path / "bad.py", page.bad) if one.code == code]
     good = [one for one in example(tmp_path / "good.py", page.good) if one.code == code]
     marked = {line[1:] for line in page.diff.splitlines() if line.startswith("-")}
     here = str(tmp_path / "bad.py")
-    told = {one.place and one.place.file == here and lines[one.place.line - 1] for one in bad}
-    assert told & (marked | NOWHERE.get(code, set())) and not good
+    reported = {one.place and one.place.file == here and lines[one.place.line - 1] for one in bad}
+    assert reported & (marked | NOWHERE.get(code, set())) and not good
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -80,12 +81,12 @@ def multiplied(x, factor):
     [
         (2**24 + 1, 1.0, "16777217 becomes 16777216"),
         (5_000_003, 5.0, "25000015 becomes 25000016"),
-        (2**24, 4.0, None),  # float32 has it
+        (2**24, 4.0, None),  # an integer that float32 represents
         (5_000_000, 2.0, None),
     ],
 )
-def test_integers_that_float32_does_not_have_are_told_with_one(value, factor, said):
-    found = told(multiplied, np.full((3, 5), value, np.int32), factor).get("INT32_ROUNDED")
+def test_integers_that_float32_cannot_represent_are_reported_with_an_example(value, factor, said):
+    found = findings_of(multiplied, np.full((3, 5), value, np.int32), factor).get("INT32_ROUNDED")
     assert (found is None) == (said is None) and (said is None or said in found.message)
 
 
@@ -102,9 +103,9 @@ def tripled(x, turns, columns):
 
 @pytest.mark.parametrize("columns", [2, 5])
 @pytest.mark.parametrize(("turns", "becomes"), [(15, None), (16, "43046721 becomes 43046720")])
-def test_integers_that_grow_are_told_in_the_turn_that_rounds_them(turns, becomes, columns):
-    """What is known of tiles that were small is forgotten as they grow: 3^15 < 2^24 < 3^16."""
-    found = told(tripled, np.ones((3, 5), np.int32), turns, columns).get("INT32_ROUNDED")
+def test_growing_integers_are_reported_in_the_iteration_that_rounds_them(turns, becomes, columns):
+    """The bound of a tile is dropped when its numbers grow: 3^15 < 2^24 < 3^16."""
+    found = findings_of(tripled, np.ones((3, 5), np.int32), turns, columns).get("INT32_ROUNDED")
     assert (found is None) == (becomes is None) and (becomes is None or becomes in found.message)
 
 
@@ -120,8 +121,8 @@ def aliased(x):
     return out
 
 
-def test_integers_that_another_tensor_has_put_there_are_seen():
-    assert "INT32_ROUNDED" in told(aliased, np.ones((3, 5), np.int32))
+def test_integers_written_through_an_alias_are_seen():
+    assert "INT32_ROUNDED" in findings_of(aliased, np.ones((3, 5), np.int32))
 
 
 @nki.jit
@@ -133,19 +134,19 @@ def kept_bits(x):
     return out
 
 
-def test_integers_whose_bits_are_moved_are_fine():
-    assert "INT32_ROUNDED" not in told(kept_bits, np.full((3, 5), 2**31 - 1, np.int32))
+def test_moving_the_bits_of_integers_has_no_finding():
+    assert "INT32_ROUNDED" not in findings_of(kept_bits, np.full((3, 5), 2**31 - 1, np.int32))
 
 
 @for_all("form", ["float16", "float8_e4m3", "float8_e5m2"])
 @for_all("factor", [1.0, 1e6])
 def test_overflow_of_narrow_floats(form, factor):
     x = np.ones((3, 5), getattr(ml_dtypes, form, np.float16))
-    assert ("OVERFLOW" in told(multiplied, x, factor)) == (factor > 1)
+    assert ("OVERFLOW" in findings_of(multiplied, x, factor)) == (factor > 1)
 
 
-def test_what_was_infinite_already_is_no_overflow():
-    assert "OVERFLOW" not in told(multiplied, np.full((3, 5), np.inf, np.float16), 2.0)
+def test_an_infinite_input_is_not_an_overflow():
+    assert "OVERFLOW" not in findings_of(multiplied, np.full((3, 5), np.inf, np.float16), 2.0)
 
 
 @nki.jit
@@ -161,10 +162,10 @@ def transposed(x):
     ("value", "target", "codes"),
     [(np.inf, "trn1", ["TRANSPOSED_NAN"]), (1.0, "trn1", []), (np.inf, "trn2", [])],
 )
-def test_transposes_of_what_is_no_number(value, target, codes):
+def test_transposes_of_nan_and_infinity_are_reported(value, target, codes):
     x = np.ones((33, 7), np.float32)
     x[4, 2] = value
-    assert [code for code in told(transposed, x, target=target) if "NAN" in code] == codes
+    assert [code for code in findings_of(transposed, x, target=target) if "NAN" in code] == codes
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -183,8 +184,8 @@ def held(x, count, columns):
 
 
 @pytest.mark.parametrize(("count", "fits"), [(2, True), (3, False)])
-def test_the_tile_that_does_not_fit_is_named_with_those_beside_it(count, fits):
-    found = told(held, given(), count, 20_000).get("CAPACITY")
+def test_a_tile_that_does_not_fit_is_named_with_the_tiles_in_memory(count, fits):
+    found = findings_of(held, given(), count, 20_000).get("CAPACITY")
     assert (found is None) == fits
     if found is not None:
         assert found.place.line == held.__wrapped__.__code__.co_firstlineno + 4
@@ -194,7 +195,7 @@ def test_the_tile_that_does_not_fit_is_named_with_those_beside_it(count, fits):
 
 @nki.jit
 def in_place_by_an_alias(x):
-    """Another tensor at the same bytes, by which they are changed: nothing is lost."""
+    """Another tensor at the same bytes changes them, so no data is lost."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     a = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=(0, 0))
     b = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=(0, 0))
@@ -217,8 +218,8 @@ def over_its_end(x):
     return out
 
 
-def test_an_instruction_that_reads_what_it_overwrites_in_part_is_told():
-    assert "OVERLAPPING_ADDRESSES" in told(over_its_end, given())
+def test_a_partial_overlap_of_source_and_destination_is_reported():
+    assert "OVERLAPPING_ADDRESSES" in findings_of(over_its_end, given())
 
 
 @nki.jit
@@ -232,13 +233,13 @@ def after_its_end(x):
 
 
 @pytest.mark.parametrize("kernel", [in_place_by_an_alias, after_its_end])
-def test_addresses_that_are_used_again_are_fine(kernel):
-    assert "OVERLAPPING_ADDRESSES" not in told(kernel, given())
+def test_reusing_addresses_has_no_finding(kernel):
+    assert "OVERLAPPING_ADDRESSES" not in findings_of(kernel, given())
 
 
 @nki.jit
 def tiles_of_one_address(x):
-    """Each turn has a tile of its own at the address: its first product begins a sum."""
+    """Each iteration has a separate tile at the address, and its first product begins a sum."""
     out, tile = nl.ndarray((2, 128, 512), x.dtype, buffer=nl.shared_hbm), nl.load(x)
     for i in range(2):
         sums = nl.ndarray((128, 512), nl.float32, buffer=nl.psum, address=(0, 0))
@@ -248,13 +249,13 @@ def tiles_of_one_address(x):
     return out
 
 
-def test_sums_of_tiles_at_one_address_are_fine():
-    assert "SUM_GOES_ON" not in told(tiles_of_one_address, given())
+def test_sums_in_tiles_at_one_address_have_no_finding():
+    assert "SUM_GOES_ON" not in findings_of(tiles_of_one_address, given())
 
 
 # --- advice ---------------------------------------------------------------------------------------
 
 
-def test_advice_is_no_warning():
-    severities = {one.severity for one in told(multiplied, given()[:3, :5], 2.0).values()}
+def test_advice_is_not_a_warning():
+    severities = {one.severity for one in findings_of(multiplied, given()[:3, :5], 2.0).values()}
     assert severities <= {"advice"}
