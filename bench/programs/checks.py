@@ -277,7 +277,7 @@ def _schedule(run: Run, uses: Uses | None, seed: int) -> dict[Order, list[float]
     the nanoseconds of each core. Raises Failure if a schedule does not keep the order of dependent
     instructions."""
     times = {}
-    orders = ORDERS if uses else [ORDERS[seed % len(ORDERS)], ORDERS[seed // 2 % len(ORDERS)]]
+    orders = ORDERS if uses else {ORDERS[n % len(ORDERS)]: None for n in (seed, seed // 2)}
     ordered = [
         np.concatenate([decisions(one), one.edges()[:, ::-1], _hazards(one, core, uses)])
         for core, one in enumerate(run.record.programs)

@@ -6,6 +6,7 @@ import linecache
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -202,22 +203,32 @@ def arrays(inputs: Sequence[Input], seed: int, rank: int = 0, first: bool = True
     the first launch only, or always for the kind ALWAYS."""
     found = []
     for one in inputs:
-        own = [seed, rank, int(first), int(one.name[1:])]
+        own = seed, rank, int(first), int(one.name[1:])
         known = one.kind == ALWAYS or (first and one.kind in KNOWN)
-        key = one.seed if known else own
-        made = numbers(one, np.random.default_rng(key))
-        found.append(_laid_out(made, np.random.default_rng([seed, int(one.name[1:])])))
+        way = _layout(seed, int(one.name[1:]))
+        found.append(_laid_out(_numbers(one, one.seed if known else own), way))
     return found
 
 
-def _laid_out(array: Array, rng: np.random.Generator) -> Array:
-    """Return an array with the same numbers, in some programs in another memory order or with
-    gaps."""
-    if rng.random() > STRIDED:
-        return array
-    way = rng.integers(3)
+@lru_cache(maxsize=64)  # two launches and a replay have the same inputs
+def _numbers(one: Input, key: int | tuple[int, ...]) -> Array:
+    return numbers(one, np.random.default_rng(key))
+
+
+@lru_cache(maxsize=64)
+def _layout(seed: int, number: int) -> int | None:
+    """Return a number for the memory order of an input, in some programs None."""
+    rng = np.random.default_rng((seed, number))
+    return int(rng.integers(3)) if rng.random() <= STRIDED else None
+
+
+def _laid_out(array: Array, way: int | None) -> Array:
+    """Return a new array with the same numbers: C-contiguous for None, otherwise in another memory
+    order or with gaps."""
+    if way is None:
+        return array.copy()
     if way == 0:
-        return np.asfortranarray(array)
+        return np.asfortranarray(array.copy())
     wide = np.zeros((2 * array.shape[0], *array.shape[1:]), array.dtype)
     found = wide[::2] if way == 1 else wide[-1::-2]
     found[...] = array

@@ -26,8 +26,6 @@ def differences(one: Record, other: Record) -> Iterator[str]:
     launches may have different numbers in their inputs."""
     for first, second in zip(one.programs, other.programs, strict=True):
         yield from _of_programs(first, second)
-        if _places(first) != _places(second):
-            yield "lines"
 
 
 def from_file(record: Record) -> tuple[Record, list[str]]:
@@ -37,7 +35,6 @@ def from_file(record: Record) -> tuple[Record, list[str]]:
     wrong = []
     for first, second in zip(record.programs, found.programs, strict=True):
         wrong += [*_of_programs(first, second)]
-        wrong += ["places"] * (_places(first) != _places(second))
     wrong += [n for n in SETTING if getattr(record.setting, n) != getattr(found.setting, n)]
     return found, wrong
 
@@ -63,17 +60,19 @@ def _bits(part: Any) -> Any:
 def _read(program: Program) -> dict[str, Any]:
     """Return the data of a program for a comparison, by name. Numbers of geometries are replaced by
     shapes, strides and formats, because equal geometries may have several numbers after a cache was
-    cleared."""
+    cleared. Numbers of lines are replaced by places, because one place may be several lines."""
+    lines = [*map(program.place, range(len(program.lines)))]
     lies = [(one.shape, one.strides, one.dtype.name) for one in program.geometries]
-    columns, windows, data = program.columns(), program.windows(), program.data
+    (rows, begins), windows, data = program.raw(), program.windows(), program.data
     places = zip(*(one.tolist() for one in (windows.storage, windows.geometry, windows.offset)))
     known = [(storage, lies[number], offset) for storage, number, offset in places]
     moved = zip(data.places[::2], data.places[1::2], strict=True)
     return {
         "operands": [known[window] for window in program.operand_windows().tolist()],
         "values": [*map(_exact, data.values)],
-        "calls": [program.calls[call].name for call in columns.call.tolist()],
-        "begins": columns.start.tolist(),
+        "calls": [program.calls[call].name for call in rows[begins[:-1]].tolist()],
+        "begins": begins.tolist(),
+        "places": [lines[line] for line in rows[begins[:-1] + 1].tolist()],
         "moved operands": [(lies[number], offset) for number, offset in moved],
         "results": mapped(
             data.results, lambda leaf: leaf._replace(geometry=lies[leaf[1]]), is_leaf
@@ -81,11 +80,3 @@ def _read(program: Program) -> dict[str, Any]:
         "edges": program.edges().tolist(),
         "decisions": program.decided().tolist(),
     }
-
-
-def _places(program: Program) -> list[Any]:
-    """Return the place of each instruction in the source. Lines of the record are not compared,
-    because one place may be several of them."""
-    numbers, which = np.unique(program.columns().line, return_inverse=True)
-    places = [program.place(line) for line in numbers.tolist()]
-    return [places[n] for n in which.tolist()]
