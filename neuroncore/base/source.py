@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -168,10 +167,18 @@ def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
 def span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
     """Return the first line, last line, first column and last column of an instruction; columns are
     in bytes."""
-    spans = islice(code.co_positions(), instruction // 2, None)
-    return next(spans, (None, None, None, None))
+    known = _spans.get(id(code))
+    if known is None:
+        if len(_spans) >= FEW_CODES:
+            _spans.clear()
+        known = _spans[id(code)] = code, [*code.co_positions()]
+    spans = known[1]
+    return spans[instruction // 2] if instruction // 2 < len(spans) else (None, None, None, None)
 
 
+FEW_CODES = 64  # a tuple for each instruction
+# by id; the code is kept
+_spans: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
 CODES = 4096  # a tuner may make and drop any number of kernels
 # not by equality: equal code objects may come from different files
 _places: Sites[Place] = Sites(CODES)
