@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -130,7 +129,7 @@ class Replay:
             raise UsageError(f"the record has {self.steps} steps, not {step}")
         if step < self.step:
             self._return_to(step)
-        with self._running():
+        with np.errstate(all="ignore"):
             while self.step < step:
                 if len(self.cores) > 1 or self.turns is not None:
                     self._step_next()
@@ -242,11 +241,6 @@ class Replay:
         return tile.dtype if tile.storage in inputs and tile.is_storage else tile.held
 
     # --- one step --------------------------------------------------------------------------------
-
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        with np.errstate(all="ignore"):
-            yield
 
     def _next_core(self) -> int:
         """Return the core that continues: the core that was tried last if it can continue,
