@@ -203,12 +203,12 @@ def written_storages(program: Program) -> Array:
 def last_uses(program: Program) -> tuple[Array, Array]:
     """Return two arrays with a number for each window: the last row that uses the window, and the
     last row that uses its storage; -1 if there is none."""
-    used, rows, storages = program.operand_windows(), program.users(), program.storages()
+    row, storages = program.users(), program.storages()
     window = np.full(len(storages.of_window), -1, np.int64)
-    storage = np.full(len(storages.number), -1, np.int64)
-    window[used] = rows  # rows ascend, and of several values for one place the last one stays
-    storage[storages.of_window[used]] = rows
-    return window, storage[storages.of_window]
+    np.maximum.at(window, program.operand_windows(), row)
+    last = np.full(len(storages.number), -1, np.int64)
+    np.maximum.at(last, storages.of_window, window)
+    return window, last[storages.of_window]
 
 
 @dataclass(frozen=True, eq=False)
