@@ -1,7 +1,6 @@
-"""The activation functions against their definitions at 50 digits.
+r"""The activation functions compared with their definitions at 50 digits.
 
-An ulp is the distance of float32 neighbors at the true value, 2^-149 among subnormals.
-"""
+An ulp is the distance of float32 neighbors at the true value, 2^-149 among subnormals."""
 
 import math
 
@@ -78,13 +77,13 @@ POSITIVE = ("log", "sqrt", "rsqrt")
 ROOTS = {"gelu_dx": -0.7517915, "silu_dx": -1.2784645, "gelu_apprx_sigmoid_dx": -0.7511542}
 
 
-def test_every_published_function_is_there():
+def test_every_published_function_exists():
     assert {name: row.valid for name, row in FUNCTIONS.items()} == PUBLISHED
     assert {*MEANING} == {*PUBLISHED}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_function_goes_by_its_name(name):
+def test_a_function_is_found_by_its_name(name):
     row = FUNCTIONS[name]
     assert row.name == name and repr(row) == f"nl.{name}" and row.definition
     if name != "sin":  # as a function of tiles it reduces the range first
@@ -102,7 +101,8 @@ def evaluated(name, x):
 
 
 def sample(name):
-    """Every exponent, more of where the functions bend, and what is next to special points."""
+    """Return inputs with every exponent, more where the functions bend, and the neighbors of
+    special points."""
     rng = np.random.default_rng(11)
     mantissas = rng.integers(0, 1 << 23, (255, 1))
     every = (np.arange(255)[:, None] << 23 | mantissas).astype(np.uint32).view(np.float32).ravel()
@@ -119,14 +119,15 @@ def sample(name):
 
 
 def true_values(name, x):
-    """The truth as float64: its own rounding is 2^-29 of an ulp."""
+    """Return the true values as float64, whose rounding is 2^-29 of an ulp."""
     with mp.workdps(50):
         exact = [MEANING[name](mpf(v)) for v in x.tolist()]
         return np.array([math.copysign(float(abs(t)), -1 if t < 0 else 1) for t in exact])
 
 
 def ulps(values, truth):
-    """How far off each value is. Beyond the largest float32 and half an ulp is infinity."""
+    """Return the error of each value in ulps. A value is treated as infinity if it exceeds the
+    largest float32 by half an ulp."""
     overflow = np.abs(truth) >= (2 - 2**-24) * 2.0**127
     assert np.array_equal(np.isinf(values), overflow)
     with np.errstate(all="ignore"):
@@ -135,7 +136,7 @@ def ulps(values, truth):
 
 
 @pytest.mark.parametrize("name", MEANING)
-def test_results_are_the_nearest_or_all_but(name):
+def test_results_are_the_nearest_float32_or_almost(name):
     x = sample(name)
     values, truth = evaluated(name, x), true_values(name, x)
     assert ulps(values, truth).max() <= (0.5 if name in ONE_OPERATION else 0.501)
@@ -143,7 +144,7 @@ def test_results_are_the_nearest_or_all_but(name):
 
 
 @pytest.mark.parametrize("name", ROOTS)
-def test_derivatives_are_accurate_beside_their_zeros(name):
+def test_derivatives_are_accurate_next_to_their_zeros(name):
     start = np.float32(ROOTS[name]).view(np.int32)
     x = (start + np.arange(-100, 101)).astype(np.int32).view(np.float32)
     values, truth = evaluated(name, x), true_values(name, x)
@@ -153,7 +154,7 @@ def test_derivatives_are_accurate_beside_their_zeros(name):
 
 # --- special values -------------------------------------------------------------------------------
 
-# of 0, -0, infinity and -infinity
+# at 0, -0, infinity and -infinity
 LIMITS = {
     "copy": (0, -0.0, INF, -INF),
     "square": (0, 0, INF, INF),
@@ -197,14 +198,14 @@ def test_nan_stays_nan(name):
 
 
 @pytest.mark.parametrize("name", POSITIVE)
-def test_there_is_nothing_below_zero(name):
+def test_functions_of_positive_numbers_give_nan_below_zero(name):
     assert np.isnan(evaluated(name, np.array([-1, -(2.0**-149), -1e38], np.float32))).all()
 
 
 # --- sin beyond pi --------------------------------------------------------------------------------
 
 
-def test_sin_of_9_is_as_published():
+def test_sin_of_9_has_the_published_value():
     device = Device()
     dst = device.empty((1, 2))
     device.issue("activation", dst, nl.sin, device.tile(np.array([[9, -9]], np.float32)))
@@ -241,7 +242,7 @@ def test_every_machine_has_every_function(name, target):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_results_do_not_depend_on_their_place(name):
-    """Loops are vectorised; the elements left over get the same bits."""
+    """Loops are vectorized; the remaining elements get the same bits."""
     x = np.linspace(0.1, 3, 67, dtype=np.float32)
     together = evaluated(name, x)
     alone = [evaluated(name, x[i : i + 1])[0] for i in range(67)]
@@ -250,7 +251,7 @@ def test_results_do_not_depend_on_their_place(name):
 
 
 @for_all("op", [nl.add, nl.maximum, nl.power, "exp", None, math.exp])
-def test_nothing_else_is_an_activation_function(op):
+def test_other_names_are_not_activation_functions(op):
     device = Device()
     data, dst = device.tile(np.ones((2, 3), np.float32)), device.empty((2, 3))
     device.refuses(OperatorError, "activation", dst, op, data, words=["op=", "activation"])

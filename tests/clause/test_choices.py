@@ -1,4 +1,4 @@
-"""Chosen elements of large arrays, which loops copy: widths, gaps between rows, overlap."""
+"""Loops that copy selected elements of large arrays: widths, gaps between rows, overlap."""
 
 import nki
 import nki.isa as nisa
@@ -18,7 +18,7 @@ def numbers(kind, seed):
 
 @pytest.mark.parametrize("kind", ["uint8", "int16", "float16", "int32", "float32", "float64"])
 @pytest.mark.parametrize("gaps", [False, True])
-def test_the_chosen_elements_are_copied_and_no_others(kind, gaps):
+def test_only_the_selected_elements_are_copied(kind, gaps):
     chosen, source, before = numbers(int, 0) % 3 == 0, numbers(kind, 1), numbers(kind, 2)
     room = np.zeros((SHAPE[0], SHAPE[1] + gaps), kind)
     out = room[:, : SHAPE[1]]
@@ -29,7 +29,7 @@ def test_the_chosen_elements_are_copied_and_no_others(kind, gaps):
     assert not room[:, SHAPE[1] :].any()
 
 
-def test_a_source_that_lies_on_the_result_is_read_before():
+def test_a_source_that_overlaps_the_result_is_read_first():
     room = np.arange(2 * SHAPE[0] * SHAPE[1], dtype=np.int32)
     size = SHAPE[0] * SHAPE[1]
     out, source = room[7 : 7 + size].reshape(SHAPE), room[:size].reshape(SHAPE)
@@ -39,13 +39,13 @@ def test_a_source_that_lies_on_the_result_is_read_before():
     assert np.array_equal(out, expected)
 
 
-def test_values_are_chosen_with_one_of_each_lane_elsewhere():
+def test_values_are_selected_with_one_alternative_for_each_lane():
     chosen, values = numbers(int, 4) % 2 == 0, numbers(np.float32, 5)
     lanes = np.arange(SHAPE[0], dtype=np.float32)[:, np.newaxis]
     assert np.array_equal(numeric.where(chosen, values, lanes), np.where(chosen, values, lanes))
 
 
-def test_powers_of_minus_zero_and_minus_infinity_are_those_of_C():
+def test_powers_of_minus_zero_and_minus_infinity_equal_those_of_C():
     a, out = np.array([[-0.0, -np.inf, 4, -4]], np.float32), np.empty((1, 4), np.float32)
     OPERATORS["power"].apply(a, np.float32(0.5), out)
     assert out.tolist()[0][:3] == [0, np.inf, 2] and not np.signbit(out[0, 0])

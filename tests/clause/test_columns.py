@@ -1,4 +1,4 @@
-"""Operands that have one number for each partition: the loops for them give the bits of numpy."""
+"""Operands with one number for each partition: their loops give the bits of numpy."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ LANES = 128
 
 
 def numbers(count):
-    """Random numbers, among them -0, infinities, NaN and denormal ones."""
+    """Random numbers, including -0, infinities, NaN and subnormal numbers."""
     found = np.random.default_rng(0).standard_normal(count).astype(np.float32)
     found[::7], found[::11], found[::13], found[::17] = -0.0, np.inf, np.nan, 1e-42
     return found
@@ -20,7 +20,7 @@ def numbers(count):
 @pytest.mark.parametrize("name", ["multiply", "add", "subtract"])
 @pytest.mark.parametrize("columns", [3, arithmetic.WORTH // LANES])
 @pytest.mark.filterwarnings("ignore:invalid value")
-def test_a_column_gives_the_bits_of_numpy_wherever_the_result_is(name, columns):
+def test_a_column_gives_the_bits_of_numpy_for_any_place_of_the_result(name, columns):
     operator, operand = OPERATORS[name], Device().tile(np.zeros((LANES, 1), np.float32))
     run, size = arithmetic.applied((operator, operand, False)), LANES * columns
     for place in (size + 8, 8, 0):  # apart, overlapping, and the matrix itself

@@ -1,4 +1,4 @@
-"""Which numbers are constants of a tile's format."""
+"""The numbers that are legal constants for a tile's format."""
 
 import numpy as np
 from device import Device

@@ -1,4 +1,5 @@
-"""A cost reads only the figures of a machine by which it is kept (`Machine.figures_for`)."""
+"""A cost reads only those figures of a machine that are in the key of its cache
+(`Machine.figures_for`)."""
 
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ class Without:
 
 
 def only(machine, call):
-    """The machine without what a cost of the call must not read."""
+    """Return the machine without the figures that a cost of the call must not read."""
     parts = {"fixed": Without(machine.fixed, *OF_SCHEDULES)}
     if engine.dma not in call.instruction.engines:
         parts |= {"dma": None, "hbm": None}
@@ -43,7 +44,7 @@ def check(case):
         assert call.cost(case.machine) == expected
 
 
-def test_a_cost_reads_the_figures_that_it_is_kept_by():
+def test_a_cost_reads_only_the_figures_in_its_cache_key():
     cases = [
         Case(Device(target), name, lanes=3, free=5)
         for name in ONE_CORE

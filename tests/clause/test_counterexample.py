@@ -1,4 +1,4 @@
-"""How calls are written in examples of clauses and in tables of counterexamples."""
+"""The notation for calls in examples of clauses and in tables of counterexamples."""
 
 import pytest
 
@@ -25,11 +25,11 @@ def copied(changes):
         ("4 5 hbm int8", "4 x 5 int8 in private_hbm"),
     ],
 )
-def test_a_tile_is_memory_format_and_shape(words, shown):
+def test_a_tile_is_written_as_memory_format_and_shape(words, shown):
     assert str(copied(f"src={words}")["src"]) == shown
 
 
-def test_a_tile_has_a_place():
+def test_a_tile_can_have_an_address():
     view = copied("src=psum 32 4 at 32 byte 2048")["src"]
     assert (view.partition, view.byte) == (32, 2048)
     assert copied("src=stepped")["src"].stepped
@@ -37,11 +37,11 @@ def test_a_tile_has_a_place():
     assert copied("src=16 40 picked")["src"].picked_by.shape == (16, 3)
 
 
-def test_later_words_replace_those_before():
+def test_later_words_replace_earlier_ones():
     assert str(copied("src=psum float32 4 5; src=int8 6 7")["src"]) == "6 x 7 int8 in psum"
 
 
-def test_lists_have_two_tiles_or_those_between_commas():
+def test_lists_have_two_tiles_or_one_for_each_part_between_commas():
     def srcs(text):
         made = example.call(INSTRUCTIONS["dma_compute"], TRN2, text)
         assert [n for n in made.arguments if "[" in n] == [
@@ -56,7 +56,7 @@ def test_lists_have_two_tiles_or_those_between_commas():
 
 
 @pytest.mark.parametrize("changes", ["source=psum", "src=spam", "engine=psum"])
-def test_what_says_nothing_is_refused(changes):
+def test_text_without_a_meaning_is_refused(changes):
     with pytest.raises((DefinitionError, ValueError)):
         copied(changes)
 
@@ -65,7 +65,7 @@ def test_braces_are_alternatives():
     assert [*expanded("a={1|2}; b={x|y}")] == ["a=1; b=x", "a=1; b=y", "a=2; b=x", "a=2; b=y"]
 
 
-def test_a_row_is_of_the_machines_that_it_its_table_or_its_clause_names(monkeypatch):
+def test_a_row_applies_to_the_machines_that_it_its_table_or_its_clause_names(monkeypatch):
     table = {
         "tensor_copy trn1 trn3: dst=psum": {"src={int8|int16}": "A", "trn2: src=psum": "B a b"},
         "tensor_copy": {"src=hbm": "C"}, "memset": {"value=1": "D"},

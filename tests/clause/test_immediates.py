@@ -1,4 +1,5 @@
-"""What is compiled into an instruction: junk in its place is refused in our words, everywhere."""
+"""Compile-time constants of instructions: a value of a wrong type is refused with neuroncore's
+message, for every parameter."""
 
 import numpy as np
 import pytest
@@ -24,11 +25,11 @@ DECLARED = [
 
 
 class Refused(Exception):
-    """The junk was refused, and there is nothing else to do."""
+    """Raised when the wrong value was refused, to end the test."""
 
 
 class Spoiled(Device):
-    """A device that puts junk in the place of one argument of an instruction."""
+    """A device that replaces one argument of an instruction by a wrong value."""
 
     def __init__(self, target, name, argument, junk):
         super().__init__(target)
@@ -49,7 +50,7 @@ class Spoiled(Device):
 
 
 @pytest.mark.parametrize(("name", "argument"), DECLARED)
-def test_junk_is_refused_by_name_and_leaves_no_trace(name, argument):
+def test_a_wrong_value_is_refused_by_name_and_leaves_no_trace(name, argument):
     if name not in ONE_CORE:
         pytest.skip("takes several cores: test_system.py and test_collectives.py have its refusals")
     has_tiles = bool(INSTRUCTIONS[name].operands)
@@ -62,17 +63,17 @@ def test_junk_is_refused_by_name_and_leaves_no_trace(name, argument):
 @pytest.mark.parametrize(
     ("value", "taken"), [(3, 3), (np.int64(3), 3), (True, 1), (np.uint8(255), 255)]
 )
-def test_integers_of_any_kind_are_python_s(value, taken):
+def test_integers_of_any_type_become_python_integers(value, taken):
     found = Immediate(int).take("iota", "offset", value)
     assert (type(found), found) == (int, taken) or found is value
 
 
 @pytest.mark.parametrize("value", [2, 2.5, np.float32(2.5), np.int8(2), float("inf")])
-def test_numbers_of_any_kind_are_taken(value):
+def test_numbers_of_any_type_are_accepted(value):
     assert Immediate(float).take("memset", "value", value) == value
 
 
-def test_a_float_is_no_integer():
+def test_a_float_is_not_accepted_as_an_integer():
     with pytest.raises(SignatureError, match="offset must be an integer"):
         Immediate(int).take("iota", "offset", 2.0)
 
@@ -85,7 +86,7 @@ def test_numbers_have_a_range():
 
 
 @pytest.mark.parametrize(("depth", "wrap"), [(0, lambda v: v), (1, lambda v: [1, v])])
-def test_what_only_the_device_knows_is_told_by_name(depth, wrap):
+def test_a_run_time_value_is_refused_by_the_name_of_its_parameter(depth, wrap):
     late = ((VirtualRegister(3), "register"), (Device().zeros((4, 1)), "4x1"))
     for value, word in late:
         with pytest.raises(DynamicControlError) as caught:

@@ -1,4 +1,5 @@
-"""The table of instructions: what is said of one is said in its clause, and can be printed."""
+"""The table of instructions: all facts about an instruction are in its clause, and can be
+printed."""
 
 import re
 from dataclasses import replace
@@ -19,7 +20,7 @@ DIALECTS = ("frontend",)
 ALSO_WORDS = {"activation", "iota", "rng", "topk", "dropout", "exponential", "reciprocal", "memset"}
 
 NAMED_IN = (*DIALECTS, "isa", "kernels", "plain")  # folders that may name instructions
-NO_TRAITS = {  # instructions of which none of Traits holds
+NO_TRAITS = {  # instructions that have no traits
     *("register_move", "register_load", "register_store", "dma_transpose", "memset", "iota"),
     *("local_gather", "nc_n_gather", "quantize_mx", "topk", "nonzero_with_count"),
     *("rng", "rand2", "dropout", "set_rng_seed", "rand_set_state", "rand_get_state"),
@@ -28,7 +29,7 @@ NO_TRAITS = {  # instructions of which none of Traits holds
 }
 
 
-def test_whoever_adds_an_instruction_has_thought_of_its_traits():
+def test_every_instruction_has_traits_or_is_listed_as_having_none():
     assert {name for name, one in INSTRUCTIONS.items() if one.traits == Traits()} == NO_TRAITS
 
 
@@ -49,7 +50,7 @@ def test_isa_prints_shapes_rules_cost_and_an_example(name, capsys):
 
 
 @pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
-def test_the_example_is_legal_wherever_the_instruction_is(name):
+def test_the_example_is_legal_on_every_machine_that_has_the_instruction(name):
     one = INSTRUCTIONS[name]
     with_it = [m for m in MACHINES if one.feature is None or m.has(one.feature)]
     calls = {m.name: example.call(one, m) for m in with_it}
@@ -78,8 +79,8 @@ def test_sentences_are_wrapped(name, capsys):
 
 
 def test_no_instruction_is_named_outside_the_set_and_the_dialects():
-    """A reader that knows an instruction by name is a list that nobody extends: what it needs to
-    know is a field of the clause."""
+    """Code that names instructions is a list that nobody extends. Facts that it needs belong in
+    fields of the clause."""
     names = "|".join(sorted(INSTRUCTIONS.keys() - ALSO_WORDS, key=len, reverse=True))
     quoted = re.compile(rf"""["'](?:{names})["']""")
     found = [
@@ -93,7 +94,7 @@ def test_no_instruction_is_named_outside_the_set_and_the_dialects():
 
 
 @pytest.mark.parametrize("word", sorted(ALSO_WORDS))
-def test_names_that_are_words_as_well_are_compared_with_nowhere(word):
+def test_instruction_names_that_are_also_words_are_never_compared_with(word):
     compared = re.compile(rf"""name\s*(?:==|!=|in)\s*[^\n]*["']{word}["']""")
     for path in ROOT.rglob("*.py"):
         if path.relative_to(ROOT).parts[0] not in NAMED_IN:

@@ -1,4 +1,5 @@
-"""Shapes in letters: what agrees, what bounds a size, what is said of those that don't fit."""
+"""Shapes in letters: which sizes must agree, which limits a size has, and the errors for shapes
+that do not fit."""
 
 from dataclasses import dataclass, field
 from math import prod
@@ -39,13 +40,13 @@ def view(*shape, region=MemoryRegion.sbuf):
 
 
 def wrong(shapes, given=None, **tiles):
-    """The errors of a call with these tiles."""
+    """Return the errors of a call with these tiles."""
     return list(
         legality.disagreements(Call(Clause(letters.parse(shapes), given or {}), tiles), TRN2)
     )
 
 
-def test_a_letter_is_one_size_wherever_it_stands():
+def test_a_letter_has_the_same_size_everywhere():
     shapes = "stationary: K M; moving: K N; dst: M N"
     assert not wrong(shapes, stationary=view(7, 3), moving=view(7, 5), dst=view(3, 5))
     (error,) = wrong(shapes, stationary=view(7, 3), moving=view(6, 5), dst=view(3, 5))
@@ -59,7 +60,7 @@ def test_free_axes_count_as_one():
     assert (type(error), error.argument) == (ShapeError, "src")
 
 
-def test_what_is_no_tile_has_no_shape():
+def test_an_argument_that_is_not_a_tile_has_no_shape():
     assert not wrong("data: P F; bias: P 1", data=view(4, 6), bias="number")
     assert not wrong("data: P F; bias: P 1", data=view(4, 6), bias=None)
 
@@ -96,12 +97,12 @@ def test_a_factor_that_the_clause_gives():
 
 
 @pytest.mark.parametrize("text", ["src: P", "src: P F G", "src: P F-1", "src: P 2F"])
-def test_what_is_no_shape_is_refused_when_it_is_defined(text):
+def test_an_invalid_shape_is_refused_when_it_is_defined(text):
     with pytest.raises((DefinitionError, ValueError)):
         letters.parse(text)
 
 
-def test_letters_are_of_operands_that_the_clause_has():
+def test_letters_must_be_for_operands_of_the_clause():
     for one in INSTRUCTIONS.values():
         operands = {p.name for p in one.operands}
         assert operands >= one.shapes.keys(), one.name

@@ -1,4 +1,4 @@
-"""The ALU operators: that all are there, and what each makes of every kind of number."""
+"""The ALU operators: all published ones exist, and each is tested on every kind of number."""
 
 import math
 
@@ -52,12 +52,12 @@ BESIDES = {
 }
 
 
-def test_every_published_operator_is_there():
+def test_every_published_operator_exists():
     assert set(OPERATORS) == {*PUBLISHED, *BESIDES}
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_an_operator_is_as_published(name):
+def test_an_operator_has_its_published_properties(name):
     row = OPERATORS[name]
     assert (row.kind, row.arity, row.reduces) == {**PUBLISHED, **BESIDES}[name]
     assert row.name == name and repr(row) == f"nl.{name}"
@@ -65,7 +65,7 @@ def test_an_operator_is_as_published(name):
 
 
 @pytest.mark.parametrize("name", ["divide", "mod", "fmod", "logical_not", "negative"])
-def test_what_the_hardware_lacks_is_no_operator(name):
+def test_functions_that_the_hardware_lacks_are_not_operators(name):
     device = Device()
     data, dst = device.tile(np.ones((4, 4), np.float32)), device.empty((4, 4))
     assert name not in OPERATORS
@@ -126,7 +126,7 @@ def rounded(meaning, *operands):
 
 
 def same(values, expected):
-    """Bit for bit; one NaN is as good as another."""
+    """Assert that the bits are equal; all NaN count as equal."""
     nan = np.isnan(expected)
     assert np.array_equal(np.isnan(values), nan)
     assert np.array_equal(bits(values)[~nan], bits(expected)[~nan])
@@ -163,7 +163,7 @@ def test_one_operand_of_every_kind(name):
 
 
 @pytest.mark.parametrize("name", [*MEANING, "power", *UNARY, "rsqrt"])
-def test_gaps_between_rows_and_axes_are_left_alone(name):
+def test_gaps_between_rows_and_axes_are_not_written(name):
     rng = np.random.default_rng(5)
     a, b = rng.uniform(0.5, 4, (2, 5, 3, 7)).astype(np.float32)
     whole = np.full((5, 6, 9), -1, np.float32)
@@ -186,7 +186,7 @@ def test_sums_and_products_round_once():
 
 
 def test_rsqrt_is_correctly_rounded():
-    """Against integers: r is nearest to 1/sqrt(x) if (r - ulp/2)^2 x < 1 < (r + ulp/2)^2 x."""
+    """Checked with integers: r is nearest to 1/sqrt(x) if (r - ulp/2)^2 x < 1 < (r + ulp/2)^2 x."""
     rng = np.random.default_rng(7)
     mantissas = np.append([0, 1, 2**23 - 1], rng.integers(0, 2**23, 5000))
     for odd in (0, 1):
@@ -255,7 +255,7 @@ BITWISE = {
 
 
 def bitwise(name, x, y):
-    """On Python's integers, whose bits are counted from an unsigned reading."""
+    """Compute on Python's integers, with bits numbered as in an unsigned integer."""
     width = 8 * x.itemsize
     meaning = BITWISE[name]
     pairs = zip(bits(x).reshape(-1).tolist(), bits(y).reshape(-1).tolist(), strict=True)
@@ -302,7 +302,7 @@ def test_shifting_by_a_number(dtype):
             assert np.array_equal(bits(dst.codes()), expected)
 
 
-def test_bitvec_operators_follow_one_another():
+def test_bitvec_operators_can_be_chained():
     device, x = Device(), patterns("int16")[None]
     dst = device.empty(x.shape, "int16")
     data = device.tile(x)

@@ -31,7 +31,7 @@ def test_first_line_names_target_seed_and_versions(file, capsys):
     assert all(name in first for name in ("python", "numpy", np.__version__, "numba", "ml_dtypes"))
 
 
-def test_a_run_that_was_saved_is_reported_again(file, tmp_path, capsys):
+def test_a_saved_run_is_reported_like_the_run(file, tmp_path, capsys):
     code, out, _ = ran(capsys, f"{file}::double", "--save", tmp_path / "double.run")
     assert code == 0 and "double.run" in out.splitlines()[-1]
     code, again, _ = ran(capsys, tmp_path / "double.run", "--trace", tmp_path / "x.json")
@@ -71,7 +71,7 @@ def test_the_time_of_a_tool_is_reported_on_request(file, capsys, tool):
 
 
 @pytest.mark.parametrize("asked", [(), ("--harness", "none")])
-def test_no_tool_is_reported_unasked(file, capsys, asked):
+def test_no_tool_is_reported_without_a_request(file, capsys, asked):
     _, out, _ = ran(capsys, f"{file}::double", *asked)
     assert "harness" not in out
     _, found = document(capsys, f"{file}::double", *asked)
@@ -89,7 +89,7 @@ def test_tolerance_can_be_set(file, capsys):
     assert code == 0
 
 
-def test_a_reference_is_as_exact_as_its_format(file, capsys):
+def test_a_reference_is_as_precise_as_its_format(file, capsys):
     with file.open("a") as more:
         more.write("\ndef rounded(x): return (x * 2).astype('float16')\n")
     assert ran(capsys, f"{file}::double", "--ref", "rounded")[0] == 0
@@ -118,8 +118,9 @@ def test_arguments_on_the_command_line(file, capsys):
     assert code == 0
 
 
-def test_a_file_is_read_anew_however_soon_it_was_written_again(tmp_path, capsys, monkeypatch):
-    """Python's own cache of bytecode knows a file by its size and the second it was written in."""
+def test_a_file_is_read_again_however_soon_it_was_changed(tmp_path, capsys, monkeypatch):
+    """Python's own cache of bytecode identifies a file by its size and the second of its last
+    change."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "older.py"
     for factor, code in (("3.0", 0), ("2.0", 1), ("3.0", 0)):
@@ -170,7 +171,7 @@ def test_results_are_compared_wherever_they_are(file, capsys, kernel, reference)
         ("double", "of_another_shape", "shape (4, 8), the reference (2, 8)"),
     ],
 )
-def test_what_is_no_match_fails(file, capsys, kernel, reference, said):
+def test_results_that_do_not_match_fail(file, capsys, kernel, reference, said):
     code, out, err = ran(capsys, f"{file}::{kernel}", "--ref", reference)
     assert code == 1
     assert said in out + err
@@ -205,7 +206,7 @@ def test_findings_are_printed(file, capsys):
 
 
 @pytest.mark.parametrize("place", [0, 1, 3])
-def test_what_nothing_has_written_is_poison_or_zeros_or_refused(file, capsys, place):
+def test_uninitialized_memory_is_poison_or_zeros_or_refused(file, capsys, place):
     def run(*options):
         words = [f"{file}::reads_nothing", "--ref", "zeros"]
         words[place:place] = options
@@ -219,7 +220,7 @@ def test_what_nothing_has_written_is_poison_or_zeros_or_refused(file, capsys, pl
     assert code == 1 and "UNINIT_READ" in out + err and "warning" not in out
 
 
-def test_a_script_is_run_with_zeros_where_the_option_stands_behind_its_name(file, capsys):
+def test_an_option_for_zeros_may_follow_the_name_of_a_script(file, capsys):
     lines = "import numpy as np\nfrom mine import reads_nothing\n"
     Path("nothing.py").write_text(f"{lines}print(reads_nothing(np.ones((1, 3), np.float32)))")
     assert "nan" in ran(capsys, "nothing.py")[1]
@@ -240,7 +241,7 @@ def test_json_is_one_document(file, capsys):
     assert found["launches"][0]["estimate"]["is_simulation"] is True
 
 
-def test_json_holds_the_error_of_an_illegal_kernel(file, capsys):
+def test_json_has_the_error_of_an_illegal_kernel(file, capsys):
     code, found = document(capsys, f"{file}::double", "--args", "float32[129,8]")
     assert code == 1
     assert found["passed"] is False
@@ -274,7 +275,7 @@ def test_trace_opens_in_perfetto(file, capsys):
         (["mine.py::double", "--args", "1", "2", "3"], "too many positional arguments"),
     ],
 )
-def test_wrong_usage_exits_with_2_and_says_why(file, capsys, arguments, said):
+def test_wrong_usage_exits_with_2_and_the_reason(file, capsys, arguments, said):
     code, _, err = ran(capsys, *arguments)
     assert code == 2
     assert said in err
@@ -336,7 +337,7 @@ def test_two_runs_print_the_same_bytes_whatever_the_threads(file, capsys):
     assert (capsys.readouterr().out, Path("t.json").read_bytes()) == (finished.stdout, trace)
 
 
-def test_a_reader_that_stops_early_is_no_error(file):
+def test_a_reader_that_stops_early_is_not_an_error(file):
     finished = subprocess.run(
         f"'{NEURONCORE}' machines | head -n 1; '{NEURONCORE}' run mine.py::double | head -n 1",
         shell=True,

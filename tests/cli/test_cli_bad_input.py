@@ -1,4 +1,5 @@
-"""What the command line says to bad input: one sentence and 2, or the user's traceback and 1."""
+"""Messages of the command line for bad input: one sentence and exit code 2, or the user's traceback
+and 1."""
 
 import os
 import signal
@@ -69,23 +70,23 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def told(capsys, *arguments):
-    """Exit code and standard error."""
+def failed(capsys, *arguments):
+    """Run a command; return its exit code and standard error."""
     code = main(["run", *arguments])
     return code, capsys.readouterr().err
 
 
-# --- files that are no Python ---------------------------------------------------------------------
+# --- files without valid Python -------------------------------------------------------------------
 
 NO_PYTHON = {
     "open.py": (b"x = 1\ny = (\n", "open.py:2: '(' was never closed\n"),
     "null.py": (b"x = 1\n\n\0\0\n", "null.py:3: a null byte"),
     "latin.py": (
         b'x = "\xff"\n',
-        # Python 3.14 says it in other words
+        # Python 3.14 has another message
         ("latin.py:1: (unicode error) 'utf-8' codec", "latin.py:1: Non-UTF-8 code"),
     ),
-    # Python 3.12 gives the line before
+    # Python 3.12 names the line before
     "docstring.py": (
         b'def f():\n    """x\n    \xc0y"""\n',
         ("docstring.py:3: ", "docstring.py:2: "),
@@ -99,10 +100,10 @@ NO_PYTHON = {
 
 @pytest.mark.parametrize("name", NO_PYTHON)
 @pytest.mark.parametrize("asked", ["script", "kernel", "inputs", "reference"])
-def test_a_file_that_is_no_python_is_one_line_with_its_place(capsys, name, asked):
+def test_a_file_without_valid_python_is_one_line_with_its_place(capsys, name, asked):
     content, said = NO_PYTHON[name]
     Path(name).write_bytes(content)
-    code, err = told(
+    code, err = failed(
         capsys,
         *{
             "script": [name],
@@ -115,15 +116,18 @@ def test_a_file_that_is_no_python_is_one_line_with_its_place(capsys, name, asked
     assert err.startswith(said) and err.count("\n") == 1
 
 
-def test_so_is_one_that_the_users_file_imports(capsys, folder):
+def test_an_imported_file_without_valid_python_is_one_line_too(capsys, folder):
     Path("broken_helper.py").write_text("x = (\n")
     Path("imports.py").write_text("import broken_helper\nprint()\n")
-    assert told(capsys, "imports.py") == (2, f"{folder}/broken_helper.py:1: '(' was never closed\n")
+    assert failed(capsys, "imports.py") == (
+        2,
+        f"{folder}/broken_helper.py:1: '(' was never closed\n",
+    )
 
 
-def test_a_syntax_error_of_text_that_the_script_evaluates_is_the_scripts(capsys):
+def test_a_syntax_error_of_text_that_the_script_evaluates_has_the_script_s_traceback(capsys):
     Path("evaluates.py").write_text("eval('x = (')\n")
-    code, err = told(capsys, "evaluates.py")
+    code, err = failed(capsys, "evaluates.py")
     assert code == 1
     assert err.startswith("Traceback") and "evaluates.py" in err.splitlines()[1]
 
@@ -150,27 +154,27 @@ def test_a_syntax_error_of_text_that_the_script_evaluates_is_the_scripts(capsys)
     ],
 )
 def test_wrong_usage_is_one_sentence(capsys, arguments, said):
-    code, err = told(capsys, *arguments)
+    code, err = failed(capsys, *arguments)
     assert code == 2
     assert err.startswith("neuroncore: ") and said in err and err.count("\n") == 1
 
 
 def test_a_kernels_file_must_end_in_py(capsys):
     Path("kernel.txt").write_text(KERNEL)
-    code, err = told(capsys, "kernel.txt::double")
+    code, err = failed(capsys, "kernel.txt::double")
     assert code == 2 and "does not end in .py" in err
 
 
 @pytest.mark.parametrize("tolerance", ["nan", "-1", "much"])
-def test_a_tolerance_is_a_number(capsys, tolerance):
+def test_a_tolerance_must_be_a_number(capsys, tolerance):
     with pytest.raises(SystemExit) as leaving:
-        told(capsys, "mine.py::double", f"--tol={tolerance}")
+        failed(capsys, "mine.py::double", f"--tol={tolerance}")
     assert leaving.value.code == 2
     assert "is not a relative error" in capsys.readouterr().err
 
 
 def test_a_reference_that_is_not_of_numbers_fails(capsys):
-    code, err = told(capsys, "mine.py::double", "--ref", "of_objects")
+    code, err = failed(capsys, "mine.py::double", "--ref", "of_objects")
     assert code == 1
     assert err.startswith("neuroncore: the result or the reference is not numeric")
 
@@ -180,19 +184,19 @@ def test_a_reference_that_is_not_of_numbers_fails(capsys):
 
 @pytest.mark.parametrize("trace", ["/proc/none.json", "nowhere/x.json", ".", "mine.py/x.json"])
 def test_a_trace_that_cant_be_written_is_refused_before_the_run(capsys, trace):
-    code, err = told(capsys, "bad.py::raises", "--trace", trace)
+    code, err = failed(capsys, "bad.py::raises", "--trace", trace)
     assert code == 2
     assert err.startswith(f"neuroncore: --trace {trace} can't be written: ")
 
 
 def test_a_kernel_that_fails_leaves_no_empty_trace(capsys):
-    assert told(capsys, "bad.py::raises", "--trace", "new.json")[0] == 1
+    assert failed(capsys, "bad.py::raises", "--trace", "new.json")[0] == 1
     assert not Path("new.json").exists()
 
 
 def test_a_trace_is_not_lost_when_the_next_run_fails(capsys):
     Path("old.json").write_text("kept")
-    assert told(capsys, "bad.py::raises", "--trace", "old.json")[0] == 1
+    assert failed(capsys, "bad.py::raises", "--trace", "old.json")[0] == 1
     assert Path("old.json").read_text() == "kept"
 
 
@@ -201,7 +205,7 @@ needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux on
 
 @needs_full
 def test_a_full_disk_is_one_sentence(capsys):
-    code, err = told(capsys, "mine.py::double", "--trace", "/dev/full")
+    code, err = failed(capsys, "mine.py::double", "--trace", "/dev/full")
     assert (code, err) == (
         2,
         "neuroncore: --trace /dev/full can't be written: No space left on device\n",
@@ -210,7 +214,7 @@ def test_a_full_disk_is_one_sentence(capsys):
 
 @needs_full
 @pytest.mark.parametrize("words", ["run mine.py::double", "run mine.py::double --json", "isa"])
-def test_so_is_output_to_one(words):
+def test_output_to_a_full_disk_is_one_sentence(words):
     with open("/dev/full", "w") as full:
         command = [NEURONCORE, *words.split()]
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
@@ -227,7 +231,7 @@ def test_closed_output_is_one_sentence(words, capsys, monkeypatch):
     assert (main(words.split()), capsys.readouterr().err) == (2, CLOSED)
 
 
-def test_so_it_is_in_a_process():
+def test_closed_output_of_a_process_is_one_sentence():
     closed = f"exec '{NEURONCORE}' isa >&-"
     ended = subprocess.run(closed, shell=True, stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stderr) == (2, CLOSED)
@@ -237,38 +241,39 @@ def test_so_it_is_in_a_process():
 
 
 def test_a_traceback_has_the_users_frames_only(capsys, folder):
-    code, err = told(capsys, "bad.py::raises")
+    code, err = failed(capsys, "bad.py::raises")
     assert code == 1
     frames = [line for line in err.splitlines() if line.startswith('  File "')]
     assert [frame.rpartition("in ")[2] for frame in frames] == ["raises", "helper"]
     assert err.endswith("ValueError: mine\n")
 
 
-def test_so_it_has_in_a_script(capsys):
+def test_a_traceback_of_a_script_has_the_users_frames_only(capsys):
     Path("calls.py").write_text(BAD + "\nraises(*inputs())\n")
-    code, err = told(capsys, "calls.py")
+    code, err = failed(capsys, "calls.py")
     frames = [line for line in err.splitlines() if line.startswith('  File "')]
     assert code == 1
     assert [f.rpartition("in ")[2] for f in frames] == ["<module>", "raises", "helper"]
 
 
-def test_a_file_that_raises_shows_itself_only(capsys):
+def test_a_traceback_of_a_file_that_raises_has_that_file_only(capsys):
     Path("raising.py").write_text("raise ValueError('mine')\n")
     for asked in ("raising.py", "raising.py::k"):
-        code, err = told(capsys, asked)
+        code, err = failed(capsys, asked)
         assert code == 1
         assert [line.strip()[:4] for line in err.splitlines()] == ["Trac", "File", "rais", "Valu"]
 
 
 def test_endless_recursion_is_one_sentence(capsys, folder):
-    code, err = told(capsys, "bad.py::deep")
+    code, err = failed(capsys, "bad.py::deep")
     assert code == 1
     assert err.startswith(f"{folder}/bad.py:20: RecursionError: again is called again before")
     assert err.count("\n") == 1
 
 
 def interrupted(*command):
-    """The exit code and all that a command says that gets Ctrl-C once its kernel runs."""
+    """Run a command that gets Ctrl-C once its kernel runs; return its exit code and all its
+    output."""
     begun, theirs = os.pipe()
     process = subprocess.Popen(
         [NEURONCORE, *command],
@@ -305,7 +310,7 @@ if __name__ == "__main__":
 """
 
 
-def test_so_it_is_on_two_cores():
+def test_ctrl_c_on_two_cores_is_one_line():
     Path("two.py").write_text(BAD + TWO_CORES)
     line = len((BAD + TWO_CORES).splitlines())
     ended, said = interrupted("run", "two.py")
@@ -316,23 +321,23 @@ def test_so_it_is_on_two_cores():
     ("code", "said"),
     [("'bad input'", "bad input\n"), ("3", "neuroncore: the script exited with 3\n")],
 )
-def test_what_a_script_exits_with_is_told(capsys, code, said):
+def test_the_exit_code_of_a_script_is_reported(capsys, code, said):
     Path("leaves.py").write_text(f"import sys\nsys.exit({code})\n")
-    assert told(capsys, "leaves.py") == (1, said)
+    assert failed(capsys, "leaves.py") == (1, said)
 
 
-def test_an_error_outside_of_kernels_has_the_scripts_frames_only(capsys):
+def test_an_error_outside_of_kernels_has_frames_of_the_script_only(capsys):
     Path("outside.py").write_text("import nki.isa as nisa\nnisa.memset(3, 4)\n")
-    code, err = told(capsys, "outside.py")
+    code, err = failed(capsys, "outside.py")
     assert code == 1 and err.startswith("outside.py:2:1: error[OUTSIDE_KERNEL]")
     assert [line for line in err.splitlines() if line.startswith("  in ")] == [
         "  in        <module> at outside.py:2"
     ]
 
 
-def test_a_name_that_is_imported_and_not_there_is_told(capsys):
+def test_an_imported_name_that_does_not_exist_is_reported(capsys):
     Path("imports.py").write_text("from nki.isa import tensor_scaler\nprint()\n")
-    code, err = told(capsys, "imports.py")
+    code, err = failed(capsys, "imports.py")
     assert code == 1
     assert err.startswith("imports.py:1:1: error[UNKNOWN_NAME] nki.isa has no 'tensor_scaler'")
     assert "did you mean 'tensor_scalar'?" in err and "neuroncore." not in err

@@ -1,4 +1,4 @@
-"""neuroncore calibrate: measurements of the user next to the estimates."""
+"""`neuroncore calibrate` prints measurements of the user next to the estimates."""
 
 import json
 
@@ -33,7 +33,7 @@ def test_rows_are_next_to_estimates(capsys, folder):
     assert told["harnesses"][0]["offset"] > 0
 
 
-def test_a_row_may_say_how_its_kernel_was_launched(capsys, folder):
+def test_a_row_may_have_the_arguments_of_its_launch(capsys, folder):
     head = HEAD.replace("\n", ",launch,clock_phase\n")
     row = 'kernel.py::double,"float32[128,64]",trn2,neuron-profile,20,{}\n'
     (folder / "rows.csv").write_text(head + row.format("standalone,0.5") + row.format(","))

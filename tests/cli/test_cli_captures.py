@@ -1,4 +1,4 @@
-"""Commands on files of devices: profile import, profile view, why, diff and neff."""
+"""Commands that read files of devices: profile import, profile view, why, diff and neff."""
 
 import gzip
 import json
@@ -33,54 +33,54 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def said(capsys, *words):
+def printed(capsys, *words):
     assert main([*words]) == 0
     return capsys.readouterr().out
 
 
 def test_import_prints_figures_and_the_path(capsys, folder):
-    text = said(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--trace", "t.json")
+    text = printed(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--trace", "t.json")
     assert "kernel_time" in text and "kernel.py:7" in text
     assert json.loads((folder / "t.json").read_text())["traceEvents"]
-    said(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--html", "k.html")
+    printed(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--html", "k.html")
     assert "measured" in (folder / "k.html").read_text()
-    told = json.loads(said(capsys, "profile", "import", "k.ntff", "--json"))
+    told = json.loads(printed(capsys, "profile", "import", "k.ntff", "--json"))
     assert told["summary"]["dma_transfer_count"] == 2 and told["why"]["measured"]
 
 
-def test_import_by_lines_of_the_kernel(capsys):
-    text = said(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--source", *SOURCE)
+def test_import_lists_lines_of_the_kernel(capsys):
+    text = printed(capsys, "profile", "import", "k.ntff", "--neff", "p.neff", "--source", *SOURCE)
     assert "kernel.py:8" in text and "kernel.py:10" in text
 
 
-def test_profile_view_takes_a_device_s_trace(capsys, folder):
+def test_profile_view_accepts_a_trace_of_a_device(capsys, folder):
     files = "-n", "p.neff", "-s", "k.ntff"
-    assert "total_time" in said(capsys, "profile", "view", *files)
-    told = said(capsys, "profile", "view", *files, "--output-format", "summary-json")
+    assert "total_time" in printed(capsys, "profile", "view", *files)
+    told = printed(capsys, "profile", "view", *files, "--output-format", "summary-json")
     assert json.loads(told)["kernel.neff"]["is_simulation"] is False
-    said(capsys, "profile", "view", *files, "--output-format", "json", "--output-file", "o.json")
+    printed(capsys, "profile", "view", *files, "--output-format", "json", "--output-file", "o.json")
     assert json.loads((folder / "o.json").read_text())["summary"]
 
 
-def test_why_takes_a_trace(capsys):
-    assert "neuron-profile" in said(capsys, "why", "k.ntff")
-    told = json.loads(said(capsys, "why", "k.ntff", "--neff", "p.neff", "--json"))
+def test_why_accepts_a_trace(capsys):
+    assert "neuron-profile" in printed(capsys, "why", "k.ntff")
+    told = json.loads(printed(capsys, "why", "k.ntff", "--neff", "p.neff", "--json"))
     (launch,) = told["launches"]
     assert launch["lines"][0]["place"] == "kernel.py:7"
 
 
-def test_diff_takes_traces_and_kernels(capsys):
-    assert "+0.0%" in said(capsys, "diff", "k.ntff", "k.ntff")
-    told = json.loads(said(capsys, "diff", "k.ntff", *SOURCE, "--target", "trn2", "--json"))
+def test_diff_accepts_traces_and_kernels(capsys):
+    assert "+0.0%" in printed(capsys, "diff", "k.ntff", "k.ntff")
+    told = json.loads(printed(capsys, "diff", "k.ntff", *SOURCE, "--target", "trn2", "--json"))
     assert told["how"] == ["measured", "estimate"]
     assert {row["what"] for row in told["lines"]} <= {"kernel.py:8", "kernel.py:9", "kernel.py:10"}
 
 
 def test_neff_lists_and_compares(capsys):
-    assert "PSEUDO_DMA_TRIGGER" in said(capsys, "neff", "p.neff")
-    told = said(capsys, "neff", "p.neff", "--source", *SOURCE)
+    assert "PSEUDO_DMA_TRIGGER" in printed(capsys, "neff", "p.neff")
+    told = printed(capsys, "neff", "p.neff", "--source", *SOURCE)
     assert "load" in told.splitlines()[1] and "same" in told.splitlines()[1]
-    found = json.loads(said(capsys, "neff", "p.neff", "--source", *SOURCE, "--json"))
+    found = json.loads(printed(capsys, "neff", "p.neff", "--source", *SOURCE, "--json"))
     assert [row["kind"] for row in found["beside"]] == ["load", "compute", "store"]
 
 
@@ -89,10 +89,12 @@ def test_neff_executes_and_compares(capsys, folder):
     np.savez(folder / "in.npz", x=x)
     np.savez(folder / "good.npz", y=x)
     np.savez(folder / "bad.npz", y=np.where(x == 5, np.nan, x))
-    text = said(capsys, "neff", "p.neff", "--arrays", "in.npz", "--save", "out.npz")
+    text = printed(capsys, "neff", "p.neff", "--arrays", "in.npz", "--save", "out.npz")
     assert "output y float32[128,64]: 0 to 8191" in text
     assert np.array_equal(np.load(folder / "out.npz")["y"], x)
-    assert "agrees" in said(capsys, "neff", "p.neff", "--arrays", "in.npz", "--expect", "good.npz")
+    assert "agrees" in printed(
+        capsys, "neff", "p.neff", "--arrays", "in.npz", "--expect", "good.npz"
+    )
     assert main(["neff", "p.neff", "--arrays", "in.npz", "--expect", "bad.npz", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)["outputs"]["y"]
     assert (told["agrees"], told["error"], told["tolerance"]) == (False, "inf", 1e-4)
@@ -133,7 +135,7 @@ def test_other_files_are_refused_in_one_sentence(capsys, folder, words):
         (("profile", "import", "ours.ntff"), "-s ours.ntff"),
     ],
 )
-def test_saved_runs_under_names_of_the_vendor_are_refused_by_what_they_are(
+def test_saved_runs_with_file_names_of_the_vendor_are_recognized_and_refused(
     capsys, folder, words, option
 ):
     for kind in ("neff", "ntff"):

@@ -1,4 +1,4 @@
-"""neuroncore run --with: the vendor's packages from checkouts."""
+"""`neuroncore run --with` imports the vendor's packages from checkouts."""
 
 import os
 import subprocess
@@ -42,14 +42,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_script_and_what_it_starts_find_the_checkout(folder, capsys):
+def test_a_script_and_its_child_processes_find_the_checkout(folder, capsys):
     assert main(["run", "script.py", "--with", "nkilib=library"]) == 0
     printed = capsys.readouterr().out
     assert "scaled 3.0" in printed and "child 3.0" in printed
     assert "NEURONCORE_WITH" not in os.environ
 
 
-def test_what_is_not_here_fails_where_it_is_called(folder, capsys):
+def test_a_missing_function_fails_where_it_is_called(folder, capsys):
     assert main(["run", "script.py", "--with", "nkilib=library/src", "closed"]) == 1
     out, err = capsys.readouterr()
     assert "scaled 3.0" in out
@@ -72,7 +72,7 @@ def test_a_wrong_checkout_exits_with_2_and_runs_nothing(folder, capsys, given, s
     assert said in err and f"--with {given.partition('=')[0]}" in err and "scaled" not in out
 
 
-def test_programs_on_the_alias_path_read_the_variable(folder, capsys):
+def test_programs_with_the_alias_path_read_the_variable(folder, capsys):
     assert main(["alias-path"]) == 0
     path = capsys.readouterr().out.strip()
     environment = {**os.environ, "PYTHONPATH": path, "NEURONCORE_NKILIB": str(folder / "library")}

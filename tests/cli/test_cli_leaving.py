@@ -1,4 +1,4 @@
-"""A kernel that ends the process, and what ends of it without harm."""
+"""Kernels and scripts that end the process: which ones fail, and which ones may."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_a_kernel_that_ends_the_process_has_failed(capsys, name):
     assert os._exit is leave
 
 
-def test_the_document_is_there_in_a_process_of_its_own():
+def test_the_json_document_is_complete_in_a_separate_process():
     command = [NEURONCORE, "run", "--json", "mine.py::leaves"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and json.loads(done.stdout)["error"]
@@ -80,7 +80,7 @@ def test_a_script_may_end_after_its_launches(capsys, last):
     assert (code, document["error"], len(document["launches"])) == (0, None, 1)
 
 
-def test_the_exit_code_of_a_script_counts(capsys):
+def test_the_exit_code_of_a_script_is_kept(capsys):
     assert reported(capsys, script("os._exit(3)"))[0] == 1
 
 
@@ -99,5 +99,5 @@ def test_a_time_limit_names_the_line(tmp_path, capsys):
     assert said.startswith(f"--time-limit: ended after 0.2 s at {script}:")
     assert said in printed.err
     script.write_text("x = 1\n")
-    assert main(["run", "--time-limit", "60", str(script)]) != 1  # and no alarm is left
+    assert main(["run", "--time-limit", "60", str(script)]) != 1  # no alarm is left
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""neuroncore profile, and neuron-profile as programs find it on their PATH."""
+"""`neuroncore profile`, and the neuron-profile that programs find on their PATH."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def profile(*words):
 
 
 def refused(capsys, *words):
-    """What is said of a wrong command, which leaves nothing behind."""
+    """Run a wrong command, which leaves no file behind; return its message."""
     before = sorted(Path().rglob("*"))
     assert profile(*words) == 2
     assert sorted(Path().rglob("*")) == before
@@ -79,7 +79,7 @@ def test_summary_text_has_a_field_and_its_value_per_line(capsys, chosen):
     assert [*found] == sorted(found)
 
 
-def test_what_was_run_says_of_what_it_consisted(capsys):
+def test_a_summary_lists_what_the_run_consisted_of(capsys):
     assert profile("view", *NEFF, *NTFF) == 0
     fields, instructions, lines = capsys.readouterr().out.split("\n\n")
     assert re.search(r"^    dma_transfer_count +2$", fields, re.MULTILINE)
@@ -89,7 +89,7 @@ def test_what_was_run_says_of_what_it_consisted(capsys):
     assert "estimate" in instructions and "estimate" in lines
 
 
-def test_without_a_format_there_is_a_page_beside_what_was_run(capsys):
+def test_without_a_format_a_page_is_written_next_to_the_run(capsys):
     assert profile("view", *NEFF, *NTFF) == 0
     printed = capsys.readouterr()
     assert printed.err == "wrote x.html\n" and " bound_by " in printed.out
@@ -101,7 +101,7 @@ def test_without_a_format_there_is_a_page_beside_what_was_run(capsys):
 
 
 @pytest.mark.parametrize("chosen", [["--output-format=summary-text"], ["--disable-ui"]])
-def test_there_is_no_page_where_none_is_asked_for(capsys, chosen):
+def test_no_page_is_written_unless_requested(capsys, chosen):
     assert profile("view", *NEFF, *NTFF, *chosen) == 0
     assert not Path("x.html").exists() and capsys.readouterr().err == ""
 
@@ -134,7 +134,7 @@ def test_perfetto_is_the_timeline():
     ]
 
 
-def test_a_timeline_that_was_not_saved_is_not_shown(capsys, monkeypatch):
+def test_a_timeline_that_was_not_saved_is_refused(capsys, monkeypatch):
     monkeypatch.setattr(saved, "TRACED", 2)
     save("x")
     said = refused(capsys, "view", *NTFF, "--output-format", "perfetto")
@@ -174,7 +174,7 @@ def test_view_needs_files_that_belong_together(capsys):
         ),
     ],
 )
-def test_a_capture_is_the_profile_that_the_run_had(capsys, options, names):
+def test_a_capture_equals_the_profile_of_the_run(capsys, options, names):
     assert profile("capture", *NEFF, *options) == 0
     assert sorted(p.name for p in Path().glob("*.ntff")) == sorted([*names, "x.ntff"])
     assert all(Path(name).read_bytes() == Path("x.ntff").read_bytes() for name in names)
@@ -192,7 +192,7 @@ def test_a_capture_needs_a_run_and_a_place(capsys):
         assert f"'{wrong}' is not a number" in capsys.readouterr().err
 
 
-# --- as programs find it --------------------------------------------------------------------------
+# --- neuron-profile on the PATH -------------------------------------------------------------------
 
 HARNESS = """
 import json
@@ -217,7 +217,7 @@ def start(*command, **environment):
     )
 
 
-def test_a_script_that_is_run_finds_it():
+def test_a_script_that_is_run_finds_neuron_profile():
     Path("harness.py").write_text(HARNESS + EMPTY)
     done = start(NEURONCORE, "run", "harness.py")
     assert done.returncode == 0, done.stderr
@@ -227,7 +227,7 @@ def test_a_script_that_is_run_finds_it():
     assert str(fields["total_time"] * 1e3) in done.stdout
 
 
-def test_programs_that_are_started_inside_import_ours():
+def test_child_processes_import_the_alias_of_neuroncore():
     code = "import neuronxcc.nki, nki; print(nki.__name__, neuronxcc.nki.__name__)"
     with tools.on_the_path():
         made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -236,7 +236,7 @@ def test_programs_that_are_started_inside_import_ours():
     assert not any(Path(folder).name == "alias" for folder in sys.path)
 
 
-def test_afterwards_the_path_is_what_it_was(monkeypatch):
+def test_the_path_is_restored_afterwards(monkeypatch):
     monkeypatch.setenv("PATH", "somewhere")
     with tools.on_the_path():
         first, rest = os.environ["PATH"].split(os.pathsep)
@@ -257,21 +257,21 @@ def path(folder):
     return Path(done.stdout.rstrip("\n"))
 
 
-def test_others_find_it_by_the_path(folder, path):
+def test_other_programs_find_neuron_profile_on_the_path(folder, path):
     assert path.is_relative_to(folder / "cache" / "neuroncore")
     assert sorted(p.name for p in path.iterdir()) == ["neuron-explorer", "neuron-profile"]
     done = start(sys.executable, "-c", HARNESS, PATH=f"{path}{os.pathsep}{os.environ['PATH']}")
     assert done.returncode == 0, done.stderr
 
 
-def test_the_folder_it_is_started_in_is_not_imported_from(path):
+def test_neuron_profile_does_not_import_from_the_current_folder(path):
     for name in ("json", "profile", "neuroncore"):
         Path(f"{name}.py").write_text("raise SystemExit(7)\n")
     done = start(str(path / "neuron-profile"), "view", *NTFF)
     assert done.returncode == 0, done.stderr
 
 
-def test_on_windows_it_is_a_batch_file(monkeypatch, tmp_path):
+def test_on_windows_neuron_profile_is_a_batch_file(monkeypatch, tmp_path):
     made = tools.batch_file(r"C:\100% mine\python.exe", r"C:\lib")
     assert made.startswith("@echo off\r\n") and made.count("\r\n") == made.count("\n") == 4
     assert r'"C:\100%% mine\python.exe" -P -m neuroncore profile %*' in made
@@ -279,7 +279,7 @@ def test_on_windows_it_is_a_batch_file(monkeypatch, tmp_path):
     assert "C:" in made and "exec" not in made
 
 
-def test_where_the_cache_cant_be_written_it_is_elsewhere(capsys, monkeypatch, tmp_path):
+def test_without_access_to_the_cache_another_folder_is_used(capsys, monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -1,4 +1,4 @@
-"""neuroncore run --ranks: inputs and references of each rank, what is said, what is refused."""
+"""`neuroncore run --ranks`: inputs and references of each rank, the output, and the refusals."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def test_each_rank_has_its_inputs_and_its_reference(kernel, tmp_path, capsys):
     assert "4 ranks of 1 core" in capsys.readouterr().out
 
 
-def test_what_it_is_in_can_be_said(kernel, capsys):
+def test_the_instance_of_the_ranks_can_be_named(kernel, capsys):
     given = ["--ranks", "4", "--lnc", "2", "--instance", "trn2.3xlarge", "--json"]
     assert main(["run", kernel, *given]) == 0
     (launch,) = json.loads(capsys.readouterr().out)["launches"]
@@ -62,7 +62,7 @@ def test_what_it_is_in_can_be_said(kernel, capsys):
         assert together["duration"] <= figures["cc_op_time"] == figures["cc_op_active_time"]
 
 
-def test_why_takes_ranks_and_names_the_slowest(kernel, capsys):
+def test_why_accepts_ranks_and_names_the_slowest(kernel, capsys):
     assert main(["why", kernel, "--ranks", "4", "--lnc", "2"]) == 0
     said = capsys.readouterr().out
     assert "total on trn2, rank 0 (core 0), the slowest of 4 ranks   " in said
@@ -78,7 +78,7 @@ def test_why_takes_ranks_and_names_the_slowest(kernel, capsys):
     assert "--lnc needs --ranks" in capsys.readouterr().err
 
 
-def test_check_takes_ranks_and_saved_runs(kernel, tmp_path, capsys):
+def test_check_accepts_ranks_and_saved_runs(kernel, tmp_path, capsys):
     assert main(["check", kernel, "--ranks", "4", "--lnc", "2", "--orders", "2"]) == 0
     *_, last = capsys.readouterr().out.splitlines()
     assert "1 launch run; 2 other orders of the cores replayed, in which " in last
@@ -92,7 +92,7 @@ def test_check_takes_ranks_and_saved_runs(kernel, tmp_path, capsys):
     assert last == "2 notes (1 saved run read; nothing was run)"
 
 
-def test_what_a_saved_run_is_not_asked(kernel, tmp_path, capsys):
+def test_options_that_do_not_apply_to_a_saved_run_are_refused(kernel, tmp_path, capsys):
     saved, cut = tmp_path / "k.run", tmp_path / "cut.run"
     assert main(["run", kernel, "--ranks", "4", "--save", str(saved)]) == 0
     cut.write_bytes(saved.read_bytes()[:300])
@@ -107,7 +107,7 @@ def test_what_a_saved_run_is_not_asked(kernel, tmp_path, capsys):
         assert why in capsys.readouterr().err
 
 
-def test_check_on_more_ranks_than_there_are_is_wrong_usage(kernel, capsys):
+def test_check_on_more_ranks_than_exist_is_wrong_usage(kernel, capsys):
     assert main(["check", kernel, "--ranks", "8", "--instance", "trn2.3xlarge", "--lnc", "2"]) == 2
     assert "has 4 ranks of 2 cores" in capsys.readouterr().err
 
@@ -120,7 +120,7 @@ UNEVEN = """tile = nl.load(x)
     nisa.dma_copy(dst=src, src=tile)"""
 
 
-def test_advice_is_told_once_for_a_line_with_its_ranks(tmp_path, capsys):
+def test_advice_is_reported_once_per_line_with_its_ranks(tmp_path, capsys):
     file = tmp_path / "k.py"
     file.write_text(with_rank(KERNEL).replace("nisa.dma_copy(dst=src, src=x)", UNEVEN))
     assert main(["run", f"{file}::total", "--ranks", "4", "--json"]) == 0
@@ -132,13 +132,13 @@ def test_advice_is_told_once_for_a_line_with_its_ranks(tmp_path, capsys):
 
 
 def with_rank(text):
-    """The kernel and its inputs with the rank as an argument."""
+    """Return the text of the kernel and its inputs with the rank as an argument."""
     kernel = text.replace("(x, group)", "(x, group, rank)")
     return kernel.replace("0, 1, 2, 3]])", "0, 1, 2, 3]]), rank")
 
 
-def test_a_kernel_may_be_given_its_rank_itself(tmp_path, capsys):
-    """And then so is the reference: it has the kernel's arguments, and the rank among them."""
+def test_a_kernel_may_have_the_rank_as_an_argument(tmp_path, capsys):
+    """Its reference then has the rank too, because it gets the kernel's arguments."""
     file = tmp_path / "k.py"
     file.write_text(with_rank(KERNEL))
     assert main(["run", f"{file}::total", "--ranks", "4"]) == 0
@@ -156,18 +156,18 @@ def test_a_kernel_may_be_given_its_rank_itself(tmp_path, capsys):
         (["--ranks", "4", "--instance", "trn9"], "no instance is called 'trn9'"),
     ],
 )
-def test_what_is_refused(kernel, given, why, capsys):
+def test_wrong_options_for_ranks_are_refused(kernel, given, why, capsys):
     assert main(["run", kernel, *given]) != 0
     assert why in capsys.readouterr().err
 
 
-def test_ranks_are_of_one_kernel(kernel, capsys):
+def test_ranks_run_a_single_kernel(kernel, capsys):
     assert main(["run", kernel.partition("::")[0], "--ranks", "2"]) != 0
     assert "--ranks needs a kernel" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_a_script_is_told_of_its_launches_on_ranks(tmp_path, capsys, command):
+def test_launches_of_a_script_on_ranks_are_reported(tmp_path, capsys, command):
     script = tmp_path / "s.py"
     script.write_text(KERNEL + "\nimport neuroncore\nif __name__ == '__main__':\n"
         "    neuroncore.run(total, per_rank=[inputs(n) for n in range(4)])\n")  # fmt: skip

@@ -17,7 +17,7 @@ def test_a_script_runs_as_itself(file, capsys):
     assert "arguments ['one', 'two']" in out
 
 
-def test_what_is_no_option_is_the_scripts(file, capsys):
+def test_words_that_are_not_options_belong_to_the_script(file, capsys):
     given = ("one", "-n", "128", "--kernel", "tiled", "--target", "trn1", "--size=3")
     code, out, _ = ran(capsys, "script.py", *given, "--", "--target", "here")
     assert code == 0 and "double on trn1" in out
@@ -25,13 +25,13 @@ def test_what_is_no_option_is_the_scripts(file, capsys):
     assert f"arguments {kept}" in out
 
 
-def test_a_misspelt_option_is_not_the_scripts(file, capsys):
+def test_a_misspelled_option_does_not_belong_to_the_script(file, capsys):
     code, out, err = ran(capsys, "script.py", "--traget", "trn1")
     assert code == 2 and "arguments" not in out
     assert "unknown option --traget; did you mean --target" in err and "-- --traget" in err
 
 
-def test_a_kernel_has_no_arguments_of_a_script(file, capsys):
+def test_script_arguments_are_refused_for_a_kernel(file, capsys):
     with pytest.raises(SystemExit) as leaving:
         ran(capsys, f"{file}::double", "--kernel", "tiled")
     assert leaving.value.code == 2
@@ -60,14 +60,14 @@ for worker in workers:
 """
 
 
-def test_what_threads_of_a_script_launch_runs_on_the_target_and_is_reported(file, capsys):
+def test_launches_from_threads_of_a_script_run_on_the_target_and_are_reported(file, capsys):
     (file.parent / "threads.py").write_text(KERNEL + THREADS)
     code, found = document(capsys, "threads.py", "--target", "trn1")
     assert code == 0
     assert [launch["target"] for launch in found["launches"]] == ["trn1"] * 3
 
 
-def test_arguments_that_no_kernel_takes_are_told_at_the_users_line(file, capsys):
+def test_arguments_that_the_kernel_does_not_have_are_reported_at_the_users_line(file, capsys):
     _, _, err = ran(capsys, f"{file}::double", "--args", "3")
     assert err.startswith(f"{file}:9:12: error[SIGNATURE] nl.load failed with the")
     assert "expected  nl.load(src, dtype=None)" in err and "Traceback" not in err
@@ -121,7 +121,7 @@ def script_of(file, *launches):
     return script
 
 
-def test_a_line_is_told_once_in_full_and_then_counted(file, capsys):
+def test_findings_of_a_line_are_printed_once_in_full_and_then_counted(file, capsys):
     script = script_of(file, "reads_nothing(x)", "reads_nothing(x)", "double(x)")
     code, out, _ = ran(capsys, script)
     assert code == 0 and out.count("warning[UNINIT_READ]") == 1
@@ -131,7 +131,7 @@ def test_a_line_is_told_once_in_full_and_then_counted(file, capsys):
     assert [one.count("UNINIT_READ") for one in codes] == [1, 1, 0]
 
 
-def test_cores_say_how_many_programs_they_ran(file, capsys):
+def test_the_report_has_the_number_of_programs_of_each_core(file, capsys):
     file.write_text(OLDER)
     script = script_of(file, "tripled[2, 3](x)", "tripled[nl.nc(2) * 2](x)", "tripled[nl.nc(3)](x)")
     _, out, _ = ran(capsys, script)
@@ -170,7 +170,7 @@ def asks(x):
 
 
 def test_a_condition_on_a_tensor_is_one_error(tmp_path, monkeypatch, capsys):
-    """There is no warning about the same line; the one about another line stays."""
+    """The warning about the same line is left out; the warning about another line stays."""
     monkeypatch.chdir(tmp_path)
     Path("asks.py").write_text(ASKS)
     code, out, err = ran(capsys, "asks.py::asks", "--args", "float32[4,8]")

@@ -12,7 +12,7 @@ def test_machines_shows_every_machine_side_by_side(capsys):
     assert all(name in out for name in machine.names())
 
 
-def test_one_machine_comes_with_the_source_of_every_number(capsys):
+def test_one_machine_is_printed_with_the_source_of_every_number(capsys):
     assert main(["machines", "trn2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     table = lines[1 : lines.index("")]
@@ -44,6 +44,6 @@ def test_isa_describes_operators_and_functions(name, capsys):
     assert name.removeprefix("nl.") in capsys.readouterr().out
 
 
-def test_isa_suggests_what_was_meant(capsys):
+def test_isa_suggests_a_similar_name(capsys):
     assert main(["isa", "nc_matmull"]) == 2
     assert "'nc_matmul'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""docs/course.md: where the figures stand that handouts name."""
+"""docs/course.md: the commands, codes and files that it names for figures of handouts exist."""
 
 import json
 import re
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.source
 PAGE = Path(__file__).parents[2] / "docs/course.md"
 
 
-def test_what_the_page_names_is_there(tmp_path, capsys, monkeypatch):
+def test_everything_that_the_page_names_exists(tmp_path, capsys, monkeypatch):
     text = PAGE.read_text()
     (command,) = re.findall(r"^neuroncore (run .*)$", text, re.MULTILINE)
     monkeypatch.chdir(tmp_path)
@@ -39,7 +39,7 @@ def test_what_the_page_names_is_there(tmp_path, capsys, monkeypatch):
 
 
 def named(cell):
-    """What a cell of a table spells as code."""
+    """Return the code in a cell of a table."""
     return re.findall("`(.*?)`", cell)
 
 

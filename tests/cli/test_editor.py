@@ -1,4 +1,4 @@
-"""The recipe for VS Code: its pattern reads what `check` prints, and its commands are there."""
+"""The recipe for VS Code: its pattern matches the output of `check`, and its commands exist."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_the_pattern_finds_the_place_and_the_code_of_a_finding(file, capsys):
     names = ("file", "line", "severity", "code")
     parts = [one[pattern[name]] for name in names]
     assert parts == [str(file), "8", "error", "RESULT_MEMORY"]
-    assert check["problemMatcher"]["severity"] == "info"  # of what is neither error nor warning
+    assert check["problemMatcher"]["severity"] == "info"  # else
 
 
 def test_the_page_opens_at_the_line_of_the_cursor(file, monkeypatch):

@@ -1,4 +1,4 @@
-"""`neuroncore explain`: every error has a page, and every example does what the page says of it."""
+"""`neuroncore explain`: every error has a page, and every example does what its page states."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ REFUSALS = set(
 )
 REFUSED = [name for name, page in PAGES.items() if page.bad and not page.severity]
 RUNS = [name for name, page in PAGES.items() if page.good]
-# What is legal here: a slice beside an index expression has a clear meaning, and published kernels
+# Legal here: a slice next to an index expression has a clear meaning, and published kernels
 # write it; Python doesn't evaluate the annotations of local variables.
 NOT_REFUSED = {
     "err_annotation_shape_mismatch",
@@ -32,7 +32,7 @@ NOT_REFUSED = {
 
 
 def ran(script, folder):
-    """Run a script as a file of its own; the file."""
+    """Write a script to a file, run it, and return the file."""
     path = folder / "example.py"
     path.write_text(script, encoding="utf-8")
     exec(compile(script, str(path), "exec"), {"__name__": "example"})
@@ -44,13 +44,13 @@ def test_every_code_and_every_name_of_the_vendor_has_a_page():
     assert len(NAMES) == 36
 
 
-def test_the_vendor_s_names_are_refused_but_for_two_with_reasons():
+def test_the_vendor_s_names_are_refused_except_two_with_reasons():
     assert {name for name, page in PAGES.items() if page.code == LEGAL} == NOT_REFUSED
     assert set(NAMES) - NOT_REFUSED <= set(REFUSED)
 
 
 TOLD = {"UNINIT_READ", "OUTPUT_NOT_WRITTEN"}
-LATER_TOLD = {"HBM_FILL", "LOOP_CARRIED"}  # the vendor refused them in later releases
+LATER_TOLD = {"HBM_FILL", "LOOP_CARRIED"}  # later releases of the vendor refuse them
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -79,7 +79,7 @@ def test_the_pair_differs_by_few_lines(name):
     assert 1 <= len(signs) - signs.count(" ") <= 6
 
 
-def test_it_prints_a_page(capsys):
+def test_the_command_prints_a_page(capsys):
     assert main(["explain", "err_1d_arange_not_supported"]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("err_1d_arange_not_supported  (SHAPE_MISMATCH)\n")
@@ -92,7 +92,7 @@ def test_a_code_leads_to_the_vendor_s_names(capsys):
     assert "err_cannot_update_immutable_parameter" in capsys.readouterr().out
 
 
-def test_what_is_legal_says_so(capsys):
+def test_the_page_of_legal_code_states_that_it_is_legal(capsys):
     assert main(["explain", "err_annotation_shape_mismatch"]) == 0
     printed = capsys.readouterr().out
     assert "(legal here)" in printed and "\nThis kernel runs:\n" in printed
@@ -102,18 +102,18 @@ def test_what_is_legal_says_so(capsys):
     ("symptom", "code"),
     [("GCA035", "CAPACITY"), ("TEN404", "START_PARTITION"), ("NLA001", "PSUM_BANK")],
 )
-def test_what_the_device_says_leads_to_a_page(symptom, code, capsys):
+def test_a_message_of_the_device_leads_to_a_page(symptom, code, capsys):
     assert main(["explain", symptom]) == 0
     assert f"{code}\n" in capsys.readouterr().out
 
 
-def test_without_a_name_it_lists_them_all(capsys):
+def test_without_a_name_the_command_lists_all_names(capsys):
     assert main(["explain"]) == 0
     listed = [line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()]
     assert set(listed) == set(PAGES)
 
 
-def test_a_misspelt_name_is_wrong_usage(capsys):
+def test_a_misspelled_name_is_wrong_usage(capsys):
     assert main(["explain", "err_1d_arrange_not_supported"]) == 2
     assert "did you mean 'err_1d_arange_not_supported'?" in capsys.readouterr().err
 

@@ -25,7 +25,7 @@ ARGS = ["float32[128,64]", "float32[128,64]"]
 
 
 async def conversation(folder):
-    """What tools answer: the text, and whether it is an error."""
+    """Return the answers of tools: the text, and whether it is an error."""
     words = ["-m", "neuroncore", "mcp", "--folder", str(folder), "--spec", str(folder / "spec.py")]
     parameters = mcp.StdioServerParameters(command=sys.executable, args=[*words, "--seconds", "1"])
     found = {}

@@ -34,7 +34,7 @@ def test_text_is_in_color_and_as_wide_as_the_terminal(monkeypatch):
     assert " ".join(" ".join(plain).split()) == " ".join(TEXT.split())
 
 
-def test_elsewhere_text_stays_as_it_is():
+def test_outside_a_terminal_text_is_unchanged():
     assert terminal.shown(TEXT, io.StringIO()) == TEXT
     excerpt = f"  26 |     {'x' * 100}"
     assert terminal._wrapped(excerpt, 40) == [excerpt]
@@ -66,7 +66,7 @@ def test_wrong_usage_is_json_for_programs(capsys, words):
 
 
 def valid(told):
-    """A document that fits the schema that it names."""
+    """Return a document after validation with the schema that it names."""
     validators = pytest.importorskip("jsonschema")
     validators.validate(told, schemas.schema(told["schema"]))
     return told
@@ -77,7 +77,7 @@ def output(capsys, *words):
     return valid(json.loads(capsys.readouterr().out))
 
 
-def test_what_commands_print_fits_their_schemas(file, capsys):
+def test_the_output_of_commands_fits_their_schemas(file, capsys):
     kernel = f"{file}::double"
     run = output(capsys, "run", kernel, "--precision", "--verify", "--harness", "neuron-profile")
     assert run["launches"]
@@ -99,7 +99,7 @@ def test_what_commands_print_fits_their_schemas(file, capsys):
     assert {"packages", "nki", "kernel", "isolation"} < {one["name"] for one in found["checks"]}
 
 
-def test_every_schema_is_one_and_refuses_another_document():
+def test_every_schema_is_valid_and_refuses_another_document():
     validators = pytest.importorskip("jsonschema")
     for name in schemas.SPECIFICATIONS:
         made = schemas.schema(name)

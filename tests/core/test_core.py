@@ -1,4 +1,4 @@
-"""The core: what it says of itself, and the one way by which instructions happen on it."""
+"""The core: its text, and the single path by which it issues instructions."""
 
 import inspect
 
@@ -28,7 +28,7 @@ def test_one_function_binds_checks_and_records_and_one_executes(name):
     assert "staged" in getattr(execute, name).__code__.co_names
 
 
-def test_an_offset_in_a_register_does_what_the_same_number_does():
+def test_an_offset_in_a_register_has_the_effect_of_the_same_number():
     def run(start):
         device = Device()
         x, out = device.tile(np.arange(32, dtype=np.float32).reshape(4, 8)), device.zeros((4, 4))

@@ -1,4 +1,4 @@
-"""Instructions that a kernel makes wait for others."""
+"""Dependencies that a kernel declares between instructions."""
 
 import nki
 import nki.isa as nisa
@@ -21,7 +21,7 @@ def timeline(function, **options):
 
 
 def independent(x, wire):
-    """Two instructions on two engines that share no data: rows 1 and 2 of the record."""
+    """Two instructions on two engines without common data: rows 1 and 2 of the record."""
     tile = nl.load(x)
     on_vector = nisa.tensor_scalar(nl.ndarray(x.shape, x.dtype), tile, nl.add, 1.0)
     on_scalar = nisa.activation(nl.ndarray(x.shape, x.dtype), nl.exp, tile)
@@ -29,7 +29,7 @@ def independent(x, wire):
     return x
 
 
-def test_without_an_edge_both_engines_work_at_once():
+def test_without_a_dependency_both_engines_work_at_once():
     time = timeline(lambda x: independent(x, lambda vector, scalar: None))
     assert time.begin[2] < time.end[1]
 
@@ -42,7 +42,7 @@ def test_a_consumer_begins_after_its_producer_is_done(times):
     assert time.begin[2] >= time.end[1]
 
 
-def test_edges_chain():
+def test_dependencies_are_transitive():
     seen = []
     timeline(lambda x: independent(x, lambda v, s: seen.append((s, s.depends_on(v).depends_on(v)))))
     assert seen[0][0] is seen[0][1]
@@ -60,7 +60,7 @@ def test_results_do_not_change():
     np.testing.assert_array_equal(kernel(X), X + 1)
 
 
-def test_without_a_record_an_edge_means_nothing():
+def test_without_a_record_a_dependency_has_no_effect():
     run = launch(
         lambda x: independent(x, lambda vector, scalar: scalar.depends_on(vector)),
         (X,),
@@ -70,7 +70,7 @@ def test_without_a_record_an_edge_means_nothing():
     assert run.core.program is None
 
 
-def test_what_is_issued_later_is_not_emulated():
+def test_waiting_for_a_later_instruction_is_not_emulated():
     with pytest.raises(NotEmulated, match="issued later"):
         timeline(lambda x: independent(x, lambda vector, scalar: vector.depends_on(scalar)))
 
@@ -80,7 +80,7 @@ def test_only_instructions_can_be_waited_for():
         timeline(lambda x: independent(x, lambda vector, scalar: scalar.depends_on("vector")))
 
 
-def test_what_is_left_out_orders_nothing():
+def test_an_omitted_instruction_has_no_dependencies():
     def kernel(x):
         tile, out = nl.load(x), nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
         nothing = nisa.memset(tile[0:0], 0.0)

@@ -1,4 +1,5 @@
-"""Products that are put off and shared out have the bits of products that are computed at once."""
+"""Products that are deferred and distributed over threads have the bits of products that are
+computed at once."""
 
 import os
 
@@ -15,7 +16,7 @@ THREADS = (1, 2, 5)
 
 @pytest.fixture
 def sums(monkeypatch):
-    """Let small products be put off, and return the sums that are."""
+    """Defer small products too, and return the deferred sums."""
     made, put_off = [], later.put_off
     monkeypatch.setattr(later, "WORTH", 1)
     monkeypatch.setattr(later, "put_off", lambda *given: made.append(put_off(*given)) or made[-1])
@@ -23,7 +24,7 @@ def sums(monkeypatch):
 
 
 def products(monkeypatch, count, kernel, rows=128):
-    """The result of a kernel with this number of threads, and its device."""
+    """Return the result of a kernel with this number of threads, and its device."""
     monkeypatch.setenv(later.THREADS, str(count))
     random = np.random.default_rng(5)
     device = Device()
@@ -34,7 +35,7 @@ def products(monkeypatch, count, kernel, rows=128):
 
 
 def long_sum(device, total, s, *moving):
-    """More products than are put off at a time, of operands that change on the way."""
+    """Issue more products than are deferred at a time, with operands that change in between."""
     for number in range(later.MOST + 9):
         x = moving[number % 2]
         device.issue("nc_matmul", total[:, 0], s, x, accumulate=number > 0)
@@ -45,7 +46,7 @@ def long_sum(device, total, s, *moving):
 
 
 def interrupted_sums(device, total, s, *moving):
-    """Two windows of a storage in turn; one is read and written between products."""
+    """Write two windows of a storage alternately; one is read and written between products."""
     for number in range(6):
         for half, x in enumerate(moving):
             device.issue("nc_matmul", total[:, half], s, x, accumulate=number > 0)
@@ -63,7 +64,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch, sums, kern
     assert any(sums)
 
 
-def test_a_sum_at_an_address_is_there_for_other_tensors_with_its_bytes(monkeypatch, sums):
+def test_a_deferred_sum_at_an_address_is_visible_to_other_tensors_with_its_bytes(monkeypatch, sums):
     monkeypatch.setenv(later.THREADS, "2")
     device = Device()
     total, same = (device.empty((128, 512), buffer="psum", address=(0, 0)) for _ in range(2))
@@ -82,7 +83,7 @@ def test_a_fork_ends_the_threads(monkeypatch, sums):
     np.testing.assert_array_equal(products(monkeypatch, 3, long_sum), before)
 
 
-def test_what_is_never_read_is_never_computed(monkeypatch, sums):
+def test_products_that_are_never_read_are_never_computed(monkeypatch, sums):
     monkeypatch.setenv(later.THREADS, "2")
     device = Device()
     total = device.empty((128, 512), buffer="psum")

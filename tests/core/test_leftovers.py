@@ -1,4 +1,4 @@
-"""A read of what nothing has written is told if what comes of it may reach a result."""
+"""A read of uninitialized memory is reported if a result may depend on it."""
 
 import nki
 import nki.isa as nisa
@@ -17,12 +17,12 @@ from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
 
-ROWS, COLUMNS = 5, 9  # of tiles of SHAPE: what is loaded
+ROWS, COLUMNS = 5, 9  # the part of tiles of SHAPE that is loaded
 
 
 def found(compute, rows=ROWS, columns=COLUMNS, into="result"):
-    """The findings of a kernel that loads a part of a tile, computes with all of it, and stores as
-    many rows and columns."""
+    """Return the findings of a kernel that loads a part of a tile, computes with all of it, and
+    stores a part of the result: `rows` and `columns`."""
 
     def kernel(x):
         tile = nl.ndarray(SHAPE, nl.float32)
@@ -43,7 +43,7 @@ def scaled(tile):
 
 
 def chained(tile):
-    """Elementwise, in place, by a copy, and in a narrow format."""
+    """Elementwise instructions, in place, by a copy, and in a narrow format."""
     twice = made("tensor_tensor", tile, scaled(tile), nl.maximum, dtype=nl.bfloat16)
     nisa.activation(twice, nl.exp, twice)
     return made("tensor_copy", made("tensor_copy", twice.reshape((8, 3, 4)), shape=(8, 3, 4))
@@ -61,7 +61,7 @@ ELEMENTWISE = [scaled, chained, chosen, lambda tile: made("reciprocal", tile)]
 
 
 @pytest.mark.parametrize("compute", ELEMENTWISE)
-def test_what_is_not_stored_is_not_told(compute):
+def test_leftovers_that_are_not_stored_are_not_reported(compute):
     assert found(compute) == []
     assert len(found(compute, rows=ROWS + 1)) >= 1
     assert len(found(compute, columns=COLUMNS + 1)) >= 1
@@ -83,12 +83,13 @@ def scanned(tile):
 
 
 @pytest.mark.parametrize("compute", [folded, summed, scanned])
-def test_a_fold_along_the_free_axis_takes_leftovers_of_its_row(compute):
+def test_a_fold_along_the_free_axis_depends_on_leftovers_of_its_row(compute):
     assert len(found(compute, columns=1)) >= 1
 
 
 def full_rows(compute):
-    """The same on tiles of which whole rows are written, and others not at all."""
+    """Return the findings for tiles of which some rows are written completely, and the others not
+    at all."""
 
     def kernel(x):
         tile = nl.ndarray(SHAPE, nl.float32)
@@ -103,7 +104,7 @@ def full_rows(compute):
 
 
 @for_all("compute", [folded, summed, scanned, *ELEMENTWISE])
-def test_lanes_work_for_themselves(compute):
+def test_lanes_are_independent(compute):
     assert full_rows(compute) == []
 
 
@@ -112,11 +113,11 @@ def over_partitions(tile):
                 shape=(1, 12))  # fmt: skip
 
 
-def test_what_mixes_lanes_is_told():
+def test_instructions_that_mix_lanes_are_reported():
     assert len(found(over_partitions, rows=1, columns=1)) == 1
 
 
-def test_what_is_overwritten_is_no_leftover_any_more():
+def test_overwritten_elements_are_no_longer_leftovers():
     def compute(tile):
         dst = scaled(tile)
         nisa.memset(dst, 1.0)
@@ -125,7 +126,7 @@ def test_what_is_overwritten_is_no_leftover_any_more():
     assert found(compute, *SHAPE) == []
 
 
-def test_a_finding_is_told_once_and_where_it_was_read():
+def test_a_finding_is_reported_once_at_the_line_of_the_read():
     def compute(tile):
         for _ in range(3):
             dst = scaled(tile)
@@ -135,7 +136,7 @@ def test_a_finding_is_told_once_and_where_it_was_read():
     assert line == made.__code__.co_firstlineno + 2
 
 
-def test_a_register_that_leftovers_come_to_is_told():
+def test_leftovers_that_reach_a_register_are_reported():
     def kernel(x):
         tile = nl.ndarray((1, 1), nl.int32)
         double = made("tensor_scalar", tile, nl.multiply, 2.0, shape=(1, 1), dtype=nl.int32)
@@ -147,7 +148,7 @@ def test_a_register_that_leftovers_come_to_is_told():
 
 
 def test_accumulator_registers_keep_leftovers():
-    """Rows that one instruction adds up and another reads out."""
+    """One instruction adds up rows, and another reads out the sums."""
 
     def kernel(x, command):
         tile, total = nl.ndarray(SHAPE, nl.float32), nl.ndarray((8, 1), nl.float32)
@@ -201,8 +202,8 @@ def test_registers_keep_leftovers_until_an_instruction_of_their_engine_sets_them
     assert [f.code for f in run.findings] == ["UNINIT_READ"] * (reported and same_engine)
 
 
-def test_results_are_as_ever():
-    """Only the finding is kept back: what is stored has poison in it wherever it is told."""
+def test_results_have_poison_even_where_findings_are_deferred():
+    """Only the finding is deferred: a stored element is poison wherever a finding is reported."""
 
     @nki.jit
     def kernel(x):
@@ -216,7 +217,7 @@ def test_results_are_as_ever():
 
 @pytest.mark.parametrize("stored, told", [(60, False), (128, True)])
 def test_the_older_api_masks_the_last_tile(stored, told):
-    """As published references do: rows that are not there are loaded and stored by a mask."""
+    """As in published references: a mask leaves out rows that do not exist in loads and stores."""
 
     @older.jit
     def kernel(x):
@@ -237,7 +238,8 @@ def test_the_older_api_masks_the_last_tile(stored, told):
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
 def test_the_older_api_transposes_the_last_tile(target):
-    """There and back on the Tensor engine, of which rows that were loaded by a mask are stored."""
+    """The Tensor engine transposes the tile twice; only rows that were loaded by a mask are
+    stored."""
 
     @older.jit
     def kernel(x):
@@ -273,7 +275,7 @@ def multiplied(tile, eye, turned_eye):
 
 
 def twice_in_double_rows(tile, eye, turned_eye):
-    """Zeros and data, by zeros and an identity matrix."""
+    """Multiply zeros and data by zeros and an identity matrix."""
     halves, ones = (nl.ndarray((8, 2, n), nl.float8_e4m3) for n in (12, 8))
     for both, one in ((halves, tile), (ones, eye)):
         nisa.memset(both, 0.0)
@@ -282,7 +284,7 @@ def twice_in_double_rows(tile, eye, turned_eye):
 
 
 def copied_by_product(tile, eye, turned_eye):
-    """The identity matrix is stationary."""
+    """Multiply by an identity matrix as the stationary tile."""
     return turned(from_psum("nc_matmul", (8, 12), eye, tile), eye, turned_eye)
 
 
@@ -298,7 +300,7 @@ MOVES = [turned, turned_by_product, multiplied, copied_by_product, there_and_bac
 
 
 def moved(compute, target, rows=ROWS, columns=COLUMNS, options=None):
-    """A launch that loads a part of a tile, moves all of it, and stores a part, transposed."""
+    """Launch a kernel that loads a part of a tile, transposes all of it, and stores a part."""
 
     def kernel(x):
         tile = nl.ndarray(SHAPE, nl.float32)
@@ -330,13 +332,13 @@ def test_uninitialized_elements_stay_in_their_places(compute, target):
         assert np.array_equal(np.nan_to_num(run.outputs), zeros.outputs)
 
 
-def test_the_halves_of_double_rows_are_moved_too():
+def test_uninitialized_elements_of_double_rows_stay_in_their_places():
     run = moved(twice_in_double_rows, "trn3")
     assert run.findings == [] and np.array_equal(run.outputs, LOADED.T)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_leftovers_come_out_in_another_order(target):
+def test_leftovers_can_be_transposed_in_another_order(target):
     run = moved(lambda t, e, r: turned_by_product(t, r, e), target, rows=8)
     assert [f.code for f in run.findings] == ["UNINIT_READ"]
     assert np.array_equal(run.outputs[:, 8 - ROWS :], LOADED[::-1].T)
@@ -357,8 +359,9 @@ def test_a_nan_that_was_computed_spreads_where_the_array_multiplies(compute, tar
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_sum_depends_on_all_that_is_added(target):
-    """Times 0 too: another number than an identity matrix has may be there."""
+def test_a_sum_depends_on_all_its_terms(target):
+    """Terms times 0 count too, because in place of an identity matrix other numbers are
+    possible."""
 
     def doubled(tile, eye, turned_eye):
         nisa.tensor_scalar(eye, eye, nl.multiply, 2.0)
@@ -369,7 +372,7 @@ def test_a_sum_depends_on_all_that_is_added(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_rows_and_columns_of_a_product_are_told_apart(target):
+def test_rows_and_columns_of_a_product_are_distinguished(target):
     """Columns of the stationary tile are rows of the result."""
 
     def summed(tile, eye, turned_eye):
@@ -384,7 +387,7 @@ def test_rows_and_columns_of_a_product_are_told_apart(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_leftovers_stay_in_a_sum_that_goes_on(target):
+def test_leftovers_stay_in_a_sum_that_is_continued(target):
     def sums(again):
         def compute(tile, eye, turned_eye):
             total = nl.ndarray((12, 8), nl.float32, buffer=nl.psum)
@@ -401,7 +404,7 @@ def test_leftovers_stay_in_a_sum_that_goes_on(target):
     assert afresh.findings == [] and (afresh.outputs == 1).all()
 
 
-def test_what_was_told_is_still_moved_alone():
+def test_leftovers_that_were_reported_still_affect_only_their_places():
     def compute(tile, eye, turned_eye):
         scratch = nl.ndarray(SHAPE, nl.float32, buffer=nl.private_hbm)
         nisa.dma_copy(scratch, tile)
@@ -412,7 +415,7 @@ def test_what_was_told_is_still_moved_alone():
     assert np.array_equal(run.outputs, LOADED.T)
 
 
-def test_placed_tiles_are_told_where_they_are_read():
+def test_leftovers_of_tiles_at_addresses_are_reported_at_their_first_read():
     def compute(tile, eye, turned_eye):
         placed = nl.ndarray(SHAPE, nl.float32, address=(0, 4096))
         nisa.tensor_copy(placed[0:ROWS, 0:COLUMNS], tile[0:ROWS, 0:COLUMNS])
@@ -424,7 +427,7 @@ def test_placed_tiles_are_told_where_they_are_read():
 
 
 @pytest.mark.parametrize("compute", MOVES)
-def test_float64_beside_moves_it_alone_too(compute):
+def test_uninitialized_elements_stay_in_their_places_in_float64_too(compute):
     def of_thirds(tile, eye, turned_eye):
         nisa.tensor_scalar(tile, tile, nl.multiply, 1 / 3)
         return compute(tile, eye, turned_eye)

@@ -1,4 +1,4 @@
-"""Leftovers of uninitialized memory in random programs, in picked elements and after transfers."""
+"""Uninitialized memory in random programs, in indirectly selected elements and after transfers."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -33,13 +33,13 @@ SIZE = 6
 
 
 def parts(data):
-    """A tile of three, and a square of it."""
+    """Return a tile of three, and a square part of it."""
     first = data.draw(st.integers(0, SIZE - 3))
     return data.draw(st.integers(0, 2)), slice(first, first + 3)
 
 
 @given(data=st.data())
-def test_whatever_leftovers_change_in_a_result_is_told(data):
+def test_every_result_that_leftovers_change_is_reported(data):
     names = data.draw(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8))
     steps = [(name, *(parts(data) for _ in range(3))) for name in names]
     written, stored = parts(data), parts(data)
@@ -64,8 +64,8 @@ def test_whatever_leftovers_change_in_a_result_is_told(data):
 
 
 @pytest.mark.parametrize("depends", ["nothing", "source", "index", "destination"])
-def test_picked_elements_are_told_if_they_or_their_index_may_depend_on_leftovers(depends):
-    """Leftovers of other tiles don't matter, nor do those that were overwritten."""
+def test_selected_elements_are_reported_if_they_or_their_index_may_be_uninitialized(depends):
+    """Uninitialized elements of other tiles, and those that were overwritten, have no effect."""
 
     def kernel(x, at):
         partly, places = nl.ndarray((16, 8), nl.uint32), nl.ndarray((16, 1), nl.uint32)
@@ -90,7 +90,7 @@ def test_picked_elements_are_told_if_they_or_their_index_may_depend_on_leftovers
 
 
 def test_leftovers_that_a_transfer_overwrites_do_not_matter():
-    """Only a transfer whose index may be out of bounds leaves elements as they are."""
+    """Only a transfer whose index may be out of bounds leaves elements unchanged."""
 
     def kernel(x):
         tile = nl.ndarray((16, 8), nl.float32)
@@ -104,7 +104,7 @@ def test_leftovers_that_a_transfer_overwrites_do_not_matter():
     assert "UNINIT_READ" not in [one.code for one in run.findings]
 
 
-def test_renewed_storage_has_no_leftovers_of_the_old_tensor():
+def test_reused_storage_has_no_leftovers_of_the_old_tensor():
     device = Device()
     device.core.defers_leftovers = True
     tile, copy = device.empty((4, 8)), device.empty((4, 8))

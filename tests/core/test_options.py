@@ -1,4 +1,5 @@
-"""Options of what is not published: each choice does what its field says, in every instruction."""
+"""Options for unpublished behavior: each choice does what its field documents, in every
+instruction."""
 
 from dataclasses import replace
 
@@ -53,7 +54,7 @@ def test_values_that_a_field_does_not_have_are_refused(field, wrong, said):
             replace(profile, **{field: wrong})
 
 
-def test_the_smallest_bound_and_no_order_are_values():
+def test_the_smallest_bound_and_no_order_are_accepted():
     assert Options(precision_bound=0, order=None).order is None
 
 
@@ -80,7 +81,7 @@ def test_fn_overflow(choice, want, name):
 
 @pytest.mark.parametrize("form", ["float8_e4m3", "float8_e5m2", "float16", "bfloat16"])
 @pytest.mark.parametrize("stochastic", [False, True])
-def test_formats_with_infinities_overflow_to_them_all_the_same(form, stochastic):
+def test_formats_with_infinities_always_overflow_to_infinity(form, stochastic):
     x, found = np.array([[INF, -INF, 3.4e38, NAN]], np.float32), []
     for choice in ("nan", "saturate"):
         device = Device("trn3", fn_overflow=choice, stochastic=stochastic)
@@ -105,7 +106,8 @@ def test_stochastic_rounding_saturates_too():
 
 
 def oracle(name, choice):
-    """maximum or minimum, of zeros the positive or the negative one."""
+    """Return maximum or minimum. For two zeros, the maximum is the positive and the minimum the
+    negative one."""
 
     def one(a, b):
         if np.isnan(a) or np.isnan(b):
@@ -182,7 +184,7 @@ def test_nan_minmax_of_default_operators_and_across_partitions(choice):
     np.testing.assert_array_equal(row.numpy(), step(x[:1], x[1:]))
 
 
-def test_nan_minmax_is_not_for_integers_nor_other_operators():
+def test_nan_minmax_does_not_affect_integers_or_other_operators():
     results = []
     for choice in CHOICES:
         device = Device(nan_minmax=choice)
@@ -230,8 +232,8 @@ def simulated(function, *values):
 
 
 @pytest.mark.parametrize("name", SIMULATED)
-def test_simulator_operators_are_those_of_numpy(name):
-    """The fields' own instructions, one each."""
+def test_simulator_operators_agree_with_numpy(name):
+    """Each operator is used in one of the instructions that have the field."""
     device, op, function = Device(simulator_operators=True), getattr(nl, name), SIMULATED[name]
     dst, x = device.empty(X.shape), device.tile(X)
     device.issue("tensor_tensor", dst, x, device.tile(Y), op)
@@ -254,7 +256,7 @@ def test_functions_of_the_simulator_are_one_instruction(name):
 
 
 @pytest.mark.parametrize("name", SIMULATED)
-def test_V18_without_the_option_they_are_refused(name):
+def test_V18_simulator_operators_are_refused_without_the_option(name):
     device = Device()
     dst, x = device.zeros(X.shape), device.tile(X)
     device.refuses(SignatureError, "tensor_tensor", dst, x, x, getattr(nl, name), words=["op"])
@@ -274,7 +276,7 @@ def remainders(x, y):
     return out
 
 
-def test_V18_the_vendors_simulator_takes_them():
+def test_V18_simulator_operators_are_accepted_with_the_option():
     with settings(options=vendor_sim):
         same(remainders(X, Y), simulated(np.mod, X, Y))
     with pytest.raises(SignatureError, match="op must be an operator"):
@@ -282,7 +284,7 @@ def test_V18_the_vendors_simulator_takes_them():
 
 
 @pytest.mark.parametrize("op", [np.divide, np.mod, np.fmod, older_nl.divide])
-def test_V18_in_the_older_api(op):
+def test_V18_simulator_operators_of_the_older_api(op):
     @older.jit
     def kernel(x, y):
         return stored(older_isa.tensor_tensor(older_nl.load(x), older_nl.load(y), op))

@@ -1,4 +1,5 @@
-"""A fault of ours is told as ours, with its cause, and a mistake of the user's as the user's."""
+"""A fault of the emulator is reported as such, with its cause, and a mistake of the user as the
+user's."""
 
 import json
 
@@ -35,7 +36,7 @@ def scaled(x):
     return out
 
 
-# what fails below an instruction: a step of recognising, checking, executing and noting a call
+# functions inside an instruction that fail: steps that find, check, execute and record a call
 BELOW = {
     "the key of a tile": (Tile, "signature", AttributeError),
     "a number that is taken": (Immediate, "take", AttributeError),
@@ -46,7 +47,7 @@ BELOW = {
 
 
 @pytest.mark.parametrize("what", BELOW)
-def test_a_fault_of_ours_is_no_mistake_of_the_kernels(what, monkeypatch):
+def test_a_fault_of_the_emulator_is_not_blamed_on_the_kernel(what, monkeypatch):
     home, name, kind = BELOW[what]
     device = Device()
     x, out = device.tile(np.ones((3, 5), np.float32)), device.zeros((3, 5))
@@ -61,7 +62,7 @@ def test_a_fault_of_ours_is_no_mistake_of_the_kernels(what, monkeypatch):
     assert "please report it" in str(told.value)
 
 
-def test_it_names_the_line_of_the_kernel(monkeypatch):
+def test_a_fault_of_the_emulator_names_the_line_of_the_kernel(monkeypatch):
     monkeypatch.setattr(binding, "stage", failing(ValueError))
     with pytest.raises(errors.EmulatorError) as told:
         launch(scaled, [np.ones((3, 7), np.float32)], tensor=NkiTensor)
@@ -72,7 +73,7 @@ def test_it_names_the_line_of_the_kernel(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [MemoryError, RecursionError, OSError])
-def test_what_the_host_lacks_is_no_fault_of_ours(kind, monkeypatch):
+def test_a_lack_of_memory_of_the_host_is_not_a_fault_of_the_emulator(kind, monkeypatch):
     device = Device()
     x = device.tile(np.ones((3, 6), np.float32))
     monkeypatch.setattr(binding, "stage", failing(kind))
@@ -93,14 +94,14 @@ MISTAKES = {
 
 
 @for_all("what", MISTAKES)
-def test_a_mistake_of_the_kernels_stays_one(what):
+def test_a_mistake_of_the_kernel_is_reported_as_such(what):
     device = Device()
     x, out = device.tile(np.ones((3, 5), np.float32)), device.zeros((3, 5))
     with pytest.raises(errors.KernelError):
         device.call(MISTAKES[what], x, out)
 
 
-def test_an_attribute_that_our_own_code_asks_for_is_not_the_kernels_unknown_name(monkeypatch):
+def test_a_missing_attribute_in_emulator_code_is_not_an_unknown_name_of_the_kernel(monkeypatch):
     monkeypatch.delattr(access, "reshaped")
 
     def kernel(x):
@@ -136,7 +137,7 @@ def test_commands_end_with_3_and_the_cause(command, file, tmp_path, capsys):
     assert "KeyError: 'of ours'" in said and "mine.py:6: neuroncore failed at dma_copy" in said
 
 
-def test_json_says_whose_fault_it_is(file, capsys):
+def test_json_says_that_it_is_a_fault_of_the_emulator(file, capsys):
     assert main(["run", file, "--args", "float32[4,4]", "--json"]) == 3
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["ours"] and "neuroncore failed at dma_copy" in error["statement"]
@@ -146,7 +147,7 @@ def test_diff_ends_with_3(file):
     assert main(["diff", file, file, "--args", "float32[4,4]"]) == 3
 
 
-def test_a_command_that_fails_itself_ends_with_3(monkeypatch, capsys):
+def test_a_fault_of_the_command_itself_ends_with_3(monkeypatch, capsys):
     monkeypatch.setattr("neuroncore.machine.names", failing(IndexError))
     assert main(["machines"]) == 3
     said = capsys.readouterr().err

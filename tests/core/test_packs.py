@@ -1,4 +1,4 @@
-"""What is made of an operand is kept from its second use on, and as long as the tile stays."""
+"""Packed operands are cached from their second use on, until the tile changes."""
 
 import numpy as np
 import pytest
@@ -18,11 +18,11 @@ PACKED, COPIED = PackForm("role", 1, labelled), PackForm("role", 1, np.array)
 
 
 def used(kept, tile, form=PACKED):
-    """What a use gets: the elements as read, or ("packed", elements)."""
+    """Return the operand for a use: the elements as read, or ("packed", elements)."""
     return kept.get(tile, form, lambda t: t.numpy().tolist())
 
 
-def test_the_second_use_keeps_it():
+def test_the_second_use_caches_the_packed_operand():
     device, kept = Device(), Packs()
     tile = device.tile(np.ones((1, 2), np.float32))
     assert used(kept, tile) == [[1, 1]]
@@ -44,7 +44,7 @@ def test_another_form_of_the_same_tile_is_another_entry(other):
     assert used(kept, tile) is packed
 
 
-def test_a_write_ends_it():
+def test_a_write_invalidates_the_entry():
     device, kept = Device(), Packs()
     tile = device.tile(np.ones((1, 2), np.float32))
     used(kept, tile), used(kept, tile)
@@ -63,7 +63,7 @@ def test_a_write_ends_it():
         ("activation", lambda source, same: {"op": nl.copy, "data": same}),
     ],
 )
-def test_a_product_uses_what_was_written_last(name, arguments):
+def test_a_product_uses_the_last_written_data(name, arguments):
     random = np.random.default_rng(3)
     first, second = random.integers(-9, 9, (2, 128, 128)).astype(np.float32)
     moving = random.integers(-9, 9, (128, 512)).astype(np.float32)
@@ -78,12 +78,12 @@ def test_a_product_uses_what_was_written_last(name, arguments):
         np.testing.assert_array_equal(product.numpy(), weights.T @ moving)
 
 
-def test_a_product_uses_what_was_written_to_picked_places():
+def test_a_product_uses_data_that_was_scattered_into_a_tile():
     device = Device("trn3")
     ones, threes = (np.full((128, 128), value, np.float32) for value in (1, 3))
     operand, moving = device.tile(ones), device.tile(np.ones((128, 512), np.float32))
     rows, columns = np.ogrid[:128, :8]
-    places = device.tile(rows % 16 + 16 * columns, "uint32")  # each group of 16 rows picks all
+    places = device.tile(rows % 16 + 16 * columns, "uint32")  # each group of 16 rows selects all
     for weights in (ones, ones, threes):
         if weights is threes:
             device.issue("tensor_copy", operand.indirect(places, 128), device.tile(threes))
@@ -92,14 +92,14 @@ def test_a_product_uses_what_was_written_to_picked_places():
         assert np.unique(product.numpy()) == [128 * weights[0, 0]]
 
 
-def test_what_others_may_write_to_is_read_each_time():
+def test_memory_that_the_caller_can_write_is_read_each_time():
     device, kept = Device(), Packs()
     placed = device.empty((1, 2), address=(0, 0))
     device.issue("memset", placed, 1.0)
     assert used(kept, placed) == used(kept, placed) == [[1, 1]]
 
 
-def test_a_storage_in_the_place_of_another_is_not_taken_for_it():
+def test_a_new_storage_with_the_id_of_a_deleted_one_is_distinguished():
     device, kept = Device(), Packs()
     for value in range(20):
         tile = device.tile(np.full((1, 2), value, np.float32))
@@ -109,7 +109,7 @@ def test_a_storage_in_the_place_of_another_is_not_taken_for_it():
 
 
 @pytest.mark.parametrize("uses", [1, 2, 3])
-def test_the_longest_unused_is_forgotten(monkeypatch, uses):
+def test_the_least_recently_used_entry_is_dropped(monkeypatch, uses):
     monkeypatch.setattr(packs, "ROOM", 64)
     device, kept = Device(), Packs()
     tiles = [device.tile(np.full((1, 4), value, np.float32)) for value in range(6)]
@@ -120,7 +120,7 @@ def test_the_longest_unused_is_forgotten(monkeypatch, uses):
     assert kept.nbytes == (0 if uses == 1 else 64)
 
 
-def test_few_tiles_are_known(monkeypatch):
+def test_the_number_of_entries_is_limited(monkeypatch):
     monkeypatch.setattr(packs, "MOST", 4)
     device, kept = Device(), Packs()
     tiles = [device.tile(np.ones((1, 1), np.float32)) for _ in range(10)]
@@ -129,7 +129,7 @@ def test_few_tiles_are_known(monkeypatch):
     assert len(kept._known) == 4
 
 
-def test_what_is_packed_at_the_first_use_makes_room_for_others_until_the_second(monkeypatch):
+def test_operands_that_are_packed_at_the_first_use_are_dropped_before_others(monkeypatch):
     monkeypatch.setattr(packs, "EARLY", 32)
     device, kept = Device(), Packs()
     tiles = [device.tile(np.full((1, 4), value, np.float32)) for value in range(4)]
@@ -147,8 +147,9 @@ def test_what_is_packed_at_the_first_use_makes_room_for_others_until_the_second(
 
 @for_all("form", ["float32", "bfloat16", "float8_e4m3"])
 @pytest.mark.parametrize("shape", [(128, 128, 512), (7, 9, 33), (64, 5, 5), (32, 64, 3)], ids=str)
-def test_products_are_the_same_packed_or_not(form, shape):
-    """The first product reads both operands, the second packs them, the third finds them packed."""
+def test_products_of_packed_operands_have_the_same_bits(form, shape):
+    """The first product reads both operands, the second packs them, and the third uses the packed
+    ones."""
     k, m, n = shape
     device, rng = Device(), np.random.default_rng(k)
     s, x = (device.tile(rng.standard_normal((k, size), np.float32), form) for size in (m, n))

@@ -1,4 +1,5 @@
-"""Narrow formats held as float32 (Options.storage): nothing rounds more than float32 does."""
+"""Narrow formats that are stored as float32 (Options.storage): nothing is rounded more than
+float32."""
 
 import ml_dtypes  # noqa: F401  numpy learns the names of narrow formats
 import nki
@@ -28,7 +29,7 @@ HOST = tuple(name for name in NARROW if name != "tfloat32")  # numpy has no TF32
 
 
 class Wide(Device):
-    """A core with the ideal storage. A tile of floats has any float32 numbers."""
+    """A core with the ideal storage. A tile of floats can hold any float32 numbers."""
 
     def __init__(self, target="trn2", **options):
         super().__init__(target, storage="float32", **options)
@@ -48,7 +49,7 @@ class Wide(Device):
 
 @for_all("target", TARGETS)
 @pytest.mark.parametrize("name", [name for name in ONE_CORE if INSTRUCTIONS[name].operands])
-def test_results_are_those_of_float32(name, target):
+def test_results_equal_those_of_float32(name, target):
     device, forms = Wide(target), [form for form in accepted(name, target) if form in NARROW]
     made = [Case(device, name, form, turn=turn) for turn, form in enumerate(forms)]
     every(made, Case.issue)
@@ -58,18 +59,18 @@ def test_results_are_those_of_float32(name, target):
         assert all(tile.held == "float32" for tile in floats) and not device.findings
 
 
-# --- what programs make of them -------------------------------------------------------------------
+# --- programs -------------------------------------------------------------------------------------
 
 THIRD = np.float32(1 / 3)  # between two numbers of every narrow format
 
 
 def thirds(*shape, seed=0):
-    """Numbers that every narrow format would round."""
+    """Return numbers that every narrow format would round."""
     return np.random.default_rng([seed, *shape]).uniform(1, 2, shape).astype(np.float32) * THIRD
 
 
 @for_all("form", NARROW)
-def test_a_format_twice_and_back_is_nothing(form):
+def test_conversions_to_a_format_and_back_change_nothing(form):
     device, x = Wide("trn3"), thirds(33, 5)
     src, dst = device.tile(x), device.empty(x.shape)
     middle = [device.empty(x.shape, form, b) for b in ("sbuf", "psum", "hbm", "sbuf")]
@@ -84,7 +85,7 @@ def test_a_format_twice_and_back_is_nothing(form):
 
 
 @pytest.mark.parametrize("form", ["bfloat16", "float32"])
-def test_sums_in_psum_of_any_format_are_float32(form):
+def test_sums_in_psum_are_float32_in_any_format(form):
     device = Wide("trn3")
     s, x = thirds(64, 5), thirds(64, 7, seed=1)
     dst = device.empty((5, 7), form, "psum")
@@ -109,7 +110,7 @@ def test_tf32_is_not_rounded_when_the_array_reads_it():
 
 
 @for_all("form", NARROW)
-def test_rows_are_gathered_and_scattered_as_they_are(form):
+def test_rows_are_gathered_and_scattered_unchanged(form):
     device, x = Wide("trn3"), thirds(10, 6)
     rows = np.array([[7], [0], [9]], np.int32)
     table, part = device.tile(x, form, "hbm"), device.empty((3, 6), form)
@@ -147,7 +148,7 @@ PLACES = ("sbuf", 64), ("psum", 0), ("psum", 2048)
 
 
 @pytest.mark.parametrize("form, place", [(f, PLACES[i % 3]) for i, f in enumerate(NARROW)])
-def test_tensors_at_addresses_overlap_as_on_the_chip(form, place):
+def test_tensors_at_addresses_overlap_like_on_the_chip(form, place):
     buffer, byte = place
     device, size = Wide("trn3"), lookup(form).itemsize
     columns = (byte + 64) // size
@@ -174,7 +175,7 @@ def test_products_go_to_psum_at_an_address():
         assert np.array_equal(dst.numpy(), twice * x)
 
 
-def test_what_another_format_wrote_at_an_address_is_not_there():
+def test_data_of_another_format_at_an_address_is_not_visible():
     device = Wide()
     device.tile(thirds(4, 16), "bfloat16", address=(0, 0))
     device.issue(
@@ -183,7 +184,7 @@ def test_what_another_format_wrote_at_an_address_is_not_there():
     assert device.findings == ["UNINIT_READ"]
 
 
-def test_memory_that_nothing_has_written_is_nan():
+def test_uninitialized_memory_is_nan():
     device = Wide()
     src, dst = device.empty((4, 5), "bfloat16"), device.empty((4, 5), "float8_e4m3")
     device.issue("tensor_copy", src[:, :2], device.tile(thirds(4, 2)))
@@ -192,7 +193,7 @@ def test_memory_that_nothing_has_written_is_nan():
     assert device.findings == ["UNINIT_READ"]
 
 
-# --- what stays as it is --------------------------------------------------------------------------
+# --- unaffected behavior --------------------------------------------------------------------------
 
 
 @for_all(
@@ -203,7 +204,7 @@ def test_memory_that_nothing_has_written_is_nan():
         *(("tfloat32", "bfloat16"), ("int32", "float8_e4m3"), ("bfloat16", "int8")),
     ],
 )
-def test_narrow_formats_have_no_bits_to_look_at(form, other):
+def test_bits_of_narrow_formats_cannot_be_viewed(form, other):
     Device("trn3").zeros((4, 8), form).view(lookup(other))
     device = Wide("trn3")
     tile = device.zeros((4, 8), form)
@@ -218,13 +219,13 @@ def test_narrow_formats_have_no_bits_to_look_at(form, other):
     "form, other",
     [("float32", "int32"), ("int32", "uint8"), ("tfloat32", "uint32"), ("float32", "tfloat32")],
 )
-def test_other_formats_still_have_theirs(form, other):
+def test_bits_of_other_formats_can_be_viewed(form, other):
     device, x = Wide(), values(form, (4, 8))
     got = device.tile(x, form).view(lookup(other)).numpy()
     assert np.array_equal(bits(got), bits(x.astype(lookup(form).numpy).view(lookup(other).numpy)))
 
 
-def test_bytes_at_an_address_are_not_those_of_the_chip():
+def test_bytes_at_an_address_differ_from_the_chip():
     device = Wide()
     placed = device.zeros((4, 8), "int32", address=(0, 0))
     assert np.array_equal(placed.view("uint32").numpy(), np.zeros((4, 8)))
@@ -232,7 +233,7 @@ def test_bytes_at_an_address_are_not_those_of_the_chip():
         placed.view("uint8")
 
 
-def test_packed_formats_are_rounded_as_ever():
+def test_packed_formats_are_still_rounded():
     results = []
     for device in (Device("trn3"), Wide("trn3")):
         x = (thirds(32, 16) * 8).astype("bfloat16")
@@ -243,7 +244,7 @@ def test_packed_formats_are_rounded_as_ever():
 
 
 @pytest.mark.parametrize("form", ["int8", "uint16", "int32", "uint8"])
-def test_integers_are_rounded_and_saturate_as_ever(form):
+def test_integers_are_still_rounded_and_saturate(form):
     x = np.array([[0.5, 1.5, 2.5, -0.5, 1e9, -1e9, 127.5, np.nan]], np.float32)
     device = Wide()
     dst = device.empty(x.shape, form)
@@ -256,7 +257,7 @@ def test_integers_are_rounded_and_saturate_as_ever(form):
 
 @nki.jit
 def averaged(x, y):
-    """(x + y) / 3, every step in the format of x."""
+    """Return (x + y) / 3, with every step in the format of x."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     total = nl.add(nl.load(x), nl.load(y))
     nl.store(out, nl.multiply(total, 1 / 3))
@@ -282,7 +283,7 @@ def want(x, y):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("form", HOST)
-def test_the_variable_makes_results_float32(dialect, form, monkeypatch):
+def test_the_environment_variable_makes_results_float32(dialect, form, monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
     x, y = pair(form)
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
@@ -293,7 +294,7 @@ def test_the_variable_makes_results_float32(dialect, form, monkeypatch):
         assert DIALECTS[dialect](x, y).dtype == x.dtype
 
 
-def test_options_of_a_launch_and_of_the_process_beat_the_variable(monkeypatch):
+def test_options_of_a_launch_and_of_the_process_take_precedence_over_the_variable(monkeypatch):
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
     x, y = pair("bfloat16")
     with settings(options=documented):
@@ -303,7 +304,7 @@ def test_options_of_a_launch_and_of_the_process_beat_the_variable(monkeypatch):
     assert averaged(x, y).dtype == "float32"
 
 
-def test_a_torch_tensor_comes_back_as_float32(monkeypatch):
+def test_a_torch_tensor_is_returned_as_float32(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
     x, y = (torch.tensor(a.astype(np.float32)).bfloat16() for a in pair("bfloat16"))
@@ -314,7 +315,7 @@ def test_a_torch_tensor_comes_back_as_float32(monkeypatch):
 
 @nki.jit
 def stepped(x, y):
-    """x becomes x + y / 3, in place; also what that is times three."""
+    """Set x to x + y / 3 in place, and return the new x and three times the new x."""
     new = nl.add(nl.load(x), nl.multiply(nl.load(y), 1 / 3))
     nl.store(x, new)
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -324,7 +325,7 @@ def stepped(x, y):
 
 @pytest.mark.parametrize("view", [lambda a: a, lambda a: a[:, ::-1], lambda a: a.T.copy().T])
 @pytest.mark.parametrize("form", HOST)
-def test_what_is_updated_in_place_is_rounded_once_at_the_end(form, view, monkeypatch):
+def test_arguments_updated_in_place_are_rounded_once_at_the_end(form, view, monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
     x, y = pair(form)
@@ -344,7 +345,7 @@ def test_an_argument_that_is_only_read_keeps_its_bits(monkeypatch):
     assert x.tobytes() == before
 
 
-def test_two_cores_exchange_what_they_hold(monkeypatch):
+def test_two_cores_exchange_float32_numbers(monkeypatch):
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
 
     @nki.jit
@@ -362,7 +363,7 @@ def test_two_cores_exchange_what_they_hold(monkeypatch):
 
 
 @pytest.mark.parametrize("form", HOST)
-def test_constants_of_a_program_are_what_they_are(form, monkeypatch):
+def test_constants_of_a_program_are_not_rounded(form, monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
     x = thirds(8, 6).astype(form)
@@ -378,7 +379,7 @@ def test_constants_of_a_program_are_what_they_are(form, monkeypatch):
     def older_constant(like):
         out = older_nl.ndarray(x.shape, like.dtype, buffer=older_nl.shared_hbm)
         tile = older_nl.load(older_nl.shared_constant(x))
-        tile[5:6] = 1 / 3  # where no engine begins: a constant, and DMA
+        tile[5:6] = 1 / 3  # a partition where no engine can start: a constant, and DMA
         older_nl.store(out, tile)
         return out
 
@@ -415,7 +416,7 @@ def test_profiles_have_names():
 
 
 def test_estimates_do_not_depend_on_the_profile():
-    """What is held wider in our memory is as narrow as ever on the chip."""
+    """Data that the emulator stores as float32 is still narrow on the chip."""
     times = []
     for device in (Device(), Wide()):
         x = device.tile(thirds(128, 64).astype("bfloat16"), "bfloat16", "hbm")

@@ -1,8 +1,8 @@
-"""One operand serves products of several widths, in several roles, one after the other.
+r"""One operand is used by products of several widths, in several roles, one after the other.
 
-A product keeps what it made of an operand. These programs use one tile wide and then narrow, which
-is what the last tile of every loop over columns does, and compare each result with exact integers.
-"""
+A product caches the packed form of an operand. These programs use one tile at full width and then
+narrower, like the last tile of every loop over columns, and compare each result with exact
+integers."""
 
 import microscaling
 import numpy as np
@@ -20,13 +20,14 @@ FORMATS = ("bfloat16", "float16", "float8_e4m3", "float8_e5m2", "tfloat32", "flo
 
 
 def with_each(first, *others):
-    """Every format with the first of some values; a narrow and a wide one with the others."""
+    """Return every format paired with the first of some values, and a narrow and a wide one paired
+    with the others."""
     every = [(form, first) for form in FORMATS]
     return every + [(form, other) for form in ("bfloat16", "float32") for other in others]
 
 
 def integers(rng, shape):
-    """Small integers, of which sums of products are exact in every order."""
+    """Return small integers whose sums of products are exact in every order."""
     return rng.integers(-4, 5, shape).astype(np.float32)
 
 
@@ -76,7 +77,7 @@ def test_one_tile_in_both_roles(form, columns):
 
 @pytest.mark.parametrize("form", ["float8_e4m3", "float8_e5m2"])
 def test_one_tile_by_single_and_by_double_rows(form):
-    """[K, 2, N] is 2 N columns of K rows, and in double_row mode N columns of 2 K rows."""
+    """[K, 2, N] is 2 N columns of K rows; in double_row mode it is N columns of 2 K rows."""
     device, rng = Device(), np.random.default_rng(4)
     double = {"perf_mode": matmul_perf_mode.double_row}
     s = integers(rng, (128, 2, 64))
@@ -130,11 +131,11 @@ def test_tiles_of_the_array():
         np.testing.assert_array_equal(product(device, stationary, moving), s.T @ x)
 
 
-def test_sparse_products_beside_dense_ones():
+def test_sparse_products_alternate_with_dense_ones():
     device, rng = Device(experimental=True), np.random.default_rng(7)
     s = integers(rng, (128, 8))
     stationary = device.tile(s, "bfloat16")
-    tags = device.tile(np.zeros((128, 2), np.uint16))  # the first place of each group
+    tags = device.tile(np.zeros((128, 2), np.uint16))  # the first element of each group
     for width in (64, *RAGGED):
         x = integers(rng, (128, 4, width))
         moving = device.tile(x, "bfloat16")
@@ -150,7 +151,7 @@ def test_scaled_products_of_several_widths():
     kind = lookup("float8_e5m2").numpy
 
     def operand(columns):
-        """Elements [K, F, 4], all of scale 1, and their tiles."""
+        """Return elements [K, F, 4], all with scale 1, and their tiles."""
         elements = rng.integers(-2, 3, (64, columns, 4)).astype(np.float32)
         ones = np.full((8, columns), 127, np.uint8)
         return elements, microscaling.matmul_operand(device, elements.astype(kind), ones)

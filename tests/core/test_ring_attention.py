@@ -1,4 +1,5 @@
-"""Ring attention on four ranks: each has its queries, and keys and values go round."""
+"""Ring attention on four ranks: each rank has its queries, and the keys and values are passed
+around the ring."""
 
 import nki
 import nki.collectives as ncc
@@ -14,7 +15,7 @@ RANKS, ROWS, WIDE = 4, 33, 16
 
 
 def matrix(stationary, moving, rows, columns):
-    """stationary.T @ moving, in SBUF."""
+    """Return stationary.T @ moving in SBUF."""
     sums = nl.ndarray((rows, columns), nl.float32, buffer=nl.psum)
     nisa.nc_matmul(sums, stationary, moving)
     out = nl.ndarray((rows, columns), nl.float32, buffer=nl.sbuf)
@@ -24,8 +25,8 @@ def matrix(stationary, moving, rows, columns):
 
 @nki.jit
 def ring_attention(q, k, v, group):
-    """softmax(q @ k.T) @ v over the keys of all ranks, kept in running maxima and sums; q and k are
-    [WIDE, ROWS], v is [ROWS, WIDE]."""
+    """Return softmax(q @ k.T) @ v over the keys of all ranks, with running maxima and sums. q and k
+    are [WIDE, ROWS], v is [ROWS, WIDE]."""
     queries = nl.load(q)
     held = [[nl.load(k), nl.load(v)]]
     held.append([nl.ndarray(one.shape, one.dtype, buffer=nl.sbuf) for one in held[0]])
@@ -53,7 +54,7 @@ def ring_attention(q, k, v, group):
 
 
 @pytest.mark.parametrize("turns", [0, 3])
-def test_ring_attention_is_attention_over_the_keys_of_all_ranks(turns):
+def test_ring_attention_equals_attention_over_the_keys_of_all_ranks(turns):
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((RANKS, ROWS, WIDE)).astype(np.float32) for _ in range(3))
     group = ncc.ReplicaGroup([[0, 1, 2, 3]])

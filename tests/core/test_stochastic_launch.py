@@ -1,4 +1,4 @@
-"""Stochastic rounding in kernels: where it applies, and which random word an element gets."""
+"""Stochastic rounding in kernels: where it applies, and which random word each element uses."""
 
 import threading
 
@@ -40,7 +40,7 @@ class Random(Device):
 
 
 def rounded(values, form, stream, first=0):
-    """Codes of float32 values, the words of a stream numbered in row-major order."""
+    """Return codes of float32 values, rounded with the words of a stream in row-major order."""
     words = words_of(stream, values.size, first=first).reshape(values.shape)
     found = [thresholds(form, v) for v in values.flat]
     below, limit = (np.array(n).reshape(values.shape) for n in zip(*found, strict=True))
@@ -71,7 +71,7 @@ def test_S8_each_instruction_has_separate_words(name, target):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "int32", "uint8"])
-def test_S8_float32_and_integers_are_rounded_as_ever(dtype):
+def test_S8_float32_and_integers_are_rounded_to_nearest(dtype):
     x = normal(33, 65) * 100
     results = []
     for device in (Device(), Random()):
@@ -84,7 +84,7 @@ def test_S8_float32_and_integers_are_rounded_as_ever(dtype):
 
 
 @for_all("form", NARROW)
-def test_S8_copies_of_a_format_and_constants_do_not_move(form):
+def test_S8_copies_of_a_format_and_constants_are_exact(form):
     device, x = Random("trn3"), normal(33, 7)
     src = device.tile(x, None if form == "tfloat32" else form)
     src = src.view("tfloat32") if form == "tfloat32" else src
@@ -99,7 +99,7 @@ def test_S8_copies_of_a_format_and_constants_do_not_move(form):
     assert np.array_equal(bits(filled[0].codes()), bits(filled[1].codes()))
 
 
-def test_S8_what_the_array_and_quantize_mx_read_is_rounded_to_nearest():
+def test_S8_operands_of_the_array_and_quantize_mx_are_rounded_to_nearest():
     x = normal(32, 8)
     results = []
     for device in (Device("trn3"), Random("trn3")):
@@ -118,7 +118,7 @@ def test_S8_what_the_array_and_quantize_mx_read_is_rounded_to_nearest():
 
 @for_all("form", NARROW)
 @for_all("unit", ["vector", "scalar", "gpsimd"])
-def test_S6_an_element_has_the_word_of_its_place_in_its_instruction(unit, form):
+def test_S6_an_element_uses_the_word_of_its_place_in_its_instruction(unit, form):
     device, x = Random("trn3"), normal(9, 13)
     src = device.tile(x)
     for number in range(3):
@@ -127,7 +127,7 @@ def test_S6_an_element_has_the_word_of_its_place_in_its_instruction(unit, form):
         assert np.array_equal(bits(dst.codes()), rounded(x, form, stream(unit, number)))
 
 
-def test_S6_every_engine_counts_its_own_instructions():
+def test_S6_each_engine_numbers_its_instructions():
     device, x = Random("trn3"), normal(16, 8)
     src, one = device.tile(x), device.tile(np.eye(16, dtype=np.float32))
     tensor = device.empty(x.shape, "bfloat16", "psum")
@@ -185,7 +185,7 @@ def test_S6_tiles_of_any_size(rows, columns, form):
     assert np.array_equal(dst.numpy().astype(np.float32) > 1, up.reshape(x.shape))
 
 
-def test_S6_a_second_result_goes_on_where_the_first_ended():
+def test_S6_a_second_result_uses_the_words_after_the_first():
     device, x = Random(), normal(8, 10)
     dst, total = device.empty(x.shape, "bfloat16"), device.empty((8, 1), "bfloat16")
     device.issue("tensor_scalar_reduce", dst, device.tile(x), nl.multiply, 1.0, nl.maximum, total)
@@ -195,7 +195,7 @@ def test_S6_a_second_result_goes_on_where_the_first_ended():
     assert np.array_equal(total.codes(), want)
 
 
-def test_S6_scattered_elements_have_the_words_of_their_places_in_the_tile():
+def test_S6_scattered_elements_use_the_words_of_their_places_in_the_tile():
     device, x = Random("trn3"), normal(16, 32)
     places = np.random.default_rng(0).permutation(32).astype(np.uint16)
     index = device.tile(places.reshape(2, 16).T)
@@ -228,7 +228,8 @@ def test_S6_rows_gathered_and_added_by_dma():
 
 @nki.jit
 def narrowed(x):
-    """x in bfloat16, by way of the Vector engine twice, the Scalar engine and DMA."""
+    """Return x in bfloat16 after two conversions by the Vector engine, one by the Scalar engine and
+    one by DMA."""
     out = nl.ndarray((4, *x.shape), nl.bfloat16, buffer=nl.shared_hbm)
     tile = nl.load(x)
     a, b, c = (nl.ndarray(x.shape, nl.bfloat16) for _ in range(3))
@@ -242,7 +243,8 @@ def narrowed(x):
 
 
 def ups(codes):
-    """Where the quarter above 1 went up, as numbers whose mean is 0 and variance 1."""
+    """Return for each element whether the quarter above 1 was rounded up, as numbers with mean 0
+    and variance 1."""
     up = np.asarray(codes).astype(np.float32) > 1
     return (up - 0.25) / 0.1875**0.5
 
@@ -263,7 +265,7 @@ def run(kernel, *args, seed=0, **more):
         return kernel(*args)
 
 
-def test_S6_a_seed_repeats_and_nothing_else_is_related():
+def test_S6_a_seed_repeats_results_and_other_seeds_are_unrelated():
     first, again, other = (run(narrowed, X, seed=seed) for seed in (5, 5, 6))
     assert first.tobytes() == again.tobytes()
     parts = [*first, *other]
@@ -335,14 +337,14 @@ def test_options_without_meaning_are_refused(wrong):
         run(narrowed, X, **wrong)
 
 
-# --- S7: sums that do not stand still -------------------------------------------------------------
+# --- S7: sums that do not stagnate ----------------------------------------------------------------
 
 REPLICAS = (128, 64)
 
 
 @nki.jit
 def half_added(x, count):
-    """x + 0.5 + 0.5 + ..., each sum in the format of x."""
+    """Return x + 0.5 + 0.5 + ..., with each sum in the format of x."""
     total = nl.ndarray(x.shape, x.dtype)
     nisa.dma_copy(total, x)
     for _ in range(count):
@@ -364,20 +366,20 @@ def older_half_added(x, count):
     "kernel", [half_added, older.jit(older_half_added)], ids=["nki", "neuronxcc"]
 )
 def test_S7_the_vendors_sum(kernel, monkeypatch):
-    """1024 + 2048 times 0.5 in float16; the spread of such a sum is 22.96."""
+    """1024 + 2048 times 0.5 in float16; the standard deviation of such a sum is 22.96."""
     start = np.full(REPLICAS, 1024, np.float16)
     assert (kernel(start.copy(), 2048) == 1024).all()
     monkeypatch.setenv("NEURON_RT_STOCHASTIC_ROUNDING_EN", "1")
     total = kernel(start.copy(), 2048).astype(np.float64)
     assert abs(total.mean() - 2048) < 4 * 22.96 / total.size**0.5
     assert abs(total.std() - 22.96) < 1
-    assert abs(2056 - total.mean()) < 2 * total.std()  # what the vendor's page shows
+    assert abs(2056 - total.mean()) < 2 * total.std()  # the result on the vendor's page
 
 
 # --- S9: sums in PSUM -----------------------------------------------------------------------------
 
 
-def test_S9_the_mean_over_seeds_of_bfloat16_sums_is_the_float32_sum():
+def test_S9_the_mean_of_bfloat16_sums_over_seeds_is_the_float32_sum():
     s, x = normal(128, 16), normal(128, 24, seed=1)
     s, x = s.astype("bfloat16"), x.astype("bfloat16")
 

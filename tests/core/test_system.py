@@ -1,4 +1,4 @@
-"""Two cores as one: what they share, what they don't, how they meet, and how they fail to."""
+"""Two cores as one: shared and separate memory, synchronization, and failures of it."""
 
 import nki
 import nki.isa as nisa
@@ -37,7 +37,7 @@ def half(x, rank):
 
 @nki.jit
 def swapped(x, sends=(1, 0), receives=(1, 0), unit=nisa.dma_engine.dma):
-    """The halves of x, exchanged by the cores that hold them."""
+    """Return the halves of x after the cores have exchanged them."""
     rank = nl.program_id(0)
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     mine = nl.load(half(x, rank))
@@ -61,7 +61,7 @@ def test_every_format_is_exchanged_bit_by_bit(dtype):
     assert got.tobytes() == np.concatenate([x[32:], x[:32]]).tobytes()
 
 
-def test_the_engine_that_releases_before_0_3_asked_for_is_not_looked_at():
+def test_the_engine_argument_of_releases_before_0_3_is_ignored():
     @nki.jit
     def sent(x):
         rank = nl.program_id(0)
@@ -84,7 +84,7 @@ def test_a_core_may_send_to_itself():
 
 @nki.jit
 def crossed(x):
-    """Each core writes its half to HBM; after the barrier it reads the other's."""
+    """Each core writes its half to HBM, and reads the other half after the barrier."""
     rank = nl.program_id(0)
     middle, out = (nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm) for _ in range(2))
     nl.store(half(middle, rank), nl.load(half(x, rank)))
@@ -99,7 +99,7 @@ def test_after_a_barrier_a_core_reads_what_the_other_wrote():
 
 @nki.jit
 def counted(x, region):
-    """Both cores meet at what neither can see of the other."""
+    """Both cores wait at a barrier on memory that only one of them can access."""
     rank = nl.program_id(0)
     own = nl.ndarray((1, 1), nl.int32, buffer=region)
     out = nl.ndarray((2, 1), nl.int32, buffer=nl.shared_hbm)
@@ -109,12 +109,12 @@ def counted(x, region):
     return out
 
 
-def test_a_barrier_on_what_is_not_shared_is_remarked():
+def test_a_barrier_on_memory_that_is_not_shared_is_a_finding():
     with pytest.warns(NeuronWarning, match=r"NOT_SHARED\] core_barrier: data .* is in SBUF"):
         np.testing.assert_array_equal(counted[2](X, nl.sbuf), [[1], [2]])
 
 
-def test_a_barrier_takes_no_psum():
+def test_a_barrier_on_psum_is_refused():
     with pytest.raises(BufferKindError, match="data must be in hbm or sbuf"):
         counted[2](X, nl.psum)
 
@@ -134,7 +134,7 @@ def test_without_a_barrier_the_race_is_found():
 
 @nki.jit
 def halved(x, twice=False):
-    """Each core writes half of a result that it has for itself."""
+    """Each core writes half of a result that is not shared."""
     rank = nl.program_id(0)
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm)
     nl.store(half(out, rank), nl.load(half(x, rank)))
@@ -147,7 +147,7 @@ def test_a_result_is_one_tensor_for_both_cores():
     np.testing.assert_array_equal(halved[2](X), X)
 
 
-def test_results_are_completed_where_they_are_the_same_one():
+def test_halves_of_the_same_result_are_combined():
     @nki.jit
     def named(x):
         rank = nl.program_id(0)
@@ -161,7 +161,7 @@ def test_results_are_completed_where_they_are_the_same_one():
     np.testing.assert_array_equal(got["two"][0], -X)
 
 
-def test_their_errors_are_found_too():
+def test_faults_in_combined_results_are_found():
     @nki.jit
     def rounded(x, buffer):
         rank = nl.program_id(0)
@@ -179,7 +179,7 @@ def test_their_errors_are_found_too():
 
 
 @pytest.mark.parametrize("rows", [(0, 0), (0, 2)])
-def test_cores_meet_at_data_that_has_elements(rows):
+def test_a_barrier_needs_a_tensor_with_elements(rows):
     @nki.jit
     def meets(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -190,12 +190,12 @@ def test_cores_meet_at_data_that_has_elements(rows):
         meets[2](X)
 
 
-def test_of_what_both_cores_wrote_the_first_one_s_is_returned():
+def test_an_element_that_both_cores_wrote_is_returned_from_the_first():
     want = np.where(np.arange(len(X))[:, None] < 32, X, -1)
     np.testing.assert_array_equal(halved[2](X, True), want)
 
 
-def test_what_no_core_wrote_is_missed():
+def test_elements_that_no_core_wrote_are_reported():
     @nki.jit
     def quarters(x):
         rank = nl.program_id(0)
@@ -210,7 +210,7 @@ def test_what_no_core_wrote_is_missed():
         assert np.isnan(half(got, rank)[5:]).all()
 
 
-def test_each_core_has_hbm_of_its_own():
+def test_each_core_has_private_hbm():
     @nki.jit
     def kept_apart(x):
         rank = nl.program_id(0)
@@ -236,7 +236,7 @@ def test_arrays_that_both_cores_write_are_updated_in_place():
     np.testing.assert_array_equal(x, [[1, 1], [1, 1], [2, 2], [2, 2]])
 
 
-def test_programs_know_their_place_in_the_grid():
+def test_programs_have_their_position_in_the_grid():
     seen = []
 
     @nki.jit
@@ -254,10 +254,10 @@ def test_each_core_leaves_a_record():
     assert run.core is run.cores[0]
 
 
-# --- in which order -------------------------------------------------------------------------------
+# --- order ----------------------------------------------------------------------------------------
 
 
-def test_programs_take_turns_where_they_meet():
+def test_programs_alternate_at_synchronization_points():
     order = []
 
     @nki.jit
@@ -276,7 +276,7 @@ def test_programs_take_turns_where_they_meet():
         assert order == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
 
 
-def test_pipes_do_not_hold_each_other_up():
+def test_pipes_do_not_block_each_other():
     @nki.jit
     def two_pipes(x):
         rank = nl.program_id(0)
@@ -291,7 +291,7 @@ def test_pipes_do_not_hold_each_other_up():
     np.testing.assert_array_equal(two_pipes[2](X), X)
 
 
-# --- how it fails ---------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 def test_a_core_that_waits_for_one_that_has_ended_is_a_deadlock():
@@ -352,7 +352,7 @@ def test_an_exchange_needs_both_sides():
 
 
 @pytest.mark.parametrize("ranks", [(2, 0), (1, -1)])
-def test_there_are_two_ranks(ranks):
+def test_only_two_ranks_exist(ranks):
     with pytest.raises(ShapeError, match=r"(send_to|recv_from)_rank is (2|-1)"):
         swapped[2](X, *((rank, rank) for rank in ranks))
 
@@ -372,13 +372,13 @@ def test_ranks_are_integers(name, junk):
     device.refuses(SignatureError, "sendrecv", tile, device.zeros((3, 5)), words=words, **numbers)
 
 
-def test_ranks_may_be_numpys():
+def test_ranks_may_be_numpy_integers():
     one, none = np.int64(1), np.int8(0)
     np.testing.assert_array_equal(swapped[2](X, (one, none), (one, none)), swapped[2](X))
 
 
 @pytest.mark.parametrize("shape,dtype", [((16, 6), nl.float32), ((32, 3), nl.int32)])
-def test_what_is_sent_is_what_is_expected(shape, dtype):
+def test_sent_and_expected_shapes_must_agree(shape, dtype):
     @nki.jit
     def unequal(x):
         rank = nl.program_id(0)
@@ -402,7 +402,7 @@ def test_an_exchange_converts_nothing():
         converting[2](X)
 
 
-def test_the_dma_of_gpsimd_takes_256_elements():
+def test_the_dma_of_gpsimd_moves_at_most_256_elements():
     x = np.arange(2 * 257, dtype=np.float32).reshape(2, 257)
     gpsimd = nisa.dma_engine.gpsimd_dma
     np.testing.assert_array_equal(swapped[2](x[:, :256], unit=gpsimd), x[::-1, :256])
@@ -421,7 +421,7 @@ def test_the_first_generation_has_no_logical_cores(monkeypatch):
         crossed[2](X)
 
 
-def test_programs_on_more_cores_can_not_meet():
+def test_programs_on_more_than_two_cores_cannot_synchronize():
     with pytest.raises(TargetError, match="core_barrier needs two cores that can") as refused:
         crossed[4](X)
     assert refused.value.place.file == __file__
@@ -437,7 +437,7 @@ def test_a_barrier_is_for_both_cores():
         odd[2](X)
 
 
-def test_a_deadlock_of_many_cores_is_told_in_short_lines():
+def test_a_deadlock_of_many_cores_is_reported_in_short_lines():
     few, many = system._listed(["a", "b"]), system._listed([f"rank {n} waits" for n in range(64)])
     assert few == "a; b"
     assert many.count("\n") == 9 and many.endswith("\n  and 56 more")

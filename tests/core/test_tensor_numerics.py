@@ -1,5 +1,5 @@
-"""The numbers of the Tensor engine: conformance tests T1 to T12, whose ids are in their names, and
-the ways that options give it to read TF32."""
+"""Numerics of the Tensor engine: conformance tests T1 to T12, whose ids are in the names of tests,
+and the ways in which options let the engine read TF32."""
 
 import ml_dtypes
 import numpy as np
@@ -29,7 +29,7 @@ MODES = [
 
 
 def product(s, x, form="float32", target="trn2", dst="float32", steps=1, **options):
-    """What `steps` products leave in PSUM, each added to the ones before."""
+    """Return the numbers in PSUM after `steps` products, each added to the previous sum."""
     device = Device(target, **options)
     out = device.empty((s.shape[1], x.shape[1]), dst, "psum")
     for left, right in zip(np.split(s, steps), np.split(x, steps)):
@@ -57,7 +57,7 @@ def test_T1_sums_that_are_exact_are_the_same_in_every_mode(target, form, options
 @for_all("place", [1, 2, 63, 64, 126, 127])
 @for_all("form", ["bfloat16", "float16", "tfloat32", "float32"])
 def test_T2_order_of_the_chain(form, place):
-    """Ones are lost next to 2^24 = 2^12 * 2^12 and count from where -2^24 has joined on."""
+    """Ones are lost next to 2^24 = 2^12 * 2^12, and count after -2^24 was added."""
     s, x = np.ones((128, 1), np.float32), np.ones((128, 1), np.float32)
     s[0], s[place] = 2.0**12, -(2.0**12)
     x[0] = x[place] = 2.0**12
@@ -65,7 +65,8 @@ def test_T2_order_of_the_chain(form, place):
 
 
 def test_T2_order_of_the_four_passes():
-    """Sums of small halves come first: 2^-24 that stay below half a unit of the others' alone."""
+    """Products of low halves are added first: terms of 2^-24 that would each be less than half a
+    unit of the other sums."""
     low = 1 + 2.0**-12  # the halves 1 and 2^-12
     s, x = np.full((3, 1), low, np.float32), np.full((3, 1), low, np.float32)
     want = np.float32(3 * 2.0**-24)
@@ -75,8 +76,9 @@ def test_T2_order_of_the_four_passes():
     assert bits(got) == bits(want) != bits(product(s, x))
 
 
-def test_T3_the_sum_of_a_tile_then_that_of_psum():
-    """2^24 + (1 + 1) where one chain would lose both, and bits of random numbers."""
+def test_T3_the_sum_of_a_tile_is_added_to_psum():
+    """The result is 2^24 + (1 + 1), where a single chain would lose both ones; also bits of random
+    numbers."""
     ones = np.ones((4, 1), np.float32)
     assert product(column(2.0**24, 0, 1, 1), ones, steps=2) == 2.0**24 + 2
     assert product(column(2.0**24, 0, 1, 1), ones) == 2.0**24
@@ -90,8 +92,9 @@ def test_T3_the_sum_of_a_tile_then_that_of_psum():
     assert not np.array_equal(bits(got), bits(chain(s, x)))
 
 
-def test_T4_what_a_sum_in_psum_begins_with():
-    """Open: the first write of each location; asked for: what is there, and that is looked at."""
+def test_T4_initial_value_of_a_sum_in_psum():
+    """By default the first write of each location begins a sum. With `accumulate`, the old contents
+    are added and count as read."""
     device = Device()
     one = device.tile(np.ones((1, 1), np.float32))
 
@@ -114,8 +117,9 @@ def test_T4_what_a_sum_in_psum_begins_with():
 
 
 @for_all(("target", "form"), FORMATS)
-def test_T5_fused_or_not_is_seen_in_float32_alone(target, form):
-    """Products of up to 12 significant bits are exact, so that their rounding changes nothing."""
+def test_T5_fused_operations_differ_only_in_float32(target, form):
+    """Products of operands with up to 12 significant bits are exact, so rounding them changes
+    nothing."""
     device = Device(target)
     s, x = (device.tile(normal((128, n), n), form).numpy().astype(np.float32) for n in (40, 60))
     if form == "tfloat32":
@@ -131,7 +135,7 @@ def test_T5_fused_or_not_is_seen_in_float32_alone(target, form):
 
 
 def transposed(device, tile, dtype=None):
-    """The same tile transposed in two ways, by columns of 128."""
+    """Return the same tile transposed in two ways, 128 columns at a time."""
     rows, columns = tile.shape
     made = [device.empty((columns, rows), dtype or tile.dtype, "psum") for _ in range(2)]
     identity = device.tile(np.eye(rows), tile.dtype)
@@ -152,7 +156,7 @@ def test_T6_every_16_bits_pass_a_transpose(target, form, quarter):
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
 def test_T6_32_bits_pass_a_transpose(target):
-    """Each exponent and sign with no fraction, a bit of it, a payload and all of it."""
+    """Every exponent and sign with fractions of zero, one bit, a payload, and all bits."""
     device = Device(target)
     upper = np.arange(512, dtype=np.uint32) << 23
     codes = np.stack([upper | low for low in (0, 1, 0x2ABCDE, 0x7FFFFF)]).reshape(128, 16)
@@ -175,8 +179,8 @@ def test_T6_8_bits_pass_a_transpose_into_8_or_16(target, form):
 
 
 @pytest.mark.parametrize("form", ["bfloat16", "float16", "float32"])
-def test_T7_on_v2_a_transpose_is_a_product_that_spreads(form):
-    """Row m of the result is made of column m of the data, each times 1 or 0."""
+def test_T7_on_v2_a_transpose_is_a_product_that_spreads_nan(form):
+    """Row m of the result is the sum over column m of the data, each times 1 or 0."""
     device, nan, inf = Device("trn1"), np.nan, np.inf
     data = np.array([[nan, 1, -0.0, 5], [2, inf, 3, -0.0], [4, 6, -inf, 7]], np.float32)
     want = [[nan, nan, nan], [nan, inf, nan], [nan, nan, -inf], [5, 0, 7]]
@@ -204,7 +208,7 @@ def test_T7_on_v2_a_transpose_is_a_product_that_spreads(form):
         ("trn3", "float8_e4m3fn", "float8_e4m3", False),
     ],
 )
-def test_T8_formats_that_meet(target, s, x, allowed):
+def test_T8_formats_that_can_be_multiplied(target, s, x, allowed):
     device = Device(target)
     left, right = device.tile(np.ones((5, 3)), s), device.tile(np.full((5, 4), 2.0), x)
     dst = device.empty((3, 4), buffer="psum")
@@ -227,14 +231,14 @@ def test_T9_double_row_is_a_product_of_256_rows(target, form):
 
 
 def halves(values):
-    """Of 24 significant bits, fewer in subnormal numbers, the upper 12 and the lower 12."""
+    """Return the upper 12 and the lower 12 of 24 significant bits (fewer for subnormal numbers)."""
     unit = np.ldexp(1.0, np.maximum(np.frexp(values.astype(np.float64))[1], -125) - 12)
     high = (np.trunc(values / unit) * unit).astype(np.float32)
     return high, values - high
 
 
 @pytest.mark.parametrize("options", [{}, {"fp32_matmul": "four_pass"}], ids=str)
-def test_T10_float32_is_as_good_as_float32_can_be(options):
+def test_T10_float32_products_have_float32_precision(options):
     s, x = normal((128, 128), 1), normal((128, 512), 2)
     exact = s.astype(np.float64).T @ x.astype(np.float64)
     error = np.linalg.norm(product(s, x, **options) - exact) / np.linalg.norm(exact)
@@ -244,7 +248,7 @@ def test_T10_float32_is_as_good_as_float32_can_be(options):
 @for_all("scale", [1.0, 1e-36, 3e-41])
 @for_all("steps", [1, 2])
 def test_T10_four_passes_are_four_chains(steps, scale):
-    """Each with one half of either number, of twelve bits, and added to PSUM by itself."""
+    """Each chain has one 12-bit half of each operand, and is added to PSUM separately."""
     s, x = normal((38, 11), 1, scale), normal((38, 37), 2)
     want = np.zeros((11, 37), np.float32)
     for left, right in zip(np.split(s, steps), np.split(x, steps)):
@@ -256,14 +260,14 @@ def test_T10_four_passes_are_four_chains(steps, scale):
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
-def test_T10_the_halves_of_a_number_are_all_of_it(value):
+def test_T10_the_halves_of_a_number_add_up_to_it(value):
     one = np.ones((1, 1), np.float32)
     got = product(np.array([[value]], np.float32), one, fp32_matmul="four_pass")
     assert got == np.float32(value)
 
 
-def test_T10_what_is_not_finite_passes_once():
-    """A low half beside it would be NaN, and zero times an infinity is."""
+def test_T10_infinities_and_nan_have_one_pass():
+    """A low half would be NaN, and zero times an infinity is NaN."""
     s = np.array([[np.inf, -np.inf, np.nan, 2, 0]], np.float32)
     x = np.array([[1, -2, 0, np.inf, np.nan, 1 + 2.0**-20]], np.float32)
     signalling = np.array([[0x7F800001]], np.uint32).view(np.float32)
@@ -281,7 +285,8 @@ def test_T10_four_passes_are_for_float32(form):
 
 
 def test_T11_bfloat16_in_psum_is_rounded_at_every_step():
-    """1 + 2^-8 is 1 each time, though four of them make 1 + 2^-6; 3 * 2^-8 counts as 2^-6."""
+    """1 + 2^-8 is rounded to 1 at each of four steps, although the exact sum is 1 + 2^-6; 3 * 2^-8
+    is rounded to 2^-6."""
     one = np.ones((5, 1), np.float32)
     small, large = column(1, *[2.0**-8] * 4), column(1, *[3 * 2.0**-8] * 4)
     got = [product(s, one, target="trn3", dst="bfloat16", steps=5).item() for s in (small, large)]
@@ -297,8 +302,8 @@ def test_T11_bfloat16_in_psum_is_rounded_at_every_step():
     assert np.array_equal(bits(got), bits(want))
 
 
-def test_T11_or_stochastically():
-    """Each of the four steps of 2^-8 is a step of 2^-7 with probability 1/2: the mean is right."""
+def test_T11_bfloat16_in_psum_can_be_rounded_stochastically():
+    """Each of the four additions of 2^-8 adds 2^-7 with probability 1/2, so the mean is exact."""
     s, x = column(1, *[2.0**-8] * 4), np.ones((5, 512), np.float32)
     s = np.repeat(s, 128, axis=1)
     how = {"target": "trn3", "dst": "bfloat16", "steps": 5, "stochastic": True}
@@ -344,7 +349,7 @@ def test_tfloat32_may_be_read_without_its_low_bits(values):
     same(product(values, one, "tfloat32")[:, 0], ten_bits(values)[0] + np.float32(0))
 
 
-def test_a_nan_whose_low_bits_are_cut_off_is_no_infinity():
+def test_a_nan_whose_low_bits_are_cut_off_does_not_become_an_infinity():
     nan = np.array([[0x7F800001]], np.uint32).view(np.float32)
     got = product(nan, np.ones((1, 1), np.float32), "tfloat32", tf32_read="truncate")
     assert np.isnan(got)

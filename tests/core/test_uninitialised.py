@@ -1,4 +1,4 @@
-"""What was never written is known element by element, and reading it doesn't go unnoticed."""
+"""Uninitialized memory is tracked element by element, and reads of it are reported."""
 
 import sys
 
@@ -51,7 +51,7 @@ def test_partial_writes_are_tracked_exactly(buffer, data):
         written[key] = True
         source = device.tile(np.zeros(written[key].shape, np.float32), buffer="hbm")
         if buffer == "psum":
-            tile[key].mark_written()  # no DMA reaches PSUM, no engine an odd start partition
+            tile[key].mark_written()  # DMA does not reach PSUM
         else:
             device.issue("dma_copy", tile[key], source)
         look = key_of(data, shape)
@@ -75,7 +75,7 @@ def test_writes_through_other_views_count(data):
 
 @given(data=st.data())
 def test_narrow_writes_leave_a_wide_element_unwritten(data):
-    """An element lacks something as long as one of its bytes does, whatever format it has."""
+    """An element is uninitialized as long as one of its bytes is, in any format."""
     device = Device()
     tile, written = device.empty((2, 8)), np.zeros((2, 32), np.bool_)
     for _ in range(data.draw(st.integers(1, 5))):
@@ -90,7 +90,7 @@ def test_narrow_writes_leave_a_wide_element_unwritten(data):
         assert np.array_equal(missing_of(tile.view("bfloat16")), ~halves)
 
 
-def test_a_full_write_ends_the_accounting():
+def test_a_full_write_ends_the_tracking():
     device = Device()
     tile = device.empty((4, 6))
     device.issue("memset", tile[:, :3], 0.0)
@@ -102,7 +102,7 @@ def test_a_full_write_ends_the_accounting():
     assert whole.storage.gaps is None
 
 
-def test_where_a_predicate_is_false_nothing_is_written():
+def test_elements_with_a_false_predicate_are_not_written():
     device = Device()
     chosen = np.array([[1, 0, 1], [0, 0, 2]], np.uint8)
     tile = device.empty((2, 3))
@@ -115,7 +115,7 @@ def test_where_a_predicate_is_false_nothing_is_written():
     assert np.array_equal(missing_of(tile), chosen == 0)
 
 
-def test_scattered_rows_are_written_and_no_others():
+def test_only_the_scattered_rows_are_written():
     device = Device()
     tile = device.empty((6, 4), buffer="hbm")
     rows = device.tile(np.array([[4], [1]], np.int32))
@@ -134,7 +134,7 @@ def test_an_illegal_write_writes_nothing():
 # --- through another tensor at the same address ---------------------------------------------------
 
 
-def test_what_an_alias_wrote_is_written():
+def test_elements_written_through_an_alias_count_as_written():
     device = Device()
     wide = device.empty((4, 8), address=(0, 0))
     narrow = device.empty((4, 8), "bfloat16", address=(0, 8))
@@ -145,7 +145,7 @@ def test_what_an_alias_wrote_is_written():
     assert missing_of(device.empty((33, 2), address=(0, 8)))[4:].all()
 
 
-def test_a_later_tensor_at_the_address_sees_what_is_there():
+def test_a_later_tensor_at_the_address_has_the_old_contents():
     device = Device()
     first = device.empty((4, 8), address=(32, 64))
     device.issue("memset", first, 3.0)
@@ -167,7 +167,7 @@ def test_a_later_tensor_at_the_address_sees_what_is_there():
 )
 @for_all("buffer", ["sbuf", "psum", "hbm"])
 def test_unwritten_elements_read_as_poison(buffer, dtype, is_poison):
-    assert ml_dtypes.bfloat16  # numpy learns its name
+    assert ml_dtypes.bfloat16  # registers the format's name with numpy
     device = Device()
     tile = device.empty((4, 6), dtype, buffer)
     if buffer == "hbm":
@@ -182,7 +182,7 @@ def test_unwritten_elements_read_as_poison(buffer, dtype, is_poison):
     assert device.findings == ["UNINIT_READ"]
 
 
-def test_poison_never_covers_what_is_written():
+def test_poison_never_replaces_written_elements():
     device = Device()
     values = np.arange(24, dtype=np.float32).reshape(4, 6)
     tile = device.empty((4, 6))
@@ -192,14 +192,14 @@ def test_poison_never_covers_what_is_written():
     assert np.array_equal(tile.numpy()[:, :4], values[:, :4])
 
 
-# --- what is said about it ------------------------------------------------------------------------
+# --- findings -------------------------------------------------------------------------------------
 
 
 def here():
     return sys._getframe(1).f_lineno
 
 
-def test_a_finding_names_reader_tensor_and_birthplace():
+def test_a_finding_names_the_reader_the_tensor_and_the_line_that_created_it():
     device = Device()
 
     def kernel():
@@ -233,14 +233,14 @@ def test_a_line_is_reported_once_per_tensor():
     assert device.findings == ["UNINIT_READ"] * 3
 
 
-def test_accumulating_onto_nothing_is_a_read():
+def test_accumulating_onto_uninitialized_memory_is_a_read():
     device = Device()
     tile = device.empty((4, 4))
     device.issue("tensor_tensor", tile, tile, device.tile(np.ones((4, 4), np.float32)), op=nl.add)
     assert device.findings == ["UNINIT_READ"] and np.isnan(tile.numpy()).all()
 
 
-def test_an_index_that_nothing_wrote_is_reported():
+def test_an_uninitialized_index_is_reported():
     device = Device()
     tensor = device.tile(np.zeros((6, 4), np.float32), buffer="hbm")
     device.issue("dma_copy", device.empty((1, 4)), tensor[device.empty((1, 1), "int32")])
@@ -248,7 +248,7 @@ def test_an_index_that_nothing_wrote_is_reported():
 
 
 def gather_rows(device, rows):
-    """Gather rows of a tensor of six, of which rows 2 and 3 were written."""
+    """Gather rows of a tensor of six, of which only rows 2 and 3 were written."""
     table, chosen = device.empty((6, 4), buffer="hbm"), device.tile(np.array([rows], np.int32).T)
     device.issue("dma_copy", table[2:4], device.tile(np.ones((2, 4), np.float32)))
     dst = device.empty((len(rows), 4))
@@ -256,19 +256,19 @@ def gather_rows(device, rows):
     return dst.numpy()
 
 
-def test_gathered_rows_that_nothing_wrote_are_poison():
+def test_gathered_uninitialized_rows_are_poison():
     device = Device()
     got = gather_rows(device, [4, 2])
     assert np.isnan(got[0]).all() and (got[1] == 1).all()
     assert device.findings == ["UNINIT_READ"]
 
 
-def test_rows_that_are_not_gathered_don_t_matter():
+def test_uninitialized_rows_that_are_not_gathered_are_not_reported():
     device = Device()
     assert (gather_rows(device, [3, 2, 3]) == 1).all() and not device.findings
 
 
-def test_written_elements_of_a_partly_written_tensor_are_fine():
+def test_written_elements_of_a_partly_written_tensor_have_no_finding():
     device = Device()
     tile = device.empty((4, 6))
     device.issue("memset", tile[:, ::2], 1.0)
@@ -276,7 +276,7 @@ def test_written_elements_of_a_partly_written_tensor_are_fine():
     assert not device.findings
 
 
-def test_one_option_makes_it_an_error_that_leaves_no_trace():
+def test_an_option_makes_an_uninitialized_read_an_error_that_leaves_no_trace():
     device = Device(uninitialized="raise")
     out = device.tile(np.zeros((4, 4), np.float32))
     device.refuses(
@@ -301,7 +301,7 @@ def kernel_that_writes(rows):
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
-def test_results_that_were_not_written_are_found(rows):
+def test_results_that_were_not_written_are_reported(rows):
     x = np.ones((4, 6), np.float32)
     run = launch(kernel_that_writes(rows), (x,), tensor=NkiTensor)
     (finding,) = run.findings
@@ -310,7 +310,7 @@ def test_results_that_were_not_written_are_found(rows):
     assert (run.outputs[:rows] == 1).all() and np.isnan(run.outputs[rows:]).all()
 
 
-def test_whole_results_are_not_mentioned():
+def test_completely_written_results_have_no_finding():
     run = launch(kernel_that_writes(4), (np.ones((4, 6), np.float32),), tensor=NkiTensor)
     assert not run.findings and (run.outputs == 1).all()
 
@@ -321,12 +321,12 @@ def test_arguments_count_as_written():
     assert run.outputs is x and not run.findings
 
 
-def test_findings_that_nobody_observes_are_warnings():
+def test_findings_without_an_observer_are_warnings():
     with pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN"):
         nki.jit(kernel_that_writes(2))(np.ones((4, 6), np.float32))
 
 
-def test_a_read_that_is_remembered_reports_each_line_and_leaves_poison_of_the_format_read():
+def test_a_cached_read_reports_each_line_and_has_poison_of_its_format():
     def kernel(x):
         a, u = nl.load(x), nl.ndarray((4, 8), nl.float32, buffer=nl.sbuf)
         out, halves = nl.ndarray((4, 8), nl.float32), nl.ndarray((4, 16), nl.bfloat16)

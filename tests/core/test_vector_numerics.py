@@ -1,7 +1,7 @@
-"""The V series of numerics: vectors of the Vector, Scalar and GpSimd engines, checkable by hand.
+r"""The V series of numerics: cases for the Vector, Scalar and GpSimd engines that can be checked by
+hand.
 
-Broader tests of each instruction are in tests/isa; docs/numerics.md has the list of all series.
-"""
+Broader tests of each instruction are in tests/isa; docs/numerics.md has the list of all series."""
 
 import math
 
@@ -25,7 +25,8 @@ BIG = 2**24 + 1  # the first integer that float32 does not have
 
 
 def issued(name, shape, *arguments, dtype="float32", target="trn2", **options):
-    """What an instruction writes to a fresh tile; arrays among its arguments become tiles."""
+    """Return the numbers that an instruction writes to a fresh tile. Arrays among its arguments
+    become tiles."""
     device = Device(target)
     dst = device.empty(shape, dtype)
     given = [device.tile(a) if isinstance(a, np.ndarray) else a for a in arguments]
@@ -44,7 +45,8 @@ OPERATORS = [
 
 
 def applied(name, reverse=False):
-    """What the plain reading says, which tests/plain hold to hand-made numbers."""
+    """Return the result of the plain reading, which tests/plain compares with numbers computed by
+    hand."""
     with np.errstate(all="ignore"):
         return apply(name, MATRIX, COLUMN, reverse)
 
@@ -56,7 +58,7 @@ def test_V1_special_values_by_every_operator(target, name, reverse):
     given = {"target": target, "reverse0": reverse}
     same(issued("tensor_scalar", MATRIX.shape, MATRIX, op, COLUMN, **given), want)
     if name == "power":
-        return  # the GpSimd engine's, of one step
+        return  # the GpSimd engine's operators, which take one step
     shape, both = MATRIX.shape, np.ascontiguousarray(np.broadcast_to(COLUMN, MATRIX.shape))
     first = {"target": target, "reverse1": reverse}
     one = {"op1": op, "operand1": COLUMN}
@@ -75,7 +77,7 @@ def test_V1_special_values_by_operators_of_one_operand(name):
 
 
 def test_V2_nothing_is_rounded_between_the_operators():
-    """257 is not a bfloat16: rounded between, 256 + 1 would be 256."""
+    """257 is not a bfloat16: if 256 + 1 were rounded in between, it would be 256."""
     x = np.array([[256]], "bfloat16")
     chain = {"op1": nl.subtract, "operand1": 256.0}
     assert issued("tensor_scalar", (1, 1), x, nl.add, 1.0, dtype="bfloat16", **chain) == 1
@@ -152,7 +154,7 @@ def test_V6_a_scan_is_its_loop(reverse0, reverse1):
 
 
 def test_V6_the_state_of_a_scan_is_not_rounded():
-    """256 + 1 + 1 in bfloat16: rounded at each step it would stay at 256."""
+    """256 + 1 + 1 in bfloat16: if each step were rounded, it would stay at 256."""
     ones = np.ones((1, 3), np.float32)
     got = issued(
         "tensor_tensor_scan", (1, 3), ones, ones, 255.0, nl.multiply, nl.add, dtype="bfloat16"
@@ -160,7 +162,7 @@ def test_V6_the_state_of_a_scan_is_not_rounded():
     assert got.astype(np.float32).tolist() == [[256, 256, 258]]
 
 
-def test_V7_a_running_fold_has_the_value_on_its_left():
+def test_V7_a_running_fold_uses_the_value_on_its_left():
     device = Device()
     x, dst = device.tile(np.float32([[1, 2, 4]])), device.empty((1, 3))
 
@@ -187,7 +189,7 @@ def test_V8_registers_of_the_vector_engine():
     assert summed(reduce_cmd=reduce_cmd.load_reduce, reduce_init=100.0) == 107
     assert summed(reduce_cmd=reduce_cmd.reset_reduce) == 7
     one = device.tile(np.ones((1, 3), np.uint8))
-    device.issue("select_reduce", dst, one, x, 0.0)  # idle: it may clobber the register
+    device.issue("select_reduce", dst, one, x, 0.0)  # idle: it may overwrite the register
     assert math.isnan(summed(reduce_cmd=reduce_cmd.reduce))
 
 
@@ -213,7 +215,7 @@ def test_V9_the_eight_greatest_with_duplicates_and_nan():
     same(issued("max8", (1, 8), x), np.float32([[NAN, INF, 9, 9, 3, 3, 3, 0]]))
 
 
-def test_V9_where_values_are():
+def test_V9_indices_of_values():
     x = np.float32([[7, 5, 7, 1, 5, 7, 0, -0.0]])
     vals = np.float32([[7, 7, 5, 7, 7, 2, 0, 0]])
     none = 2**32 - 1
@@ -232,7 +234,8 @@ def test_V9_the_published_replacement():
 
 
 def test_V10_statistics_in_pieces():
-    """1537 numbers in pieces of 512, the last of them odd; mean and variance of all."""
+    """1537 numbers in pieces of 512, of which the last has an odd length; mean and variance of all
+    numbers."""
     device, x = Device(), np.random.default_rng(0).normal(3, 2, (128, 1537)).astype(np.float32)
     pieces = [x[:, i : i + 512] for i in range(0, 1537, 512)]
     assert pieces[-1].shape[1] == 1
@@ -273,9 +276,10 @@ def test_V11_patterns_wrap_around():
 
 
 def test_V12_places_are_compared_in_float32():
-    """2^24 and 2^24 + 1 are one place; the filling overflows narrow formats."""
+    """The indices 2^24 and 2^24 + 1 are equal in float32; the fill value overflows narrow
+    formats."""
     device = Device()
-    x = np.float32([[1, 2, 3, 4]])  # at 2^24 - 1 and on
+    x = np.float32([[1, 2, 3, 4]])  # from 2^24 - 1 on
     bound, top = device.tile(np.float32([[2**24]])), device.tile(np.float32([[INF]]))
     for dtype in ("float32", "bfloat16", "float16", "float8_e4m3"):
         least = np.finfo(np.float32).min if dtype == "float32" else -INF
@@ -333,7 +337,8 @@ def test_V15_the_published_sine():
 
 @pytest.mark.parametrize("name", VALID)
 def test_V15_inputs_beyond_the_tables_are_found(name):
-    """At the ends of the published range nothing, one number further a finding."""
+    """There is no finding at the ends of the published range, and one at the next number
+    outside."""
     low, high = np.float32(VALID[name])
     below, above = np.nextafter(low, np.float32(-INF)), np.nextafter(high, np.float32(INF))
     mirrored = [-low, -high] if name == "reciprocal" else []
@@ -382,7 +387,7 @@ def test_V17_gathers():
     assert np.array_equal(got, np.take_along_axis(x, places.astype(int), 1))
 
 
-def test_V17_bounds_and_places():
+def test_V17_bounds_and_positions_of_gathers():
     ids = np.int32([[1, 1, 2, 0, 0, 3, 3, 3]])
     got = issued("sequence_bounds", (1, 2, 8), ids, dtype="int32")
     assert got.tolist() == [[[0, 0, 2, 8, 8, 5, 5, 5], [2, 2, 3, -1, -1, 8, 8, 8]]]

@@ -1,4 +1,4 @@
-"""Kernels on several ranks: what each has for itself, what a Run of all has, what is refused."""
+"""Kernels on several ranks: private memory of each rank, the Run of all ranks, and refusals."""
 
 import nki
 import nki.collectives as ncc
@@ -17,7 +17,7 @@ X = np.arange(64 * 3, dtype=np.float32).reshape(64, 3)
 
 @nki.jit
 def added(x, number):
-    """x + number, which x becomes as well."""
+    """Return x + number, and set x to the same."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     tile = nl.load(x)
     nisa.tensor_scalar(tile, tile, nl.add, number)
@@ -28,7 +28,7 @@ def added(x, number):
 
 @nki.jit
 def crossed(x):
-    """Each core of a rank writes its half of x, and after the barrier reads the other's."""
+    """Each core of a rank writes its half of x, and reads the other half after the barrier."""
     core, rows = nl.program_id(0), x.shape[0] // 2
     middle, out = (nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm) for _ in range(2))
     mine, other = (slice(c * rows, (c + 1) * rows) for c in (core, 1 - core))
@@ -43,11 +43,11 @@ def test_each_rank_runs_on_its_own_arguments():
     run = neuroncore.run(added, per_rank=[(x, float(rank)) for rank, x in enumerate(arrays)])
     for rank, (result, x) in enumerate(zip(run.results, arrays, strict=True)):
         np.testing.assert_array_equal(result, X * rank + rank)
-        np.testing.assert_array_equal(x, result)  # as with one rank, the caller sees it
+        np.testing.assert_array_equal(x, result)  # visible to the caller, like with one rank
 
 
-@pytest.mark.parametrize("rows", [64, 1 << 14])  # that are copied at once, and page by page
-def test_an_array_that_several_ranks_are_given_is_each_ones_own(rows):
+@pytest.mark.parametrize("rows", [64, 1 << 14])  # copied at once, and by pages
+def test_an_array_that_is_passed_to_several_ranks_is_copied_for_each(rows):
     x = np.arange(rows * 4, dtype=np.float32).reshape(-1, 128)
     before = x.copy()
     run = neuroncore.run(added, per_rank=[{"x": x[:128], "number": 1.0}, (x[:128], 2.0)])
@@ -56,13 +56,13 @@ def test_an_array_that_several_ranks_are_given_is_each_ones_own(rows):
     np.testing.assert_array_equal(x, before)
 
 
-def test_parts_that_no_other_rank_is_given_are_the_callers():
+def test_parts_that_are_passed_to_one_rank_only_are_not_copied():
     x = np.zeros((64, 3), np.float32)
     neuroncore.run(added, per_rank=[(x[:32], 1.0), (x[32:], 2.0)])
     assert (x[:32] == 1).all() and (x[32:] == 2).all()
 
 
-def test_the_cores_of_a_rank_meet_and_share_its_hbm_alone():
+def test_only_cores_of_the_same_rank_synchronize_and_share_hbm():
     run = neuroncore.run(crossed, per_rank=[(X,), (X + 1,)], lnc=2)
     for rank, result in enumerate(run.results):
         np.testing.assert_array_equal(result, np.concatenate([X[32:], X[:32]]) + rank)
@@ -71,7 +71,7 @@ def test_the_cores_of_a_rank_meet_and_share_its_hbm_alone():
     assert neuroncore.run(crossed[2], per_rank=[(X,), (X,)]).world.cores == 2
 
 
-def test_ranks_are_runs_of_their_own():
+def test_each_rank_has_a_separate_run():
     run = neuroncore.run(added, per_rank=[(X + 0, 1.0), (X + 0, 2.0)])
     assert [rank.results[0, 0] for rank in run.ranks] == [1, 2]
     assert run.summary in [rank.summary for rank in run.ranks]
@@ -83,7 +83,7 @@ def test_ranks_are_runs_of_their_own():
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
-def test_results_and_replays_are_the_same_in_whatever_turns(turns, tmp_path):
+def test_results_and_replays_do_not_depend_on_the_order_of_ranks(turns, tmp_path):
     given = [(X * rank,) for rank in range(4)]
     run = neuroncore.run(crossed, per_rank=given, lnc=2, options=Options(turns=turns))
     run.save(tmp_path / "world.run")
@@ -112,9 +112,9 @@ def test_a_world_is_replayed_on_inputs_of_each_rank():
             run.replay(*inputs)
 
 
-def test_records_and_findings_are_the_same_in_whatever_turns():
-    """One core of a rank has a tile more, before and after the two meet, and a half nobody writes
-    is summed."""
+def test_records_and_findings_do_not_depend_on_the_order_of_ranks():
+    """One core of a rank has an additional tile, before and after the two cores synchronize; a half
+    that nobody writes is summed."""
 
     @nki.jit
     def uneven(x, group):
@@ -154,7 +154,7 @@ def test_an_error_of_one_rank_is_the_error_of_all():
     assert told.value.__notes__ == ["on rank 0 of 64 ranks"]
 
 
-def test_a_failure_of_the_users_own_code_tells_its_rank():
+def test_a_failure_of_user_code_names_its_rank():
     @nki.jit
     def some(x, rank):
         if rank == 3:
@@ -166,7 +166,7 @@ def test_a_failure_of_the_users_own_code_tells_its_rank():
     assert told.value.__notes__ == ["on rank 3 of 4 ranks"]
 
 
-def test_each_rank_has_the_room_of_its_own_hbm():
+def test_each_rank_has_the_full_size_of_its_hbm():
     @nki.jit
     def large(x):
         nl.ndarray((1 << 20, 15 << 10), nl.uint8, buffer=nl.shared_hbm)  # 15 of 24 GiB
@@ -193,7 +193,7 @@ def test_each_rank_has_the_room_of_its_own_hbm():
         ({"per_rank": [(X,)], "x": X}, "rank by rank"),
     ],
 )
-def test_worlds_that_there_are_not(given, why):
+def test_numbers_of_ranks_that_no_instance_has_are_refused(given, why):
     with pytest.raises(UsageError, match=why):
         neuroncore.run(crossed, **given)
     with pytest.raises(UsageError, match="the kernel's grid is"):
@@ -205,7 +205,7 @@ def test_worlds_that_there_are_not(given, why):
     [
         (3, {}),
         (6, {"instance": "inf2.24xlarge"}),  # it has 12
-        (144, {"instance": "trn3-gen2-ultraserver"}),  # one rank a chip would be 144
+        (144, {"instance": "trn3-gen2-ultraserver"}),  # one rank per chip would be 144
     ],
 )
 def test_worlds_of_other_sizes_run_with_a_warning(ranks, options):
@@ -221,7 +221,7 @@ def test_worlds_of_other_sizes_run_with_a_warning(ranks, options):
     assert f"the launch has {ranks} ranks" in told.message and told.severity == "warning"
 
 
-def test_how_cores_are_called():
+def test_names_of_cores_of_several_ranks():
     world = World(8, 2)
     assert world.all_named(range(4)) == "ranks 0, 1" and world.named(5) == "rank 2 (core 1)"
     assert world.all_named([6, 7]) == "rank 3" and world.all_named([6]) == "rank 3 (core 0)"

@@ -1,4 +1,4 @@
-"""Custom C++ operators agree with numpy, and each rule of theirs refuses what breaks it."""
+"""Custom C++ operators agree with numpy, and each of their rules refuses a call that breaks it."""
 
 import os
 import shutil
@@ -46,11 +46,11 @@ def refused(code, call):
     return error.value
 
 
-# --- what operators compute -----------------------------------------------------------------------
+# --- results of operators -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (7, 130)])
-def test_by_elements(shape):
+def test_access_by_elements(shape):
     x = random(*shape)
     call = library().run("scaled", x, 0.3)
     assert np.array_equal(call.result, (0.3 * x.astype(np.float64)).astype(np.float32))
@@ -58,7 +58,7 @@ def test_by_elements(shape):
 
 
 @pytest.mark.parametrize("elements", [1, 37, 3000])
-def test_by_streams(elements):
+def test_access_by_streams(elements):
     a, b = (random(elements, seed=s).astype(ml_dtypes.bfloat16) for s in (1, 2))
     call = library().run("sums", a, b)
     assert call.result.dtype == a.dtype
@@ -67,7 +67,7 @@ def test_by_streams(elements):
     assert call.counts == ((0, 0, 3 * elements),) and call.printed == f"{elements} elements\n"
 
 
-def test_through_tcm():
+def test_access_through_tcm():
     x = random(1001)
     call = library().run("through_tcm", x, 0)
     assert np.array_equal(call.result, x) and call.counts == ((0, 2002, 0),)
@@ -136,8 +136,8 @@ def test_operators_of_integers(form):
     assert np.array_equal(library().calculated(a, b, 21), np.eye(4, 6, dtype=form))
 
 
-def test_the_16_bit_floats_are_those_of_numpy():
-    """Every code as an operand, and results that fall between two codes or beyond all."""
+def test_16_bit_floats_agree_with_numpy():
+    """Every code is an operand once; some results fall between two codes or exceed the largest."""
     codes = np.arange(1 << 16, dtype=np.uint16)
     for form in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)):
         a = codes.view(form)
@@ -149,7 +149,7 @@ def test_the_16_bit_floats_are_those_of_numpy():
         assert np.array_equal(got.view(np.uint16)[~both_nan], want.view(np.uint16)[~both_nan])
 
 
-# --- what is refused ------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_the_16_bit_floats_are_those_of_numpy():
         ("by_stream", 8, "STREAM", "read from a stream that is closed", True),
     ],
 )
-def test_what_breaks_a_rule_is_refused(operator, how, code, statement, line):
+def test_a_call_that_breaks_a_rule_is_refused(operator, how, code, statement, line):
     error = refused(code, lambda: library().run(operator, random(10), how))
     assert statement in str(error) and "because" in str(error) and "hint" in str(error)
     if line:
@@ -189,7 +189,7 @@ def operator_at(line):
 
 
 @pytest.mark.parametrize("operator", ["through_tcm", "by_element", "by_stream"])
-def test_the_same_operators_are_not_refused(operator):
+def test_the_corrected_operators_are_not_refused(operator):
     x = random(10)
     assert np.array_equal(library().run(operator, x, 0).result, x)
 
@@ -203,11 +203,11 @@ def test_the_same_operators_are_not_refused(operator):
         (5, "OUT_OF_BOUNDS", "tensor_to_tcm of elements 882 to 1008 of a tensor of 1003"),
     ],
 )
-def test_what_several_cores_may_not_do(how, code, statement):
+def test_operators_on_several_cores_must_not_write_the_same_data(how, code, statement):
     assert statement in str(refused(code, lambda: eight().run("shared", random(1003), how)))
 
 
-def test_several_cores_may_not_return_a_tensor_of_their_own():
+def test_several_cores_may_not_return_a_new_tensor():
     error = refused("MULTICORE", lambda: eight().run("returned", random(8)))
     assert "it must write to get_dst_tensor()" in str(error)
 
@@ -216,18 +216,18 @@ def test_an_endless_loop_is_ended():
     refused("TIME_LIMIT", lambda: library().run("through_tcm", random(10), 6, seconds=0.2))
 
 
-def test_a_kernel_returns_what_its_shape_function_says():
+def test_a_kernel_must_return_the_shape_of_its_shape_function():
     assert "another shape" in str(
         refused("SHAPE_MISMATCH", lambda: library().other_shape(random(3)))
     )
 
 
-def test_a_shape_function_has_no_data():
+def test_a_shape_function_cannot_read_data():
     error = refused("SHAPE_FUNCTION", lambda: library().reads_data(random(3)))
     assert "shapes.cpp:11" in str(error)
 
 
-def test_nothing_is_broadcast_and_bits_are_of_integers():
+def test_shapes_are_not_broadcast_and_bit_operators_need_integers():
     a = random(3, 7)
     refused("SHAPE_MISMATCH", lambda: library().calculated(a, a, 22))
     refused("DTYPE_RULE", lambda: library().calculated(a, a, 23))
@@ -235,10 +235,10 @@ def test_nothing_is_broadcast_and_bits_are_of_integers():
         refused("DTYPE_RULE", lambda which=which: library().calculated(a, a, which))
 
 
-# --- what is told, and goes on --------------------------------------------------------------------
+# --- findings that do not end the operator --------------------------------------------------------
 
 
-def test_what_nobody_writes_is_told():
+def test_uninitialized_results_are_reported():
     call = library().run("through_tcm", random(10), 7)
     assert [told.code for told in call.findings] == ["OUTPUT_NOT_WRITTEN"]
     assert "2 of 10 elements" in str(call.findings[0])
@@ -249,12 +249,12 @@ def test_what_nobody_writes_is_told():
         library().through_tcm(random(10), 7)
 
 
-def test_a_buffer_that_is_not_freed_is_told():
+def test_a_buffer_that_is_not_freed_is_reported():
     (told,) = library().run("through_tcm", random(10), 9).findings
     assert told.code == "TCM_LEAK" and "40 bytes of TCM in 1 buffers" in str(told)
 
 
-def test_a_policy_makes_incoherence_a_warning_or_nothing():
+def test_a_policy_makes_incoherent_caches_a_warning_or_ignores_them():
     (told,) = library().run("by_stream", random(10), 4).findings
     assert told.code == "COHERENCE" and told.line
     assert library().run("by_stream", random(10), 5).findings == ()
@@ -270,7 +270,8 @@ def test_streams_and_buffers_share_16_kib():
 
 
 def test_the_published_model_of_three_forms():
-    """3.59 ms of other work, and 196,608 elements by elements, by TCM and on eight cores."""
+    """3.59 ms of other work, and 196,608 elements accessed by elements, through TCM and on eight
+    cores."""
     elements = 196608
     touched = customop.LibraryCall(
         None, "", (customop.library.Counts(int(2.5 * elements), 0, 0),), ()
@@ -297,12 +298,12 @@ def test_the_published_model_of_three_forms():
         ),
     ],
 )
-def test_arguments_that_no_operator_takes(arguments, message):
+def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
         library().run("scaled", *arguments)
 
 
-def test_an_operator_that_there_is_not():
+def test_an_operator_that_does_not_exist_is_refused():
     with pytest.raises(AttributeError, match="no operator 'none'; it has scaled, sums"):
         _ = library().none
     with pytest.raises(UsageError, match="no operator 'none'"):
@@ -311,7 +312,7 @@ def test_an_operator_that_there_is_not():
         eight().run("shared", random(8), 0, order="sideways")
 
 
-def test_sizes_that_tensors_may_have():
+def test_limits_of_tensor_sizes():
     assert limits().allow((65535,) * 8) and limits().allow((1 << 31, 1, 1, 1))
     assert not limits().allow((65536, 1, 1, 1, 1)) and not limits().allow((1,) * 9)
     assert not limits().allow((1 << 32,))
@@ -325,7 +326,7 @@ def test_a_library_is_written_and_loaded_again(tmp_path):
     assert np.array_equal(again.run("shared", random(64), 0).result, 2 * random(64))
 
 
-def test_what_is_no_library(tmp_path):
+def test_files_that_are_not_libraries_are_refused(tmp_path):
     with pytest.raises(UsageError, match="there is no library"):
         customop.load_library(tmp_path / "libnone.so")
     (tmp_path / "libtext.so").write_text("#!/bin/sh\necho no\n")
@@ -342,7 +343,7 @@ def written(tmp_path):
         head = "#include <torch/torch.h>\n#include <torchneuron/register.h>\n"
         (tmp_path / "k.cpp").write_text("#include <torch/torch.h>\n" + kernel)
         (tmp_path / "s.cpp").write_text(f"{head}{shape}\n{registration}\n")
-        flags = ["-O0"]  # a library that is refused need not be quick
+        flags = ["-O0"]  # optimization would only take time
         return customop.load([tmp_path / "k.cpp"], [tmp_path / "s.cpp"], extra_cflags=flags)
 
     return write
@@ -351,7 +352,7 @@ def written(tmp_path):
 KERNEL = "torch::Tensor k(const torch::Tensor& x) { return x; }"
 
 
-def test_libraries_that_are_refused(written):
+def test_invalid_libraries_are_refused(written):
     registered = 'NEURON_LIBRARY(l, m) { m.def("o", &s, "k"); }'
     with pytest.raises(UsageError, match=r"'o' is 'k', which k\.cpp does not define"):
         written("", registered)
@@ -366,7 +367,7 @@ def test_libraries_that_are_refused(written):
         written(KERNEL, f"NEURON_LIBRARY(l, m) {{ {many} }}")
 
 
-def test_names_stacks_and_sources_that_are_refused(tmp_path):
+def test_invalid_names_stack_sizes_and_sources_are_refused(tmp_path):
     none = [tmp_path / "none.cpp"]
     with pytest.raises(UsageError, match="cannot be named 'builtin'"):
         customop.load(none, none, name="builtin")
@@ -376,7 +377,7 @@ def test_names_stacks_and_sources_that_are_refused(tmp_path):
         customop.load(none, none)
 
 
-def test_without_a_compiler_it_says_what_to_install(monkeypatch):
+def test_without_a_compiler_the_error_names_the_package_to_install(monkeypatch):
     monkeypatch.setattr(build.shutil, "which", lambda name: None)
     monkeypatch.setattr(build, "find_spec", lambda name: None)
     monkeypatch.delenv("CXX", raising=False)

@@ -1,4 +1,4 @@
-"""The program of docs/customop.md is one that runs."""
+"""The program of docs/customop.md runs."""
 
 import re
 import shutil
@@ -25,6 +25,6 @@ def test_the_program_of_the_page_runs(tmp_path, monkeypatch):
     exec(compile(program, str(PAGE), "exec"), {})
 
 
-def test_the_page_has_every_code():
+def test_the_page_lists_every_code():
     text = PAGE.read_text()
     assert all(code in text for code in set(REASONS) - {"CRASH", "TIME_LIMIT"})

@@ -1,4 +1,4 @@
-"""The judge without its processes."""
+"""The judge without its separate processes."""
 
 import pytest
 from judged_here import stay_here
@@ -6,5 +6,5 @@ from judged_here import stay_here
 
 @pytest.fixture
 def judged_here(monkeypatch):
-    """Starting the processes of a worker takes a second."""
+    """Judge in this process, because the processes of a worker take a second to start."""
     stay_here(monkeypatch)

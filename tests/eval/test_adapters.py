@@ -1,4 +1,4 @@
-"""Specifications from the files of benchmarks, at small sizes."""
+"""Specifications that are read from the files of benchmarks, with small sizes."""
 
 import json
 import sys
@@ -84,7 +84,7 @@ def bench(tmp_path, monkeypatch):
 
 
 @linux
-def test_the_contract_of_kda(bench, capsys):
+def test_a_contract_of_kda_is_read(bench, capsys):
     assert kda.main(["--op", "twice", "--build-baselines", "--fast"]) == 0
     assert "PASS twice" in capsys.readouterr().out
     baseline = json.loads(Path("baselines.json").read_text())["twice"]
@@ -107,14 +107,14 @@ def test_the_backend_of_autocomp_needs_a_clone(monkeypatch, tmp_path, folder):
 
 
 @linux
-def test_the_backend_of_autocomp(tmp_path):
+def test_the_backend_of_autocomp_judges_candidates(tmp_path):
     file = tmp_path / "harnesses" / "suite" / "0_sums_test.py"
     file.parent.mkdir(parents=True)
     file.write_text(HARNESS)
     spec = load_spec(f"autocomp:suite/0@{tmp_path}")
     assert spec.name == "suite/0_sums_test" and spec.target == "trn2"
     one, other = (spec.arguments(seed, spec.shapes[0]) for seed in (1, 2))
-    assert one[2] == 3.0 and not np.array_equal(one[0], other[0])  # it seeds in vain
+    assert one[2] == 3.0 and not np.array_equal(one[0], other[0])  # its seed has no effect
     backend = autocomp.EvalBackend(tmp_path, POOL)
     problem = SimpleNamespace(prob_type="suite", prob_id=0, test_file=None)
     wrong = SOLUTION.replace("sums(a, b)", "sums(b, a)")
@@ -136,12 +136,12 @@ def test_the_backend_of_autocomp(tmp_path):
         ("np.linalg.norm(a - b) < 1", None),
     ],
 )
-def test_a_harness_says_what_is_close(test, allowed):
+def test_the_tolerance_comes_from_the_harness(test, allowed):
     assert harness.allclose(f"def test_nki(a, b):\n    return {test}\n") == allowed
 
 
 @linux
-def test_arguments_that_a_harness_passes_by_keyword_only(tmp_path):
+def test_keyword_only_arguments_of_a_harness_are_passed_by_keyword(tmp_path):
     file = tmp_path / "0_sums_test.py"
     file.write_text(HARNESS.replace("scale=1.0", "**more"))
     spec = harness.of_file(file)
@@ -150,7 +150,7 @@ def test_arguments_that_a_harness_passes_by_keyword_only(tmp_path):
     assert verdict["passed"], verdict["error"]
 
 
-def test_a_problem_of_cs149():
+def test_a_problem_of_cs149_is_read():
     spec = load_spec("cs149:2025/pool/float16")
     assert (spec.target, spec.order, spec.shapes[0][3:5]) == ("trn2", "compiled", (224, 224))
     image, filters, bias, pool = spec.arguments(0, (1, 4, 5, 7, 6))
@@ -167,14 +167,14 @@ def test_a_problem_of_cs149():
 
 
 def verdicts(assignment, microseconds, wrong=()):
-    """Verdicts on a candidate that takes some time in each test, and fails some."""
+    """Verdicts on a candidate with this time in each test, which fails some of the tests."""
     return {
         part.name: {"passed": part.name not in wrong, "latency_us": microseconds}
         for part in assignment.parts
     }
 
 
-def test_points_are_those_of_the_harness_of_cs149():
+def test_points_equal_those_of_the_harness_of_cs149():
     def total(which, *given):
         return sum(which.points(verdicts(which, *given)).values())
 
@@ -191,7 +191,7 @@ def test_points_are_those_of_the_harness_of_cs149():
     assert total(older, 900.0, ("large",)) == 52.5
 
 
-def test_a_folder_of_problems(tmp_path):
+def test_a_folder_of_problems_is_read(tmp_path):
     (tmp_path / "level1").mkdir()
     body = (
         "import numpy as np\nforward = lambda x: -x\n"
@@ -227,7 +227,7 @@ def defined(folder, workloads):
     return f"flashinfer:scaled@{folder}"
 
 
-def test_a_definition_of_flashinfer(tmp_path):
+def test_a_definition_of_flashinfer_is_read(tmp_path):
     inputs = {"a": {"type": "random"}, "scale": {"type": "scalar", "value": 0.5}}
     spec = load_spec(defined(tmp_path, [{"axes": {"M": m}, "inputs": inputs} for m in (4, 4, 6)]))
     assert (spec.shapes, spec.hidden_shapes) == (

@@ -1,4 +1,4 @@
-"""Cheats and accidents, each in its isolated process, and what the judge says of them."""
+"""Candidates that cheat or fail, each in an isolated process, and the judge's verdicts on them."""
 
 import sys
 
@@ -62,16 +62,16 @@ def test_a_killed_process_that_forks_is_started_again(worker, honest):
     assert again["shapes"] == honest["shapes"]
 
 
-# n times x, with the number that Python finds in the public inputs
+# n times x, where Python reads n from the public inputs
 CONSTANT = LOOP.replace("nl.dynamic_range(r)", "range(int(n.numpy()[0, 0]))")
-# one product with the number of turns, which Python counts
+# one product with the number of iterations, which Python counts
 COUNTED = LOOP.replace("nl.dynamic_range(r):", "(turns := [*nl.dynamic_range(r)])[:1]:").replace(
     "tensor_tensor(dst=s, data1=s, data2=t, op=nl.add)",
     "tensor_scalar(dst=s, data=t, op0=nl.multiply, operand0=float(len(turns)))",
 )
 
 
-def test_loops_that_depend_on_hidden_inputs():
+def test_loops_may_depend_on_hidden_inputs_only_on_the_device():
     worker = Worker(times(dynamic=True), "process", ProcessLimits())
     for source, code in [(LOOP, None), (CONSTANT, "WRONG_RESULT"), (COUNTED, "DYNAMIC")]:
         verdict = worker.verdict(Candidate("loop", source))

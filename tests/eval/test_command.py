@@ -48,7 +48,7 @@ def verdicts(path):
 
 
 def valid(verdict):
-    """Hold a verdict to the published schema, which describes all of its fields."""
+    """Validate a verdict with the published schema, which describes all of its fields."""
     VALIDATOR.validate(verdict)
     known = SCHEMA["properties"], SCHEMA["$defs"]["shape"]["properties"]
     assert verdict.keys() <= known[0].keys()
@@ -56,7 +56,7 @@ def valid(verdict):
         assert one.keys() <= known[1].keys()
 
 
-def test_a_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
+def test_an_interrupted_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
     out = tmp_path / "out.jsonl"
     words = ["eval", "--spec", "spec.py", "--batch", "batch", "--jsonl", "out.jsonl", "--rank"]
     words += ["--secret", "7"]
@@ -133,7 +133,7 @@ def test_grades_of_an_assignment_are_points(batch, tmp_path, capsys, monkeypatch
     assert none["errors"].startswith("right: SyntaxError line 1")
 
 
-def test_what_a_specification_can_not_see(batch, tmp_path, capsys):
+def test_hidden_inputs_are_not_in_a_specification(batch, tmp_path, capsys):
     blind = HONEST.replace("return sums(a, b)", "load(b[0:128])\n    return sums(a, b)")
     (batch / "a.py").write_text(blind)
     words = ["eval", "--spec", "spec.py", "--candidate", "batch/a.py", "--examine"]

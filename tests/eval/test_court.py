@@ -1,4 +1,4 @@
-"""The process that judges: its limits, and when it is replaced."""
+"""The process that judges: its limits, and when another process replaces it."""
 
 import os
 import sys
@@ -45,7 +45,7 @@ def test_the_next_record_is_judged_by_another_process(court, asked, code):
     assert court.judged(None, []).entries["process"] != first
 
 
-def test_a_process_stays_until_a_record_is_damaged_or_it_had_many(court):
+def test_a_process_is_replaced_after_a_damaged_record_or_many_records(court):
     first = court.judged("WRONG_RESULT", []).entries["process"]
     assert court.judged(None, []).entries["process"] == first
     assert court.judged("RECORD_REFUSED", []).entries["process"] == first

@@ -1,4 +1,4 @@
-"""Candidates on the workers of a Dask scheduler get the same verdicts as here."""
+"""Candidates get the same verdicts on the workers of a Dask scheduler as in local processes."""
 
 import sys
 
@@ -26,7 +26,7 @@ SPEC = Spec(lambda a, b: 2 * a + b, inputs, [(128, 64)], tol=1e-6, seeds=1, secr
 
 
 def verdicts(spec, pool):
-    """Verdicts by candidate, without what they cost."""
+    """Return verdicts by candidate, without the time that they took."""
     sources = {"honest": HONEST, "nan": CHEATS["NaN"][1], "exit": "raise SystemExit"}
     candidates = [Candidate(f"{name} {n}", one) for name, one in sources.items() for n in range(2)]
     found = {one["candidate"]: one for one in evaluate(spec, candidates, pool)}

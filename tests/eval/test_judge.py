@@ -1,4 +1,4 @@
-"""The judge on records that are made here, in one process."""
+"""The judge on records that are made in this process."""
 
 import re
 from dataclasses import replace
@@ -17,7 +17,7 @@ from neuroncore.eval.refusals import Refused
 
 
 def answered(source, wanted, options=None):
-    """The records of a candidate for a specification, or its error."""
+    """Return the records of a candidate for a specification, or its error."""
     those = judge.cases(wanted)
     asked = wanted if options is None else replace(wanted, options=options)
     task = child.Task.of(asked, [case.public for case in those])
@@ -40,7 +40,7 @@ def test_the_documented_candidate_passes_the_documented_specification():
     assert found["passed"] and len(found["shapes"]) == 2, found["error"]
 
 
-def test_limits_of_a_specification():
+def test_limits_of_a_specification_are_enforced():
     product = kernel(
         """
 n = a.shape[1]
@@ -53,11 +53,11 @@ return sums(a, b)"""
     assert code(product) == "NARROW"
     assert code(product, narrow=("float32", "bfloat16")) is None
     halves = spec(adapt=lambda given: [one.astype(bfloat16) for one in given])
-    assert answered(product, halves)["error"]["code"] == "WRONG_DTYPE"  # of results, no more
+    assert answered(product, halves)["error"]["code"] == "WRONG_DTYPE"  # the limit of results
     constant = kernel("nl.shared_constant(np.ones((128, 64), np.float32))\nreturn sums(a, b)")
     assert code(constant) is None
     assert code(HONEST, target="trn3") is None
-    assert code(HONEST, target="gen3") is None  # another name of trn2
+    assert code(HONEST, target="gen3") is None  # an alias of trn2
     assert code(HONEST, order="compiled") == "WRONG_ORDER"
     assert code(HONEST, cores=2) == "WRONG_CORES"
 
@@ -67,8 +67,8 @@ def test_a_loop_on_the_device_is_refused_unless_the_specification_allows_it():
 
 
 def older(count, columns, at_once):
-    """The sum of `count` tiles of ones in SBUF, which are all made first; with `at_once`, the last
-    instruction has two of them as operands."""
+    """Return the sum of `count` tiles of ones in SBUF. All tiles are made first; with `at_once`,
+    the last instruction has two of them as operands."""
     return f"""
 import neuronxcc.nki as nki, neuronxcc.nki.language as nl, numpy as np
 
@@ -107,7 +107,7 @@ def test_tiles_that_do_not_fit_are_spilled_one_by_one(count, columns, at_once, r
 
 @pytest.mark.parametrize(
     ("atol", "error"), [(1.0, None), (0.5, "WRONG_RESULT")]
-)  # one element is off by less than 1, and that is little of the largest
+)  # one element has an error below 1, which is small relative to the largest element
 def test_elements_may_be_as_far_from_the_reference_as_numpy_allclose_lets_them(atol, error):
     def reference(a, b):
         made = 2 * a + b
@@ -143,7 +143,7 @@ return sums(a, b)"""
     assert found["error"]["code"] in ("NO_SUCH_OPERATOR", "RECORD_REFUSED")
 
 
-def test_families_reach_the_hidden_inputs_alone():
+def test_families_apply_only_to_hidden_inputs():
     wanted = spec(families=("usual", "large", "constant"), seeds=3)
     public, *_ = judge.cases(wanted)
     assert np.array_equal(public.public[0], inputs(0, (128, 64))[0])
@@ -171,7 +171,7 @@ def test_hidden_seeds_are_drawn():
     ],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero")
-def test_a_reference_must_be_valid(reference, said):
+def test_an_invalid_reference_is_refused(reference, said):
     with pytest.raises(UsageError, match=said):
         judge.cases(Spec(reference, inputs, [(128, 8)], name="axpb", secret=0))
 
@@ -185,12 +185,12 @@ def test_a_reference_must_be_valid(reference, said):
         ({"tol": -1.0}, "must be 0 or more"),
     ],
 )
-def test_a_specification_must_be_possible(changed, said):
+def test_an_impossible_specification_is_refused(changed, said):
     with pytest.raises(UsageError, match=said):
         spec(**changed)
 
 
-def test_results_of_another_kind_are_refused():
+def test_results_of_another_shape_or_format_are_refused():
     want = np.ones((2, 3), np.float32)
     for got, expected in (
         (np.ones((3, 2), np.float32), "WRONG_RESULT"),
@@ -216,7 +216,7 @@ def test_a_result_may_be_a_part_of_a_tensor():
     assert answered(part, wanted)["passed"]
 
 
-def test_ranking_says_what_can_not_be_told_apart():
+def test_ranking_reports_candidates_that_cannot_be_distinguished():
     def verdict(name, latency, passed=True):
         shape = {"latency_us": latency, "busy_ns": {"Vector": 1000 * latency}}
         return {"candidate": name, "passed": passed, "latency_us": latency, "shapes": [shape]}

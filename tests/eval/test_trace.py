@@ -1,4 +1,4 @@
-"""Verdicts as traces of flashinfer-bench, held to its models."""
+"""Verdicts are written as traces of flashinfer-bench, and validated with its models."""
 
 import json
 
@@ -10,7 +10,7 @@ from neuroncore.eval import trace
 ERRORS = {"largest_error": 0.5, "largest_absolute": 3.0, "relative_l2": 0.1, "element": [0]}
 SHAPES = [{"latency_us": 20.0, "roofline_us": 5.0, "seeds": [{"family": "usual", **ERRORS}]}]
 UNLIKE = {**ERRORS, "largest_error": None}
-ENDS = {  # by code, with more of the error: the status of flashinfer-bench, and of SOL-ExecBench
+ENDS = {  # for a code and fields of the error: the status of flashinfer-bench, and of SOL-ExecBench
     ("WRONG_RESULT", None): ("INCORRECT_SHAPE", "INCORRECT_SHAPE"),
     ("WRONG_RESULT", "errors"): ("INCORRECT_NUMERICAL", "INCORRECT_NUMERICAL"),
     ("WRONG_RESULT", "nan"): ("INCORRECT_NUMERICAL", "INCORRECT_NUMERICAL"),
@@ -51,7 +51,7 @@ def test_statuses():
         assert trace.status(verdict(code, more), hacks=True) == status
 
 
-def test_errors_of_wrong_results_are_there():
+def test_traces_have_the_errors_of_wrong_results():
     found = [one["evaluation"]["correctness"] for _, one in traces()]
     assert found[2] == {"max_relative_error": 0.5, "max_absolute_error": 3.0}
     assert found[3]["max_relative_error"] == "NaN" and found[1] is None

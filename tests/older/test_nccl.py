@@ -101,7 +101,7 @@ def test_collective_matmul_tells_whose_data_is_in_hand(rings):
     assert len(operations(run.timelines)) == channels * (ranks - 1)
 
 
-def test_what_is_refused():
+def test_wrong_collectives_are_refused():
     x = np.ones((3, 8), np.float32)
     with pytest.raises(
         UsageError, match="the kernel's grid runs on 1 core, but with lnc=2 a rank has 2"
