@@ -24,7 +24,7 @@ import neuroncore
 
 neuroncore.activate()
 
-from bench.programs import records
+from bench.programs import races, records
 from bench.programs.hazards import Uses, asked, broken, decisions, pairs, unseen
 from bench.programs.program import TURNS, Input, Launch, Program, Views, arrays
 from bench.programs.rewritten import wrong_use
@@ -264,7 +264,10 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
     waits = {(first, later) for later, first in run.record.programs[-1].edges().tolist()}
     if lost := asked(lines, verification.rows) - waits:
         raise Failure("verify: depends_on", f"{min(lost)} do not wait for each other")
-    if len(run.record.programs) == 1:
+    if len(run.record.programs) > 1:
+        if uses and (said := races.wrong(run.record.programs, run.world, uses, run.findings)):
+            raise Failure("verify: RACE", said)
+    else:
         findings = run.findings if uses else run.finished.findings  # collecting them all is slow
         reported = any("never written" in one.message for one in findings)
         if reported != (wanted := verification.origins.reported) and wanted is not None:

@@ -79,7 +79,36 @@ def sendrecv(maker: Maker) -> None:
     )  # fmt: skip
 
 
-TWO_CORES = ((barrier, 3), (sendrecv, 3))
+def parts_of_both(maker: Maker) -> None:
+    """Let one core or both write and read parts of a shared tensor, with few barriers in between.
+    Every write writes the numbers that are there already, so the order of the cores has no
+    effect."""
+    lanes, free = maker.between(1, 8), maker.between(4, 24)
+    form = maker.form()
+    numbers, tensor = maker.given((lanes, free), form), shared(maker, (lanes, free), form)
+    maker.say(f"if core == 0:\n    nisa.dma_copy(dst={tensor.name}, src={numbers.text})")
+    tensor.written[:] = True
+    meet(maker, tensor)
+    sizes = [(maker.between(1, lanes), maker.between(1, free)) for _ in range(2)]
+    windows = [maker.window(tensor.whole(), *size, How(anywhere=True)) for size in sizes]
+    for _ in range(maker.between(3, 6)):
+        there = maker.choose(windows)
+        if maker.chance(0.5):
+            text = numbers.text + there.text.removeprefix(tensor.name)
+            one = {"dst": there, "src": replace(there, tensor=numbers.tensor, text=text)}
+        else:
+            dst = maker.to_write(there.lanes, there.free, maker.forms, written=True, anywhere=True)
+            one = {"dst": dst, "src": there}
+            maker.wrote(dst)
+        call = f"nisa.dma_copy(dst={one['dst'].text}, src={one['src'].text})"
+        who, kinds = maker.choose(("", "if core == 0:\n    ", "if core == 1:\n    ")), SAME_BYTES
+        maker.say(who + call, None, kinds, [one], who.count("\n"))
+        if maker.chance(0.4):
+            meet(maker, tensor)
+
+
+SAME_BYTES = ("cores that use the same bytes",)
+TWO_CORES = ((barrier, 3), (sendrecv, 3), (parts_of_both, 5))
 IN_PLACE = 0.3  # of collectives that may write their results to the tensors of their sources
 
 

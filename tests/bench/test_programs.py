@@ -25,6 +25,7 @@ from bench.programs.masks import Mask
 from bench.programs.program import EDGES, Input, arrays, numbers
 from bench.programs.shrinking import shrink
 from neuroncore.checks import orders
+from neuroncore.checks import races as check_races
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.clause.product import of_scaled
 from neuroncore.core import leftovers, packs
@@ -389,6 +390,14 @@ def test_reductions_over_loops_equal_those_by_operators(monkeypatch):
 
     monkeypatch.setattr(language_loops, "_sum_so_far", first_sum)
     assert _failure("loop_reduce", range(440, 4000)) == "run: results that differ"
+
+
+@pytest.mark.parametrize("concurrent", [True, False])
+def test_races_of_two_cores_are_held_to_bytes_and_meetings(monkeypatch, concurrent):
+    """All instructions of two cores are in no order, or all are in some order."""
+    monkeypatch.setattr(check_races.HappensBefore, "are_concurrent", lambda *given: concurrent)
+    seeds = range(0, 4000, checks.HELD)
+    assert _failure("cores that use the same bytes", seeds) == "verify: RACE"
 
 
 DECISIONS = {"a decision about a load", "turns that change"}

@@ -1,0 +1,68 @@
+"""The lines of a kernel whose instructions, on two cores of a rank, use the same bytes in no order:
+by the byte positions of the plain reading, and by a count of the meetings of each core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+
+import numpy as np
+
+from bench.programs.hazards import Use, Uses
+from neuroncore.base.findings import Finding
+from neuroncore.base.source import Place
+from neuroncore.machine.world import World
+from neuroncore.record.program import Program
+
+Lines = frozenset[Place]
+MOST = 20  # findings; of more races, some have none
+
+
+def wrong(programs: Sequence[Program], world: World, uses: Uses, found: Sequence[Finding]) -> str:
+    """Say how the findings about races differ from the races of a record; "" if they do not. Each
+    race of first uses must have a finding, and later uses of the same bytes may have some."""
+    wanted, least = set[Lines](), set[Lines]()
+    for rank in range(world.ranks):
+        for lines, are_first in _of_rank(programs, world, rank, uses):
+            wanted.add(lines)
+            least |= {lines} if are_first else set()
+    reported = [one.place for one in found if one.code == "RACE"]
+    if not min(len(least), MOST) <= len(reported) <= len(wanted):
+        lines = [[*map(str, one)] for one in wanted]
+        return f"{len(reported)} findings about {len(least)} to {len(wanted)} races: {lines}"
+    among = set().union(*wanted)
+    return next((f"{place} has no race" for place in reported if place not in among), "")
+
+
+def _of_rank(
+    programs: Sequence[Program], world: World, rank: int, uses: Uses
+) -> Iterator[tuple[Lines, bool]]:
+    """Yield the lines of each race of the cores of a rank, and whether both instructions are the
+    first ones of their cores between two meetings that use these bytes so."""
+    for first, second in combinations(world.cores_of(rank), 2):
+        one, other = (_between(programs[core], core, uses) for core in (first, second))
+        for (met, is_first, a), (other_met, other_is_first, b) in product(one, other):
+            if met != other_met or a.memory != b.memory or not (a.writes or b.writes):
+                continue
+            if np.intersect1d(a.at, b.at).size:
+                rows = (programs[first], a.row), (programs[second], b.row)
+                lines = frozenset(one.place(int(one.columns().line[row])) for one, row in rows)
+                yield lines, is_first and other_is_first
+
+
+def _between(program: Program, core: int, uses: Uses) -> Iterator[tuple[int, bool, Use]]:
+    """Yield the operands of a core's instructions whose places are known before the run: the number
+    of earlier meetings with the other core, whether no earlier instruction after the last one of
+    them uses the same bytes so, and the use. Meetings themselves use bytes while both cores
+    wait."""
+    met, known = 0, set[tuple[int, bool, bytes]]()
+    for row, number in enumerate(program.columns().call.tolist()):
+        call = program.calls[number]
+        if call.instruction.meets is not None:
+            met += 1
+            known.clear()
+        elif not call.dynamic:
+            for use in uses.rows.get((core, row), []):
+                key = use.memory, use.writes, np.sort(use.at).tobytes()
+                yield met, key not in known, use
+                known.add(key)
