@@ -225,8 +225,8 @@ def test_an_option_for_zeros_may_follow_the_name_of_a_script(file, capsys):
     Path("nothing.py").write_text(f"{lines}print(reads_nothing(np.ones((1, 3), np.float32)))")
     assert "nan" in ran(capsys, "nothing.py")[1]
     assert "[[0. 0. 0.]]" in ran(capsys, "nothing.py", "--uninitialized", "zeros")[1]
-    code, _, err = ran(capsys, "nothing.py", "--uninitialised", "zeros")
-    assert code == 2 and "unknown option --uninitialised; did you mean --uninitialized" in err
+    code, _, err = ran(capsys, "nothing.py", "--uninitialzed", "zeros")
+    assert code == 2 and "unknown option --uninitialzed; did you mean --uninitialized" in err
 
 
 # --- JSON and traces ------------------------------------------------------------------------------

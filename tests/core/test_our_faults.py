@@ -23,7 +23,7 @@ from neuroncore.record.inputs import Data
 
 def failing(kind):
     def fails(*_, **__):
-        raise kind("of ours")
+        raise kind("a fault")
 
     return fails
 
@@ -67,7 +67,7 @@ def test_a_fault_of_the_emulator_names_the_line_of_the_kernel(monkeypatch):
     with pytest.raises(errors.EmulatorError) as told:
         launch(scaled, [np.ones((3, 7), np.float32)], tensor=NkiTensor)
     line = scaled.__code__.co_firstlineno + 2
-    assert f"{__file__}:{line}: neuroncore failed at dma_copy: ValueError: of ours" in str(
+    assert f"{__file__}:{line}: neuroncore failed at dma_copy: ValueError: a fault" in str(
         told.value
     )
 
@@ -134,7 +134,7 @@ def test_commands_end_with_3_and_the_cause(command, file, tmp_path, capsys):
     more = ["-o", str(tmp_path / "page.html")] if command == "view" else []
     assert main([command, file, "--args", "float32[4,4]", *more]) == 3
     said = capsys.readouterr().err
-    assert "KeyError: 'of ours'" in said and "mine.py:6: neuroncore failed at dma_copy" in said
+    assert "KeyError: 'a fault'" in said and "mine.py:6: neuroncore failed at dma_copy" in said
 
 
 def test_json_says_that_it_is_a_fault_of_the_emulator(file, capsys):
@@ -151,4 +151,4 @@ def test_a_fault_of_the_command_itself_ends_with_3(monkeypatch, capsys):
     monkeypatch.setattr("neuroncore.machine.names", failing(IndexError))
     assert main(["machines"]) == 3
     said = capsys.readouterr().err
-    assert "IndexError: of ours" in said and "please report it" in said
+    assert "IndexError: a fault" in said and "please report it" in said

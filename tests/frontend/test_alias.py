@@ -1,4 +1,4 @@
-"""`import nki` is ours while asked for, and nobody's otherwise."""
+"""`import nki` imports neuroncore's API while the alias is active, and has no effect otherwise."""
 
 import os
 import subprocess
@@ -23,12 +23,12 @@ ACTIVE = "import neuroncore\nneuroncore.activate()\n"
 
 
 def script(name):
-    """A command installed beside this Python."""
+    """Return the path of a command that is installed next to this Python."""
     return str(Path(sys.executable).with_name(name))
 
 
 def run(command, folder, path=None, check=True):
-    """Run a command in a folder, with nothing of ours on PYTHONPATH unless given."""
+    """Run a command in a folder, without neuroncore on PYTHONPATH unless `path` is given."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONSAFEPATH")}
     if path is not None:
         environment["PYTHONPATH"] = str(path)
@@ -74,24 +74,24 @@ import sys, neuroncore
 neuroncore.activate()
 neuroncore.activate()
 import nki, nki.language as nl, nki.isa, nki.isa.constants, nki.typing, nki.compiler
-import neuroncore.frontend.nki as ours
+import neuroncore.frontend.nki as expected
 import neuroncore.frontend.nki.language
-assert nki is ours and nl is ours.language and nki.isa is ours.isa
-assert nki.isa.constants is ours.isa.constants and nki.typing is ours.typing
+assert nki is expected and nl is expected.language and nki.isa is expected.isa
+assert nki.isa.constants is expected.isa.constants and nki.typing is expected.typing
 assert nl.__name__ == nl.__spec__.name == "neuroncore.frontend.nki.language"
 from nki.isa import tensor_copy
-assert tensor_copy is ours.isa.tensor_copy
+assert tensor_copy is expected.isa.tensor_copy
 assert len([f for f in sys.meta_path if type(f).__name__ == "Alias"]) == 1
 """,
         tmp_path,
     )
 
 
-def test_activation_after_our_own_import_makes_no_difference(tmp_path):
+def test_activation_may_follow_the_import_of_neuroncore(tmp_path):
     python(f"import neuroncore.frontend.nki.language\n{ACTIVE}{KERNEL}", tmp_path)
 
 
-def test_deactivation_forgets_the_alias_and_what_came_through_it(tmp_path):
+def test_deactivation_removes_the_alias_and_all_modules_imported_through_it(tmp_path):
     python(
         """
 import sys, neuroncore
@@ -147,7 +147,7 @@ except ImportError:
     )
 
 
-def test_another_nki_that_is_imported_already_is_left_alone(tmp_path):
+def test_another_nki_that_was_imported_before_is_not_replaced(tmp_path):
     (tmp_path / "nki.py").write_text("theirs = True\n")
     code = """
 import neuroncore, nki
@@ -167,7 +167,7 @@ def test_an_active_alias_comes_before_an_installed_nki(tmp_path):
     python(ACTIVE + KERNEL, tmp_path, path=tmp_path)
 
 
-def test_importing_us_imports_no_more_than_is_used(tmp_path):
+def test_importing_neuroncore_imports_only_used_modules(tmp_path):
     python(
         """
 import sys, neuroncore
@@ -190,36 +190,36 @@ assert not heavy & set(sys.modules), heavy & set(sys.modules)
 # --- programs that start other programs -----------------------------------------------------------
 
 
-def test_a_script_needs_only_the_path(alias_path, tmp_path):
+def test_a_script_needs_only_the_alias_path(alias_path, tmp_path):
     (tmp_path / "kernel.py").write_text(KERNEL)
     run([sys.executable, "kernel.py"], tmp_path, path=alias_path)
     assert run([sys.executable, "kernel.py"], tmp_path, check=False).returncode == 1
 
 
-def test_the_path_holds_nothing_but_the_names(alias_path):
+def test_the_alias_path_has_only_the_aliases(alias_path):
     held = {entry.name for entry in alias_path.iterdir()} - {"__pycache__"}
     assert held == {"nki", "neuronxcc", "jax_neuronx", "torch_neuronx", "torch_xla"}
 
 
-def test_by_the_path_too_the_alias_is_the_module_itself(alias_path, tmp_path):
+def test_with_the_alias_path_the_alias_is_the_module_itself(alias_path, tmp_path):
     code = """
 import {first}
-import nki, nki.language as nl, neuroncore.frontend.nki as ours
-assert nki is ours and nl is ours.language
+import nki, nki.language as nl, neuroncore.frontend.nki as expected
+assert nki is expected and nl is expected.language
 """
     for first in ("nki.language", "nki.isa as nisa", "neuroncore"):
         python(code.format(first=first), tmp_path, path=alias_path)
 
 
-def test_children_of_children_find_it(alias_path, tmp_path):
+def test_child_processes_of_child_processes_find_the_alias(alias_path, tmp_path):
     code = "import subprocess, sys; subprocess.run([sys.executable, 'kernel.py'], check=True)"
     (tmp_path / "kernel.py").write_text(KERNEL)
     run([sys.executable, "-c", code], tmp_path, path=alias_path)
 
 
-def test_workers_of_a_test_runner_find_it(alias_path, tmp_path, monkeypatch):
+def test_workers_of_a_test_runner_find_the_alias(alias_path, tmp_path, monkeypatch):
     pytest.importorskip("xdist")
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take longer than we do
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the other runners take longer
     body = "".join(f"    {line}\n" for line in KERNEL.splitlines())
     tests = "".join(f"def test_{i}():\n{body}\n" for i in range(2))
     (tmp_path / "test_kernels.py").write_text(tests)
@@ -227,7 +227,7 @@ def test_workers_of_a_test_runner_find_it(alias_path, tmp_path, monkeypatch):
     assert "2 passed" in run(command, tmp_path, path=alias_path).stdout
 
 
-def test_a_process_pool_finds_it(alias_path, tmp_path):
+def test_a_process_pool_finds_the_alias(alias_path, tmp_path):
     (tmp_path / "kernel.py").write_text(f"def work(_):\n    exec({KERNEL!r}, {{}})\n    return 1\n")
     code = """
 import multiprocessing, kernel

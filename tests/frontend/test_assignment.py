@@ -1,4 +1,4 @@
-"""What `tensor[...] = value` does, by where the tensor is and what the value is."""
+"""The effect of `tensor[...] = value`, by the memory of the tensor and the kind of value."""
 
 import ml_dtypes
 import nki
@@ -24,8 +24,8 @@ DMA, MEMSET, COPY = "DMA_DIRECT2D", "MEMSET", "COPY"
 
 
 def assigned(value, *, key=..., to="hbm", dtype="float32", shape=SHAPE):
-    """What a tensor of zeros holds after `tensor[key] = value`, and the opcodes that were issued;
-    `value` is a function of the device, or is assigned itself."""
+    """Return the contents of a tensor of zeros after `tensor[key] = value`, and the opcodes that
+    were issued. `value` is a function of the device, or is assigned itself."""
     device = Device()
     tensor = device.zeros(shape, dtype, to)
     given = value(device) if callable(value) else value
@@ -47,7 +47,7 @@ KEYS = (
 
 
 @for_all("key", KEYS)
-def test_a_tile_goes_where_numpy_would_put_it(key):
+def test_a_tile_is_stored_where_numpy_would_store_it(key):
     part = NUMBERS[key]
     want = np.zeros(SHAPE, np.float32)
     want[key] = part
@@ -65,7 +65,7 @@ def test_axes_of_size_1_do_not_count(shape):
 
 @for_all("to", DTYPES)
 @for_all("of", DTYPES)
-def test_a_store_converts_as_nl_store_does(of, to):
+def test_a_store_converts_like_nl_store(of, to):
     values = (abs(NUMBERS) % 16).astype(ml_dtypes.bfloat16).astype(of)
     got, opcodes = assigned(tile(values), dtype=to)
     np.testing.assert_array_equal(got.astype(np.float32), values.astype(np.float32))
@@ -81,7 +81,7 @@ def test_a_region_of_hbm_is_copied_by_one_dma():
 
 @for_all("dtype", DTYPES)
 @for_all("number", (3, True, np.int64(5)))
-def test_a_number_goes_by_way_of_a_tile(number, dtype):
+def test_a_number_is_stored_through_a_tile(number, dtype):
     got, opcodes = assigned(number, key=(slice(1, 4), ..., slice(0, 4, 3)), dtype=dtype)
     want = np.zeros(SHAPE, dtype)
     want[1:4, :, ::3] = number
@@ -90,7 +90,7 @@ def test_a_number_goes_by_way_of_a_tile(number, dtype):
 
 
 @for_all("number", (0.3, np.float32(0.3), float("inf")))
-def test_a_float_is_rounded_and_no_value_of_an_integer(number):
+def test_a_float_is_rounded_and_refused_for_integers(number):
     got, _ = assigned(number, dtype="bfloat16")
     np.testing.assert_array_equal(got, np.full(SHAPE, number, ml_dtypes.bfloat16))
     refused(DtypeError, number, "is not a value of int8", dtype="int8")
@@ -102,7 +102,7 @@ def test_a_number_fills_tensors_of_more_rows_than_partitions(shape):
     assert (got == 7).all() and opcodes == [MEMSET, DMA]
 
 
-def test_a_number_for_no_element_is_a_finding():
+def test_a_number_that_is_assigned_to_no_element_is_a_finding():
     device = Device()
     tensor = device.zeros(SHAPE, "float32", "hbm")
     device.call(tensor.__setitem__, slice(2, 2), 3.0)
@@ -110,7 +110,7 @@ def test_a_number_for_no_element_is_a_finding():
 
 
 @for_all("shape", ((1, 65539), (2, 65539, 1), (1024, 8192)))
-def test_a_number_fills_what_is_larger_than_the_rows_of_sbuf(shape):
+def test_a_number_fills_rows_that_are_larger_than_sbuf(shape):
     got, opcodes = assigned(3.0, shape=shape)
     parts = len(opcodes) // 2
     assert (got == 3).all() and parts > 1 and opcodes == [MEMSET, DMA] * parts
@@ -120,7 +120,7 @@ def test_a_large_integer_is_stored_exactly():
     assert (assigned(2**24 + 1, dtype="int32")[0] == 2**24 + 1).all()
 
 
-def test_the_place_may_be_known_at_run_time_only():
+def test_the_index_may_be_known_only_at_run_time():
     @nki.jit
     def kernel(x, places):
         out = nl.ndarray((6, 128, 8), x.dtype, buffer=nl.shared_hbm)
@@ -155,7 +155,7 @@ def test_a_kernel_writes_its_result_and_its_argument():
 
 
 def refused(kind, value, says, *, key=..., to="hbm", dtype="float32"):
-    """The error of an assignment that leaves no trace."""
+    """Return the error of an assignment, which leaves no trace."""
     device = Device()
     tensor = device.tile(NUMBERS, dtype, to)
     given = value(device) if callable(value) else value
@@ -166,7 +166,7 @@ def refused(kind, value, says, *, key=..., to="hbm", dtype="float32"):
     return caught.value
 
 
-def test_a_tile_in_psum_has_no_way_to_hbm():
+def test_a_tile_in_psum_is_not_stored_to_hbm():
     error = refused(BufferKindError, tile(NUMBERS, "psum"), "the value is in psum")
     assert "nl.copy" in error.hint
 
@@ -178,7 +178,7 @@ def test_a_tile_of_another_shape_is_refused(shape):
 
 
 @pytest.mark.parametrize("value", [NUMBERS, "1", None, [1.0], 1j])
-def test_what_is_neither_a_tensor_nor_a_number_is_refused(value):
+def test_a_value_that_is_neither_a_tensor_nor_a_number_is_refused(value):
     error = refused(SignatureError, value, "can't be assigned")
     assert "a number" in error.expected
 
@@ -221,7 +221,7 @@ def test_a_copy_is_one_instruction():
     ],
 )
 @for_all("key", [..., 0, (slice(None), slice(0, 2))])
-def test_what_no_instruction_copies_is_refused_with_the_one_to_call(key, value, call, to):
+def test_assignments_without_a_copy_instruction_are_refused_with_a_hint(key, value, call, to):
     assert call in refused(SignatureError, value, "can't be assigned", key=key, to=to).hint
 
 

@@ -1,4 +1,4 @@
-"""Ways to make and call a kernel, and launch grids."""
+"""Ways to define and call a kernel, and launch grids."""
 
 import nki
 import nki.language as nl
@@ -71,13 +71,13 @@ class Model:
         lambda x: Model().of_class(x)[1],
     ],
 )
-def test_all_ways_to_make_and_call_a_kernel_run_it(kernel):
+def test_all_ways_to_define_and_call_a_kernel_run_it(kernel):
     x = values(3, 7)
     np.testing.assert_array_equal(kernel(x), values(3, 7) + 1)
     np.testing.assert_array_equal(x, values(3, 7) + 1)
 
 
-def test_a_kernel_keeps_name_docstring_and_signature():
+def test_a_kernel_keeps_its_name_docstring_and_signature():
     assert copied.__name__ == copied[1].__name__ == "copied"
     assert copied.__doc__ == "A new tensor with the values of x."
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
@@ -98,7 +98,7 @@ def each_a_row(x):
 @pytest.mark.parametrize(
     ("target", "grid"), [("trn2", 3), ("trn2", (2, 2)), ("trn3", np.int64(8)), ("trn1", 2)]
 )
-def test_programs_beyond_a_logical_core_run_and_the_device_would_refuse_them(target, grid):
+def test_programs_beyond_a_logical_core_run_with_a_warning(target, grid):
     x = np.zeros((int(np.prod(grid)), 7), np.float32)
     with settings(target=target), pytest.warns(NeuronWarning, match=r"test_calling\.py.*GRID_SIZE"):
         got = each_a_row[grid](x)
@@ -117,7 +117,7 @@ WRONG = [0, -1, "2", 1.0, None, (1, 0), (), (2, (1,)), [2], slice(1, 2), np.arra
 
 
 @pytest.mark.parametrize("grid", WRONG, ids=repr)
-def test_what_is_not_a_grid_is_refused(grid):
+def test_an_invalid_grid_is_refused(grid):
     with pytest.raises(SignatureError, match="launch grid") as refused:
         increased[grid]
     assert refused.value.place.file == __file__

@@ -1,4 +1,4 @@
-"""Which API a kernel is written in."""
+"""The API in which a kernel is written is recognized from its names."""
 
 from functools import partial
 from types import FunctionType
@@ -53,7 +53,7 @@ def decorated(x):
 
 
 def elsewhere(function, **space):
-    """The same code in a module of that contents."""
+    """Return the same code in a module with these contents."""
     return FunctionType(function.__code__, {"__name__": "elsewhere", **space}, function.__name__)
 
 
@@ -78,7 +78,7 @@ def elsewhere(function, **space):
     ],
     ids=lambda value: getattr(value, "__name__", "") or str(value),
 )
-def test_a_kernel_is_of_the_api_whose_names_it_uses(function, expected):
+def test_a_kernel_belongs_to_the_api_whose_names_it_uses(function, expected):
     assert dialect(function) == expected
 
 
@@ -92,14 +92,14 @@ def stores(x):
 
 
 @pytest.mark.parametrize("function", [of_older, indexes, stores])
-def test_a_kernel_of_the_older_api_through_todays_jit_is_told(function):
+def test_a_kernel_of_the_older_api_with_the_current_jit_is_reported(function):
     with pytest.raises(SignatureError) as caught:
         nki.jit(function)(np.ones((4, 4), np.float32))
     assert "a kernel of neuronxcc.nki is launched through nki.jit" in caught.value.because
     assert "neuronxcc.nki.jit" in caught.value.hint
 
 
-def test_other_mistakes_keep_their_reason():
+def test_other_mistakes_keep_their_message():
     def wrong(x):
         return nl.load("x")
 
@@ -108,7 +108,7 @@ def test_other_mistakes_keep_their_reason():
     assert "neuronxcc" not in str(caught.value)
 
 
-def test_the_same_kernel_through_its_own_jit_runs():
+def test_the_same_kernel_with_the_jit_of_its_api_runs():
     @older.jit
     def copied(x):
         out = older_nl.ndarray(x.shape, x.dtype, buffer=older_nl.shared_hbm)

@@ -1,4 +1,5 @@
-"""Axes, slices, bounds of loops and seeds that are none: told in our form, in both dialects."""
+"""Axes, slices, loop bounds and seeds that are not integers are refused with neuroncore's messages,
+in both dialects."""
 
 import neuronxcc.nki
 import neuronxcc.nki.language
@@ -64,7 +65,7 @@ def kernel_of(dialect, does):
 
 @for_all("dialect", DIALECTS)
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_integer_is_told_with_a_reason_and_a_hint(dialect, name):
+def test_a_value_that_is_not_an_integer_is_refused_with_a_reason_and_a_hint(dialect, name):
     with pytest.raises(KernelError) as refused:
         kernel_of(dialect, WRONG[name])(X)
     error = refused.value
@@ -74,24 +75,24 @@ def test_what_is_no_integer_is_told_with_a_reason_and_a_hint(dialect, name):
 
 @for_all("dialect", DIALECTS)
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_counts_as_an_integer_is_taken(dialect, name):
+def test_types_that_count_as_integers_are_accepted(dialect, name):
     np.testing.assert_array_equal(kernel_of(dialect, RIGHT[name])(X), X)
 
 
 @for_all("dialect", DIALECTS)
 @pytest.mark.parametrize("name", ["sum", "max by name", "expand_dims", "range", "range step 0"])
-def test_it_is_told_outside_of_kernels_as_well(dialect, name):
+def test_wrong_integers_are_refused_outside_of_kernels_too(dialect, name):
     with pytest.raises(KernelError):
         WRONG[name](DIALECTS[dialect][1], X)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_array_of_the_host_is_no_tile(dialect):
+def test_an_array_of_the_host_is_not_accepted_as_a_tile(dialect):
     with pytest.raises(SignatureError, match="is not a tile"):
         kernel_of(dialect, lambda nl, _: nl.expand_dims(X, 1))(X)
 
 
 @pytest.mark.parametrize("name", ["sum", "expand_dims"])
-def test_outside_of_kernels_there_are_no_tiles(name):
+def test_tiles_cannot_be_made_outside_of_kernels(name):
     with pytest.raises(OutsideKernelError):
         RIGHT[name](nki.language, X)

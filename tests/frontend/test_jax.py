@@ -1,4 +1,4 @@
-"""jax arrays in and out of kernels."""
+"""jax arrays as arguments and results of kernels."""
 
 import neuronxcc.nki as older
 import neuronxcc.nki.language as older_nl
@@ -20,12 +20,12 @@ DTYPES = (
 
 
 def array(dtype="float32", shape=(3, 8)):
-    """Small whole numbers, which every format has."""
+    """Return small whole numbers, which every format represents."""
     return (jax.numpy.arange(np.prod(shape)) % 2).reshape(shape).astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_arrays_go_in_and_come_out_in_their_format(dtype):
+def test_arguments_and_results_keep_their_format_in_jax(dtype):
     given = array(dtype)
     got = copied(given)
     assert isinstance(got, jax.Array) and got.dtype == given.dtype
@@ -39,7 +39,7 @@ def test_an_array_of_jax_does_not_change():
     assert given.tolist() == array().tolist()
 
 
-def test_results_are_of_jax_if_an_argument_is():
+def test_results_are_jax_arrays_if_an_argument_is():
     @nki.jit
     def kernel(pair, named):
         return [copied(pair[0]), named["x"]], copied(named["x"])
@@ -48,7 +48,7 @@ def test_results_are_of_jax_if_an_argument_is():
     assert all(isinstance(x, jax.Array) for x in (first, second, third))
 
 
-def test_the_first_library_among_the_arguments_makes_the_results():
+def test_results_belong_to_the_library_of_the_first_array_argument():
     torch = pytest.importorskip("torch")
 
     @nki.jit
@@ -84,7 +84,7 @@ def older_added(x, y):
 
 
 class Launches:
-    """An observer that counts."""
+    """An observer that counts launches."""
 
     def __init__(self):
         self.done_ones = []
@@ -98,7 +98,7 @@ class Launches:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
 @pytest.mark.parametrize("kernel", [added, older_added])
-def test_under_jit_a_kernel_runs_when_the_graph_does(kernel, dtype):
+def test_under_jit_a_kernel_runs_when_the_graph_runs(kernel, dtype):
     x = array(dtype)
     graph = jax.jit(lambda x: kernel(x, x) * x)
     launches = Launches()
@@ -125,7 +125,7 @@ def test_a_kernel_in_a_graph_may_return_several_results():
     assert got["pair"][1].tolist() == (2 * array()).tolist() and got["same"].shape == (3, 8)
 
 
-def test_gradients_go_by_a_rule_of_the_users():
+def test_gradients_use_a_rule_of_the_user():
     @jax.custom_vjp
     def sum_of(x, y):
         return added(x, y)
@@ -137,7 +137,7 @@ def test_gradients_go_by_a_rule_of_the_users():
         assert got.tolist() == wanted.tolist()
 
 
-def test_what_is_refused_is_refused_while_the_graph_is_made():
+def test_unsupported_uses_are_refused_while_the_graph_is_traced():
     graph = jax.jit(lambda x: added(x, x[:, :3]))
     with pytest.raises(ShapeError, match="differ"):
         graph(array())

@@ -1,6 +1,6 @@
-"""The key of a call tells equal numbers of different types apart: after a legal call, a call with
-True, 1 or 1.0 in its place ends as it does where nothing was called before. Flags and the signs of
-zeros count too."""
+"""The key of a call distinguishes equal numbers of different types: after a legal call, a call with
+True, 1 or 1.0 instead ends as it would without earlier calls. Flags and the signs of zeros are
+distinguished too."""
 
 import nki.language as nl
 import numpy as np
@@ -17,14 +17,14 @@ NUMBERS = bool, int, float
 
 
 def called(name, turn):
-    """A call that some machine accepts; where `turn` is odd, columns are numbers."""
+    """Return a call that some machine accepts. If `turn` is odd, columns are numbers."""
     feature = INSTRUCTIONS[name].feature
     target = next(t for t in ("trn2", "trn3") if not feature or machine.load(t).has(feature))
     return Case(Device(target), name, lanes=3, free=32, turn=turn)
 
 
 def ends(case, arguments):
-    """The error of a call, or the bits that it leaves in its tiles."""
+    """Return the error of a call, or the bits that it leaves in its tiles."""
     try:
         case.device.issue(case.name, **arguments)
     except KernelError as error:
@@ -33,7 +33,7 @@ def ends(case, arguments):
 
 
 def numbers(case):
-    """The arguments that are numbers, and flags both ways."""
+    """Return the arguments that are numbers, and each flag in both states."""
     for p in case.instruction.parameters:
         value = case.arguments.get(p.name, p.default)
         if type(value) in NUMBERS:
@@ -43,13 +43,13 @@ def numbers(case):
 
 
 def equals(value):
-    """Numbers of other types that are equal."""
+    """Return equal numbers of other types."""
     return [kind(value) for kind in NUMBERS if type(value) is not kind and kind(value) == value]
 
 
 def after(name, turn, changed, warm):
-    """How the last of some calls ends, each with one argument changed: with the memos of the calls
-    before it, or without them."""
+    """Return how the last of several calls ends, each with one changed argument: with the caches of
+    the calls before it, or without them."""
     case = called(name, turn)
     for parameter, value in changed:
         if not warm:
@@ -60,12 +60,12 @@ def after(name, turn, changed, warm):
 
 
 def others(value):
-    """What may take the place of a number: equal ones of other types, and the other flag."""
+    """Return values that may replace a number: equal ones of other types, and the other flag."""
     return [*equals(value), "text", *([not value] if type(value) is bool else [])]
 
 
 @pytest.mark.parametrize("name", ONE_CORE)
-def test_equal_numbers_of_other_types_and_other_flags(name):
+def test_equal_numbers_of_other_types_and_other_flags_are_distinguished(name):
     for turn in (0, 1, 4):  # 4 subtracts
         for parameter, value in numbers(called(name, turn)):
             for other in others(value):
@@ -73,7 +73,7 @@ def test_equal_numbers_of_other_types_and_other_flags(name):
                 assert after(name, turn, both, False) == after(name, turn, both, True), both
 
 
-def test_zeros_of_both_signs_are_recorded_apart():
+def test_zeros_of_both_signs_are_recorded_separately():
     device = Device()
     x = device.tile(np.ones((1, 2), np.float32))
     for zero in (0.0, -0.0):
@@ -83,7 +83,7 @@ def test_zeros_of_both_signs_are_recorded_apart():
     device.agrees()
 
 
-def test_operands_that_are_swapped_by_one_operator_only():
+def test_operands_that_only_one_operator_swaps_are_distinguished():
     device = Device()
     x = device.tile(np.full((1, 2), 3, np.float32))
     for swapped in (True, False):

@@ -1,4 +1,4 @@
-"""nki.language against numpy: functions of elements, reductions, products and choices."""
+"""nki.language compared with numpy: elementwise functions, reductions, products and selections."""
 
 import functions
 import ml_dtypes
@@ -34,7 +34,7 @@ def normal(shape, dtype=np.float32, seed=0):
 
 
 def close(got, want, dtype=np.float32):
-    """Within two units in the last place of the format, or of 1 for what cancels."""
+    """Compare within two units in the last place of the format, or of 1 after cancellation."""
     eps = float(ml_dtypes.finfo(dtype).eps)
     np.testing.assert_allclose(
         got.astype(np.float64), np.asarray(want, np.float64), rtol=2 * eps, atol=2 * eps
@@ -56,7 +56,7 @@ def test_two_tiles_combine_element_by_element(name, shape):
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_a_number_on_either_side_and_a_column_go_along_the_tile(name):
+def test_numbers_and_columns_are_broadcast_along_the_tile(name):
     x, column = normal((5, 9)), normal((5, 1), seed=1)
     function, want = getattr(nl, name), reference(name)
     for left, right in ((x, 0.5), (0.5, x), (x, column), (column, x)):
@@ -68,7 +68,7 @@ def test_a_number_on_either_side_and_a_column_go_along_the_tile(name):
 
 @for_all("dtype", FLOATS)
 @pytest.mark.parametrize("name", ARITHMETIC)
-def test_narrow_results_are_those_of_float32_rounded_once(name, dtype):
+def test_narrow_results_are_float32_results_rounded_once(name, dtype):
     x, y = normal((4, 11), dtype), normal((4, 11), dtype, seed=1)
     got, _ = called(getattr(nl, name), x, y)
     want = reference(name)(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
@@ -76,7 +76,7 @@ def test_narrow_results_are_those_of_float32_rounded_once(name, dtype):
     np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
 
 
-def test_two_formats_give_the_wider_one_and_dtype_beats_both():
+def test_two_formats_give_the_wider_one_and_dtype_overrides_both():
     x, y = normal((3, 4), ml_dtypes.bfloat16), normal((3, 4), seed=1)
     assert called(nl.add, x, y)[0].dtype == np.float32
     assert called(nl.add, y, x)[0].dtype == np.float32
@@ -84,7 +84,7 @@ def test_two_formats_give_the_wider_one_and_dtype_beats_both():
         assert called(nl.add, x, y, dtype=dtype)[0].dtype == np.float16
 
 
-def test_comparisons_know_no_order_for_nan():
+def test_comparisons_with_nan_are_unordered():
     nan = np.full((1, 3), np.nan, np.float32)
     for name in COMPARISONS:
         got, _ = called(getattr(nl, name), nan, nan)
@@ -142,7 +142,7 @@ def test_larger_and_smaller_magnitude_keep_the_sign_and_a_tie_gives_the_second()
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_magnitudes_are_compared_from_trn3_on(target):
+def test_magnitude_operators_exist_from_trn3_on(target):
     with pytest.raises(TargetError, match=f"{target} doesn't have nl.abs_max"):
         called(nl.abs_max, normal((1, 3)), normal((1, 3)), target=target)
 
@@ -172,7 +172,7 @@ def test_remainders_have_no_instruction(name):
 
 
 @pytest.mark.parametrize("buffers", [("sbuf", "psum"), ("psum", "sbuf"), ("psum", "psum")])
-def test_psum_operands_are_legal_one_at_a_time_so_a_second_is_copied(buffers):
+def test_a_second_operand_in_psum_is_copied_to_sbuf(buffers):
     device, values = Device(), normal((3, 7))
     tiles = [device.tile(values, buffer=b) for b in buffers]
     total = device.call(nl.add, *tiles)
@@ -181,7 +181,7 @@ def test_psum_operands_are_legal_one_at_a_time_so_a_second_is_copied(buffers):
     assert device.opcodes == [*copied, "TENSOR_TENSOR"]
 
 
-# shapes of x and y, and the instructions that nl.add of them becomes
+# shapes of x and y, and the instructions of nl.add
 SHUFFLE, TENSOR, SCALAR = "NC_STREAM_SHUFFLE", "TENSOR_TENSOR", "TENSOR_SCALAR"
 BROADCAST = (
     ((77, 1), (1, 33), [SHUFFLE] * 3 + [SCALAR]),
@@ -198,7 +198,7 @@ BROADCAST = (
 
 @for_all("shapes", BROADCAST)
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_axes_of_size_1_are_repeated_those_of_partitions_by_an_instruction(name, shapes):
+def test_axes_of_size_1_are_broadcast_and_partitions_need_an_instruction(name, shapes):
     *given, _ = shapes
     x, y = (np.rint(normal(shape, seed=seed)) for seed, shape in enumerate(given))
     got, _ = called(getattr(nl, name), x, y)
@@ -207,7 +207,7 @@ def test_axes_of_size_1_are_repeated_those_of_partitions_by_an_instruction(name,
 
 @for_all("shapes", BROADCAST)
 @for_all("dtype", (*FLOATS, np.int32, np.uint8))
-def test_what_is_repeated_keeps_its_format(shapes, dtype):
+def test_a_broadcast_operand_keeps_its_format(shapes, dtype):
     *given, want = shapes
     x, y = (np.rint(4 * abs(normal(shape, seed=shape[0]))).astype(dtype) for shape in given)
     got, opcodes = called(nl.add, x, y)
@@ -233,13 +233,13 @@ def test_a_row_in_psum_is_repeated_in_sbuf(buffers):
 
 
 @for_all("other", [(2, 7), (3, 1, 7), (7, 3), (4, 7), (3, 2), (1, 3)])
-def test_shapes_that_differ_are_refused_with_the_way_out(other):
+def test_different_shapes_are_refused_with_a_hint(other):
     with pytest.raises(ShapeError, match=r"nl.add: shapes") as caught:
         called(nl.add, normal((3, 7)), normal(other))
     assert "broadcast_to" in caught.value.hint
 
 
-def test_shapes_that_differ_leave_no_trace():
+def test_different_shapes_leave_no_trace():
     device = Device()
     with pytest.raises(ShapeError):
         device.call(nl.add, device.tile(normal((3, 7))), device.tile(normal((1, 6))))
@@ -273,7 +273,7 @@ def test_an_activation_function_is_one_instruction(name):
 
 @for_all("dtype", FLOATS)
 @pytest.mark.parametrize("name", [*FUNCTIONS, *POSITIVE])
-def test_functions_keep_the_format_unless_told(name, dtype):
+def test_functions_keep_the_format_unless_dtype_is_given(name, dtype):
     x = np.minimum(np.abs(normal((3, 7))) + 0.1, 1.5).astype(dtype)  # arctan's tables end there
     want = reference(name)(x.astype(np.float64))
     got, _ = called(getattr(nl, name), x)
@@ -284,7 +284,7 @@ def test_functions_keep_the_format_unless_told(name, dtype):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_simple_is_exact(target):
+def test_simple_functions_are_exact(target):
     x = normal((128, 33))
     for name, want, opcode in (
         ("abs", np.abs(x), "TENSOR_SCALAR"),
@@ -320,7 +320,7 @@ def test_rounding_to_integers_is_exact_for_every_number(name, dtype):
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
-def test_trigonometry_goes_round_many_turns(name):
+def test_trigonometric_functions_of_large_angles(name):
     x = np.linspace(-300, 300, 700, dtype=np.float32).reshape(7, 100)
     got, _ = called(getattr(nl, name), x)
     want = getattr(np, name)(x.astype(np.float64))
@@ -356,7 +356,7 @@ def test_reductions_fold_the_last_axes(name, shape, axis):
 
 
 @for_all("name", ["max", "min"])
-def test_the_greatest_and_the_least_are_operators_of_instructions_too(name):
+def test_maximum_and_minimum_can_be_operators_of_instructions(name):
     device, x = Device(), normal((8, 33))
     tile, out = device.tile(x), device.tile(np.zeros((8, 1), np.float32))
     device.issue("tensor_reduce", out, getattr(nl, name), tile, 1)
@@ -373,7 +373,7 @@ def test_narrow_sums_are_rounded_once():
     np.testing.assert_array_equal(got[:, 0], total.astype(ml_dtypes.bfloat16))
 
 
-def test_all_says_whether_no_element_is_zero():
+def test_all_is_true_if_no_element_is_zero():
     x = np.ones((4, 5), np.uint8)
     x[1, 3] = x[2, 0] = 0
     got, opcodes = called(nl.all, x, 1)
@@ -397,7 +397,7 @@ def test_mean_variance_and_softmax_follow_their_definitions(shape, axis):
     assert opcodes == ["TENSOR_REDUCE", "ACTIVATE", "RECIPROCAL", "TENSOR_SCALAR"]
 
 
-def test_softmax_survives_what_would_overflow_and_masks_with_minus_infinity():
+def test_softmax_does_not_overflow_and_accepts_minus_infinity():
     x = np.array([[1000, 1000, -np.inf], [-1000, -1000, -1000]], np.float32)
     got, _ = called(nl.softmax, x)
     np.testing.assert_allclose(got, [[0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]], rtol=1e-6)
@@ -429,7 +429,7 @@ def test_an_axis_that_is_not_streamed_is_refused(name):
 
 
 @pytest.mark.parametrize("name", ["softmax", "var", "rms_norm"])
-def test_what_has_one_accumulator_takes_all_free_axes(name):
+def test_functions_with_one_accumulator_reduce_all_free_axes(name):
     x = normal((4, 3, 5))
     rest = (x, 2, 15) if name == "rms_norm" else (2,)
     with pytest.raises(ShapeError, match=rf"nl.{name} works along all free axes"):
@@ -437,7 +437,7 @@ def test_what_has_one_accumulator_takes_all_free_axes(name):
 
 
 @pytest.mark.parametrize("form", ["float8_e4m3fn_x4", "float8_e8m0fnu"])
-def test_formats_that_no_engine_computes_with_are_refused_as_such(form):
+def test_formats_that_no_engine_computes_with_are_refused(form):
     device = Device("trn3")
     packed, x = device.zeros((4, 8), form), device.zeros((4, 8))
     for operands in ((packed, x), (x, packed), (packed, packed)):

@@ -29,7 +29,7 @@ ROW = np.arange(12, dtype=np.float32).reshape(1, 12)
 
 
 def doubled(visit):
-    """A kernel that doubles the columns of its argument which `visit(double)` names."""
+    """A kernel that doubles the columns of its argument that `visit(double)` names."""
 
     @nki.jit
     def kernel(x):
@@ -114,7 +114,7 @@ def test_a_fori_loop_calls_its_body_for_each_index(bounds, step):
 
 
 @pytest.mark.parametrize("start", [0, 1, 5])
-def test_a_while_loop_goes_on_until_its_register_is_zero(start):
+def test_a_while_loop_runs_until_its_register_is_zero(start):
     def visit(double):
         def body(register):
             double(register)
@@ -144,7 +144,7 @@ def test_a_loop_variable_cannot_be_written():
             doubled(visit)
 
 
-def test_a_register_that_is_loaded_decides_a_while_statement():
+def test_a_loaded_register_controls_a_while_statement():
     @nki.jit
     def kernel(count):
         left, total = nl.load(count), nl.zeros((1, 1), nl.int32)
@@ -160,7 +160,7 @@ def test_a_register_that_is_loaded_decides_a_while_statement():
     assert kernel(np.array([[6]], np.int32)).item() == 6 + 5 + 4 + 3 + 2 + 1
 
 
-def test_registers_count_in_32_bits_and_go_back_to_memory():
+def test_registers_wrap_at_32_bits_and_can_be_stored():
     @nki.jit
     def kernel(out):
         tile, register = nl.zeros((1, 1), nl.int32), nisa.register_alloc(2**31 - 1)
@@ -171,7 +171,7 @@ def test_registers_count_in_32_bits_and_go_back_to_memory():
     assert kernel(np.zeros((1, 1), np.int32)).item() == -(2**31) + 1
 
 
-def test_a_register_is_no_constant():
+def test_a_register_is_refused_for_a_constant():
     register = Device().call(nisa.register_alloc, 3)
     for use in (int, range, [0, 1, 2, 3].__getitem__):
         with pytest.raises(DynamicControlError, match="where a constant is needed"):
@@ -194,7 +194,7 @@ def test_an_unset_register_has_no_value():
         *(lambda r: 1 if r == 0 else 2, bool, lambda r: max(r, 2), lambda r: 0 < r < 4),
     ],
 )
-def test_a_register_is_no_condition_of_python(asks):
+def test_a_register_is_refused_as_a_condition_in_python(asks):
     """ "Using a register in Python control flow raises TypeError" (nki.isa.VirtualRegister)."""
     register = Device().call(nisa.register_alloc, 3)
     with pytest.raises(DynamicControlError, match="Python condition") as caught:
@@ -202,7 +202,7 @@ def test_a_register_is_no_condition_of_python(asks):
     assert isinstance(caught.value, TypeError)
 
 
-def test_ranks_take_no_branches_of_their_own():
+def test_ranks_cannot_branch_differently():
     @nki.jit
     def kernel(x):
         tile = nl.load(x)
@@ -274,7 +274,7 @@ BANKS = {name: row.psum // 2 for name, row in PUBLISHED.items()}
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_tile_sizes_are_those_of_the_machine(target):
+def test_tile_sizes_come_from_the_machine(target):
     size = nl.tile_size
     with settings(target=target):
         assert (size.pmax, size.gemm_stationary_fmax, size.gemm_moving_fmax) == (128, 128, 512)
@@ -287,7 +287,7 @@ def test_tile_sizes_are_those_of_the_machine(target):
         assert nisa.get_nc_version().name == f"gen{PUBLISHED[target].generation}"
 
 
-def test_inside_a_kernel_sizes_are_of_the_core_it_runs_on():
+def test_inside_a_kernel_sizes_belong_to_its_target():
     sizes = []
     for target in TARGETS:
         device = Device(target)
@@ -315,7 +315,7 @@ def test_a_format_is_a_string_that_numpy_understands():
     assert isinstance(nl.int8, nl.DType)
 
 
-def test_comparing_a_tensor_with_none_is_a_plain_answer():
+def test_comparing_a_tensor_with_none_gives_a_bool():
     tile = Device().tile(ROW)
     assert (tile == None) is False  # noqa: E711  kernels must write it so
     assert (tile != None) is True  # noqa: E711
@@ -328,12 +328,12 @@ def test_names_that_do_not_exist_are_attribute_errors():
     assert issubclass(nisa.NkiValidationError, NeuronError)
 
 
-def test_a_misspelt_instruction_is_answered_with_the_right_one():
+def test_a_misspelled_instruction_gets_a_suggestion():
     with pytest.raises(AttributeError, match="tensor_copy"):
         nisa.tensor_cpy  # noqa: B018
 
 
-def test_the_target_of_the_environment_is_read_when_it_is_asked():
+def test_the_target_in_the_environment_is_read_on_each_use():
     code = "import neuroncore; neuroncore.activate(); import nki.language as nl; import os\n"
     code += "os.environ['NEURON_PLATFORM_TARGET_OVERRIDE'] = 'gen2'\n"
     code += "print(nl.tile_size.sbuf_size_bytes)"

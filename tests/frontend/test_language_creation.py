@@ -1,4 +1,5 @@
-"""nki.language: tensors made, moved, multiplied, transposed and chosen from; what each becomes."""
+"""nki.language: functions that create, move, multiply, transpose and select tensors, and their
+instructions."""
 
 import math
 import re
@@ -49,7 +50,7 @@ def test_constants_fill_every_memory(dtype, shape):
 
 
 def made(function, *args, **options):
-    """A core, and what a function gives that makes a tensor on it."""
+    """Return a core, and the tensor that a function creates on it."""
     device = Device()
     return device, device.call(function, *args, **options)
 
@@ -61,7 +62,7 @@ def test_full_rounds_floats_and_refuses_fractions_of_integers():
         made(nl.full, (2, 3), 0.3, nl.int8)
 
 
-def test_a_flat_tensor_gets_a_second_axis_on_the_chip_and_none_in_hbm():
+def test_a_tensor_of_one_axis_gets_a_second_axis_only_on_the_chip():
     assert made(nl.zeros, (5,), nl.float32)[1].shape == (5, 1)
     assert made(nl.zeros, 5, nl.float32)[1].shape == (5, 1)
     assert made(nl.zeros, (5,), nl.float32, buffer=nl.hbm)[1].shape == (5,)
@@ -69,7 +70,7 @@ def test_a_flat_tensor_gets_a_second_axis_on_the_chip_and_none_in_hbm():
 
 
 @pytest.mark.parametrize("dtype", [nl.bfloat16, "bfloat16", ml_dtypes.bfloat16, np.int8, bool])
-def test_a_dtype_is_a_name_or_numpy_or_ours(dtype):
+def test_a_dtype_is_a_name_or_a_numpy_type_or_a_format(dtype):
     form = made(nl.ndarray, (2, 2), dtype)[1].dtype
     assert form == np.dtype(dtype).name
     assert np.dtype(form) == np.dtype(dtype)
@@ -89,7 +90,7 @@ def test_what_is_not_a_shape_is_refused(shape):
         made(nl.ndarray, shape, nl.float32)
 
 
-def test_a_tensor_needs_a_memory_lanes_and_a_core():
+def test_a_tensor_needs_a_memory_partitions_and_a_core():
     with pytest.raises(SignatureError, match="'sbuf' is not a memory"):
         made(nl.ndarray, (2, 2), nl.float32, buffer="sbuf")
     with pytest.raises(PartitionLimitError, match="129 partitions"):
@@ -98,7 +99,7 @@ def test_a_tensor_needs_a_memory_lanes_and_a_core():
         nl.ndarray((2, 2), nl.float32)
 
 
-def test_like_takes_shape_format_and_memory_from_a_tensor():
+def test_like_functions_use_shape_format_and_memory_of_a_tensor():
     device = Device()
     for buffer in REGIONS:
         like = device.tile(normal(3, 7, dtype=np.float16), buffer=buffer)
@@ -110,7 +111,7 @@ def test_like_takes_shape_format_and_memory_from_a_tensor():
         assert (other.dtype, other.buffer, other.name) == ("int8", nl.psum, "other")
 
 
-def test_memories_can_be_told_apart():
+def test_memories_can_be_distinguished():
     questions = (nl.is_sbuf, nl.is_psum, nl.is_hbm, nl.is_on_chip)
     assert {region: tuple(ask(region) for ask in questions) for region in nl.MemoryRegion} == {
         nl.sbuf: (True, False, False, True),
@@ -126,7 +127,7 @@ def test_memories_can_be_told_apart():
 
 
 @for_all("shape", [*SHAPES, (5,), (2, 3, 4, 5)])
-def test_what_is_loaded_and_stored_is_unchanged(shape):
+def test_loaded_and_stored_data_is_unchanged(shape):
     values = np.frombuffer(np.random.default_rng(0).bytes(4 * math.prod(shape)), np.float32)
     device = Device()
     source = device.tile(values.reshape(shape), buffer="hbm")
@@ -220,7 +221,7 @@ def test_a_product_of_tiles_that_do_not_fit_is_refused():
 
 @for_all("dtype", ["float32", "bfloat16", "float16", "float8_e4m3"])
 @for_all("shape", [(1, 1), (3, 7), (128, 33), (33, 128)])
-def test_a_transpose_is_exact_and_lands_in_psum(dtype, shape):
+def test_a_transpose_is_exact_and_its_result_is_in_psum(dtype, shape):
     x = normal(*shape, dtype=dtype)
     device = Device()
     turned = device.call(nl.transpose, device.tile(x))
@@ -228,7 +229,7 @@ def test_a_transpose_is_exact_and_lands_in_psum(dtype, shape):
     assert turned.buffer is nl.psum and device.opcodes == ["MATMUL"]
 
 
-def test_a_transpose_converts_afterwards_and_reads_psum_by_way_of_sbuf():
+def test_a_transpose_converts_its_result_and_reads_psum_through_sbuf():
     x = normal(3, 7)
     got, opcodes = called(nl.transpose, x, dtype=nl.bfloat16)
     np.testing.assert_array_equal(got, x.T.astype(ml_dtypes.bfloat16))
@@ -239,7 +240,7 @@ def test_a_transpose_converts_afterwards_and_reads_psum_by_way_of_sbuf():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
-def test_where_chooses_by_zero_and_not_zero(dtype):
+def test_where_selects_by_zero_and_nonzero(dtype):
     x, y = normal(3, 7, dtype=dtype), normal(3, 7, dtype=dtype, seed=1)
     condition = np.resize(np.array([0, 1, -0.0, -3, np.nan, 1e-30], np.float32), (3, 7))
     got, opcodes = called(nl.where, condition, x, y)
@@ -275,7 +276,7 @@ def test_broadcasting_repeats_along_free_axes_and_across_partitions(shape, wide,
         assert became == opcodes
 
 
-def test_broadcasting_to_what_does_not_fit_is_refused():
+def test_broadcasting_to_an_incompatible_shape_is_refused():
     for wide in ((6, 7), (3, 3, 7), (3,), (3, 14)):
         with pytest.raises(ShapeError, match="can't be broadcast"):
             called(nl.broadcast_to, normal(3, 7), wide)
@@ -306,7 +307,7 @@ def test_a_new_axis_is_a_view_but_never_the_partition():
         called(nl.expand_dims, x, 0)
 
 
-# --- what each becomes ----------------------------------------------------------------------------
+# --- instructions of each function ----------------------------------------------------------------
 
 ONE = "abs ceil copy cos exp floor log logical_not negative reciprocal relu sin sqrt tan trunc"
 TWO = "add divide equal maximum multiply power subtract"
@@ -329,7 +330,8 @@ CALLS = {
 
 
 def instructions_in(text):
-    """The instructions that a docstring names, those of functions it refers to among them."""
+    """Return the instructions that a docstring names, including those of functions that it refers
+    to."""
     named = set(re.findall(r"\w+", text)) & set(INSTRUCTIONS)
     for other in re.findall(r"nl\.(\w+)", text):
         named |= instructions_in(getattr(nl, other).__doc__)
@@ -337,7 +339,7 @@ def instructions_in(text):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_function_becomes_the_instructions_its_docstring_names(name):
+def test_a_function_issues_the_instructions_that_its_docstring_names(name):
     function, device = getattr(nl, name), Device()
     buffer = "hbm" if name == "load" else "sbuf"
     arguments = [
@@ -350,6 +352,6 @@ def test_a_function_becomes_the_instructions_its_docstring_names(name):
 
 
 @pytest.mark.parametrize("dtype", [nl.int8, nl.float32, nl.bfloat16])
-def test_an_identity_as_releases_before_0_3_had_it(dtype):
+def test_the_identity_function_of_releases_before_0_3(dtype):
     got = made(nl.shared_constant, nki.tensor.identity(5, dtype))[1]
     assert got.dtype == dtype and np.array_equal(got.numpy(), np.eye(5).astype(got.numpy().dtype))

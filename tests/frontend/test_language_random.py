@@ -1,4 +1,4 @@
-"""nki.language: random tensors, dropout, transposed loads and gathers, and what they lower to."""
+"""nki.language: random tensors, dropout, transposed loads and gathers, and their instructions."""
 
 import ml_dtypes
 import nki
@@ -39,7 +39,7 @@ def rand(device, *args, **options):
 @for_all("target", TARGETS)
 @for_all("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3)])
 @for_all("buffer", BUFFERS)
-def test_rand_is_the_upper_24_bits_of_what_rng_draws(target, shape, buffer):
+def test_rand_is_the_upper_24_bits_of_rng(target, shape, buffer):
     device = Device(target)
     tensor = device.call(nl.rand, shape, nl.float32, BUFFERS[buffer], "noise")
     rows = shape if buffer != "hbm" else next(
@@ -98,7 +98,7 @@ def test_two_calls_differ():
 
 
 @pytest.mark.parametrize("grid", [1, 2])
-def test_a_kernel_that_is_launched_again_draws_the_same(grid):
+def test_a_second_launch_draws_the_same_numbers(grid):
     @nki.jit
     def noise(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -148,7 +148,7 @@ def test_dropout_to_another_format():
     assert called(nl.dropout, data, 0.5, dtype=nl.float32)[1] == ["DROPOUT"]
 
 
-def test_each_partition_may_have_its_rate():
+def test_each_partition_can_have_its_own_rate():
     data = np.ones((2, 50), np.float32)
     found, _ = called(nl.dropout, data, np.array([[0], [1]], np.float32))
     assert found[0].all() and not found[1].any()
@@ -247,7 +247,7 @@ def test_other_integers_become_uint32_indices(form):
         called(nl.gather_flattened, data, indices.astype(np.float32))
 
 
-def test_the_other_axes_mean_nothing_known():
+def test_other_axes_of_a_gather_are_refused():
     indices = np.array([[0]], np.uint32)
     with pytest.raises(NotEmulated, match="axis 1"):
         called(nl.gather_flattened, np.zeros((1, 9), np.float32), indices, axis=1)

@@ -1,4 +1,4 @@
-"""Launches: what goes into a kernel, what comes out, and what is left behind."""
+"""Launches: arguments, results, failures and settings."""
 
 import threading
 from collections import namedtuple
@@ -42,7 +42,7 @@ def values(*shape):
 
 @for_all("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 7), (5,), (2, 3, 4), (1, 1)])
-def test_arrays_go_in_and_come_out_bit_by_bit(dtype, shape):
+def test_arguments_and_results_keep_all_bits(dtype, shape):
     given = np.frombuffer(np.random.default_rng(0).bytes(4 * 64), np.uint8) % 2
     given = given[: np.prod(shape) * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
     got = copied(given)
@@ -51,7 +51,7 @@ def test_arrays_go_in_and_come_out_bit_by_bit(dtype, shape):
     assert not np.shares_memory(got, given)
 
 
-def test_what_a_kernel_writes_into_an_input_shows_in_the_callers_array():
+def test_writes_to_an_input_are_visible_in_the_array_of_the_caller():
     x = values(3, 7)
     before = x.copy()
     assert increased(x) is x
@@ -71,7 +71,7 @@ def test_what_a_kernel_writes_into_an_input_shows_in_the_callers_array():
     ],
     ids=["columns", "transposed", "reversed", "fortran", "row", "scalar", "byteswapped"],
 )
-def test_arrays_that_lie_otherwise_in_memory_are_updated_too(view):
+def test_arrays_with_other_strides_are_updated_too(view):
     base = values(4, 6)
     x = view(base)
     before = x.copy()
@@ -90,7 +90,7 @@ def test_arrays_that_lie_otherwise_in_memory_are_updated_too(view):
     ids=["whole", "reshaped", "transposed", "another format"],
 )
 def test_a_view_of_an_argument_is_returned_as_a_view(view, expected):
-    """Also if it has the argument's shape and all of its bytes."""
+    """This includes a view with the argument's shape and all of its bytes."""
 
     def kernel(a):
         nl.store(a, nl.add(nl.load(a), 1.0))
@@ -103,13 +103,13 @@ def test_a_view_of_an_argument_is_returned_as_a_view(view, expected):
         np.testing.assert_array_equal(got, expected(values(5, 5) + 1))
 
 
-def test_a_view_that_is_only_read_does_not_undo_what_is_written():
+def test_a_view_that_is_only_read_does_not_overwrite_results():
     x = values(3, 7)
     nki.jit(lambda a, backwards: nl.store(a, nl.add(nl.load(a), 1.0)))(x, x[:, ::-1])
     np.testing.assert_array_equal(x, values(3, 7) + 1)
 
 
-def test_a_read_only_array_is_copied_and_stays_as_it_is():
+def test_a_read_only_array_is_copied_and_unchanged():
     x = values(3, 7)
     x.flags.writeable = False
     got = increased(x)
@@ -129,7 +129,7 @@ def test_one_array_given_twice_is_one_tensor():
         np.testing.assert_array_equal(x, before + 1)
 
 
-def test_anything_with_an_array_interface_goes_in():
+def test_objects_with_an_array_interface_are_accepted():
     class Wrapped:
         def __array__(self, dtype=None, copy=None):
             return values(3, 7)
@@ -162,7 +162,7 @@ class Config(nl.NKIObject):
     scale: float = 2.0
 
 
-def test_everything_that_is_not_an_array_passes_as_it_is():
+def test_other_arguments_are_passed_unchanged():
     seen = []
     config = Config()
     plain = (3, 2.5, None, True, "text", nl.float32, np.float32(4), config, nl.sbuf, range(3))
@@ -192,7 +192,7 @@ def test_arrays_inside_lists_tuples_and_dicts_become_tensors():
     assert [seen[i].name for i in (0, 2)] == ["listed", "pair"]
 
 
-def test_results_come_out_in_the_shape_of_what_is_returned():
+def test_results_have_the_structure_of_the_returned_value():
     x = values(2, 3)
 
     @nki.jit
@@ -256,7 +256,7 @@ def test_an_error_inside_a_nested_kernel_names_both_lines():
     assert caught.value.place.file == __file__
 
 
-def test_kernels_in_two_threads_have_a_core_each():
+def test_kernels_in_two_threads_have_separate_cores():
     rounds, cores, wrong = 20, set(), []
     together = threading.Barrier(2)
 
@@ -285,7 +285,7 @@ def target_seen(**options):
     return launch(lambda x: x, [values(1, 1)], tensor=NkiTensor, **options).machine.name
 
 
-def test_the_target_is_the_launchs_then_the_settings_then_the_environments(monkeypatch):
+def test_the_target_comes_from_the_launch_then_settings_then_environment(monkeypatch):
     monkeypatch.delenv(TARGET_VARIABLE, raising=False)
     assert target_seen() == "trn2"
     for name, target in (("trn1", "trn1"), ("inf2", "trn1"), ("gen3", "trn2"), ("gen4", "trn3")):
@@ -301,7 +301,7 @@ def test_the_target_is_the_launchs_then_the_settings_then_the_environments(monke
 
 
 @pytest.mark.parametrize("name", ["trn0", "gen1", "TRN2x"])
-def test_an_unknown_target_is_refused_with_those_there_are(monkeypatch, name):
+def test_an_unknown_target_is_refused_with_the_list_of_targets(monkeypatch, name):
     monkeypatch.setenv(TARGET_VARIABLE, name)
     with pytest.raises(UsageError, match=f"no machine is called '{name}'"):
         copied(values(1, 1))
@@ -322,7 +322,7 @@ def test_findings_are_warnings_at_the_line_of_the_call():
     assert [w.filename for w in caught] == [__file__]
 
 
-def test_a_read_of_what_nothing_wrote_is_reported_or_refused():
+def test_an_uninitialized_read_is_reported_or_refused():
     @nki.jit
     def kernel(x):
         tile = nl.ndarray(x.shape, x.dtype)
@@ -343,7 +343,7 @@ def test_a_read_of_what_nothing_wrote_is_reported_or_refused():
 @pytest.mark.parametrize(
     ("dtype", "poison"), [("float32", np.nan), ("bfloat16", np.nan), ("int32", 4), ("uint8", 4)]
 )
-def test_results_that_nothing_wrote_are_leftovers(dtype, poison):
+def test_results_that_were_never_written_are_findings(dtype, poison):
     @nki.jit
     def kernel(x):
         nl.load(x)
@@ -369,7 +369,7 @@ def test_arguments_and_results_may_have_no_elements(shape):
     assert (out.shape, part.shape, given.shape) == (shape, (shape[0], 0), shape)
 
 
-def test_a_result_may_be_where_a_register_says():
+def test_a_result_may_be_a_view_at_a_register_offset():
     @nki.jit
     def kernel(x):
         return x[nl.ds(nisa.register_alloc(3), 5)]
@@ -378,7 +378,7 @@ def test_a_result_may_be_where_a_register_says():
     np.testing.assert_array_equal(kernel(x), x[3:8])
 
 
-def test_an_observer_is_told_instead():
+def test_an_observer_gets_findings_instead_of_warnings():
     class Observer:
         def __init__(self):
             self.told = []
@@ -401,7 +401,7 @@ def test_an_observer_is_told_instead():
     assert run.core is core and [f.code for f in run.findings] == ["OUTPUT_NOT_WRITTEN"]
 
 
-def test_an_enumeration_may_be_given_by_its_number():
+def test_an_enumeration_member_may_be_passed_as_its_number():
     @nki.jit
     def numbered(x):
         tile = nl.ndarray(x.shape, x.dtype)
@@ -413,7 +413,7 @@ def test_an_enumeration_may_be_given_by_its_number():
     np.testing.assert_array_equal(numbered(values(3, 7)), values(3, 7))
 
 
-def test_a_number_of_no_member_is_refused():
+def test_a_number_without_a_member_is_refused():
     @nki.jit
     def wrong(x):
         nisa.dma_copy(nl.ndarray(x.shape, x.dtype), x, dge_mode=17)

@@ -1,4 +1,4 @@
-"""What ends with a launch, and what never begins."""
+"""The end of a launch: its tensors become invalid, and a kernel must have computed its results."""
 
 import gc
 import warnings
@@ -24,7 +24,7 @@ def values(*shape):
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
-def test_a_tensor_ends_with_its_launch():
+def test_a_tensor_is_invalid_after_its_launch():
     kept = []
 
     @nki.jit
@@ -61,7 +61,7 @@ def test_a_kernel_is_not_a_generator():
         (lambda x: np.float32(3) * x, "nl.multiply"),
     ],
 )
-def test_tensors_compute_by_functions_only(compute, hint):
+def test_tensors_have_no_arithmetic_operators(compute, hint):
     with pytest.raises(SignatureError, match=hint):
         nki.jit(lambda x: compute(x))(values(3, 7))
 
@@ -75,7 +75,7 @@ def test_arguments_are_in_shared_hbm_if_cores_share_them():
 
 
 @pytest.mark.parametrize("grid", [1, 2])
-def test_a_launch_keeps_nothing_alive_in_circles(grid):
+def test_a_launch_leaves_no_reference_cycles(grid):
     @nki.jit
     def kernel(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -99,7 +99,7 @@ def test_a_launch_keeps_nothing_alive_in_circles(grid):
         gc.enable()
 
 
-# --- what a kernel has to have done ---------------------------------------------------------------
+# --- results must be computed on the device -------------------------------------------------------
 
 
 def computed_by_the_host(a, b):
@@ -127,7 +127,7 @@ BAD = [
 
 @pytest.mark.parametrize(("kernel", "kind", "says"), BAD)
 @pytest.mark.parametrize("grid", [(), (2,)])
-def test_a_kernel_computes_on_the_device(kernel, kind, says, grid):
+def test_results_that_were_not_computed_on_the_device_are_refused(kernel, kind, says, grid):
     launched = nki.jit(kernel)
     launched = launched[grid] if grid else launched
     with pytest.raises(kind, match=says) as caught:
@@ -140,15 +140,15 @@ def test_a_kernel_computes_on_the_device(kernel, kind, says, grid):
 
 @for_all("kernel", [nothing_at_all, a_number, never_written])
 @for_all("grid", [(), (2,)])
-def test_a_launch_without_an_instruction_is_told(kernel, grid):
-    """It is not refused: guides of the SDK show views and sizes by such kernels."""
+def test_a_launch_without_an_instruction_is_reported(kernel, grid):
+    """It is not refused, because guides of the SDK show views and sizes in such kernels."""
     run = launch(kernel, [values(3, 7), values(3, 7)], tensor=NkiTensor, grid=grid)
     first = run.findings[0]
     assert first.code == "NO_INSTRUCTIONS" and first.place.function == kernel.__name__
 
 
-def test_one_instruction_is_enough_and_arguments_may_come_back_as_they_are():
-    """So may be what has no elements, and what one core leaves to the other."""
+def test_one_instruction_is_enough_and_arguments_may_be_returned_unchanged():
+    """Results without elements, and results that the other core computes, are accepted too."""
     x = values(3, 7)
     assert nki.jit(lambda x: x)(x) is x
     assert nki.jit(lambda x: [x, {"x": x[0:1]}])(x)[0] is x
@@ -177,7 +177,7 @@ def test_the_older_api_refuses_results_of_the_host_too(way):
         older.simulate_kernel(kernel, values(3, 7))
 
 
-def test_an_older_kernel_that_does_nothing_is_told_or_refused():
+def test_a_kernel_of_the_older_api_without_instructions_is_reported_or_refused():
     with pytest.warns(NeuronWarning, match="NO_INSTRUCTIONS"):
         older.jit(lambda x: None)(values(3, 7))
     with pytest.raises(OutputError, match="nothing was written"):

@@ -1,4 +1,5 @@
-"""What Python refuses of calls of ours is told as other errors are; other errors of Python stay."""
+"""Calls of neuroncore's functions that Python refuses are reported like other errors; other errors
+of Python are unchanged."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -11,7 +12,7 @@ from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 
 ILLEGAL = {
-    "misspelt instruction": (
+    "misspelled instruction": (
         *("UNKNOWN_NAME", AttributeError),
         "def kernel(x):\n    «nisa.tensor_scaler»(dst=x, data=x)\n",
         {
@@ -20,12 +21,12 @@ ILLEGAL = {
             "hint": "did you mean 'tensor_scalar'?",
         },
     ),
-    "misspelt function": (
+    "misspelled function": (
         *("UNKNOWN_NAME", AttributeError),
         "def kernel(x):\n    «nl.maximun»(tile(4, 4), 0)\n",
         {"expected": "nl.maximum(x, y, dtype=None)", "hint": "did you mean 'maximum'?"},
     ),
-    "misspelt method": (
+    "misspelled method": (
         *("UNKNOWN_NAME", AttributeError),
         "def kernel(x):\n    «x.reshpae»((6, 4))\n",
         {"statement": "NkiTensor 'x'(4x6", "expected": "reshape(shape)", "hint": "'reshape'"},
@@ -50,7 +51,7 @@ ILLEGAL = {
         "def kernel(x):\n    «tile(4, 4).broadcast_to»((8, 4))\n",
         {"expected": "nl.broadcast_to(x, shape", "hint": "nl.broadcast_to is a function of tiles"},
     ),
-    "misspelt keyword": (
+    "misspelled keyword": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    nl.maximum(tile(4, 4), 0, dtyp=«nl.float32»)\n",
         {
@@ -59,7 +60,7 @@ ILLEGAL = {
             "hint": "did you mean 'dtype'?",
         },
     ),
-    "a misspelt keyword of an instruction means one that isn't given": (
+    "a misspelled keyword of an instruction means one that isn't given": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    nisa.tensor_scalar(x, x, nl.add, operandO=«2.0»)\n",
         {"hint": "did you mean 'operand0'?"},
@@ -126,7 +127,7 @@ ILLEGAL = {
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
-def test_messages_say_what_is_there_and_what_was_meant(tmp_path, name):
+def test_messages_name_the_argument_and_a_suggestion(tmp_path, name):
     code, builtin, body, words = ILLEGAL[name]
     error, path, line, column, _, _ = refused(tmp_path, body)
     assert error.code == code and isinstance(error, builtin)
@@ -137,7 +138,7 @@ def test_messages_say_what_is_there_and_what_was_meant(tmp_path, name):
     assert "neuroncore." not in str(error)
 
 
-# --- what isn't of ours ---------------------------------------------------------------------------
+# --- errors outside neuroncore --------------------------------------------------------------------
 
 
 @for_all(
@@ -156,7 +157,7 @@ def test_messages_say_what_is_there_and_what_was_meant(tmp_path, name):
         "import nki\n@nki.jit\ndef inner(x): raise TypeError\ndef kernel(x): inner(x)\n",
     ],
 )
-def test_errors_of_python_stay_what_they_are(body):
+def test_errors_of_python_are_unchanged(body):
     scope = {"nl": nl, "__name__": "mine"}
     exec(body, scope)
     with pytest.raises((TypeError, AttributeError, ValueError)) as caught:
@@ -164,14 +165,14 @@ def test_errors_of_python_stay_what_they_are(body):
     assert not isinstance(caught.value, errors.NeuronError)
 
 
-def test_where_a_function_of_ours_failed_stays_with_the_error(tmp_path):
+def test_the_traceback_into_neuroncore_is_kept_as_the_cause(tmp_path):
     error, *_ = refused(
         tmp_path, "def kernel(x):\n    t = nl.load(x)\n    «nl.broadcast_to(t, 3)»\n"
     )
     assert type(error.__cause__) is TypeError and error.__cause__.__traceback__ is not None
 
 
-def test_a_kernel_may_ask_whether_there_is_a_name():
+def test_a_kernel_may_test_whether_a_name_exists():
     def kernel(x):
         assert not hasattr(nisa, "tensor_scaler") and getattr(nl, "nothing", 1) == 1
         return x

@@ -1,4 +1,4 @@
-"""nki.language.NKIObject: the three things published kernels rely on."""
+"""nki.language.NKIObject: the three features that published kernels use."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Constants(nl.NKIObject):
     total: int = 7
 
 
-def test_an_object_takes_keywords_for_attributes():
+def test_keywords_become_attributes_of_an_object():
     free = Free(a=1, b="two")
     assert (free.a, free.b) == (1, "two")
     bare = Bare(width=2)

@@ -1,5 +1,5 @@
 """Arguments as they were before a launch: large arrays are copied when an instruction first writes
-to them; of the others a run has no copy, and refuses those that changed."""
+to them. A run has no copy of the other arrays, and refuses to use those that changed."""
 
 from functools import partial
 
@@ -64,7 +64,7 @@ def stored_older(x: older.typing.tensor[older.typing.mutable]):
     ("kernel", "others"),
     [(stored, ()), (stored_older, ()), (scattered, (np.int32([[3], [1], [5], [7]]),))],
 )
-def test_what_a_kernel_writes_is_copied_before(kernel, others):
+def test_an_array_is_copied_before_a_kernel_writes_to_it(kernel, others):
     x = array()
     before = x.copy()
     run = neuroncore.run(kernel, x, *others)
@@ -76,7 +76,7 @@ def test_what_a_kernel_writes_is_copied_before(kernel, others):
     assert np.array_equal(given, before)
 
 
-def test_what_a_kernel_only_reads_is_not_copied_and_refused_after_a_change():
+def test_an_array_that_is_only_read_is_not_copied_and_refused_after_a_change():
     x, small = array(), np.ones((128, 8), np.float32)
     run = neuroncore.run(doubled, x)
     assert np.array_equal(run.replay(), 2 * x) and run.verify().compared == 3
@@ -103,7 +103,7 @@ def test_arrays_that_share_memory_and_arguments_of_other_functions_are_copied():
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (1,), (64, 64), (2, 1021)])
-def test_a_sample_sees_a_change_of_two_blocks(shape):
+def test_a_sample_detects_a_change_of_two_blocks(shape):
     x = np.zeros(shape, np.float64)
     flat, length = x.reshape(-1), 2 * originals.BLOCK // x.itemsize
     for first in range(0, x.size, 100):
@@ -116,7 +116,7 @@ def test_a_sample_sees_a_change_of_two_blocks(shape):
                 kept.value()
 
 
-def test_the_sample_of_a_very_large_array_has_limited_size_and_sees_columns():
+def test_the_sample_of_a_very_large_array_is_limited_and_covers_columns():
     x = np.zeros((8192, 2048), np.float32)  # 64 MiB
     kept = OriginalArray(x)
     kept.launched()

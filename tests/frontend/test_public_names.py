@@ -1,5 +1,5 @@
-"""What kernels see of the API's modules: what is documented, or written in published kernels, and
-nothing that makes it."""
+"""Names in the API's modules: those that are documented or used in published kernels, and no
+helpers."""
 
 import importlib
 import json
@@ -15,7 +15,7 @@ NEWER = json.loads((DATA / "signatures.json").read_text())
 OLDER = json.loads((DATA / "signatures_older.json").read_text())
 PARTS = ("isa", "language", "compiler", "typing")
 
-# What the stubs don't list and published kernels, or older releases, have.
+# Names that the stubs do not list, but published kernels or older releases have.
 BESIDES = {
     "nki.isa": {"NkiValidationError", "nc_matmul_sparse", "VirtualRegister", "constants"},
     "nki.language": {"NKIObject", "NkiTensor", "bool", "par_dim", "range"},
@@ -63,7 +63,7 @@ def documented(module):
 
 
 @for_all("module", [*BESIDES, *SMALL])
-def test_only_what_is_documented_is_seen(module):
+def test_only_documented_names_are_public(module):
     home = importlib.import_module(module)
     assert {name for name in dir(home) if not name.startswith("__")} == documented(module)
     assert not [name for name in dir(home) if not hasattr(home, name)]
@@ -72,7 +72,7 @@ def test_only_what_is_documented_is_seen(module):
 @pytest.mark.parametrize(
     "module", ["nki.isa.constants", "nki.dtype", "neuronxcc.nki.isa.constants"]
 )
-def test_constants_are_those_of_the_instructions_and_the_language(module):
+def test_constants_are_shared_by_the_instructions_and_the_language(module):
     home = importlib.import_module(module)
     root = module.removesuffix(".dtype").removesuffix(".constants").removesuffix(".isa")
     isa, language = (importlib.import_module(f"{root}.{part}") for part in ("isa", "language"))
@@ -81,19 +81,19 @@ def test_constants_are_those_of_the_instructions_and_the_language(module):
 
 
 @pytest.mark.parametrize("name", ["current", "running", "issuer", "did_you_mean", "target_machine"])
-def test_what_makes_the_functions_is_no_part_of_them(name):
+def test_helpers_are_not_in_the_modules_of_the_api(name):
     for module in ("nki.isa", "nki.language", "neuronxcc.nki.isa", "neuronxcc.nki.language"):
         assert not hasattr(importlib.import_module(module), name)
 
 
 @pytest.mark.parametrize("module", BESIDES)
-def test_a_star_brings_what_dir_lists(module):
+def test_a_star_import_has_the_names_of_dir(module):
     space = {}
     exec(f"from {module} import *", space)
     assert {*dir(importlib.import_module(module))} == space.keys() - {"__builtins__"}
 
 
 @pytest.mark.parametrize("module", BESIDES)
-def test_a_misspelt_name_is_told_the_nearest(module):
+def test_a_misspelled_name_gets_the_nearest_suggestion(module):
     with pytest.raises(AttributeError, match=rf"{module} has no 'dropuot'; did you mean 'dropout'"):
         importlib.import_module(module).dropuot  # noqa: B018

@@ -14,7 +14,7 @@ from neuroncore.base.errors import KernelError, SignatureError
 
 @for_all("buffer", [nl.sbuf, nl.psum])
 @for_all("rest", [(512,), (3, 5), ()])
-def test_the_first_axis_may_be_marked_as_that_of_the_partitions(buffer, rest):
+def test_the_first_axis_may_be_marked_as_the_partition_axis(buffer, rest):
     @nki.jit
     def kernel():
         tile = nl.ndarray((nl.par_dim(96), *rest), nl.float32, buffer=buffer)
@@ -27,7 +27,7 @@ def test_the_first_axis_may_be_marked_as_that_of_the_partitions(buffer, rest):
 
 @nki.jit
 def quickstart(a):
-    """As SDK 2.27 and 2.28 have it."""
+    """The quickstart of SDK 2.27 and 2.28."""
     a_tile = sbuf.view(dtype=a.dtype, shape=a.shape)  # noqa: F821
     nisa.dma_copy(dst=a_tile, src=a)
     c_tile = nl.ndarray(a.shape, a.dtype, buffer=sbuf)  # noqa: F821
@@ -38,14 +38,14 @@ def quickstart(a):
     return c
 
 
-def test_memories_are_words_that_a_kernel_finds():
+def test_names_of_memories_are_defined_inside_kernels():
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     assert np.array_equal(quickstart(x), 2 * x)
     with ThreadPoolExecutor(2) as threads:
         assert all(np.array_equal(y, 2 * x) for y in threads.map(quickstart, [x] * 8))
 
 
-def test_outside_of_kernels_they_are_no_words():
+def test_names_of_memories_are_undefined_outside_of_kernels():
     @nki.jit
     def fails(x):
         assert sbuf is not None  # noqa: F821
@@ -57,7 +57,7 @@ def test_outside_of_kernels_they_are_no_words():
         sbuf.view(nl.float32, (4, 3))  # noqa: F821
 
 
-def test_a_kernels_own_names_come_first():
+def test_names_of_a_kernel_take_precedence_over_names_of_memories():
     @nki.jit
     def kernel(x):
         sbuf = nl.sbuf
@@ -69,7 +69,7 @@ def test_a_kernels_own_names_come_first():
 
 
 @pytest.mark.parametrize("shape", [(8, nl.par_dim(128), 512), (2, 8, nl.par_dim(4))])
-def test_no_other_axis_can_be_that_of_the_partitions(shape):
+def test_no_other_axis_can_be_the_partition_axis(shape):
     @nki.jit
     def kernel():
         nl.ndarray(shape, nl.float32)
@@ -96,7 +96,7 @@ def one_over_x_plus_x_plus_one(t):
 @pytest.mark.parametrize(
     "edges", [[], [("plus1", "recip")], [("plus1", ["recip"])], (("recip", ("plus1",)),)]
 )
-def test_a_schedule_changes_no_result(edges):
+def test_a_schedule_does_not_change_results(edges):
     x = np.array([[1, 2, 4], [8, 0.5, 16]], np.float32)
     scheduled = one_over_x_plus_x_plus_one.with_schedule(edges)
     assert (scheduled(x) == 1 / x + (x + 1)).all()
@@ -108,12 +108,12 @@ def test_a_schedule_keeps_the_grid():
 
 
 @for_all("edge", ["plus1", ("plus1",), ("plus1", 3), ("a", "b", "c"), (None, "b"), ("a", ["b", 1])])
-def test_what_is_not_a_pair_of_names_is_refused(edge):
+def test_a_schedule_must_have_pairs_of_names(edge):
     with pytest.raises(SignatureError, match="is not an edge of a schedule"):
         one_over_x_plus_x_plus_one.with_schedule([("plus1", "recip"), edge])
 
 
-def test_a_tensor_tells_the_address_that_it_was_given():
+def test_a_tensor_has_the_address_that_it_was_given():
     @nki.jit
     def kernel():
         placed = nl.ndarray((64, 16), nl.bfloat16, address=(64, 1024))
@@ -123,7 +123,7 @@ def test_a_tensor_tells_the_address_that_it_was_given():
     kernel()
 
 
-def test_a_range_of_the_language_selects_what_it_counts():
+def test_a_range_of_the_language_is_an_index():
     @nki.jit
     def kernel(x, rows):
         tile = nl.load(x[rows, nl.affine_range(1, 9, 2)])

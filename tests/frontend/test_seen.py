@@ -1,4 +1,4 @@
-"""What a debugger and a notebook show of a tile inside a kernel."""
+"""A debugger and a notebook show the contents of a tile inside a kernel."""
 
 import nki
 import nki.isa as nisa
@@ -15,11 +15,11 @@ X = np.arange(32, dtype=np.float32).reshape(4, 8)
 
 @pytest.fixture
 def seen():
-    """What a kernel has shown of its tiles."""
+    """Return the tile texts that a kernel has collected."""
     return []
 
 
-def test_a_tile_shows_its_corners_and_what_nothing_has_written(seen):
+def test_a_tile_shows_its_corners_and_uninitialized_elements(seen):
     @nki.jit
     def kernel(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -42,7 +42,7 @@ def test_a_tile_shows_its_corners_and_what_nothing_has_written(seen):
     assert picture.startswith("<div><b>NkiTensor") and "from 0 (dark) to 27 (bright)" in picture
 
 
-def test_a_tile_of_the_older_api_shows_them_too(seen):
+def test_a_tile_of_the_older_api_shows_its_contents_too(seen):
     @older_nki.jit
     def kernel(x):
         out = older_nl.ndarray(x.shape, x.dtype, buffer=older_nl.shared_hbm)
@@ -55,7 +55,7 @@ def test_a_tile_of_the_older_api_shows_them_too(seen):
     assert seen[0].endswith("(4x8 float32 in sbuf) [[0 .. 7] .. [24 .. 31]]")
 
 
-def test_a_look_changes_nothing(seen):
+def test_showing_a_tile_changes_nothing(seen):
     @nki.jit
     def kernel(x, looks):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -72,7 +72,7 @@ def test_a_look_changes_nothing(seen):
     assert plain.estimate == looked.estimate
 
 
-def test_rows_that_an_index_picks_are_not_there_to_be_shown(seen):
+def test_rows_that_an_index_selects_are_not_shown(seen):
     @nki.jit
     def kernel(x, rows):
         index, tile = nl.load(rows), nl.ndarray((2, 8), x.dtype, buffer=nl.sbuf)

@@ -1,4 +1,4 @@
-"""What the environment and the command line ask for, and what beats what."""
+"""Settings from the environment and the command line, and their precedence."""
 
 import json
 
@@ -21,7 +21,7 @@ X = np.full((128, 512), 1 + 2.0**-9, np.float32)  # a quarter of a step above 1 
 
 @nki.jit
 def narrowed(x):
-    """x in bfloat16."""
+    """Return x in bfloat16."""
     out = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.shared_hbm)
     nisa.dma_copy(out, x)
     return out
@@ -42,7 +42,7 @@ ON, SEEDED = "NEURON_RT_STOCHASTIC_ROUNDING_EN", "NEURON_RT_STOCHASTIC_ROUNDING_
 
 
 @pytest.mark.parametrize("value", ["1", "true", "True"])
-def test_the_variables_turn_it_on(value, monkeypatch):
+def test_environment_variables_turn_on_stochastic_rounding(value, monkeypatch):
     monkeypatch.setenv(ON, value)
     assert narrowed(X).tobytes() == under(0).tobytes()
     monkeypatch.setenv(SEEDED, "4294967295")
@@ -50,7 +50,7 @@ def test_the_variables_turn_it_on(value, monkeypatch):
 
 
 @pytest.mark.parametrize("value", [None, "", "0", "false"])
-def test_S8_off_is_to_nearest_even_everywhere(value, monkeypatch):
+def test_S8_without_stochastic_rounding_everything_is_rounded_to_nearest_even(value, monkeypatch):
     if value is not None:
         monkeypatch.setenv(ON, value)
     monkeypatch.setenv(SEEDED, "7")
@@ -60,14 +60,14 @@ def test_S8_off_is_to_nearest_even_everywhere(value, monkeypatch):
 
 @pytest.mark.parametrize("value", ["2", "yes", "-1", " 1", "on"])
 @pytest.mark.parametrize("variable", [ON, "NKI_PRECISE_FP"])
-def test_a_switch_is_on_or_off(variable, value, monkeypatch):
+def test_a_switch_must_be_on_or_off(variable, value, monkeypatch):
     monkeypatch.setenv(variable, value)
     with pytest.raises(UsageError, match=f"{variable} is '{value}'; it must be 0 or 1"):
         narrowed(X)
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "1.5", "4294967296", "0x10", "²"])
-def test_a_seed_is_a_number_of_32_bits(value, monkeypatch):
+def test_a_seed_must_be_a_number_of_32_bits(value, monkeypatch):
     monkeypatch.setenv(ON, "1")
     monkeypatch.setenv(SEEDED, value)
     if not value:
@@ -77,7 +77,7 @@ def test_a_seed_is_a_number_of_32_bits(value, monkeypatch):
         narrowed(X)
 
 
-def test_a_launchs_own_options_beat_the_variables(monkeypatch):
+def test_options_of_a_launch_take_precedence_over_variables(monkeypatch):
     monkeypatch.setenv(ON, "1")
     monkeypatch.setenv(SEEDED, "3")
     got = launch(narrowed.function, (X,), tensor=NkiTensor, options=options(8)).outputs
@@ -122,12 +122,12 @@ def error(tmp_path, monkeypatch, capsys):
     return found
 
 
-def test_a_profile_by_name(error):
+def test_a_profile_can_be_chosen_by_name(error):
     assert error("--numerics", "ideal") == 0
     assert 1e-3 < error() == error("--numerics", "documented") == error("--numerics", "vendor-sim")
 
 
-def test_a_profile_beats_the_environment(error, monkeypatch):
+def test_a_profile_takes_precedence_over_the_environment(error, monkeypatch):
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
     assert error() == 0 < error("--numerics", "documented")
 
@@ -143,12 +143,12 @@ def test_a_seed_turns_stochastic_rounding_on(error, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong, word", [("idael", "ideal"), ("nonsense", "documented")])
-def test_a_profile_that_is_none_is_refused(error, capsys, wrong, word):
+def test_an_unknown_profile_is_refused(error, capsys, wrong, word):
     assert main(["run", "mine.py::narrowed", "--numerics", wrong]) == 2
     assert wrong in (said := capsys.readouterr().err) and word in said
 
 
-def test_a_variable_that_says_nothing_is_refused(error, capsys, monkeypatch):
+def test_an_invalid_variable_is_refused(error, capsys, monkeypatch):
     monkeypatch.setenv(ON, "maybe")
     assert main(["run", "mine.py::narrowed"]) == 2
     assert ON in capsys.readouterr().err
@@ -161,7 +161,7 @@ def unwritten(x):
     return out
 
 
-def test_what_the_warning_of_unwritten_memory_names_is_there():
+def test_the_option_in_the_warning_about_uninitialized_memory_exists():
     with pytest.warns(match=r'Options\(uninitialized="zeros"\)'):
         assert np.isnan(unwritten(X)).all()
     chosen = neuroncore.Options(uninitialized="zeros")

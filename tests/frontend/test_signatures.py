@@ -1,8 +1,8 @@
-"""The API's surface against the vendor's public stubs of NKI 0.6, as facts in data/signatures.json.
+r"""The API's names and signatures, compared with the vendor's public stubs of NKI 0.6, which are
+facts in data/signatures.json.
 
-There, a function is a list of [parameter, default]; the default is the last part of its name or
-its value, null if there is none. A member that is not a function is null.
-"""
+In this file, a function is a list of [parameter, default]; the default is the last part of its name
+or its value, or null if there is none. A member that is not a function is null."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""What `tensor[...]` means, with constants and with values known only at run time."""
+"""The meaning of `tensor[...]`, with constants and with values known only at run time."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -55,7 +55,7 @@ def test_shapes_of_indexed_tensors(key, on_chip, in_hbm):
 @for_all(
     "key", [..., (0, 1, 2), (-1, -2, -3), (slice(1, 4, 2), ..., -1), (2, slice(1, None)), (..., 3)]
 )
-def test_elements_are_numpys(key):
+def test_indices_select_the_same_elements_as_in_numpy(key):
     for tile in tiles():
         assert np.array_equal(tile[key].numpy().ravel(), VALUES[key].ravel())
     assert all(type(n) is int for n in (*tile[key].shape, *tile[key].strides, tile[key].offset))
@@ -109,8 +109,9 @@ def test_bad_indices_are_refused(key, kind, says):
         *[((slice(1, 3), slice(2, 2)), 1), ((0, nl.ds(3, 0), slice(1, 4)), 1)],
     ],
 )
-def test_a_view_may_be_empty_but_nothing_is_read_from_it(key, axis):
-    """A core's share of too few rows: a kernel makes the view, and never comes to use it."""
+def test_a_view_may_be_empty_but_cannot_be_read(key, axis):
+    """If there are too few rows for all cores, a kernel makes an empty view for a core and does not
+    use it."""
     device = Device()
     for buffer in ("sbuf", "hbm"):
         view = device.tile(VALUES, buffer=buffer)[key]
@@ -121,12 +122,12 @@ def test_a_view_may_be_empty_but_nothing_is_read_from_it(key, axis):
     assert not device.opcodes
 
 
-def test_an_index_error_is_one_to_python_too():
+def test_an_index_error_is_also_an_index_error_of_python():
     with pytest.raises(IndexError):
         tiles()[0][4]
 
 
-def test_iterating_ends():
+def test_iteration_over_a_tensor_ends():
     assert [row.shape for row in tiles()[1]] == [(6, 5)] * 4
 
 
@@ -134,7 +135,8 @@ def test_iterating_ends():
 
 
 def read_row(make, target="sbuf"):
-    """What dma_copy reads from `make(tensor of VALUES, register, index tile)`."""
+    """Return the elements that dma_copy reads from `make(tensor of VALUES, register, index
+    tile)`."""
     device = Device()
     tensor = device.tile(VALUES, buffer=target)
     index = device.tile(np.array([[3]], np.int32))
@@ -161,7 +163,7 @@ def read_row(make, target="sbuf"):
         (lambda t, r, i: t.ap([[30, 4], [1, 2]], 0, scalar_offset=r, indirect_dim=1), "15:17"),
     ],
 )
-def test_a_register_or_a_tile_chooses(make, expected):
+def test_a_register_or_a_tile_selects_rows(make, expected):
     if isinstance(expected, str):
         expected = VALUES.reshape(4, 30)[:, 15:17]
     assert np.array_equal(read_row(make), expected)
@@ -178,11 +180,11 @@ def test_a_register_or_a_tile_chooses(make, expected):
         (lambda t, r, i: t[nl.ds(r, 1), 1].ap([[10, 2], [1, 4]]), VALUES[3, 1:4:2, :4]),
     ],
 )
-def test_hbm_rows_may_be_chosen_at_run_time(make, expected):
+def test_hbm_rows_may_be_selected_at_run_time(make, expected):
     assert np.array_equal(read_row(make, "hbm"), expected)
 
 
-def test_a_pattern_of_wider_elements_keeps_an_offset_in_whole_ones():
+def test_a_pattern_of_wider_elements_keeps_an_offset_of_whole_elements():
     device = Device()
     bytes_of = {4: device.zeros((8, 4), "uint8", "hbm"), 6: device.zeros((8, 6), "uint8", "hbm")}
     row = {width: tensor[device.call(nisa.register_alloc, 2)] for width, tensor in bytes_of.items()}
@@ -191,7 +193,7 @@ def test_a_pattern_of_wider_elements_keeps_an_offset_in_whole_ones():
         row[6].ap([[1, 1]], dtype="int32")
 
 
-def test_the_value_counts_when_the_instruction_runs():
+def test_a_register_is_read_when_the_instruction_runs():
     device = Device()
     tensor, dst = device.tile(VALUES), device.empty((4, 5))
     register = device.call(nisa.register_alloc, 0)
@@ -253,7 +255,7 @@ def test_each_partition_may_have_its_own_row():
         ),
     ],
 )
-def test_what_can_not_be_chosen_at_run_time(make, kind, says):
+def test_run_time_indices_that_are_refused(make, kind, says):
     device = Device()
     tensor, index = device.tile(VALUES), device.tile(np.array([[3]], np.int32))
     register = device.call(nisa.register_alloc, 3)
@@ -275,7 +277,7 @@ def test_what_can_not_be_chosen_at_run_time(make, kind, says):
         lambda t: t.vector_select(0, t),
     ],
 )
-def test_the_gathered_axis_stays(make):
+def test_the_gathered_axis_is_kept(make):
     device = Device()
     rows = device.tile(np.array([[3], [0], [3]], np.int32))
     gathered = device.tile(VALUES, buffer="hbm").vector_select(0, rows)
@@ -284,7 +286,7 @@ def test_the_gathered_axis_stays(make):
     assert gathered[:, 1:3, 0].shape == (3, 2)
 
 
-# --- what instructions take -----------------------------------------------------------------------
+# --- limits of instructions -----------------------------------------------------------------------
 
 
 def test_an_access_has_four_free_axes():
@@ -300,7 +302,7 @@ def test_an_access_has_four_free_axes():
     device.refuses(ShapeError, "tensor_copy", dst, tile[five], words=["src", "5 free axes", "4"])
 
 
-def test_axes_that_run_on_count_as_one():
+def test_contiguous_axes_count_as_one():
     device = Device()
     values = np.arange(2 * 2**6, dtype=np.float32).reshape(2, *[2] * 6)
     dst = device.empty((2, 64))
@@ -308,7 +310,7 @@ def test_axes_that_run_on_count_as_one():
     assert np.array_equal(dst.numpy(), values.reshape(2, 64))
 
 
-def test_engines_take_consecutive_partitions():
+def test_engines_need_consecutive_partitions():
     device = Device()
     values = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
     tile, dst = device.tile(values), device.tile(np.zeros((4, 3), np.float32))

@@ -1,4 +1,4 @@
-"""torch tensors in and out of kernels."""
+"""torch tensors as arguments and results of kernels."""
 
 import nki
 import nki.isa as nisa
@@ -18,12 +18,12 @@ DTYPES = (
 
 
 def tensor(dtype="float32", shape=(3, 8)):
-    """Small whole numbers, which every format has."""
+    """Return small whole numbers, which every format represents."""
     return (torch.arange(np.prod(shape)) % 2).reshape(shape).to(getattr(torch, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_tensors_go_in_and_come_out_in_their_format(dtype):
+def test_arguments_and_results_keep_their_format_in_torch(dtype):
     given = tensor(dtype)
     got = copied(given)
     assert isinstance(got, torch.Tensor) and got.dtype == given.dtype
@@ -46,20 +46,20 @@ def test_narrow_formats_keep_every_bit_pattern(dtype):
     [lambda x: x, lambda x: x[:, ::2], lambda x: x.T, lambda x: x[1], lambda x: x[1, 2]],
     ids=["whole", "columns", "transposed", "row", "scalar"],
 )
-def test_what_a_kernel_writes_shows_in_the_callers_tensor(dtype, view):
+def test_writes_are_visible_in_the_tensor_of_the_caller(dtype, view):
     given = view(tensor(dtype))
     before = given.float().clone()
     assert increased(given) is given
     assert torch.equal(given.float(), before + 1)
 
 
-def test_a_tensor_of_a_graph_is_taken_as_its_values():
+def test_a_tensor_with_a_gradient_is_passed_as_its_values():
     given = tensor().requires_grad_()
     got = copied(given)
     assert torch.equal(got, given.detach()) and not got.requires_grad
 
 
-def test_results_are_tensors_if_an_argument_is_one():
+def test_results_are_torch_tensors_if_an_argument_is():
     array = np.ones((3, 8), np.float32)
 
     @nki.jit
@@ -71,7 +71,7 @@ def test_results_are_tensors_if_an_argument_is_one():
     assert isinstance(copied(array), np.ndarray)
 
 
-def test_a_format_that_torch_lacks_comes_out_as_an_array():
+def test_a_result_whose_format_torch_lacks_is_a_numpy_array():
     @nki.jit
     def kernel(x):
         out = nl.ndarray(x.shape, nl.float8_e4m3, buffer=nl.shared_hbm)

@@ -1,5 +1,5 @@
-"""What a tensor holds is known on the device only: what Python and numpy ask of it is refused, but
-for questions whose answer is known."""
+"""Values of a tensor are known only on the device: Python and numpy operations that need them are
+refused, except questions whose answer is known."""
 
 import nki
 import nki.isa as nisa
@@ -64,24 +64,24 @@ def test_a_comparison_in_a_condition_is_refused_as_a_condition(ask):
         *(lambda t: t > 0 and t < 1, lambda t: bool(t > 0), lambda t: not t),
     ],
 )
-def test_the_older_api_refuses_them_too(ask):
+def test_the_older_api_refuses_uses_of_values_too(ask):
     device = Older()
     tile = device.tile(ZEROS)
     with pytest.raises(DynamicControlError, match="Tensor"):
         device.call(ask, tile)
 
 
-def test_what_is_known_is_answered():
+def test_questions_with_a_known_answer_are_answered():
     device = Device()
     chip, hbm = device.tile(ZEROS), device.tile(ZEROS, buffer="hbm")
     assert (chip == None, chip != None) == (False, True)  # noqa: E711
     assert chip is not None and hbm in [chip, hbm]
-    assert bool(hbm)  # is it there at all?
+    assert bool(hbm)  # tests whether it was passed
     assert [row.shape for row in chip] == [row.shape for row in list(chip)] == [(1, 4)] * 4
 
 
 class Parameters:
-    """As in nki-library's mlp_tkg_constants.py."""
+    """Parameters like those in nki-library's mlp_tkg_constants.py."""
 
     def __init__(self, index):
         self.index, self.inner = index, self
@@ -101,7 +101,7 @@ def is_given_by_name(index):
 
 @pytest.mark.parametrize("kind", [Device, Older])
 def test_a_tile_is_true_with_a_warning(kind):
-    """Kernels ask so whether they were given one."""
+    """Kernels use this to test whether a tile was passed."""
     device = kind()
     tile = device.tile(ZEROS)
     assert device.call(is_given, Parameters(tile)) == "given"
@@ -123,7 +123,7 @@ def asserting(x, wanted: float):
 
 
 def test_an_assert_is_about_every_element():
-    """As the SDK's examples check results: assert nl.equal(c, expected)."""
+    """Examples of the SDK check results in this way: assert nl.equal(c, expected)."""
     asserting(np.full((2, 3), 2, np.float32), 2.0)
     for wrong in (np.zeros((2, 3), np.float32), np.array([[2, 2, 3]], np.float32)):
         with pytest.raises(AssertionError, match="not what was wanted") as caught:
@@ -165,8 +165,9 @@ def test_the_body_of_a_while_loop_may_write_and_return_its_register(count):
     assert result.item() == 2.5 * count
 
 
-def test_the_body_of_a_while_loop_has_a_register_of_its_own():
-    """It is passed by value: what the body writes there, the caller's register doesn't see."""
+def test_the_body_of_a_while_loop_has_a_separate_register():
+    """The register is passed by value: the caller's register does not change when the body
+    writes."""
     device = Device()
     register = device.call(nisa.register_alloc, 3)
 

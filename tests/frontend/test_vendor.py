@@ -1,4 +1,5 @@
-"""Packages that only the vendor ships: from a checkout, or importable and refused when called."""
+"""Packages that only the vendor ships are imported from a checkout, or can be imported and are
+refused when called."""
 
 import importlib
 import importlib.util
@@ -38,7 +39,7 @@ def tripled(x):
 
 
 def again():
-    """Nothing is imported, and `import nki` is ours, as in all tests."""
+    """Remove all imported modules, and make `import nki` neuroncore's, as in all tests."""
     neuroncore.deactivate()
     neuroncore.activate()
 
@@ -54,7 +55,7 @@ def active(monkeypatch):
 
 
 def written(folder, **files):
-    """Files of a package, by their names without .py."""
+    """Write the files of a package, by their names without .py."""
     folder.mkdir(parents=True)
     for name, text in {"__init__": "", **files}.items():
         (folder / f"{name}.py").write_text(text)
@@ -81,7 +82,7 @@ def home(module):
 
 
 def refused(call, *parts):
-    """A use of what isn't here is refused at this file's line, with these words."""
+    """Assert that a use of a missing object is refused at this file's line with these words."""
     with pytest.raises(NotEmulated) as caught:
         call()
     said = str(caught.value)
@@ -89,7 +90,7 @@ def refused(call, *parts):
     assert all(part in said for part in parts), said
 
 
-# --- names that nobody has ------------------------------------------------------------------------
+# --- names that are not available -----------------------------------------------------------------
 
 
 @for_all(
@@ -103,7 +104,7 @@ def refused(call, *parts):
         *("nki.compiler._internal._mlir_libs", "nkilib.core.qkv.qkv"),
     ],
 )
-def test_a_module_of_the_vendors_has_every_name_and_refuses_calls_by_it(module):
+def test_a_module_of_the_vendor_has_every_name_and_refuses_calls(module):
     assert importlib.util.find_spec(module) is not None
     imported = importlib.import_module(module)
     assert imported.__name__ == module and "neuroncore" not in repr(imported)
@@ -122,14 +123,14 @@ def test_modules_import_as_attributes_too():
     refused(lambda: penguin.ir(), "neuronxcc.starfish.penguin.ir")
 
 
-def test_names_that_a_module_of_ours_lacks_are_refused_as_well():
+def test_names_that_a_module_of_neuroncore_lacks_are_refused_too():
     from neuronxcc.starfish.support.dtype import as_native_type, bfloat16
 
     assert np.dtype(bfloat16).itemsize == 2
     refused(lambda: as_native_type(X), "neuronxcc.starfish.support.dtype.as_native_type")
 
 
-def test_a_kernel_that_is_not_here_goes_through_decorators():
+def test_a_missing_kernel_can_be_decorated():
     import neuronxcc.nki as older
     import nki
     from neuronxcc.nki._private_kernels.attention import attention_isa_kernel
@@ -152,7 +153,7 @@ def test_a_kernel_that_is_not_here_goes_through_decorators():
         refused(lambda made=decorated: made(X), "nkilib.core.qkv.qkv.qkv", "--with nkilib=")
 
 
-def test_what_a_decorator_that_is_not_here_decorates_is_refused_when_called():
+def test_a_function_with_a_missing_decorator_is_refused_when_called():
     from neuronxcc.nki._private.private_api import traced
 
     @traced
@@ -163,7 +164,7 @@ def test_what_a_decorator_that_is_not_here_decorates_is_refused_when_called():
     refused(lambda: traced(function, 2), "private_api.traced is not here")
 
 
-def test_the_kernel_beside_it_runs():
+def test_other_kernels_of_the_file_run():
     import neuronxcc.nki as nki
     import neuronxcc.nki.language as nl
     from neuronxcc.nki._private_kernels.mlp import mlp_isa_kernel
@@ -208,7 +209,7 @@ def test_classes_are_enumerations_bases_annotations_and_defaults():
     refused(lambda: list(NormType), "NormType")
 
 
-def test_what_the_api_has_under_another_name_is_that():
+def test_names_that_the_api_has_elsewhere_are_aliases():
     from neuronxcc.nki.compiler.backends.neuron.dimensions import VNC
     from neuronxcc.nki.language import nc
     from neuronxcc.starfish.penguin.targets.nki.private_api import vnc
@@ -224,7 +225,7 @@ def test_the_target_of_the_compiler_is_the_machine_of_the_launch():
     refused(lambda: target.list_targets(), "nki.compiler.target.list_targets is not here")
 
 
-def test_refusals_say_what_is_public():
+def test_refusals_name_the_public_alternative():
     import neuronxcc.nki.kernels as kernels
     import nkilib.core.mlp.mlp as mlp
 
@@ -257,7 +258,7 @@ def test_refusals_say_what_is_public():
         ("import neuronxcc; neuronxcc.nothing", "neuronxcc has no 'nothing'"),
     ],
 )
-def test_what_does_not_exist_is_told_in_the_users_names(line, said):
+def test_names_that_do_not_exist_are_reported_by_the_users_import_path(line, said):
     with pytest.raises((ImportError, AttributeError)) as caught:
         exec(line, {})
     assert said in str(caught.value) and "neuroncore" not in str(caught.value)
@@ -267,7 +268,7 @@ def test_what_does_not_exist_is_told_in_the_users_names(line, said):
 # --- checkouts ------------------------------------------------------------------------------------
 
 
-def test_kernels_are_served_from_a_checkout_of_nki_samples(samples):
+def test_kernels_are_imported_from_a_checkout_of_nki_samples(samples):
     from neuronxcc.nki import kernels
     from neuronxcc.nki.kernels import flash_fwd
     from neuronxcc.nki.kernels.attention import attention_isa_kernel
@@ -282,7 +283,7 @@ def test_kernels_are_served_from_a_checkout_of_nki_samples(samples):
     refused(lambda: cumsum(X), "neuronxcc.nki.kernels.cumsum.cumsum", "not public")
 
 
-def test_the_folder_may_be_the_checkout_or_one_on_the_way_or_inside(samples, monkeypatch):
+def test_the_folder_may_be_the_checkout_a_parent_or_a_subfolder(samples, monkeypatch):
     kernels = str(samples / "src/nki_samples/reference/__init__.py")
     for inner in ("", "src", "src/nki_samples", "src/nki_samples/reference"):
         monkeypatch.setenv("NEURONCORE_NKI_SAMPLES", str(samples / inner))
@@ -295,7 +296,7 @@ def test_the_folder_may_be_the_checkout_or_one_on_the_way_or_inside(samples, mon
     assert home("neuronxcc.nki.kernels") == kernels
 
 
-def test_deactivation_forgets_a_checkout(samples, monkeypatch):
+def test_deactivation_removes_a_checkout(samples, monkeypatch):
     from neuronxcc.nki import kernels
 
     monkeypatch.delenv("NEURONCORE_NKI_SAMPLES")
@@ -306,7 +307,7 @@ def test_deactivation_forgets_a_checkout(samples, monkeypatch):
     refused(lambda: others.flash_fwd(X), "neuronxcc.nki.kernels.flash_fwd is not here")
 
 
-def test_nkilib_is_served_from_a_checkout_of_nki_library(library, monkeypatch):
+def test_nkilib_is_imported_from_a_checkout_of_nki_library(library, monkeypatch):
     monkeypatch.setenv("NEURONCORE_NKILIB", str(library))
     from nkilib.core.triple import tripled
 
@@ -317,7 +318,7 @@ def test_nkilib_is_served_from_a_checkout_of_nki_library(library, monkeypatch):
         importlib.import_module("nkilib.core.nothing")
 
 
-def test_an_installed_nkilib_wins_over_the_variable_and_not_over_with(
+def test_an_installed_nkilib_takes_precedence_over_the_variable_but_not_over_with(
     library, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.syspath_prepend(tmp_path / "site")
@@ -342,7 +343,7 @@ def forget(root):
         del sys.modules[name]
 
 
-def test_a_wrong_folder_is_told_by_what_was_looked_for_and_what_it_seems(
+def test_a_wrong_folder_is_refused_with_the_expected_files_and_a_guess(
     samples, library, tmp_path, monkeypatch
 ):
     (tmp_path / "empty").mkdir()
@@ -362,4 +363,4 @@ def test_a_wrong_folder_is_told_by_what_was_looked_for_and_what_it_seems(
         lines = str(caught.value).splitlines()
         assert lines[0] == f"NEURONCORE_NKI_SAMPLES={folder}"
         assert "src/nki_samples/reference" in lines[1] and any(said in line for line in lines)
-    importlib.import_module("neuronxcc.nki._private_kernels")  # what needs no checkout still works
+    importlib.import_module("neuronxcc.nki._private_kernels")  # others need no checkout

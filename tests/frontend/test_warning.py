@@ -1,4 +1,4 @@
-"""Findings as warnings: how often a process tells the same of a line of a kernel."""
+"""Findings as warnings: how often a process reports the same finding for a line of a kernel."""
 
 import warnings
 
@@ -34,12 +34,12 @@ SMALL, LARGE = np.zeros((2, 3), np.float32), np.zeros((8, 4), np.float32)
 
 
 @pytest.fixture(autouse=True)
-def nothing_told(monkeypatch):
+def no_earlier_warnings(monkeypatch):
     monkeypatch.setattr(outcome, "_warned", set())
 
 
-def told(launches, action=None, **about):
-    """What launches tell while a filter, if any, stands before Python's default."""
+def warnings_of(launches, action=None, **about):
+    """Return the warnings of launches while a filter, if any, precedes Python's default filters."""
     with warnings.catch_warnings(record=True) as found:
         warnings.resetwarnings()
         if action:
@@ -48,20 +48,22 @@ def told(launches, action=None, **about):
     return [str(one.message) for one in found]
 
 
-def test_a_line_tells_the_same_once_in_a_process():
-    (first,) = told(lambda: [reads_nothing(SMALL), reads_nothing(SMALL), reads_nothing(LARGE)])
+def test_a_finding_of_a_line_is_reported_once_in_a_process():
+    (first,) = warnings_of(
+        lambda: [reads_nothing(SMALL), reads_nothing(SMALL), reads_nothing(LARGE)]
+    )
     assert "warning[UNINIT_READ]" in first and "2x3" in first
-    assert told(lambda: reads_nothing(SMALL)) == []
-    (other,) = told(lambda: copies_nothing(SMALL))
+    assert warnings_of(lambda: reads_nothing(SMALL)) == []
+    (other,) = warnings_of(lambda: copies_nothing(SMALL))
     assert "warning[UNINIT_READ]" in other
 
 
 def test_the_tiles_of_a_line_are_counted():
-    (line,) = told(lambda: reads_nothing(SMALL, 4))
+    (line,) = warnings_of(lambda: reads_nothing(SMALL, 4))
     assert line.endswith("(and 3 more of this line)")
 
 
-def test_what_is_of_no_line_is_told_in_its_own_words():
+def test_a_finding_without_a_line_has_another_text():
     findings = [Finding("CAPACITY", said, None) for said in ("too much", "too many", "too much")]
     assert [list(map(str, same)) for same in outcome.by_line(findings).values()] == [
         ["warning[CAPACITY] too much"] * 2,
@@ -77,11 +79,14 @@ def test_a_run_keeps_every_finding():
 @pytest.mark.parametrize(
     "about", [{}, {"category": NeuronWarning}, {"message": r".*\[UNINIT_READ\]"}], ids=str
 )
-def test_who_asks_for_all_is_told_all(about):
-    assert len(told(lambda: [reads_nothing(SMALL), reads_nothing(SMALL)], "always", **about)) == 2
+def test_a_filter_for_all_warnings_reports_all(about):
+    assert (
+        len(warnings_of(lambda: [reads_nothing(SMALL), reads_nothing(SMALL)], "always", **about))
+        == 2
+    )
     for _ in range(2):
         with pytest.raises(NeuronWarning):
-            told(lambda: reads_nothing(SMALL), "error", **about)
+            warnings_of(lambda: reads_nothing(SMALL), "error", **about)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +94,15 @@ def test_who_asks_for_all_is_told_all(about):
     [{"category": DeprecationWarning}, {"message": "other"}, {"module": "elsewhere"}],
     ids=str,
 )
-def test_a_filter_for_others_is_none_for_these(about):
-    assert len(told(lambda: [reads_nothing(SMALL), reads_nothing(SMALL)], "always", **about)) == 1
+def test_a_filter_for_other_warnings_has_no_effect(about):
+    assert (
+        len(warnings_of(lambda: [reads_nothing(SMALL), reads_nothing(SMALL)], "always", **about))
+        == 1
+    )
 
 
-def test_who_asks_for_none_is_told_none():
-    assert told(lambda: reads_nothing(SMALL), "ignore") == []
+def test_a_filter_that_ignores_warnings_reports_none():
+    assert warnings_of(lambda: reads_nothing(SMALL), "ignore") == []
 
 
 def test_a_warning_points_at_the_launch():

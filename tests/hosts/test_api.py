@@ -1,4 +1,4 @@
-"""neuroncore.run and the Run it gives: results, figures, tables, comparison."""
+"""neuroncore.run and the Run that it returns: results, figures, tables, comparison."""
 
 import re
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_a_wrong_result_does_not_agree():
     assert neuroncore.run(add, A, B).compare(np.subtract, tolerance=1e9)
 
 
-def test_what_cant_be_compared_is_told():
+def test_results_that_cannot_be_compared_are_reported():
     run = neuroncore.run(add, A, B)
     with pytest.raises(Incomparable, match="returns 1 arrays, the reference 2"):
         run.compare([A, B])
@@ -82,7 +82,7 @@ def test_what_cant_be_compared_is_told():
         run.compare(A[:4])
 
 
-def test_a_kernel_that_works_in_place_is_compared_by_what_it_changed():
+def test_a_kernel_that_works_in_place_is_compared_by_its_changed_arguments():
     given = A.copy()
     run = neuroncore.run(double_in_place, given)
     np.testing.assert_array_equal(given, 2 * A)
@@ -92,7 +92,7 @@ def test_a_kernel_that_works_in_place_is_compared_by_what_it_changed():
 
     assert run.compare(lambda a: 2 * a) and run.compare(in_place) and run.compare(2 * A)
     assert not run.compare(lambda a: 3 * a)
-    np.testing.assert_array_equal(given, 2 * A)  # references had copies
+    np.testing.assert_array_equal(given, 2 * A)  # the reference had copies
     unchanged = neuroncore.run(double_in_place, np.zeros_like(A))
     with pytest.raises(Incomparable, match="changes none"):
         unchanged.compare(lambda a: 2 * a)
@@ -108,7 +108,7 @@ def test_torch_tensors_are_compared(kernel, dtype):
     assert not run.compare(lambda a: a * 3)
 
 
-def test_figures_are_those_of_the_report():
+def test_figures_equal_those_of_the_report():
     run = neuroncore.run(add, A, B)
     assert run.estimate.seconds == run.summary["total_time"]
     assert run.estimate.low == run.summary["total_time_p10"]
@@ -118,7 +118,7 @@ def test_figures_are_those_of_the_report():
     assert figures(run.timelines[0]).items() <= run.summary.items()
 
 
-def test_tables_are_of_the_program():
+def test_tables_describe_the_program():
     run = neuroncore.run(add, A, B)
     names = ["dma_copy", "dma_copy", "tensor_tensor", "dma_copy"]
     table = run.instructions
@@ -143,7 +143,7 @@ def test_tables_are_of_the_program():
     assert (last["first"], last["partitions"] * last["row_bytes"]) == (3, A.nbytes)
 
 
-def test_lines_of_a_loop_are_one_row():
+def test_a_line_of_a_loop_is_one_row():
     run = neuroncore.run(lambda a, b: add(a, b) and add(a, b), A, B)
     assert run.lines["count"].tolist() == [2, 2, 2, 2] and len(run.instructions) == 8
 
@@ -170,7 +170,7 @@ def test_tables_are_data_frames(tmp_path):
 
 
 @pytest.mark.parametrize("number", [np.float32(0.1), np.int16(-3), np.bool_(True), 0.1, 7])
-def test_a_number_among_results_comes_back_as_it_is(tmp_path, number):
+def test_a_number_among_results_is_returned_unchanged(tmp_path, number):
     @nki.jit
     def numbered(x):
         return x, number
@@ -182,14 +182,14 @@ def test_a_number_among_results_comes_back_as_it_is(tmp_path, number):
         assert type(one) is type(number) and one == number
 
 
-def test_without_a_record_results_are_all_there_is():
+def test_without_a_record_a_run_has_only_results():
     run = neuroncore.run(add, A, B, options=neuroncore.Options(record=False))
     assert run.compare(np.add) and run.findings == []
     with pytest.raises(UsageError, match="add ran without a record"):
         run.estimate  # noqa: B018
 
 
-def test_capacity_is_a_finding():
+def test_exceeded_capacity_is_a_finding():
     def wide(a):
         out = nl.ndarray((128, 20000), nl.float32, buffer=nl.shared_hbm)
         tiles = [nl.ndarray((128, 20000), nl.float32, buffer=nl.sbuf) for _ in range(3)]
@@ -204,7 +204,7 @@ def test_capacity_is_a_finding():
     assert "of sbuf per partition" in str(run.findings[0])
 
 
-def test_an_outer_observer_is_told_too():
+def test_an_outer_observer_is_called_too():
     seen = []
 
     class Observer:
@@ -219,7 +219,7 @@ def test_an_outer_observer_is_told_too():
     assert seen == ["begun", "add"]
 
 
-def test_an_outer_observer_is_told_of_all_ranks_at_once():
+def test_an_outer_observer_gets_all_ranks_at_once():
     seen = []
 
     class Observer:
@@ -234,7 +234,7 @@ def test_an_outer_observer_is_told_of_all_ranks_at_once():
     assert seen == ["begun", [0, 1, 2]]
 
 
-def test_what_launches_nothing_is_told():
+def test_a_function_that_launches_nothing_is_refused():
     class Nothing:
         def __call__(self):
             return None
@@ -243,7 +243,7 @@ def test_what_launches_nothing_is_told():
         neuroncore.run(Nothing())
 
 
-def test_a_refusal_is_the_kernels():
+def test_a_refusal_is_the_error_of_the_kernel():
     def wrong(a):
         nisa.dma_copy(dst=a, src=a[0:1, 0:1])
 
@@ -256,7 +256,7 @@ def test_a_refusal_is_the_kernels():
 
 @nki.jit
 def noisy(a):
-    """Reads what nothing has written, and draws random numbers: a finding, and a seed."""
+    """Read uninitialized memory and draw random numbers, for a finding and a seed."""
     tile, gap = (nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf) for _ in range(2))
     nisa.dma_copy(dst=tile, src=a)
     nisa.dropout(tile, tile, 0.5)
@@ -268,7 +268,7 @@ def noisy(a):
 
 
 @pytest.mark.parametrize("kernel", [add, older_add, halves[2], noisy, double_in_place])
-def test_a_saved_run_answers_as_the_run(kernel, tmp_path):
+def test_a_saved_run_gives_the_answers_of_the_run(kernel, tmp_path):
     arrays = (A.copy(), B) if kernel in (add, older_add) else (A.copy(),)
     run = neuroncore.run(kernel, *arrays, target="trn2", seed=3)
     run.save(tmp_path / "one.run")
@@ -286,14 +286,14 @@ def test_a_saved_run_answers_as_the_run(kernel, tmp_path):
     np.testing.assert_equal(neuroncore.load(tmp_path / "two.run").replay(), run.replay())
 
 
-def test_what_a_kernel_changed_is_kept(tmp_path):
+def test_changed_arguments_are_saved(tmp_path):
     neuroncore.run(double_in_place, A.copy()).save(tmp_path / "one.run")
     again = neuroncore.load(tmp_path / "one.run")
     assert again.compare(lambda a: 2 * a) and not again.compare([A])
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
-def test_results_without_elements_come_back(tmp_path, shape):
+def test_results_without_elements_are_saved(tmp_path, shape):
     run = neuroncore.run(lambda a, empty: (empty, add(a, a)), A, np.zeros(shape, np.float32))
     run.save(tmp_path / "one.run")
     again = neuroncore.load(tmp_path / "one.run")
@@ -301,7 +301,7 @@ def test_results_without_elements_come_back(tmp_path, shape):
     np.testing.assert_equal(again.replay(), run.results)
 
 
-def test_arrays_of_the_other_byte_order_come_back(tmp_path):
+def test_arrays_of_the_other_byte_order_are_saved(tmp_path):
     run = neuroncore.run(double_in_place, A.astype(">f4"))
     run.save(tmp_path / "one.run")
     again = neuroncore.load(tmp_path / "one.run")
@@ -319,7 +319,7 @@ def test_random_numbers_start_from_the_seed():
         neuroncore.run(noisy, A, seed=-1)
 
 
-def test_a_record_alone_is_no_run(tmp_path):
+def test_a_record_alone_is_not_a_saved_run(tmp_path):
     from neuroncore.record.program import Record
     from neuroncore.record.saved import save
 
@@ -330,7 +330,7 @@ def test_a_record_alone_is_no_run(tmp_path):
 
 
 @pytest.mark.source
-def test_the_page_on_python_is_true(tmp_path, monkeypatch):
+def test_the_programs_of_the_page_on_python_run(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs/python.md").read_text()
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
     monkeypatch.chdir(tmp_path)

@@ -30,14 +30,14 @@ def build(folder):
     )
 
 
-def test_operators_are_torchs(tmp_path):
+def test_operators_are_registered_with_torch(tmp_path):
     torch = pytest.importorskip("torch")
     with neuroncore.activated():
         from torch_neuronx.xla_impl import custom_op as imported
     assert imported is custom_op
     path = build(tmp_path)
     assert path == str(tmp_path / "libcores.so")
-    custom_op.load_library(path)  # again, as a program does that is not the one that built it
+    custom_op.load_library(path)  # again, like in a program that did not build it
     x = torch.randn(1003)
     assert torch.equal(torch.ops.eight.shared(x, 0), 2 * x)
     library = SOURCES / "operators.cpp", SOURCES / "shapes.cpp"
@@ -48,7 +48,7 @@ def test_operators_are_torchs(tmp_path):
     assert np.allclose(torch.ops.ours.scaled(b, 0.5).numpy(), b.numpy() / 2)
 
 
-def test_without_torch_it_says_so(tmp_path, monkeypatch):
+def test_without_torch_the_error_names_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UsageError, match="needs torch"):
         build(tmp_path)

@@ -1,4 +1,4 @@
-"""Kernels launched as programs for torch and jax do it, through our stand-ins."""
+"""Kernels launched like in programs for torch and jax, through neuroncore's stand-ins."""
 
 import functools
 
@@ -25,7 +25,7 @@ def older_added(a, b, out):
 
 
 def rows(a, out):
-    """Each program has a matrix of its own."""
+    """Each program has a separate matrix."""
     i = older_nl.program_id(0)
     older_nl.store(out[i], older_nl.load(a[i]) * 2.0)
 
@@ -52,14 +52,14 @@ def ones(shape=(4, 3)):
 
 @BOTH
 @pytest.mark.parametrize("decorate", [nki_jit, nki_jit(), nki_jit(debug_kernel=True)])
-def test_nki_jit_takes_the_api_of_the_kernel(function, decorate):
+def test_nki_jit_uses_the_api_of_the_kernel(function, decorate):
     out = np.zeros((4, 3), np.float32)
     decorate(function)(ones(), ones(), out)
     assert (out == 2).all()
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_nki_jit_takes_kernels_that_are_decorated_already(form):
+def test_nki_jit_accepts_decorated_kernels(form):
     out = np.zeros((4, 3), np.float32)
     nki_jit()(FORMS[form])(ones(), ones(), out)
     assert (out == 2).all()
@@ -71,7 +71,7 @@ def test_nki_jit_launches_a_grid():
     assert (out == 2).all()
 
 
-def test_what_a_kernel_of_nki_jit_returns_is_returned():
+def test_the_result_of_a_kernel_of_nki_jit_is_returned():
     @nki_jit
     def kernel(a, out):
         older_nl.store(out, older_nl.load(a))
@@ -81,8 +81,8 @@ def test_what_a_kernel_of_nki_jit_returns_is_returned():
     assert kernel(ones(), out) is out and (out == 1).all()
 
 
-def test_a_kernel_of_nki_jit_may_return_what_it_makes():
-    """As layout-loop.py of the SDK's guides does."""
+def test_a_kernel_of_nki_jit_may_return_a_new_tensor():
+    """layout-loop.py of the SDK's guides does so."""
 
     @nki_jit
     def kernel(a):
@@ -93,7 +93,7 @@ def test_a_kernel_of_nki_jit_may_return_what_it_makes():
     assert (kernel(ones()) == 1).all()
 
 
-def test_a_kernel_of_nki_jit_that_does_neither_is_refused():
+def test_a_kernel_of_nki_jit_without_a_result_is_refused():
     @nki_jit
     def kernel(a, out):
         older_nl.load(a)
@@ -102,14 +102,14 @@ def test_a_kernel_of_nki_jit_that_does_neither_is_refused():
         kernel(ones(), ones())
 
 
-def test_the_same_kernel_of_the_older_api_may_not_write_otherwise():
+def test_other_launches_of_the_same_kernel_may_not_write_to_arguments():
     with pytest.raises(ImmutableError):
         older.jit(older_added)(ones(), ones(), ones())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @BOTH
-def test_results_in_arguments_show_in_the_callers_torch_tensors(function, dtype):
+def test_results_in_arguments_are_visible_in_torch_tensors_of_the_caller(function, dtype):
     torch = pytest.importorskip("torch")
     a, out = torch.ones(4, 3, dtype=getattr(torch, dtype)), torch.zeros(3, 4).T
     out = out.to(getattr(torch, dtype))
@@ -126,7 +126,7 @@ def test_wrap_nki_launches_with_a_grid(function):
 
 @BOTH
 @pytest.mark.parametrize("grid", [(), 1, (1,)])
-def test_a_kernel_of_the_native_backend_has_its_grid(function, grid):
+def test_a_kernel_of_the_native_backend_keeps_its_grid(function, grid):
     out = np.zeros((4, 3), np.float32)
     kernel = nki_hop.TorchNeuronNKIKernel(
         func=function, grid=grid, kernel_return=False, return_tensor_overrides=(out,)
@@ -135,7 +135,7 @@ def test_a_kernel_of_the_native_backend_has_its_grid(function, grid):
     assert (out == 2).all()
 
 
-def test_nki_op_makes_an_operator_of_torch():
+def test_nki_op_registers_an_operator_of_torch():
     torch = pytest.importorskip("torch")
 
     @nki.jit
@@ -160,7 +160,7 @@ def test_a_refusal_at_a_launch_is_at_the_user_s_line_with_torch_too():
         nki.jit(added)(x, x, x)
 
 
-def test_an_operator_of_torch_takes_keywords():
+def test_an_operator_of_torch_accepts_keywords():
     torch = pytest.importorskip("torch")
 
     def sum_of(x: torch.Tensor, y: torch.Tensor, *, more: bool = False) -> torch.Tensor:
@@ -175,7 +175,7 @@ def test_an_operator_of_torch_takes_keywords():
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_the_platform_is_the_target(target):
+def test_the_platform_variable_sets_the_target(target):
     with settings(target):
         assert utils.get_platform_target() == target
 
@@ -190,7 +190,7 @@ def shape_of(*shape, dtype="float32"):
 
 @BOTH
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_nki_call_gives_what_the_kernel_writes_behind_its_arguments(function, dtype):
+def test_nki_call_returns_the_tensors_after_the_arguments(function, dtype):
     shape = shape_of(4, 3, dtype=dtype)
     a = ones().astype(shape.dtype)
     jax = pytest.importorskip("jax")
@@ -200,7 +200,7 @@ def test_nki_call_gives_what_the_kernel_writes_behind_its_arguments(function, dt
         assert isinstance(got, jax.Array) and got.dtype == shape.dtype and (got == 2).all()
 
 
-def test_nki_call_binds_numbers_and_gives_several_results():
+def test_nki_call_binds_numbers_and_returns_several_results():
     shapes = shape_of(4, 3), shape_of(4, 3)
     kernel = functools.partial(scaled, scale=3.0)
     first, second = jax_neuronx.nki_call(kernel, ones(), out_shape=shapes)
@@ -208,7 +208,7 @@ def test_nki_call_binds_numbers_and_gives_several_results():
 
 
 @BOTH
-def test_nki_call_tells_what_is_refused_as_other_launches_do(function):
+def test_nki_call_reports_refusals_like_other_launches(function):
     pytest.importorskip("jax")
     with pytest.raises(ShapeError) as refused:
         jax_neuronx.nki_call(function, ones(), ones((4, 2)), out_shape=shape_of(4, 3))
@@ -224,7 +224,7 @@ def test_nki_call_launches_a_grid():
 
 
 @pytest.mark.parametrize("name", ["torch", "jax"])
-def test_what_is_not_installed_is_told_with_what_to_install(name, monkeypatch):
+def test_a_missing_framework_is_reported_with_the_package_to_install(name, monkeypatch):
     def missing(asked):
         raise ModuleNotFoundError(f"No module named {asked!r}", name=asked)
 
@@ -233,7 +233,7 @@ def test_what_is_not_installed_is_told_with_what_to_install(name, monkeypatch):
         devices.framework(name, "a device")
 
 
-def test_a_fault_inside_a_framework_is_not_its_absence(monkeypatch):
+def test_an_import_error_inside_a_framework_is_not_reported_as_its_absence(monkeypatch):
     def broken(asked):
         raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
 

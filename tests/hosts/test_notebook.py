@@ -1,4 +1,4 @@
-"""In notebooks: errors alone and by their cells, and the cell magic."""
+"""Notebooks: errors have the user's frames only and name cells, and the cell magic shows runs."""
 
 import re
 
@@ -24,7 +24,7 @@ def kernel(x, illegal=False):
 
 @pytest.fixture
 def shell():
-    """A shell in which the extension is loaded and a kernel written, in cell 1."""
+    """A shell with the extension loaded and a kernel defined in cell 1."""
     made = shells.InteractiveShell()
     made.run_line_magic("load_ext", "neuroncore")
     assert made.run_cell(KERNEL, store_history=True).success
@@ -33,7 +33,7 @@ def shell():
     assert source.cell_name is None
 
 
-def test_an_error_is_ours_alone_and_names_the_cell(shell, capsys):
+def test_an_error_has_no_traceback_and_names_the_cell(shell, capsys):
     result = shell.run_cell("kernel(x, illegal=True)", store_history=True)
     assert not result.success
     said = capsys.readouterr().out
@@ -41,13 +41,13 @@ def test_an_error_is_ours_alone_and_names_the_cell(shell, capsys):
     assert "  because " in said and "Traceback" not in said and "launch.py" not in said
 
 
-def test_pythons_own_error_about_our_names_is_told_so_too(shell, capsys):
+def test_an_error_of_python_about_names_of_the_api_is_shown_in_the_same_way(shell, capsys):
     shell.run_cell("nisa.tensor_scaler", store_history=True)
     said = capsys.readouterr().out
     assert said.startswith("Cell In[2], line 1:") and "did you mean 'tensor_scalar'" in said
 
 
-def test_errors_of_others_are_shown_as_ever(shell, capsys):
+def test_other_errors_are_shown_as_usual(shell, capsys):
     shell.run_cell("{}['a'] + 1\n")
     assert "KeyError" in capsys.readouterr().out
     shell.run_cell("int('a')\n")

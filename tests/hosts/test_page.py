@@ -1,4 +1,4 @@
-"""The programs of docs/frameworks.md run, as the page says."""
+"""The programs of docs/frameworks.md run and print the output on the page."""
 
 import os
 import re

@@ -1,4 +1,5 @@
-"""The plugin of pytest: asked for, it serves nki, tells errors alone, and is strict."""
+"""The pytest plugin: if requested, it provides nki, prints errors without tracebacks, and fails
+tests with findings."""
 
 import json
 import subprocess
@@ -38,7 +39,7 @@ def idle(x):
 
 @pytest.fixture
 def tests(pytester):
-    """Runs a test file in this process, and hands back what pytest says."""
+    """Return a function that runs a test file in this process and returns pytest's output."""
     pytester.plugins = [plugin]
 
     def run(body, *options):
@@ -49,7 +50,7 @@ def tests(pytester):
 
 
 @pytest.mark.parametrize("asked", ["--neuroncore", "-pneuroncore.pytest"])
-def test_a_kernel_that_is_right_passes(tests, asked):
+def test_a_correct_kernel_passes(tests, asked):
     body = """
 def test_it(request):
     assert (kernel(X) == 1).all()
@@ -58,7 +59,7 @@ def test_it(request):
     tests(body, asked).assert_outcomes(passed=1)
 
 
-def test_an_illegal_instruction_is_told_alone(tests):
+def test_an_illegal_instruction_is_printed_without_a_traceback(tests):
     body = "def test_it(): kernel(X, illegal=True)"
     result = tests(body, "--neuroncore")
     result.assert_outcomes(failed=1)
@@ -69,12 +70,12 @@ def test_an_illegal_instruction_is_told_alone(tests):
     assert "neuroncore/frontend" in whole
 
 
-def test_a_word_of_ours_that_is_misspelt_is_told_alone(tests):
+def test_a_misspelled_name_of_the_api_is_printed_without_a_traceback(tests):
     said = tests("def test_it(): nisa.tensor_scaler", "--neuroncore").stdout.str()
     assert "did you mean 'tensor_scalar'" in said and "def __getattr__" not in said
 
 
-def test_what_is_wrong_with_the_test_is_told_by_pytest(tests):
+def test_errors_of_the_test_are_printed_by_pytest(tests):
     said = tests(
         "def test_it():\n    y = kernel(X)\n    assert y is X", "--neuroncore"
     ).stdout.str()
@@ -100,7 +101,7 @@ def test_allowed():
     assert "NeuronWarning" not in result.stdout.str()
 
 
-def test_findings_under_settings_of_the_tests_own_fail_it_too(tests):
+def test_findings_under_settings_of_the_test_fail_it_too(tests):
     body = """
 import neuroncore
 def test_it():
@@ -126,13 +127,13 @@ def test_it(neuroncore_target):
     result.stdout.fnmatch_lines(["*test_it?trn1?*"])
 
 
-def test_a_test_that_fails_has_a_page_where_one_is_wanted(tests, pytester):
+def test_a_failed_test_has_a_page_on_request(tests, pytester):
     body = """
 def test_right(): kernel(X)
 def test_wrong(): assert kernel(X) is None
 """
     result = tests(body, "--neuroncore", "--neuroncore-pages", "pages")
-    page = "pages/test_a_test_that_fails_has_a_page_where_one_is_wanted.py_test_wrong.html"
+    page = "pages/test_a_failed_test_has_a_page_on_request.py_test_wrong.html"
     result.stdout.fnmatch_lines([f"page: {page}"])
     assert [path.name for path in (pytester.path / "pages").iterdir()] == [Path(page).name]
     (core,) = document(Page((pytester.path / page).read_text("utf-8")))["cores"]
@@ -172,7 +173,7 @@ def test_file(neuroncore_test):
 """
 
 
-def test_kernels_are_compared_refused_and_held_to_budgets(tests, pytester):
+def test_kernels_are_compared_and_checked_against_budgets(tests, pytester):
     result = tests(ASSERTING, "--neuroncore")
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["*has no budget of*test_file*--neuroncore-update-budgets*"])
@@ -196,7 +197,7 @@ def test_workers_of_xdist_write_one_file_of_budgets(pytester):
     assert (name.partition("::")[2], limits["hbm_bytes"]) == ("test_file", 256)
 
 
-def test_nothing_changes_for_who_does_not_ask(tests):
+def test_nothing_changes_without_the_option(tests):
     body = """
 def test_it(request):
     with pytest.warns(match="UNINIT_READ"):
@@ -206,12 +207,12 @@ def test_it(request):
     tests(body).assert_outcomes(passed=1)
 
 
-def test_who_does_not_ask_imports_next_to_nothing():
+def test_without_the_option_almost_nothing_is_imported():
     code = "import sys, neuroncore.pytest; assert not {'numpy', 'numba'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.source
-def test_it_is_registered_by_the_name_that_asks():
+def test_the_plugin_is_registered_under_the_name_of_its_option():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {plugin.NAME: plugin.NAME}

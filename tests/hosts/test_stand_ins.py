@@ -1,4 +1,5 @@
-"""`import torch_xla` is our stand-in while asked for, unless the package is installed."""
+"""`import torch_xla` imports neuroncore's stand-in while it is active, unless the package is
+installed."""
 
 import subprocess
 import sys
@@ -13,7 +14,7 @@ NO_TORCH = "import sys; sys.modules['torch'] = sys.modules['jax'] = None\n"
 
 
 def python(code, folder, *paths, status=0):
-    """Run code in a folder, with some folders on PYTHONPATH; what it printed."""
+    """Run code in a folder, with some folders on PYTHONPATH, and return its output."""
     environment = {"PYTHONPATH": ":".join(map(str, paths)), "JAX_PLATFORMS": "cpu", "PATH": ""}
     command = [sys.executable, "-P", "-c", code]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -21,7 +22,7 @@ def python(code, folder, *paths, status=0):
     return done
 
 
-def test_without_activation_there_are_none(tmp_path):
+def test_without_activation_stand_ins_do_not_exist(tmp_path):
     code = f"""
 import importlib.util, neuroncore
 assert not any(map(importlib.util.find_spec, {NAMES}))
@@ -39,7 +40,7 @@ for name in {NAMES}:
     assert python(NO_TORCH + before + code, tmp_path, *paths).stderr == ""
 
 
-def test_submodules_are_the_same_by_every_spelling_and_forgotten_by_deactivation(tmp_path):
+def test_submodules_are_the_same_by_every_import_and_removed_by_deactivation(tmp_path):
     code = """
 import torch_xla.core.xla_model as xm
 from torch_xla.core import xla_model
@@ -56,7 +57,7 @@ assert not [name for name in sys.modules if name.startswith("torch_xla")]
 
 @pytest.mark.parametrize("before", [ACTIVE, ""], ids=["active", "path"])
 @pytest.mark.parametrize("kind", ["module", "package"])
-def test_an_installed_one_wins_and_is_told_once(kind, before, tmp_path):
+def test_an_installed_package_takes_precedence_and_is_reported_once(kind, before, tmp_path):
     home = tmp_path / ("torch_xla.py" if kind == "module" else "torch_xla/__init__.py")
     home.parent.mkdir(exist_ok=True)
     home.write_text("theirs = True\n")
@@ -77,14 +78,14 @@ def test_a_folder_of_that_name_is_not_an_installed_package(tmp_path):
     assert python(NO_TORCH + ACTIVE + code, tmp_path, tmp_path).stderr == ""
 
 
-def test_what_to_install_is_told_when_a_device_is_asked_for(tmp_path):
+def test_a_request_for_a_device_names_the_package_to_install(tmp_path):
     code = "import torch_xla; torch_xla.device()"
     said = python(NO_TORCH + ACTIVE + code, tmp_path, status=1).stderr
     assert "UsageError: torch_xla's device needs torch" in said
     assert "pip install 'neuroncore[torch]'" in said
 
 
-def test_the_device_is_xla_by_whatever_name(tmp_path):
+def test_all_names_of_the_device_mean_xla(tmp_path):
     pytest.importorskip("torch")
     code = """
 import torch, torch_xla, torch_xla.core.xla_model as xm
@@ -105,7 +106,7 @@ assert xm.get_rng_state() == 3
     python(ACTIVE + code, tmp_path)
 
 
-def test_tensors_of_the_cpu_and_of_the_device_are_apart(tmp_path):
+def test_tensors_of_the_cpu_and_of_the_device_do_not_mix(tmp_path):
     pytest.importorskip("torch")
     code = """
 import torch, torch_xla.core.xla_model as xm
@@ -127,7 +128,7 @@ assert model.weight.device.type == "cpu"
     python(ACTIVE + code, tmp_path)
 
 
-def test_results_of_kernels_are_where_their_arguments_are(tmp_path):
+def test_results_of_kernels_are_on_the_device_of_their_arguments(tmp_path):
     pytest.importorskip("torch")
     code = """
 import nki, nki.isa as nisa, nki.language as nl, torch, torch_xla.core.xla_model as xm
@@ -152,7 +153,7 @@ assert picked.dtype == torch.uint32 and picked.tolist() == [[5, 0], [7, 7]] and 
     python("import program", tmp_path, tmp_path)
 
 
-def test_torch_compile_calls_kernels_as_they_are(tmp_path):
+def test_torch_compile_calls_kernels_unchanged(tmp_path):
     pytest.importorskip("torch")
     code = """
 import nki, nki.language as nl, torch
@@ -192,7 +193,7 @@ xm.master_print("printed", end="")
     assert python(NO_TORCH + ACTIVE + code, tmp_path).stdout == "printed"
 
 
-def test_what_else_the_packages_have_is_there_and_refused_when_called(tmp_path):
+def test_other_names_of_the_packages_exist_and_are_refused_when_called(tmp_path):
     code = """
 import jax_neuronx.experimental, torch_neuronx, torch_xla, torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics, torch_xla.distributed.xla_backend, torch_xla.distributed.spmd
@@ -230,7 +231,7 @@ for name, use in {
     python(NO_TORCH + ACTIVE + code, tmp_path)
 
 
-def test_what_an_installed_one_lacks_is_not_there(tmp_path):
+def test_names_that_an_installed_package_lacks_are_not_added(tmp_path):
     (tmp_path / "torch_xla").mkdir()
     (tmp_path / "torch_xla" / "__init__.py").write_text("")
     code = "import importlib.util, torch_xla\n"

@@ -1,4 +1,5 @@
-"""The chapters: each kernel against its reference on every machine, and each file as a script."""
+"""The chapters: each kernel is compared with its reference on every machine, and each file runs as
+a script."""
 
 import importlib
 import os
@@ -47,7 +48,7 @@ KERNELS = {
     "swiglu": ("ch08_mlp", "reference", 5e-3),
     "running_sums": ("ch10_rounding", "reference", 0.0),
 }
-# shapes beside the chapter's own; chapters that take whole tiles only get other multiples of them
+# other shapes than the chapter's; chapters that need whole tiles get other multiples of them
 SHAPES = {
     "add": [((1, 1), (1, 1)), ((129, 4097), (129, 4097))],
     "softmax": [((1, 1),), ((129, 37),)],
@@ -69,7 +70,7 @@ NARROW = ("naive", "hoisted", "blocked_free", "blocked", "swiglu")
 
 
 def check(name, given, targets=TARGETS):
-    """Machines against one run of the reference."""
+    """Compare results of machines with one run of the reference."""
     module, reference, allowed = KERNELS[name]
     want = getattr(chapter(module), reference)(*given)
     before = [np.array(g) for g in given]
@@ -88,7 +89,7 @@ def check(name, given, targets=TARGETS):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_agrees_with_its_reference(name):
-    """At the chapter's size on one machine, if others have it at smaller sizes."""
+    """The chapter's size is tested on one machine if the others are tested at smaller sizes."""
     targets = ["trn2"] if name in SHAPES else TARGETS
     check(name, chapter(KERNELS[name][0]).inputs(np.random.default_rng(1)), targets)
 
@@ -127,7 +128,7 @@ def test_sums_and_transposes_take_other_formats(dtype):
 
 
 @pytest.mark.parametrize("name", ["naive", "hoisted", "blocked_free", "blocked"])
-def test_matmuls_refuse_what_is_not_whole_tiles(name):
+def test_matmuls_refuse_shapes_that_are_not_whole_tiles(name):
     with pytest.raises(AssertionError, match="not multiples of"):
         getattr(chapter("ch05_matmul"), name)(np.ones((128, 130), BF16), np.ones((128, 512), BF16))
 
@@ -145,7 +146,7 @@ STEPS = ("naive", "hoisted", "blocked_free", "blocked")
 
 @cache
 def recorded(name):
-    """The program of a step of the matmul."""
+    """Return the program of a step of the matmul."""
     module, seen = chapter("ch05_matmul"), []
     observer = SimpleNamespace(begun=lambda core: None, done=seen.append)
     with settings(observer=observer):
@@ -158,14 +159,14 @@ def timed(name, target):
 
 
 def steps(target):
-    """Of each step: what it reads in MiB, and how long it takes in us."""
+    """Return for each step the MiB that it reads and its time in us."""
     for name in STEPS:
         told = summary(timed(name, target))
         assert told["matmul_instruction_count"] == 128
         yield told["hbm_read_bytes"] / 2**20, told["total_time"] * 1e6
 
 
-def test_each_step_of_the_matmul_loads_less_and_is_faster_as_the_chapter_says():
+def test_each_step_of_the_matmul_loads_less_and_is_as_fast_as_in_the_chapter():
     text = " ".join(chapter("ch05_matmul").__doc__.split())
     said = re.findall(r"`(\w+)`: [^:]*?\. (\d+) MiB, ([\d.]+) us\.", text)
     found = {target: [*steps(target)] for target in TARGETS}
@@ -180,7 +181,7 @@ def test_each_step_of_the_matmul_loads_less_and_is_faster_as_the_chapter_says():
     assert "On trn1 DMA is slower, and" in text
     assert f"the last two steps take {before:.1f} us and {last:.1f} us" in text
     bounds = (bound_by(timed(name, "trn2"))["bound_by"] for name in STEPS)
-    first = [bound.partition(" ")[0] for bound in bounds]  # of "DMA issue"
+    first = [bound.partition(" ")[0] for bound in bounds]  # bound by "DMA issue"
     assert first == ["DMA", "DMA", "DMA", "Tensor"]
 
 
@@ -203,7 +204,7 @@ def test_every_chapter_has_prose_inputs_and_a_reference():
         assert callable(module.inputs) and callable(module.reference)
 
 
-# test_rounding.py runs the tenth, which is long, and reads what it prints; test_model.py has the
+# test_rounding.py runs the tenth, which is long, and reads its output; test_model.py has the
 # eleventh at a smaller size.
 LONG = {FOLDER / "ch10_rounding.py", FOLDER / "ch11_model.py"}
 SCRIPTS = sorted({*FOLDER.glob("ch*.py")} - LONG)
@@ -223,7 +224,7 @@ def test_a_chapter_runs_as_a_script(file, tmp_path, monkeypatch, capsys):
     assert ("accuracy in float8_e4m3" in printed) == (file.stem == "ch09_digits")
 
 
-def test_a_chapter_needs_only_the_path(tmp_path):
+def test_a_chapter_needs_only_the_alias_path(tmp_path):
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(neuroncore.__file__).parent / "hosts/alias"),
@@ -245,7 +246,7 @@ def trained():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_digits_are_told_apart_in_every_format(trained, target):
+def test_digits_are_classified_in_every_format(trained, target):
     module = chapter("ch09_digits")
     images, labels, parameters = trained
     accuracy = []

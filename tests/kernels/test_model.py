@@ -22,7 +22,7 @@ def test_the_model_agrees_with_numpy_on_one_core(small):
     ]
 
 
-def test_eight_ranks_have_the_columns_of_its_logits(small):
+def test_each_of_eight_ranks_has_its_columns_of_the_logits(small):
     given = [chapter.rank_inputs(rank) for rank in range(chapter.RANKS)]
     run = neuroncore.run(chapter.early, per_rank=given)
     assert len(run.collectives) == 4

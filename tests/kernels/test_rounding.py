@@ -1,5 +1,5 @@
-"""The tenth chapter and docs/rounding.md: what is shown is what is computed, and what is claimed of
-it holds."""
+"""The tenth chapter and docs/rounding.md: the figures on the page are computed, and its claims are
+true."""
 
 import importlib
 import io
@@ -27,7 +27,8 @@ PARTS = {name: getattr(chapter, name) for name in ("long_sum", "training")}
 
 @cache
 def computed(part, *arguments):
-    """What a part of the chapter returns, and what it prints; once, as it takes a second."""
+    """Return the result and the output of a part of the chapter; they are cached, because a part
+    takes a second."""
     with redirect_stdout(io.StringIO()) as printed:
         result = PARTS[part](*arguments)
     return result, printed.getvalue()
@@ -53,7 +54,7 @@ def test_the_page_shows_what_the_chapter_prints_and_draws(tmp_path, monkeypatch,
     chapter.main(tmp_path)
     text = rounding.page(capsys.readouterr().out)
     assert text == rounding.PAGE.read_text(), "run docs/generate/rounding.py"
-    assert not re.search(r"\{\w+( \d)?\}", text)  # every kernel and every part found its place
+    assert not re.search(r"\{\w+( \d)?\}", text)  # every kernel and every part is on the page
     shown = set(re.findall(r"\]\((\w+\.svg)\)", text))
     assert shown == {file.name for file in tmp_path.iterdir()}
     for name in shown:
@@ -62,7 +63,7 @@ def test_the_page_shows_what_the_chapter_prints_and_draws(tmp_path, monkeypatch,
             assert "</svg>" in file.read_text() and "dc:date" not in file.read_text()
 
 
-def test_a_plot_is_the_same_bytes_whenever_it_is_drawn(tmp_path):
+def test_a_plot_always_has_the_same_bytes(tmp_path):
     pytest.importorskip("matplotlib")
     curve = np.linspace(2, 1, 5)
     for name in ("first", "second"):
@@ -73,13 +74,13 @@ def test_a_plot_is_the_same_bytes_whenever_it_is_drawn(tmp_path):
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_whoever_has_no_matplotlib_is_told(monkeypatch):
+def test_without_matplotlib_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SystemExit, match="pip install matplotlib"):
         chapter.figure()
 
 
-def test_both_ways_of_rounding_stay_on_the_target_and_tell_the_observer():
+def test_both_ways_of_rounding_use_the_target_and_call_the_observer():
     class Told:
         def begun(self, core):
             pass
@@ -97,7 +98,7 @@ def test_both_ways_of_rounding_stay_on_the_target_and_tell_the_observer():
 # --- one number -----------------------------------------------------------------------------------
 
 
-def test_a_fifth_of_the_way_goes_up_a_fifth_of_the_time():
+def test_a_number_at_a_fifth_of_a_step_is_rounded_up_with_probability_a_fifth():
     found = chapter.one_number()
     assert (found.below, found.above, found.draws) == (1, 1 + 2**-7, 2**18)
     assert abs(found.ups - found.draws / 5) < 4.5 * (found.draws * 0.16) ** 0.5
@@ -108,21 +109,21 @@ def test_a_fifth_of_the_way_goes_up_a_fifth_of_the_time():
 
 
 @pytest.mark.parametrize("x, stops", [(0.125, 32), (0.126, 64), (0.1, 32), (0.0625, 16), (1, 256)])
-def test_to_nearest_a_bfloat16_sum_stands_still_where_predicted(x, stops):
+def test_a_bfloat16_sum_rounded_to_nearest_stagnates_where_predicted(x, stops):
     assert chapter.standstill(BF16, x) == stops
     assert set(chapter.sums(BF16, 0.0, x, 600, None)[:, -1]) == {stops}
 
 
 @for_all("dtype", [np.float16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3])
 @for_all("x", [2.0**-5, 0.3, 0.7])
-def test_sums_in_other_formats_too(dtype, x):
+def test_sums_in_other_formats_stagnate_where_predicted(dtype, x):
     wide, sum_ = np.float32(x), np.zeros((), dtype)
     for _ in range(3000):
         sum_ = (sum_ + wide).astype(dtype)
     assert chapter.standstill(dtype, x) == float(sum_)
 
 
-def test_at_random_a_bfloat16_sum_of_4096_terms_is_right():
+def test_a_stochastically_rounded_bfloat16_sum_of_4096_terms_is_right():
     (nearest, random), _ = computed("long_sum")
     exact = np.arange(4097) / 8
     assert nearest.shape == (128, 4097) and random.shape == (512, 4097)
@@ -140,7 +141,8 @@ def test_at_random_a_bfloat16_sum_of_4096_terms_is_right():
 
 
 def test_the_vendors_example():
-    """1024 + 2048 times 0.5 in float16: 1024 to nearest, and at random, says the page, 2056."""
+    """1024 + 2048 times 0.5 in float16: the result is 1024 with rounding to nearest, and 2056 with
+    stochastic rounding on the vendor's page."""
     (nearest, random), _ = computed("long_sum", np.float16, 1024.0, 0.5, 2048)
     assert (nearest == 1024).all()
     numbers, probability = chapter.distribution(np.float16, 1024.0, 0.5, 2048)
@@ -151,13 +153,13 @@ def test_the_vendors_example():
     assert abs(2056 - mean) < spread and probability[numbers == 2056] > 0.01
 
 
-def test_a_seed_repeats_its_sums_and_another_does_not():
+def test_a_seed_repeats_its_sums_and_another_seed_does_not():
     first, again, other = (chapter.sums(BF16, 32.0, 0.125, 64, seed) for seed in (1, 1, 2))
     assert (first == again).all() and (first != other).any()
 
 
 def test_the_distribution_follows_from_the_equation():
-    """32 + 3 times 1/8: each addition goes up by 1/4 with probability 1/2."""
+    """32 + 3 times 1/8: each addition adds 1/4 with probability 1/2."""
     numbers, probability = chapter.distribution(BF16, 32.0, 0.125, 3)
     found = dict(zip(numbers[probability > 0], probability[probability > 0]))
     assert found == {32: 1 / 8, 32.25: 3 / 8, 32.5: 3 / 8, 32.75: 1 / 8}
@@ -179,7 +181,7 @@ def test_the_mean_of_the_distribution_is_the_exact_sum(dtype, start, x):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype, allowed", [(np.float32, 1e-6), (BF16, 1e-3)])
-def test_the_kernel_trains_as_numpy_does(target, dtype, allowed):
+def test_the_kernel_trains_like_numpy(target, dtype, allowed):
     pytest.importorskip("sklearn")
     given = chapter.training_inputs(np.random.default_rng(1), dtype, epochs=3)
     with settings(target):
@@ -190,7 +192,7 @@ def test_the_kernel_trains_as_numpy_does(target, dtype, allowed):
     assert np.linalg.norm(error) < allowed * np.linalg.norm(np.float64(want))
 
 
-def test_training_in_bfloat16_stops_to_nearest_and_follows_float32_at_random():
+def test_bfloat16_training_stops_with_nearest_and_follows_float32_with_stochastic_rounding():
     pytest.importorskip("sklearn")
     runs, printed = computed("training")
     first = [[figures[:100] for figures in run] for run in runs.values()]
@@ -211,7 +213,7 @@ def test_training_in_bfloat16_stops_to_nearest_and_follows_float32_at_random():
     assert "after 300 epochs" in printed
 
 
-def test_at_a_larger_rate_to_nearest_costs_a_few_points(monkeypatch):
+def test_at_a_larger_rate_rounding_to_nearest_costs_a_few_points(monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.setattr(chapter, "RATE", 5 * chapter.RATE)
     exact, nearest, random = (run[2][-1] for run in chapter.training(chapter.EPOCHS // 5).values())

@@ -1,4 +1,5 @@
-"""What courses and tutorials teach about speed holds of our estimates, with kernels of our own."""
+"""Rules about speed from courses and tutorials agree with the estimates of kernels written for
+these tests."""
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +16,7 @@ PARTITIONS = 128
 
 
 class Launch:
-    """Keeps what was launched."""
+    """An observer that keeps the last launch."""
 
     def begun(self, core):
         pass
@@ -25,7 +26,7 @@ class Launch:
 
 
 def recorded(kernel, *arguments, target="trn2"):
-    """The result of a kernel, and its record."""
+    """Return the result of a kernel, and its record."""
     launch = Launch()
     with settings(target, Options(), launch):
         result = nki.jit(kernel)(*arguments)
@@ -34,7 +35,7 @@ def recorded(kernel, *arguments, target="trn2"):
 
 
 def timed(kernel, *arguments, target):
-    """The result of a kernel, and its timeline."""
+    """Return the result of a kernel, and its timeline."""
     result, program = recorded(kernel, *arguments, target=target)
     return result, schedule(program, machine.load(target))
 
@@ -47,7 +48,8 @@ def transfers(timeline):
 
 
 def add_streaming(a, b, free):
-    """Each partition has a part of the vectors side by side; `free` of them are added at a time."""
+    """Each partition has an adjacent part of the vectors; `free` elements of it are added at a
+    time."""
     out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
     each = a.shape[0] // PARTITIONS
     left, right, total = (t.reshape((PARTITIONS, each)) for t in (a, b, out))
@@ -82,7 +84,7 @@ def test_larger_pieces_are_faster_than_small_ones(target):
 
 
 def copied(x, pieces):
-    """From HBM to HBM by way of SBUF, in so many pieces."""
+    """Copy from HBM to HBM through SBUF, in this number of pieces."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     size = x.shape[1] // pieces
     for k in nl.affine_range(pieces):
@@ -92,7 +94,7 @@ def copied(x, pieces):
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_of_as_many_bytes_the_larger_transfers_are_faster(target):
+def test_larger_transfers_of_the_same_bytes_are_faster(target):
     x = np.arange(PARTITIONS * 16384, dtype=np.float32).reshape(PARTITIONS, 16384)
     times = []
     for pieces in (1024, 256, 64, 16):
@@ -105,7 +107,7 @@ def test_of_as_many_bytes_the_larger_transfers_are_faster(target):
 
 # --- a matrix product, step by step (the SDK's tutorial) ------------------------------------------
 
-ROWS, DEPTH, COLUMNS = 128, 128, 512  # of one product
+ROWS, DEPTH, COLUMNS = 128, 128, 512  # sizes of one product
 
 
 def load_tile(tensor, row, column, columns):
@@ -113,7 +115,7 @@ def load_tile(tensor, row, column, columns):
 
 
 def tiles(left, right):
-    """How many products there are by rows, columns and depth."""
+    """Return the numbers of products along rows, columns and depth."""
     depth, rows = left.shape
     return rows // ROWS, right.shape[1] // COLUMNS, depth // DEPTH
 
@@ -141,7 +143,7 @@ def by_tiles(left, right):
 
 
 def with_hoisted_loads(left, right):
-    """Those of a row of tiles are loaded once for it."""
+    """The tiles of a row are loaded once for that row."""
     ms, ns, ks = tiles(left, right)
     out = nl.ndarray((ms * ROWS, ns * COLUMNS), left.dtype, buffer=nl.shared_hbm)
     for m in nl.affine_range(ms):
@@ -155,7 +157,7 @@ def with_hoisted_loads(left, right):
 
 
 def product_of_tiles(own, others, m, n):
-    """Of tile m of each on the left and tile n of each on the right."""
+    """Multiply tile m of each tensor on the left by tile n of each tensor on the right."""
     total = sums()
     for one, other in zip(own, others):
         x = one[:, nl.ds(m * ROWS, ROWS)]
@@ -165,7 +167,7 @@ def product_of_tiles(own, others, m, n):
 
 
 def with_blocks(left, right, block_m=2, block_n=2):
-    """Those of a block of tiles are loaded once for it."""
+    """The tiles of a block are loaded once for that block."""
     ms, ns, ks = tiles(left, right)
     out = nl.ndarray((ms * ROWS, ns * COLUMNS), left.dtype, buffer=nl.shared_hbm)
     for bm in nl.affine_range(ms // block_m):
@@ -182,7 +184,7 @@ def with_blocks(left, right, block_m=2, block_n=2):
 
 
 def with_blocks_in_depth(left, right, block_k=8):
-    """Every element is loaded once: parts of the sums wait in SBUF."""
+    """Every element is loaded once, and partial sums wait in SBUF."""
     ms, ns, ks = tiles(left, right)
     out = nl.ndarray((ms * ROWS, ns * COLUMNS), left.dtype, buffer=nl.shared_hbm)
     parts = nl.zeros((nl.par_dim(ROWS), ms, ns, COLUMNS), nl.float32, buffer=nl.sbuf)
@@ -204,7 +206,7 @@ STEPS = by_tiles, with_hoisted_loads, with_blocks, with_blocks_in_depth
 
 @pytest.fixture(scope="module")
 def steps():
-    """The records of all steps, of a product as deep as the tutorial's."""
+    """Return the records of all steps, for a product as deep as the tutorial's."""
     rng = np.random.default_rng(2)
     left, right = (rng.standard_normal((8192, n)).astype(ml_dtypes.bfloat16) for n in (512, 1024))
     wanted = left[:, :8].astype(np.float32).T @ right.astype(np.float32)
@@ -219,9 +221,9 @@ def steps():
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
 def test_no_step_of_the_tutorial_is_slower_than_the_one_before(steps, target):
-    """As measured on trn1. By hand, the second only does what the compiler does to the first; its
-    loads come in a burst, which costs some where one generator writes the descriptors of all (the
-    steps were never measured on trn2)."""
+    """This order was measured on trn1. The second step does by hand what the compiler does to the
+    first. Its loads come in a burst, which takes longer if one generator writes all descriptors
+    (the steps were never measured on trn2)."""
     timelines = [schedule(program, machine.load(target)) for program in steps]
     assert [transfers(t) - 8 for t in timelines] == [1024, 768, 256, 128]
     times = [t.total_ns for t in timelines]
@@ -232,13 +234,13 @@ def test_no_step_of_the_tutorial_is_slower_than_the_one_before(steps, target):
 # --- a direct convolution -------------------------------------------------------------------------
 
 SIDE, CHANNELS, TAPS = 224, 256, 3
-WIDTH = SIDE - TAPS + 1  # of the result, as there is no padding
+WIDTH = SIDE - TAPS + 1  # of the result, because there is no padding
 GROUPS = CHANNELS // PARTITIONS
 
 
 def convolved(image, weights):
-    """Every tap of the filter is a product for each group of input and of output channels; two rows
-    of the result are made at a time. image [channels, rows, SIDE], weights [channels, taps, taps,
+    """Each tap of the filter is a product for each group of input and output channels; two rows of
+    the result are made at a time. image [channels, rows, SIDE], weights [channels, taps, taps,
     channels out]."""
     height = image.shape[1] - TAPS + 1
     out = nl.ndarray((CHANNELS, height, WIDTH), image.dtype, buffer=nl.shared_hbm)
@@ -257,8 +259,8 @@ def convolved(image, weights):
     return out
 
 
-def test_a_convolution_takes_no_less_than_its_products():
-    """36 products for each of 222 x 222 pixels take 739 us at 2.4 GHz; here of 8 rows."""
+def test_a_convolution_takes_at_least_the_time_of_its_products():
+    """36 products for each of 222 x 222 pixels take 739 us at 2.4 GHz; this test has 8 rows."""
     height = 8
     rng = np.random.default_rng(3)
     image = rng.standard_normal((CHANNELS, height + TAPS - 1, SIDE)).astype(np.float16)

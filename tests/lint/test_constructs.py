@@ -1,4 +1,4 @@
-"""Constructs that the language does not have: each row is reported of its example."""
+"""Constructs that the language does not have: each row is reported in its example."""
 
 import ast
 
@@ -30,6 +30,6 @@ def test_a_construct_is_reported_in_its_example(kind, tmp_path):
     assert row.code in codes(tmp_path / "mine.py", row.example)
 
 
-def test_none_is_reported_where_there_is_none(tmp_path):
+def test_code_without_constructs_has_no_finding(tmp_path):
     found = codes(tmp_path / "mine.py", "n = 1")
     assert not found & {row.code for row in constructs.CONSTRUCTS.values()}

@@ -1,5 +1,5 @@
-"""The same mistake is told however it is spelled: through another name, a helper, a list, an
-attribute, a default. `#!` marks the lines at which it may be told."""
+"""A mistake is reported in every form: through another name, a helper, a list, an attribute, a
+default. `#!` marks the lines at which it may be reported."""
 
 import pytest
 from every import every, for_all
@@ -36,7 +36,7 @@ CLEARING = "nisa.memset(dst=tile, value=0)"
 HELD = "class Held(nl.NKIObject):\n    it: int = 0\n"
 TILE = "nl.ndarray((128, 4), nl.float32, nl.sbuf)"
 
-# (code, what stands before the kernel, the kernel's lines, what the file runs)
+# (code, lines before the kernel, the kernel's lines, statements that the file runs)
 MISTAKES = {
     "a set that a call makes": ("SET", "", "n = set((1, 2))  #!"),
     "truth of an element of a list": (
@@ -140,7 +140,7 @@ MISTAKES = {
         "block = nl.no_reorder()\nwith block:\n    for i in nl.dynamic_range(2):  #!\n"
         f"        {CLEARING}",
     ),
-    "a body beside the kernel": (
+    "a body next to the kernel": (
         "LOOP_BODY_RESULT",
         "def body(i):\n    return i  #!\n",
         "nl.fori_loop(0, 2, body)  #!",
@@ -342,8 +342,8 @@ LEGAL = {
         'given = {"dst": tile}\ngiven["data"] = tile\nnisa.activation(op=nl.exp, **given)',
     ),
     "arguments that are given before": (
-        "cleared = partial(nisa.memset, value=0)\nanew = cleared\n",
-        "cleared(tile)\nanew(tile)\nmine = partial(nisa.memset, value=0)\nmine(tile)",
+        "cleared = partial(nisa.memset, value=0)\nagain = cleared\n",
+        "cleared(tile)\nagain(tile)\nmine = partial(nisa.memset, value=0)\nmine(tile)",
     ),
     "a range with one number": ("", "for i in nl.sequential_range(2):\n    pass"),
     "five axes": ("", "nisa.memset(dst=tile.reshape((128, 2, 2, 2, 64)), value=0)"),
@@ -355,7 +355,7 @@ LEGAL = {
 }
 
 
-def told(tmp_path, before, body, main="pass"):
+def findings_of(tmp_path, before, body, main="pass"):
     path = tmp_path / "mine.py"
     lines = body.replace("\n", "\n    ")
     path.write_text(HEAD + before + KERNEL.format(body=lines) + MAIN.format(main=main), "utf-8")
@@ -364,15 +364,15 @@ def told(tmp_path, before, body, main="pass"):
 
 @pytest.fixture
 def fired(monkeypatch):
-    """The rules that have reported something."""
+    """The rules that have reported a finding."""
     found = set()
 
     def noted(rule):
         def tell(spot):
-            told = list(rule(spot))
-            if told:
+            reported = list(rule(spot))
+            if reported:
                 found.add(rule)
-            return told
+            return reported
 
         return tell
 
@@ -384,7 +384,7 @@ def fired(monkeypatch):
 def test_every_mistake_is_reported_and_every_rule_reports_one(fired, tmp_path):
     def is_reported(name):
         code, *parts = MISTAKES[name]
-        findings, text = told(tmp_path, *parts)
+        findings, text = findings_of(tmp_path, *parts)
         marked = {number for number, line in enumerate(text.splitlines(), 1) if line[-2:] == "#!"}
         assert marked & {one.place.line for one in findings if one.code == code}
 
@@ -399,14 +399,14 @@ def test_every_mistake_is_reported_and_every_rule_reports_one(fired, tmp_path):
 
 
 @for_all("name", LEGAL)
-def test_it_is_not_told(name, tmp_path):
-    findings, _ = told(tmp_path, *LEGAL[name])
+def test_legal_kernels_have_no_finding(name, tmp_path):
+    findings, _ = findings_of(tmp_path, *LEGAL[name])
     reported = [one for one in findings if one.severity != "advice"]
-    # one of the legal kernels has a function of its own, which is a note
+    # one of the legal kernels defines a function, which is a note
     assert not [str(one) for one in reported if one.code != "INNER_FUNCTION"]
 
 
-def test_a_form_of_an_older_release_tells_what_a_file_is_written_for(tmp_path):
+def test_a_form_of_an_older_release_identifies_the_release_of_a_file(tmp_path):
     text = HEAD + KERNEL.format(body="nisa.dma_copy(dst=tile, src=x, dge_mode=2)")
     path = tmp_path / "mine.py"
     path.write_text(text, "utf-8")

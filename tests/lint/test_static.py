@@ -1,5 +1,5 @@
-"""What the source tells, and what it must not: code of the host, names that hide others, values of
-which the source alone doesn't tell what they are."""
+"""Findings from the source, and code without a finding: code of the host, names that hide others,
+and values whose type the source does not show."""
 
 import importlib
 from pathlib import Path
@@ -28,7 +28,7 @@ def kernel(x, flag=None):
 
 
 def found(tmp_path, text, **options):
-    """(code, line of the file) of all findings but notes."""
+    """Return (code, line of the file) of all findings except notes."""
     path = tmp_path / "mine.py"
     path.write_text(text, "utf-8")
     lines = text.splitlines()
@@ -59,7 +59,7 @@ LEGAL = {
         "    for j in range(2):",
         "        break",
     ],
-    "a list of its own": ["kept = []", "kept.append(tile)"],
+    "a separate list": ["kept = []", "kept.append(tile)"],
     "a tensor in HBM": [
         "there = nl.ndarray((4, 4), nl.float32, buffer=nl.hbm)",
         "if there:",
@@ -69,11 +69,11 @@ LEGAL = {
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_it_is_legal(name, tmp_path):
+def test_legal_code_has_no_finding(name, tmp_path):
     assert not found(tmp_path, kernel(*LEGAL[name]))
 
 
-def test_the_host_may_do_what_it_likes(tmp_path):
+def test_code_of_the_host_has_no_finding(tmp_path):
     host = """
 class Plain:
     pass
@@ -123,7 +123,7 @@ def test_a_release_that_warns_of_a_kernel_fits_better_than_one_that_lacks_its_fo
     assert neuroncore.check(path, static=True).api == "0.2"
 
 
-def test_a_kernel_is_held_against_the_release_that_it_fits(tmp_path):
+def test_a_kernel_is_compared_with_the_release_that_it_fits(tmp_path):
     older = kernel("nisa.dma_compute(tile, [x, tile], [1.0, 1.0], nl.add)")
     path = tmp_path / "mine.py"
     path.write_text(older, "utf-8")
@@ -137,13 +137,13 @@ def test_a_kernel_is_held_against_the_release_that_it_fits(tmp_path):
     assert finding.severity == "error"
 
 
-def test_a_rule_holds_in_its_releases(tmp_path):
+def test_a_rule_applies_in_its_releases(tmp_path):
     text = kernel("if flag is True:", "    pass")
     assert found(tmp_path, text, api="0.3") == {("IDENTITY", "if flag is True:")}
     assert not found(tmp_path, text, api="0.2")
 
 
-def test_a_function_of_the_older_api_is_held_against_that(tmp_path):
+def test_a_function_of_the_older_api_is_compared_with_the_older_api(tmp_path):
     older = """
 import neuronxcc.nki as older
 import neuronxcc.nki.language as ol
@@ -158,19 +158,19 @@ def second(x):
     assert not found(tmp_path, kernel() + older)
 
 
-def test_known_issues_are_of_a_release(tmp_path):
+def test_known_issues_belong_to_a_release(tmp_path):
     text = kernel("total = nl.copy(nl.matmul(tile, tile, transpose_x=True))")
     assert ("KNOWN_ISSUE", text.splitlines()[9].strip()) in found(tmp_path, text, api="0.4")
     assert not found(tmp_path, text, api="0.6")
 
 
-def test_a_kernel_that_is_not_there_is_wrong_usage(tmp_path):
+def test_a_missing_kernel_is_wrong_usage(tmp_path):
     with pytest.raises(UsageError, match=r"has no kernal; did you mean 'kernel'\?"):
         found(tmp_path, kernel(), kernel="kernal")
     assert not found(tmp_path, kernel() + "\nother = nki.jit(kernel)\n", kernel="other")
 
 
-def test_strings_are_told_by_their_names_too_and_numbers_by_a_name_not(tmp_path):
+def test_strings_are_reported_through_names_and_numbers_are_not(tmp_path):
     given = "nisa.dma_copy(dst=tile, src=x, dge_mode=NONE)"
     text = "NONE = 3\n" + kernel("where = 'sbuf'", "nl.zeros((1, 2), x.dtype, where)", given)
     expected = {("STRING_BUFFER", "nl.zeros((1, 2), x.dtype, where)")}
@@ -178,7 +178,7 @@ def test_strings_are_told_by_their_names_too_and_numbers_by_a_name_not(tmp_path)
     assert not found(tmp_path, text.replace("'sbuf'", "nl.sbuf"), api="0.3")
 
 
-def test_files_of_the_host_are_told_and_functions_of_the_same_name_not(tmp_path):
+def test_file_access_is_reported_but_not_functions_of_the_same_name(tmp_path):
     text = kernel("held = open(flag)")
     assert [one for one, _ in found(tmp_path, text)] == ["IMPURE_KERNEL"]
     assert not found(tmp_path, "def open(name):\n    return name\n" + text)
@@ -209,7 +209,7 @@ CHAPTERS = sorted((Path(__file__).parents[2] / "kernels").glob("ch*.py"))
 
 @pytest.mark.source
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
-def test_the_chapters_keep_to_the_language(chapter):
+def test_the_chapters_have_no_findings(chapter):
     assert not neuroncore.check(chapter, static=True).findings
 
 
@@ -228,7 +228,7 @@ def kernel(x):
 
 
 @pytest.mark.parametrize("api", ["nki", "neuronxcc.nki"])
-def test_a_misspelt_instruction_is_told_in_both_apis(tmp_path, api):
+def test_a_misspelled_instruction_is_reported_in_both_apis(tmp_path, api):
     file = tmp_path / "k.py"
     file.write_text(MISSPELT.format(api=api))
     (found,) = check(str(file), None, static=True).findings
@@ -237,7 +237,7 @@ def test_a_misspelt_instruction_is_told_in_both_apis(tmp_path, api):
 
 
 @pytest.mark.parametrize("api", ["nki", "neuronxcc.nki"])
-def test_no_name_that_we_have_is_told_as_unknown(tmp_path, api):
+def test_no_name_of_neuroncore_is_reported_as_unknown(tmp_path, api):
     names = [f"{home}.{name}" for home in ("isa", "language")
              for name in dir(importlib.import_module(f"{api}.{home}"))
              if not name.startswith("_")]  # fmt: skip
@@ -248,7 +248,7 @@ def test_no_name_that_we_have_is_told_as_unknown(tmp_path, api):
     assert len(names) > 100 and not [str(one) for one in found if one.code == "UNKNOWN_NAME"]
 
 
-def test_what_a_factory_defines_is_not_inside_a_kernel(tmp_path):
+def test_a_kernel_that_a_factory_defines_is_not_inside_a_kernel(tmp_path):
     text = """
 import nki, nki.language as nl
 

@@ -1,4 +1,4 @@
-"""How long collectives take: what was measured, and how the rest follows from it."""
+"""The time of collectives: measured times, and times that follow from them."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def own(name):
     [(MIB, "mesh", 2), (MIB + 1, "rdh", 5), (64 * MIB, "rdh", 5), (65 * MIB, "kangaring", 31)],
 )
 @pytest.mark.parametrize("pattern", ["gather", "scatter"])
-def test_time_is_launch_and_steps_and_bytes(pattern, size, algorithm, steps):
+def test_time_is_the_sum_of_launch_steps_and_bytes(pattern, size, algorithm, steps):
     found = time(pattern, size)
     rate = getattr(own(algorithm), f"{pattern}_gigabytes_per_s")
     microseconds = TRN2.collectives.launch_us + steps * own(algorithm).step_us + size / (1e3 * rate)
@@ -39,8 +39,8 @@ def test_a_reduce_is_a_scatter_and_a_gather_launched_once():
     assert whole.steps == 10
 
 
-def test_bandwidths_are_nccom_tests():
-    """1 GiB of all_gather in 3170.14 us is printed as 338.7 and 333.4 GB/s."""
+def test_bandwidths_agree_with_nccom_test():
+    """nccom-test prints 338.7 and 333.4 GB/s for 1 GiB of all_gather in 3170.14 us."""
     found = time("gather", 1 << 30)._replace(ns=3170.14e3)
     assert found.algorithm_bandwidth == pytest.approx(338.7, abs=0.05)
     assert found.bus_bandwidth == pytest.approx(333.4, abs=0.05)
@@ -61,16 +61,16 @@ def test_bandwidths_are_nccom_tests():
         ("gather", MIB, range(32), "trn1.32xlarge", 1),
     ],
 )
-def test_what_the_table_does_not_cover_says_so(pattern, size, ranks, name, lnc):
+def test_estimates_outside_the_table_are_marked(pattern, size, ranks, name, lnc):
     assert time(pattern, size, ranks, name, lnc).basis == SCALED
 
 
-def test_what_the_table_covers_says_so_too():
+def test_estimates_within_the_table_are_marked_too():
     for pattern in ("gather", "scatter", "reduce"):
         assert time(pattern, MIB).basis == "fitted to trn2.48xlarge, 64 ranks"
 
 
-def test_twice_the_links_take_half_of_the_bytes_time():
+def test_twice_the_links_halve_the_time_of_bytes():
     large = 1 << 30
     launch = 1e3 * (TRN2.collectives.launch_us + 15 * own("kangaring").step_us)
     one = time("gather", large, range(32), "trn1.32xlarge", 1).ns - launch
@@ -89,7 +89,7 @@ def test_a_row_of_a_torus_has_half_of_its_links():
 
 
 def test_servers_exchange_their_shares_in_a_ring():
-    """256 ranks: 16 chips of each server as before, and a ring of 4 servers over 128 GB/s."""
+    """256 ranks: 16 chips in each server as before, and a ring of 4 servers over 128 GB/s."""
     size = 1 << 30
     inner, found = time("gather", size), time("gather", size, range(256), "u-trn2x64")
     assert found.algorithm == "kangaring + ring" and found.steps == 31 + 3
@@ -98,7 +98,7 @@ def test_servers_exchange_their_shares_in_a_ring():
     assert found.ns == pytest.approx(inner.ns + ring)
 
 
-def test_parts_of_chips_and_other_counts_take_a_ring():
+def test_parts_of_chips_and_other_counts_use_a_ring():
     every_second = range(0, 64, 2)
     assert time("gather", 1 << 30, every_second).algorithm == "ring"
     assert time("gather", 1 << 30, every_second).steps == 31
@@ -106,14 +106,14 @@ def test_parts_of_chips_and_other_counts_take_a_ring():
     assert time("gather", 64 * MIB, range(512), "u-trn2x64", 1).algorithm == "rdh + ring"
 
 
-def test_one_chip_has_no_links_to_wait_for():
+def test_one_chip_has_no_time_for_links():
     found = time("gather", 1 << 20, range(4), "trn2.3xlarge")
     bank = 2900 / 4 / 2
     launch = 1e3 * (TRN2.collectives.launch_us + own("mesh").step_us)
     assert found.ns == pytest.approx(launch + 3 / 4 * (1 << 20) / bank)
 
 
-def test_an_exchange_brings_each_chip_what_others_have_for_its_ranks():
+def test_an_exchange_sends_each_chip_the_data_for_its_ranks():
     size = 8 * MIB
     found = time("exchange", size)
     share = own("mesh").gather_gigabytes_per_s * 15 / 16 / 512
@@ -130,6 +130,6 @@ def test_more_bytes_never_take_less_time():
             assert times == sorted(times)
 
 
-def test_ranks_that_there_are_not_are_refused():
+def test_ranks_that_do_not_exist_are_refused():
     with pytest.raises(UsageError, match="has no rank 64"):
         time("gather", MIB, range(65))

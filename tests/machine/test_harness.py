@@ -1,4 +1,4 @@
-"""Tools that measure kernels: the time that each adds, and the words for it."""
+"""Tools that measure kernels: the time that each tool adds, and its name in reports."""
 
 import pytest
 
@@ -11,13 +11,13 @@ from neuroncore.machine.harness import BENCHMARK, EXPLORER, PROFILE, HarnessTime
 
 
 @pytest.mark.parametrize("name", machine.names())
-def test_every_machine_says_what_each_tool_adds(name):
+def test_every_machine_has_the_time_that_each_tool_adds(name):
     facts = harness.overheads(name)
     assert tuple(facts) == harness.NAMES
     assert all(0 < fact.value < 50 and fact.source in harness.sources() for fact in facts.values())
 
 
-def test_overheads_are_those_of_published_measurements():
+def test_overheads_equal_published_measurements():
     assert harness_time(PROFILE, "trn2", 0).total_ns == pytest.approx(15_100)
     assert harness_time(PROFILE, "trn1", 0).total_ns == pytest.approx(15_300)
     assert harness_time(EXPLORER, "trn2", 0).total_ns == pytest.approx(13_200)

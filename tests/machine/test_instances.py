@@ -1,4 +1,4 @@
-"""An instance file says of every number how it is known; ranks have their places."""
+"""An instance file has the grade and source of every number; ranks have positions on chips."""
 
 import dataclasses
 from importlib.resources import files
@@ -36,14 +36,14 @@ def test_every_instance_is_a_row_here():
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_sizes(name):
+def test_sizes_of_instances(name):
     one = instances.load(name)
     ranks = one.ranks(one.chip.logical_core_sizes[0])
     assert (one.chips, one.cores, ranks, one.hbm_bytes >> 30) == SIZES[name]
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_an_instance_has_what_its_chip_and_core_have(name):
+def test_an_instance_has_the_sums_of_its_chips_and_cores(name):
     chip = instances.load(name).chip
     core = chip.core
     assert chip.hbm_banks * chip.hbm_bank_bytes == chip.cores * core.hbm.capacity_bytes
@@ -53,7 +53,7 @@ def test_an_instance_has_what_its_chip_and_core_have(name):
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_every_source_is_used_and_means_one_thing(name):
+def test_every_source_is_used_and_has_one_meaning(name):
     one = instances.load(name)
     both = (one.facts, one.sources), (one.chip.facts, one.chip.sources)
     for facts, sources in both:
@@ -63,20 +63,20 @@ def test_every_source_is_used_and_means_one_thing(name):
     assert all(one.sources[key] == one.chip.sources[key] for key in shared)
 
 
-def test_compression_is_named_and_nothing_is_made_of_it():
+def test_compression_is_named_but_not_estimated():
     found = {name: chips.load(name).inline_compression for name in ("trainium1", "trainium2")}
     assert set(found.values()) == {"unpublished"}
     assert chips.load("trainium3").inline_compression == "none"
 
 
-def test_ranks_have_places():
+def test_ranks_have_positions():
     trn2, ultra = instances.find("trn2.48xlarge"), instances.find("u-trn2x64")
     assert trn2.place(63, 2) == (0, 15, 3) and trn2.place(63, 1) == (0, 7, 7)
     assert ultra.place(64, 2) == (1, 16, 0)
     assert trn2.distance(0, 3, 2) == 0 and trn2.distance(0, 40, 2) == 4
 
 
-def test_what_there_is_not_is_refused():
+def test_positions_that_do_not_exist_are_refused():
     trn2 = instances.find("trn2u.48xlarge")
     with pytest.raises(UsageError, match=r"trn2\.48xlarge has no rank 64: its ranks are 0 to 63"):
         trn2.place(64, 2)
@@ -93,12 +93,12 @@ def test_what_there_is_not_is_refused():
     [
         ("servers = {", "servants = {", "unknown key 'servants'"),
         ('kind = { value = "torus"', 'kind = { value = "tree"', "must be one of chain, torus"),
-        ('grade = "documented", source = "CC"', 'grade = "told", source = "CC"', "grade must be"),
+        ('grade = "documented", source = "CC"', 'grade = "heard", source = "CC"', "grade must be"),
         ("per_chip = { value = 4", "per_chap = { value = 4", "unknown key 'per_chap'"),
         ("launch_us", "lunch_us", "unknown key 'lunch_us'"),
     ],
 )
-def test_a_wrong_file_is_told(old, new, message):
+def test_a_wrong_file_is_reported(old, new, message):
     with pytest.raises(DefinitionError, match=message):
         instances.parse(text("trn2.48xlarge").replace(old, new), "wrong.toml")
 
@@ -150,7 +150,7 @@ def test_the_check_prints_contradictions(capsys):
     assert f"{len(found)} contradictions" in out and "Trainium3 NeuronLink" in found
 
 
-def test_what_agrees_is_no_contradiction():
+def test_numbers_that_agree_are_not_contradictions():
     first, second = machines.published()[:2]
     assert first.printed != second.printed
     same = [dataclasses.replace(first, quantity="q"), dataclasses.replace(first, quantity="q")]

@@ -1,4 +1,4 @@
-"""A machine file says of every number how it is known, and nothing in it goes unread."""
+"""A machine file has the grade and source of every number, and everything in it is used."""
 
 import tomllib
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ def text(name):
 
 
 def leaves(table, path=""):
-    """Every (path, entry) of a parsed file that isn't a table of entries."""
+    """Yield (path, entry) for every entry of a parsed file that is not a table of entries."""
     for key, entry in table.items():
         if isinstance(entry, dict) and not {"value", "grade", "source"} & set(entry):
             yield from leaves(entry, f"{path}{key}.")
@@ -33,15 +33,15 @@ def machines(name):
     return tomllib.loads(text(name))
 
 
-# --- what the files hold --------------------------------------------------------------------------
+# --- contents of the files ------------------------------------------------------------------------
 
 
-def test_what_is_published_of_each_machine_is_a_row_of_published_machines():
+def test_every_machine_has_a_row_of_published_figures():
     assert list(PUBLISHED) == machine.names() == list(TARGETS)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_generations_are_those_of_the_core_and_of_the_api(name):
+def test_generations_of_the_core_and_of_the_api_agree(name):
     one, generation = machine.load(name), PUBLISHED[name].generation
     assert one.generation == f"NeuronCore-v{generation}" and one.api_version == f"gen{generation}"
     assert one.aliases == PUBLISHED[name].other_names
@@ -64,7 +64,7 @@ def test_every_number_has_value_grade_and_source(name):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_every_source_is_used_and_says_where_it_is(name):
+def test_every_source_is_used_and_can_be_found(name):
     raw = machines(name)
     sources = raw.pop("sources")
     used = {
@@ -78,7 +78,7 @@ def test_every_source_is_used_and_says_where_it_is(name):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_we_assume_ourselves_is_not_called_documented(name):
+def test_assumptions_are_not_graded_as_documented(name):
     for path, fact in machine.load(name).facts.items():
         if fact.source == "US":
             assert fact.grade == "assumed", path
@@ -114,7 +114,7 @@ def test_fast_modes_are_multiples_of_the_clock(name, dtype, factor, peak):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_memories_and_dma_are_as_published(name):
+def test_memories_and_dma_have_published_figures(name):
     core, published = machine.load(name), PUBLISHED[name]
     assert core.sbuf.partition_bytes == published.sbuf * 1024 >= core.sbuf.usable_bytes
     assert core.psum.partition_bytes == published.psum * 1024
@@ -126,7 +126,7 @@ def test_memories_and_dma_are_as_published(name):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_accesses_start_where_the_guide_says(name):
+def test_accesses_start_at_the_partitions_in_the_guide(name):
     core = machine.load(name)
     for partitions in range(1, 129):
         step = 32 if partitions <= 32 else 64 if partitions <= 64 else 128
@@ -174,11 +174,11 @@ def test_targets_are_chosen_by_launch_then_settings_then_environment(monkeypatch
     assert target_machine().name == "trn1"
 
 
-# --- what a file may not hold ---------------------------------------------------------------------
+# --- errors in files ------------------------------------------------------------------------------
 
 
 def parsed(old, new):
-    """The machine of trn2's file with one edit."""
+    """Return the machine of trn2's file with one edit."""
     original = text("trn2")
     assert original.count(old) >= 1
     return machine.parse(original.replace(old, new, 1), "mine.toml")
@@ -203,7 +203,7 @@ FACT = '{ value = 1, grade = "assumed", source = "US" }'
         ('name = "trn2"', 'nam = "trn2"', "'nam'; did you mean 'name'"),
     ],
 )
-def test_what_nobody_knows_is_refused_by_name(old, new, says):
+def test_unknown_entries_are_refused_by_name(old, new, says):
     with pytest.raises(DefinitionError) as refused:
         parsed(old, new)
     assert says in str(refused.value) and "mine.toml" in str(refused.value)
@@ -225,7 +225,7 @@ def test_what_nobody_knows_is_refused_by_name(old, new, says):
         ("[engine.vector]", "lacks vector"),
     ],
 )
-def test_what_is_missing_is_named(old, says):
+def test_missing_entries_are_named(old, says):
     lines = text("trn2").splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith(old))
     end = at + 1
@@ -248,7 +248,7 @@ def test_a_field_with_a_default_may_be_left_out():
     assert reader.section(Effect, "fixed", set_to_nine).wakeup_ns == 9
 
 
-def test_a_file_that_is_no_toml_is_named():
+def test_a_file_that_is_not_toml_is_named():
     with pytest.raises(DefinitionError, match=r"mine\.toml"):
         machine.parse("name = ", "mine.toml")
 

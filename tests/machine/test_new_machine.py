@@ -1,4 +1,4 @@
-"""A machine is a file: a copy of one under another name and generation works in everything."""
+"""A machine is a file: a copy of a file with another name and generation works everywhere."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def text(name):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder of the machines there are, which a test may add to."""
+    """A folder with all machines, to which a test may add files."""
     for name in machine.names():
         (tmp_path / f"{name}.toml").write_text(text(name))
     with monkeypatch.context() as patch:
@@ -57,7 +57,7 @@ def copy(folder, changes=NEW):
     (folder / "trn7.toml").write_text(made)
 
 
-def test_it_is_found_by_its_names_and_listed(folder, capsys):
+def test_a_new_machine_is_found_by_its_names_and_listed(folder, capsys):
     copy(folder)
     assert "trn7" in machine.names()
     assert machine.load("inf7") is machine.load("gen8") is machine.load("trn7")
@@ -70,7 +70,7 @@ def test_it_is_found_by_its_names_and_listed(folder, capsys):
     assert "trn7" in capsys.readouterr().out.partition("; beats the environment")[0]
 
 
-def test_kernels_run_on_it_and_ask_for_its_generation(folder, tmp_path):
+def test_kernels_run_on_a_new_machine_and_get_its_generation(folder, tmp_path):
     copy(folder)
     (tmp_path / "mine.py").write_text(KERNEL)
     code = f"""

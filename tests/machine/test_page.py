@@ -16,14 +16,14 @@ PAGE = (ROOT / "docs/instances.md").read_text() if (ROOT / "docs").is_dir() else
 pytestmark = pytest.mark.source
 
 
-def test_the_drawing_is_what_is_printed(capsys):
+def test_the_drawing_equals_the_output_of_the_command(capsys):
     (drawn,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
     assert main(["machines", "trn2.48xlarge"]) == 0
     assert drawn in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("kind", "fitted"), [("fitted", True), ("not fitted", False)])
-def test_the_errors_are_those_of_the_table(kind, fitted):
+def test_the_errors_equal_those_of_the_table(kind, fitted):
     sys.path.insert(0, str(ROOT / "bench"))
     import collectives
 
@@ -34,7 +34,7 @@ def test_the_errors_are_those_of_the_table(kind, fitted):
     assert printed.groups() == (f"{100 * median(found):.1f}", f"{100 * found[-1]:.1f}")
 
 
-def test_the_program_runs(capsys):
+def test_the_program_of_docs_instances_runs(capsys):
     (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     with neuroncore.activated():
         exec(compile(program, "docs/instances.md", "exec"), {})

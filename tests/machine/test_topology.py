@@ -35,7 +35,7 @@ def test_a_torus_of_4_by_4_by_4_is_the_6_cube():
     assert all(one_bit_apart(label[a], label[b]) for a, b in torus.links())
 
 
-def test_neighbors_are_those_of_the_driver():
+def test_neighbors_agree_with_the_driver():
     torus = topology("trn1.32xlarge")
     # device: neighbors, as the driver of Trainium2 lists them, in order
     listed = {0: [1, 3, 4, 12], 5: [1, 4, 6, 9], 10: [6, 9, 11, 14], 15: [3, 11, 12, 14]}
@@ -56,14 +56,14 @@ def test_neighbors_are_those_of_the_driver():
         ("inf2.24xlarge", 5, 7 / 3),
     ],
 )
-def test_distances(name, diameter, mean):
+def test_distances_between_chips(name, diameter, mean):
     apart = topology(name).distances()
     assert max(apart) == diameter
     assert sum(apart) / len(apart) == pytest.approx(mean, abs=5e-4)
 
 
 @pytest.mark.parametrize("name", ["trn2.48xlarge", "trn2-ultraserver", "inf2.24xlarge"])
-def test_distances_are_those_of_a_search(name):
+def test_distances_agree_with_a_search(name):
     graph = topology(name)
     far = {0: 0}
     wave = [0]
@@ -75,13 +75,13 @@ def test_distances_are_those_of_a_search(name):
     assert far == {chip: graph.distance(0, chip) for chip in range(graph.chips)}
 
 
-def test_switches_on_the_way_have_two_readings():
+def test_two_models_of_switches_are_available():
     racks = topology("trn3-gen2-ultraserver")
     assert racks.coordinates(77) == (1, 1, 1) and racks.chip_at((1, 1, 1)) == 77
     assert [racks.distance(0, chip, "analyst") for chip in (0, 3, 4, 72)] == [0, 1, 3, 4]
     assert [racks.distance(0, chip, "vendor") for chip in (3, 4, 72)] == [1, 1, 1]
 
 
-def test_a_chip_that_there_is_not_is_refused():
+def test_a_chip_that_does_not_exist_is_refused():
     with pytest.raises(UsageError, match="no chip 16: the chips are 0 to 15"):
         topology("trn2.48xlarge").neighbors(16)

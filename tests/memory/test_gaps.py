@@ -1,4 +1,4 @@
-"""Flags of bytes: exact, and as few as what was written allows."""
+"""Flags of uninitialized bytes: they are exact, and as few as possible."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ NBYTES, ITEM = 192, 4
 
 
 def windows(nbytes):
-    """An array of items [4, 3, 4] of a storage, cut, turned and mirrored."""
+    """Windows of a storage, with items [4, 3, 4], that are cut, transposed and reversed."""
     items = np.arange(nbytes).reshape(4, 3, -1, ITEM)
     steps = st.sampled_from([-2, -1, 1, 2])
     keys = st.tuples(*[st.builds(slice, st.none(), st.none(), steps)] * 3)
@@ -22,13 +22,13 @@ def windows(nbytes):
 
 
 def access(window):
-    """The start and the footprint of a window of byte numbers."""
+    """Return the start and the footprint of a window of byte numbers."""
     steps = [s // window.itemsize for s in window.strides[:-1]]
     return int(window.flat[0]), footprint(window.shape[:-1], tuple(steps), ITEM)
 
 
 @given(st.lists(windows(NBYTES), min_size=1, max_size=4), windows(NBYTES))
-def test_what_is_missing_is_known_to_the_byte(written, looked_at):
+def test_uninitialized_memory_is_known_to_the_byte(written, looked_at):
     flags = np.zeros(NBYTES, np.bool_)
     flags[written[0]] = True
     gaps = first_write(NBYTES, *access(written[0]))
@@ -46,7 +46,7 @@ def test_what_is_missing_is_known_to_the_byte(written, looked_at):
 
 @pytest.mark.parametrize("parts", [[(4096, 512), (1 << 20, 6), (12, 2)], [(0, 1 << 21), (5, 3)]])
 def test_flags_of_a_large_memory_stay_when_they_are_divided(parts):
-    """Few of many flags are copied one by one."""
+    """The few flags that were set among many are copied one by one."""
     size = 1 << 22
     flags, wanted = Flags(size), np.zeros(size, np.bool_)
     for first, count in parts:
@@ -71,7 +71,7 @@ def test_flags_can_be_cleared(first, second, looked_at):
 @pytest.mark.parametrize(
     "block,flags", [((32, 256), 8), ((256, 64), 256 * 4), ((32, 64), 256 * 4), ((1, 256), 256)]
 )
-def test_a_flag_stands_for_what_is_written_at_once(block, flags):
+def test_a_flag_covers_all_bytes_that_are_written_together(block, flags):
     device = Device()
     whole = device.empty((256, 256), buffer="hbm")
     part = whole[: block[0], : block[1]]
@@ -79,11 +79,11 @@ def test_a_flag_stands_for_what_is_written_at_once(block, flags):
     gaps = whole.storage.gaps
     assert gaps is not None
     assert gaps.mask.size == flags
-    assert part[0:1, 3:5].missing() is None  # a look at what has been written divides nothing
+    assert part[0:1, 3:5].missing() is None  # reading the flags does not divide them
     assert gaps.mask.size == flags
 
 
-def test_tensors_of_which_nothing_is_written_share_what_says_so():
+def test_tensors_that_were_never_written_share_their_flags():
     device = Device()
     one, other = (device.empty((4, 8), buffer="hbm") for _ in range(2))
     assert one.storage.gaps is other.storage.gaps

@@ -1,4 +1,5 @@
-"""Tiles that lie alike share what follows from it; where they differ, so does what a call knows."""
+"""Tiles with the same geometry share everything that follows from it; tiles with different geometry
+do not."""
 
 import dataclasses
 
@@ -10,14 +11,14 @@ from neuroncore.base.errors import SignatureError
 from neuroncore.memory import geometry
 
 
-def test_tiles_that_lie_alike_have_one_geometry_and_one_view():
+def test_tiles_with_equal_positions_have_one_geometry_and_one_view():
     device = Device()
     one, other = (device.empty((128, 64))[:, 0:8] for _ in range(2))
     assert one.storage is not other.storage
     assert one.geometry is other.geometry and one.signature() is other.signature()
 
 
-def test_columns_of_sbuf_are_alike_to_a_call_and_rows_are_not():
+def test_a_call_distinguishes_rows_but_not_columns_of_sbuf():
     tile = Device().empty((128, 64))
     left, right, lower = tile[:, 0:8], tile[:, 8:16], tile[32:, 0:8]
     assert left.signature() is right.signature()
@@ -25,14 +26,15 @@ def test_columns_of_sbuf_are_alike_to_a_call_and_rows_are_not():
     assert lower.signature().partition == 32
 
 
-def test_places_in_a_bank_of_psum_are_not_alike():
+def test_a_call_distinguishes_places_in_a_bank_of_psum():
     tile = Device().empty((128, 512), buffer="psum")
     left, right = (tile[:, start : start + 8].signature() for start in (0, 8))
     assert left is not right and (left.byte, right.byte) == (0, 32)
 
 
-def test_a_view_stays_the_one_of_its_fields_however_many_were_made_since():
-    """A saved record of tiles that lay like those of an older kernel was refused as damaged."""
+def test_a_view_stays_unique_however_many_views_were_made_since():
+    """Otherwise a saved record was refused as damaged if its tiles had the geometry of tiles of an
+    older kernel."""
     tile = Device().empty((128, 64))
     kept = tile.signature()
     fields = [getattr(kept, field.name) for field in dataclasses.fields(kept)]
@@ -60,7 +62,7 @@ def test_an_index_of_other_sizes_makes_another_view():
     assert moved.signature() is table[:, index].signature()
 
 
-def test_a_table_that_is_full_begins_anew(monkeypatch):
+def test_a_full_table_is_emptied(monkeypatch):
     monkeypatch.setattr(geometry, "MOST", 2)
     tile = Device().empty((128, 64))
     kept = [tile[:, :n].geometry for n in range(1, 9)]
@@ -68,7 +70,7 @@ def test_a_table_that_is_full_begins_anew(monkeypatch):
     assert len(tile.storage.layout.geometries) <= 2
 
 
-def test_an_index_met_before_means_the_same_of_another_tensor():
+def test_a_cached_index_has_the_same_meaning_for_another_tensor():
     device = Device()
     values = np.arange(96 * 40, dtype=np.float32).reshape(96, 40)
     for tile, of in ((device.tile(values), values), (device.tile(-values), -values)):
@@ -78,7 +80,7 @@ def test_an_index_met_before_means_the_same_of_another_tensor():
             np.testing.assert_array_equal(part[1:5, 2:9].values(), plain[1:5, 2:9])
 
 
-def test_what_equals_an_index_met_before_is_refused_as_ever():
+def test_a_wrong_index_that_equals_a_cached_one_is_still_refused():
     tile = Device().empty((4, 6), buffer="hbm")
     assert tile[1].shape == (6,) and tile[1:2].shape == (1, 6)
     for key in (True, 1.0, slice(1.0, 2), slice(None, None, -1)):

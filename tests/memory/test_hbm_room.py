@@ -1,4 +1,5 @@
-"""HBM has an end, and a result that nothing has written costs nothing, however large."""
+"""HBM has a limit, and a result that was never written takes no memory of the host, however large
+it is."""
 
 import nki
 import nki.language as nl
@@ -34,8 +35,9 @@ def test_a_tensor_may_fill_a_stack_but_not_more(target, buffer, monkeypatch):
     assert f"{(rows + 1) << 22} bytes" in message and f"{STACKS[target]}" in message
 
 
-def test_what_lasts_as_long_is_there_together(monkeypatch):
-    """Arguments and shared tensors; what a core has for itself may use a place in turn."""
+def test_tensors_with_overlapping_lifetimes_are_counted_together(monkeypatch):
+    """Arguments and shared tensors live for the whole launch; private tensors of a core may reuse
+    memory."""
     monkeypatch.setattr(storage.buffers, "take", np.empty_like)
     device = Device("trn2")
     for _ in range(3):
@@ -53,7 +55,7 @@ def test_arguments_are_counted(monkeypatch):
         launch(lambda x, y: x, [x, y], tensor=NkiTensor)
 
 
-def test_what_this_computer_cannot_hold_is_said(monkeypatch):
+def test_a_tensor_larger_than_the_memory_of_the_host_is_reported(monkeypatch):
     def none(nbytes):
         raise MemoryError
 
@@ -62,7 +64,7 @@ def test_what_this_computer_cannot_hold_is_said(monkeypatch):
         Device().empty((4, 4), buffer="hbm")
 
 
-# --- results that nothing has written -------------------------------------------------------------
+# --- results that were never written --------------------------------------------------------------
 
 
 @nki.jit
@@ -72,8 +74,8 @@ def forgotten(x, rows: int):
 
 
 @pytest.mark.parametrize("rows", [1, 2048])
-def test_a_result_that_nothing_wrote_is_poison_everywhere(rows):
-    """8 GiB of it in no time, and with the same finding as a small one."""
+def test_a_result_that_was_never_written_is_poison_everywhere(rows):
+    """8 GiB take no time, and have the same finding as a small result."""
     with pytest.warns(NeuronWarning, match=f"OUTPUT_NOT_WRITTEN.*{rows << 20} of the {rows << 20}"):
         result = forgotten(np.zeros((4, 4), np.float32), rows)
     assert result.shape == (rows, 1 << 20) and result.dtype == np.float32
@@ -81,7 +83,7 @@ def test_a_result_that_nothing_wrote_is_poison_everywhere(rows):
     assert result.strides == (0, 0)  # one element, repeated
 
 
-def test_one_that_something_wrote_is_an_array_of_its_own():
+def test_a_result_that_was_partly_written_is_a_separate_array():
     @nki.jit
     def half(x):
         out = nl.ndarray((2, 4), nl.float32, buffer=nl.shared_hbm)
@@ -94,12 +96,12 @@ def test_one_that_something_wrote_is_an_array_of_its_own():
     result[1] = 2
 
 
-def test_two_cores_that_write_nothing_have_nothing_to_complete():
+def test_results_that_neither_core_wrote_are_not_combined():
     with pytest.warns(NeuronWarning, match="OUTPUT_NOT_WRITTEN"):
         assert np.isnan(forgotten[2](np.zeros((4, 4), np.float32), 2048)[0, 0])
 
 
-def test_the_older_api_refuses_it_at_once():
+def test_the_older_api_refuses_a_result_that_was_never_written():
     @older.jit
     def kernel(x):
         out = older_nl.ndarray((2048, 1 << 20), np.float32, buffer=older_nl.shared_hbm)

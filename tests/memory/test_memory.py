@@ -1,4 +1,4 @@
-"""SBUF, PSUM and HBM: how much there is, and what shares bytes with what."""
+"""SBUF, PSUM and HBM: their sizes, and which tensors share bytes."""
 
 import nki.language as nl
 import numpy as np
@@ -23,11 +23,11 @@ SBUF_BYTES = {name: row.sbuf * KIB for name, row in PUBLISHED.items()}
 PSUM_BYTES = {name: row.psum * KIB for name, row in PUBLISHED.items()}
 
 
-# --- how much there is ----------------------------------------------------------------------------
+# --- sizes ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_memories_are_as_large_as_published(target):
+def test_memories_have_their_published_sizes(target):
     machine = Device(target).core.machine
     assert (machine.sbuf.partitions, machine.psum.partitions) == (128, 128)
     assert machine.sbuf.partition_bytes == SBUF_BYTES[target]
@@ -65,14 +65,14 @@ def test_on_chip_tensors_have_at_most_128_partitions(buffer):
 
 
 @pytest.mark.parametrize("shape", [(), (2, -1), (2.0, 3), "ab", None])
-def test_shapes_are_integers(shape):
+def test_shapes_must_be_integers(shape):
     with pytest.raises(SignatureError, match="is not a shape"):
         Device().empty(shape)
 
 
 @for_all("buffer", ["sbuf", "psum", "hbm"])
 @for_all("shape", [(0, 3), (3, 0), (2, 0, 4)])
-def test_a_tensor_may_have_no_elements_and_what_writes_it_is_left_out(shape, buffer):
+def test_a_tensor_may_have_no_elements_and_instructions_that_write_it_are_omitted(shape, buffer):
     device = Device()
     tensor, full = device.empty(shape, buffer=buffer), device.zeros((2, 3))
     assert tensor.shape == shape
@@ -104,7 +104,7 @@ def test_the_buffer_must_be_a_memory():
 
 
 @pytest.mark.parametrize("buffer", ["sbuf", "psum"])
-def test_tensors_at_one_address_are_one(buffer):
+def test_tensors_at_one_address_share_bytes(buffer):
     device = Device()
     values = np.arange(4 * 8, dtype=np.float32).reshape(4, 8)
     one = device.empty((4, 8), buffer=buffer, address=(32, 4096))
@@ -114,8 +114,8 @@ def test_tensors_at_one_address_are_one(buffer):
 
 
 @given(data=st.data())
-def test_overlaps_are_those_of_the_addresses(data):
-    """A byte image of a few partitions, written and read through tensors at random addresses."""
+def test_overlaps_follow_from_the_addresses(data):
+    """A byte image of a few partitions is written and read through tensors at random addresses."""
     device = Device()
     image = np.zeros((8, 64), np.uint8)
     everything = device.empty((8, 64), "uint8", address=(0, 128))
@@ -152,7 +152,7 @@ def test_sbuf_and_psum_are_different_memories():
     assert (sbuf.numpy() == 1).all() and (psum.numpy() == 2).all()
 
 
-def test_a_core_keeps_its_memory_to_itself():
+def test_cores_have_separate_memories():
     one, two = Device(), Device()
     for device, value in ((one, 1.0), (two, 2.0)):
         device.issue("memset", device.empty((4, 4), address=(0, 0)), value)
@@ -160,7 +160,7 @@ def test_a_core_keeps_its_memory_to_itself():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (128, 33), (96, 5, 3), (128, 8192)])
-def test_tensors_that_the_system_places_never_share(shape):
+def test_tensors_that_the_system_places_never_overlap(shape):
     device = Device()
     placed = device.empty(shape, address=(0, 0))
     tiles = [placed, *(device.empty(shape) for _ in range(4))]
@@ -186,7 +186,7 @@ def test_bytes_are_recycled_only_when_no_view_is_left():
     [(1, (0, 32, 64, 96)), (32, (0, 32, 64, 96)), (33, (0, 64)), (64, (0, 64)), (65, (0,))],
 )
 @pytest.mark.parametrize("target", TARGETS)
-def test_tensors_start_at_the_partitions_that_engines_reach(target, partitions, starts):
+def test_tensors_start_at_partitions_where_engines_can_start(target, partitions, starts):
     device = Device(target)
     for start in range(129):
         if start in starts:
@@ -206,7 +206,7 @@ def test_tensors_start_at_the_partitions_that_engines_reach(target, partitions, 
     ],
 )
 @for_all("buffer", ["sbuf", "psum"])
-def test_instructions_start_there_too(buffer, start, rows, legal):
+def test_instructions_start_at_partitions_where_engines_can_start(buffer, start, rows, legal):
     device = Device()
     tile = device.tile(np.zeros((128, 3), np.float32), buffer=buffer)
     part = tile[start : start + rows]
@@ -236,8 +236,8 @@ def test_addresses_stay_inside_the_partition(buffer, past):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_addresses_are_aligned_as_tile_size_says(target):
-    """Two tensors a step apart share all bytes but the step's."""
+def test_addresses_have_the_alignment_of_tile_size(target):
+    """Two tensors whose addresses differ by one step share all bytes except those of the step."""
     device = Device(target)
     step = device.call(getattr, nl.tile_size, "sbuf_min_align")
     values = np.arange(64, dtype=np.uint8).reshape(4, 16)

@@ -1,4 +1,5 @@
-"""What an index means is made once for all tiles that lie alike, and never where it means more."""
+"""The meaning of an index is computed once for all tiles with the same geometry, and only for
+those."""
 
 import nki.language as nl
 import numpy as np
@@ -11,7 +12,7 @@ from neuroncore.memory.tile import Dynamic
 
 
 class Noting(Parted):
-    """Tiles whose parts are those of another tile; how often one was made anew."""
+    """Tiles that share parts with other tiles; counts how often a part was computed."""
 
     __slots__ = ("made", "part")
 
@@ -21,7 +22,7 @@ class Noting(Parted):
 
 
 class At(Affine):
-    """An index that begins somewhere and goes on in a step."""
+    """An index with a start and a step."""
 
     __slots__ = ()
 
@@ -43,35 +44,35 @@ def noting(made, key, dynamic=()):
     return one
 
 
-def test_a_part_is_made_once_for_all_places(made):
+def test_a_part_is_computed_once_for_all_places(made):
     tile = noting(made, (slice(0, 4), slice(0, 3)))
     for first in (0, 2, 9):
         tile[0:4, first : first + 3]
     assert len(made) == 1
 
 
-def test_steps_of_an_index_are_told_apart(made):
+def test_steps_of_an_index_are_distinguished(made):
     tile = noting(made, (slice(0, 4), nl.ds(0, 4)))
     for step in (1, 2, 3, 2):
         tile[0:4, At(0, 4, step)]
     assert len(made) == 3
 
 
-def test_an_index_that_reaches_below_the_first_element_is_never_known(made):
+def test_an_index_below_the_first_element_is_never_cached(made):
     tile = noting(made, (slice(0, 4), nl.ds(0, 4)))
     for start in (11, 3, 2):
         tile[0:4, At(start, 4, -1)]
     assert [keys[1].start for keys in made] == [11, 2]
 
 
-def test_an_index_that_reaches_beyond_the_last_element_is_never_known(made):
+def test_an_index_beyond_the_last_element_is_never_cached(made):
     tile = noting(made, (slice(0, 4), nl.ds(0, 4)))
     for start in (8, 7, 9):
         tile[0:4, At(start, 4, 1)]
     assert [keys[1].start for keys in made] == [8, 9]
 
 
-def test_a_part_of_a_tile_whose_place_is_known_at_run_time_is_never_known(made):
+def test_a_part_of_a_tile_at_a_run_time_place_is_never_cached(made):
     tile = noting(made, (slice(0, 4), slice(0, 3)))
     tile[0:4, 0:3]
     register = VirtualRegister.__new__(VirtualRegister)

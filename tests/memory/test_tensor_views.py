@@ -1,4 +1,4 @@
-"""Views of a tensor read the elements that numpy's views read, and none of them moves data."""
+"""Views of a tensor read the same elements as numpy's views, and none of them moves data."""
 
 import nki.language as nl
 import numpy as np
@@ -177,7 +177,7 @@ VIEWS = [
 
 @pytest.mark.parametrize("buffer", ["hbm", "sbuf", "psum"])
 @given(data=st.data())
-def test_chains_of_views_read_what_numpy_reads(buffer, data):
+def test_chains_of_views_read_the_same_elements_as_numpy(buffer, data):
     shape = data.draw(
         st.sampled_from([(1, 1), (3, 7), (4, 6, 5), (2, 12), (96, 5, 3), (2, 3, 4, 2)])
     )
@@ -199,7 +199,7 @@ def test_chains_of_views_read_what_numpy_reads(buffer, data):
 
 
 @given(data=st.data())
-def test_contiguity_is_numpys(data):
+def test_contiguity_agrees_with_numpy(data):
     array = counting((3, 4, 6))
     tile = Device().tile(array, buffer="hbm")
     for _ in range(data.draw(st.integers(1, 3))):
@@ -208,7 +208,7 @@ def test_contiguity_is_numpys(data):
 
 
 @given(data=st.data())
-def test_the_pattern_of_a_view_makes_the_same_view(data):
+def test_the_pattern_of_a_view_gives_the_same_view(data):
     array = counting((3, 4, 6))
     base = tile = Device().tile(array, buffer="hbm")
     for _ in range(data.draw(st.integers(1, 3))):
@@ -240,7 +240,7 @@ def test_comparing_with_none_gives_a_bool():
     assert (tile == None) is False and (tile != None) is True  # noqa: E711
 
 
-def test_writes_through_a_view_show_in_the_tensor():
+def test_writes_through_a_view_are_visible_in_the_tensor():
     device = Device()
     tile = device.tile(counting((4, 6, 5)))
     expected = counting((4, 6, 5))
@@ -254,7 +254,7 @@ def test_writes_through_a_view_show_in_the_tensor():
 
 @for_all("to", ["uint8", "int8", "uint16", "bfloat16", "int32", "float32"])
 @for_all("buffer", ["sbuf", "hbm"])
-def test_view_shows_the_bits_as_numpy_does(buffer, to):
+def test_view_shows_the_same_bits_as_numpy(buffer, to):
     values = np.random.default_rng(1).integers(0, 1 << 16, (3, 8), np.uint16)
     tile = Device().tile(values, buffer=buffer)
     assert np.array_equal(tile.view(to).numpy().view(np.uint8), values.view(to).view(np.uint8))
@@ -286,13 +286,13 @@ def test_formats_of_one_width_need_no_contiguity():
         (lambda t: t.view("float33"), SignatureError, "float32"),
     ],
 )
-def test_bits_that_make_no_whole_elements_are_refused(make, kind, says):
+def test_bits_that_are_not_whole_elements_are_refused(make, kind, says):
     tile = Device().tile(counting((4, 6, 4), "float16"))
     with pytest.raises(kind, match=says):
         make(tile)
 
 
-# --- what no view can express ---------------------------------------------------------------------
+# --- views that are refused -----------------------------------------------------------------------
 
 REFUSED = [
     (lambda t: t.permute((1, 0, 2)), ViewError, "partition"),
@@ -310,7 +310,7 @@ REFUSED = [
 
 
 @for_all("make, kind, says", REFUSED)
-def test_the_partition_axis_stays(make, kind, says):
+def test_the_partition_axis_cannot_be_moved(make, kind, says):
     chip, _, _ = chip_and_hbm()
     with pytest.raises(kind, match=says):
         make(chip)
@@ -413,7 +413,7 @@ def test_a_pattern_is_relative_to_the_storage():
     )
 
 
-def test_a_pattern_without_offset_keeps_that_of_the_view():
+def test_a_pattern_without_an_offset_keeps_the_offset_of_the_view():
     chip, _, values = chip_and_hbm((4, 12))
     assert np.array_equal(chip[2:, 4:].ap([[12, 2], [1, 4]]).numpy(), values[2:, 4:8])
 
@@ -456,14 +456,14 @@ def test_a_pattern_of_elements_wider_than_the_tensor_is_refused(buffer):
         tile.ap([[1, 1], [1, 1]], dtype=nl.float32)
 
 
-def test_a_pattern_may_step_by_the_row_of_the_view_it_is_made_from():
+def test_a_pattern_may_step_by_a_row_of_its_view():
     chip, _, values = chip_and_hbm((4, 12))
     part = chip[:, 6:12].ap([[6, 4], [2, 3]], offset=1)
     np.testing.assert_array_equal(part.numpy(), values[:, 7:12:2])
 
 
 @pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
-def test_the_base_of_any_view_is_the_whole_tensor_as_it_was_made(buffer):
+def test_the_base_of_any_view_is_the_whole_original_tensor(buffer):
     values = counting((4, 6, 8), "uint16")
     tile = Device().tile(values, buffer=buffer)
     for view in (tile, tile[2:, 1:3], tile.reshape((4, 48)), tile.view(nl.uint8)[:, :, 3:]):

@@ -1,5 +1,5 @@
-"""An axis of size 1 steps over all that is inside it, however the view was made; and nothing but a
-run-time offset along it depends on that."""
+"""The stride of an axis of size 1 is the size of everything inside it, however the view was made.
+Only a run-time offset along the axis depends on the stride."""
 
 from math import prod
 
@@ -26,11 +26,11 @@ def counting(shape):
 
 
 # --- offsets along every axis ---------------------------------------------------------------------
-# Each makes another view that keeps the elements in order.
+# Each function makes another view that keeps the elements in order.
 
 
 def regrouped(data, shape):
-    """The sizes of a shape multiplied and factored anew, with axes of size 1 among them."""
+    """Return another shape with the same number of elements, with axes of size 1 among its axes."""
     left, found = prod(shape), []
     while left > 1:
         found.append(data.draw(st.sampled_from([n for n in range(2, left + 1) if left % n == 0])))
@@ -93,7 +93,7 @@ ORDERLY = [
 
 @pytest.mark.parametrize("region", REGIONS)
 @given(data=st.data())
-def test_an_offset_along_an_axis_counts_what_is_inside_it(region, data):
+def test_an_offset_along_an_axis_counts_the_elements_inside_it(region, data):
     """offset + scalar_offset * prod(shape[indirect_dim + 1:]), for every axis of every view that
     keeps the elements in order."""
     first = int(region != "hbm")
@@ -114,7 +114,7 @@ def test_an_offset_along_an_axis_counts_what_is_inside_it(region, data):
 
 
 @given(data=st.data(), shape=SIZES)
-def test_reshaped_strides_are_those_of_a_dense_array(data, shape):
+def test_reshaped_strides_equal_those_of_a_dense_array(data, shape):
     target = regrouped(data, shape)
     assert access.reshaped(shape, access.dense(shape), target) == access.dense(target)
 
@@ -142,7 +142,7 @@ def block_of_an_expanded_axis(a, i: int):
 @pytest.mark.parametrize("kernel", [block_of_a_reshape, block_of_an_expanded_axis])
 @pytest.mark.parametrize("i", [0, 1])
 def test_a_kernel_finds_its_block_along_an_axis_of_size_1(kernel, i):
-    """As nki-library's TensorView asks: attention with the keys split over ranks."""
+    """nki-library's TensorView does this in attention with the keys distributed over ranks."""
     a = counting((8, 2, 64, 1))
     assert np.array_equal(kernel(a, i), a[:, i, :, 0])
 
@@ -166,7 +166,7 @@ def test_an_axis_of_size_1_in_a_view_with_gaps_steps_over_the_gaps():
     assert tile.permute((0, 2, 1)).expand_dim(1).strides == (48, 48, 1, 8)
 
 
-def test_what_repeats_one_element_can_not_be_moved_along():
+def test_a_broadcast_axis_cannot_have_an_offset():
     device = Device()
     tile = device.tile(counting((4, 1, 8)))
     register = device.call(nisa.register_alloc, 0)
@@ -192,11 +192,11 @@ def test_the_older_api_gives_the_same_strides(data):
     assert view.shaped(wider).strides == access.dense(wider)
 
 
-# --- what does not depend on them -----------------------------------------------------------------
+# --- independence of these strides ----------------------------------------------------------------
 
 
 @given(data=st.data(), shape=SIZES)
-def test_judgements_of_an_access_leave_axes_of_size_1_out(data, shape):
+def test_checks_of_an_access_ignore_axes_of_size_1(data, shape):
     strides = [data.draw(st.integers(-3, 9)) for _ in shape]
     others = [data.draw(st.integers(-9, 99)) if n == 1 else s for n, s in zip(shape, strides)]
     for judge in (access.free_axes, access.is_dense, access.contiguous_run, access.extent):
@@ -208,7 +208,7 @@ def test_judgements_of_an_access_leave_axes_of_size_1_out(data, shape):
 
 @for_all("stride", [1, 3, 64, 128])
 @for_all("region", REGIONS)
-def test_an_estimate_leaves_them_out(region, stride):
+def test_an_estimate_ignores_axes_of_size_1(region, stride):
     def ns(stride):
         device = Device()
         tile, out = device.zeros((128, 128), buffer=region), device.empty((128, 1, 64))
