@@ -18,6 +18,7 @@ import ast
 import ctypes
 import dis
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -99,7 +100,7 @@ def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
     """Yield (name, position) for each name that the body of a loop reads before it binds or changes
     the name. `position` is the position of the instruction that binds or changes the name. `start`
     is the position of the FOR_ITER instruction of the loop, or of a cache entry that follows it."""
-    steps = [*dis.get_instructions(code)]
+    steps = _steps(code)
     head = [step for step in steps if step.offset <= start][-1]
     if head.opname != "FOR_ITER":
         return
@@ -115,6 +116,11 @@ def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
         if step.opname in METHODS and step.argval in CHANGING and names and names[-1] in read:
             written.setdefault(names[-1], step.offset)
     yield from ((name, at) for name, at in written.items() if name in read)
+
+
+@lru_cache(maxsize=1)  # nested loops ask for the same code one after the other
+def _steps(code: CodeType) -> list[dis.Instruction]:
+    return [*dis.get_instructions(code)]
 
 
 def _names(step: dis.Instruction) -> tuple[list[str], list[str]]:
@@ -251,7 +257,7 @@ def _of_assigned(statement: ast.AST, file: str) -> Numbering:
     function = next((node for node in around if isinstance(node, SCOPES)), None)
     if not isinstance(function, ast.FunctionDef):
         return NONE
-    nodes = list(ast.walk(function))
+    nodes = syntax.nodes(function)
     names = [n for n in nodes if isinstance(n, ast.Name)]
     anywhere = any(isinstance(n, ast.Global | ast.Nonlocal) for n in nodes)
     if anywhere or any(n.id in ANYWHERE for n in names):
@@ -269,8 +275,8 @@ def _of_assigned(statement: ast.AST, file: str) -> Numbering:
 @syntax.by_text
 def _above(file: str) -> dict[ast.AST, ast.AST]:
     """Return the parent of each node of a file."""
-    walk = ast.walk(syntax.tree(file))
-    return {child: node for node in walk for child in ast.iter_child_nodes(node)}
+    nodes = syntax.nodes(syntax.tree(file))
+    return {child: node for node in nodes for child in ast.iter_child_nodes(node)}
 
 
 def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
@@ -349,7 +355,7 @@ def _variable(loop: ast.AST) -> str | None:
             pass
         case _:
             return None
-    inside = (node for part in loop.body for node in ast.walk(part))
+    inside = (node for part in loop.body for node in syntax.nodes(part))
     stored = (n for n in inside if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
     return None if any(n.id == name for n in stored) else name
 
