@@ -43,6 +43,8 @@ ENUMS = {
 def plain(value: Any) -> Any:
     """Return the JSON of a value in a call, such as an argument or a View. Raise UsageError for a
     value that a record can't hold."""
+    if value is None or type(value) in (bool, int, str):
+        return value
     if type(value) in NAMED:
         kind, _ = NAMED[type(value)]
         return {kind: str(value.name)}
@@ -56,7 +58,7 @@ def plain(value: Any) -> Any:
         return plain(value.item())
     if isinstance(value, float):
         return {"float": value.hex()} if value == value else {"nan": struct.pack("<d", value).hex()}
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, int | str):  # of another class, such as an integer with a name
         return value
     raise UsageError(f"a record can't hold {value!r:.60}")
 

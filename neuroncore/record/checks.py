@@ -194,7 +194,7 @@ def _seen(program: Program, expected: View, used: Array) -> None:
         raise ValueError(
             "the position of a window is only known at run time, but its call expects a fixed one"
         )
-    for number in np.unique(windows.geometry[used]).tolist():
+    for number in {*windows.geometry[used].tolist()}:
         geometry = program.geometries[number]
         offsets = windows.offset[used][windows.geometry[used] == number]
         layout = geometry.layout
@@ -203,7 +203,7 @@ def _seen(program: Program, expected: View, used: Array) -> None:
             offsets = offsets[np.unique(rows, return_index=True)[1]]
         elif not layout.on_chip:
             offsets = offsets[:1]
-        if any(geometry.view(offset) != expected for offset in np.unique(offsets).tolist()):
+        if any(geometry.view(offset) != expected for offset in {*offsets.tolist()}):
             raise ValueError(f"a window does not have the view {expected}, which its call expects")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple
 from typing import Any, get_args
 
 import numpy as np
@@ -55,7 +54,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         "flags": list(program.flags),
         "left_out": program.left_out,
         "calls": [_call(call) for call in program.calls],
-        "lines": [list(astuple(program.place(line))) for line in range(len(program.lines))],
+        "lines": [list(vars(program.place(line)).values()) for line in range(len(program.lines))],
         "kinds": [plain(tuple(kind)) for kind in program.kinds],
         "geometries": [plain(geometry.arguments) for geometry in program.geometries],
         "values": [plain_values(key) for key in data.values],
