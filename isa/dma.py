@@ -13,7 +13,7 @@ from neuroncore.base.enums import dge_mode, engine, oob_mode
 from neuroncore.base.errors import ShapeError
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost
-from neuroncore.clause.alu import Operator
+from neuroncore.clause.alu import Operator, copied, in_steps
 from neuroncore.clause.instruction import Fusion, Run, Traits, instruction
 from neuroncore.core.core import Core
 from neuroncore.core.rows import RowBlock, asked, down_columns, put
@@ -124,6 +124,10 @@ def converted(core: Core, dst: Tile, src: Tile) -> None:
         put(dst, dst.encoded(src, src.codes()))
     elif dst.storage.gaps is not None:
         dst.mark_written()
+
+
+for _run in (moved_bits, moved_few, converted):
+    in_steps(_run, copied)
 
 
 def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:

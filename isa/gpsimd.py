@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from neuroncore.base import buffers
 from neuroncore.base.enums import engine
 from neuroncore.base.errors import OperatorError, OutOfBoundsError
 from neuroncore.clause import arithmetic as numeric
@@ -19,6 +20,7 @@ from neuroncore.core.core import Core
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import int32, uint32
+from neuroncore.numerics.loops import elements
 
 from .operators import EQUAL
 from .words import lanes as words
@@ -40,7 +42,7 @@ def iota(
         codes = dst.codes()
         in_place = exact and codes.flags.c_contiguous
         out = codes.view(np.int32).reshape(len(codes), -1) if in_place else None
-        values = numeric.affine(len(codes), pattern, offset, per_row, out)
+        values = affine(len(codes), pattern, offset, per_row, out)
         if not exact:
             dst.store(codec.decode(int32, values))
         elif not in_place:
@@ -69,7 +71,7 @@ def affine_select(
     """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value
 
     v has the numbers that iota computes from pattern, offset and channel_multiplier."""
-    values = numeric.affine(dst.shape[0], pattern, offset, channel_multiplier)
+    values = affine(dst.shape[0], pattern, offset, channel_multiplier)
     chosen = np.empty(values.shape, np.bool_)
     cmp_op.apply(values, 0, chosen)
     kept = dst.encoded(on_true_tile, on_true_tile.codes())
@@ -225,3 +227,23 @@ def rand_set_state(src_seeds: words.StateIn, engine: engine = gpsimd, *, core: C
 def rand_get_state(dst: words.StateOut, engine: engine = gpsimd, *, core: Core) -> None:
     """dst[p, :] = state[p], 6 words of the GpSimd engine, 4 x 6 of the Vector engine"""
     dst.codes()[...] = engines.states(core, engine, dst).reshape(dst.shape)
+
+
+def affine(
+    rows: int,
+    pattern: tuple[tuple[int, int], ...],
+    offset: int,
+    per_row: int,
+    out: Array | None = None,
+) -> Array:
+    """Return offset + p * per_row + the sum of index * step over the axes of `pattern`, as a matrix
+    [P, F] of 32-bit integers that wrap around. The pattern lists [step, count], outermost axis
+    first. The result is in `out` if given."""
+    (step, count), *inner = pattern or ((0, 1),)
+    along = np.arange(count, dtype=np.int64) * step
+    for step, count in inner:
+        along = np.add.outer(along, np.arange(count, dtype=np.int64) * step).reshape(-1)
+    if out is None:
+        out = buffers.array((rows, len(along)), np.dtype(np.int32))
+    elements.lattice()(int(offset), int(per_row), along, out)
+    return out

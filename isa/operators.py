@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from neuroncore.clause import alu
-from neuroncore.clause.alu import FUNCTIONS, NUMBERS, OPERATORS, SIMULATED, Function, Operator
+from neuroncore.clause.alu import (
+    FUNCTIONS,
+    NUMBERS,
+    OPERATORS,
+    SIMULATED,
+    Function,
+    Operator,
+    named_loop,
+)
 from neuroncore.numerics.loops import elementary
 from neuroncore.numerics.loops import fold as folds
 
@@ -18,13 +26,13 @@ EVERYWHERE = ("vector", "scalar", "gpsimd")
 
 def fold(name: str) -> Callable[..., Any]:
     """Return a fold of `numerics.loops.fold`, which is loaded at the first call."""
-    return lambda matrix, state: getattr(folds, name)(matrix, state)
+    return named_loop(folds, name)
 
 
 def poly(name: str) -> Callable[..., Any]:
     """Return an elementary function of `numerics.loops.elementary`, which is loaded at the first
     call."""
-    return lambda x, out: getattr(elementary, name)(x, out)
+    return named_loop(elementary, name)
 
 
 _OPERATORS = (

@@ -9,7 +9,7 @@ import numpy as np
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost, rules
-from neuroncore.clause.alu import Operator
+from neuroncore.clause.alu import PREVIOUS, Fold, Loop, Operator, in_steps
 from neuroncore.clause.instruction import FOLDING, LANEWISE, SCANNING, Run, Traits, instruction
 from neuroncore.clause.operand import (
     Arithmetic,
@@ -246,7 +246,13 @@ def folded(op: Operator, axes: int, negate: bool) -> Run:
     def run_on_bits(core: Core, dst: Tile, data: Tile) -> None:
         dst.codes()[...] = numeric.shaped(numeric.reduce(op, data.codes(), axes), dst.shape)
 
-    return run_on_bits if op.kind == "bitvec" else run
+    if op.kind == "bitvec":
+        return run_on_bits
+    fold, start = op.fold, op.neutral
+    if fold is None or start is None:
+        return run
+    negated = [Loop(np.negative, (PREVIOUS,))] if negate else []
+    return in_steps(run, lambda dst, data: [Fold(fold, start, data, axes), *negated])
 
 
 def with_old_axes(run: Run, axis: int | tuple[int, ...], core: Core, dst: Tile, data: Tile) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from neuroncore.base import buffers
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost, rules
-from neuroncore.clause.alu import Function
+from neuroncore.clause.alu import PREVIOUS, Function, Loop, in_steps
 from neuroncore.clause.instruction import FOLDING, Run, instruction
 from neuroncore.clause.operand import Gathered, Number, Reduced, Scattered, Single
 from neuroncore.clause.refusal import left_out
@@ -175,7 +176,21 @@ def activated(
         if result is not None:
             sums.read_out(core, scalar, data, result)
 
-    return run
+    if command is not IDLE or op.valid[0] != -np.inf:
+        return run  # it may change the accumulator, or report numbers outside of the tables
+    return in_steps(run, partial(steps, op))
+
+
+def steps(
+    op: Function, dst: Tile, data: Tile, bias: Any, scale: Any, result: Tile | None
+) -> list[Any]:
+    """Return the steps of op(data * scale + bias), as `affine` computes it."""
+    listed, value = [], data
+    if isinstance(scale, Tile) or scale != 1.0:
+        listed, value = [Loop(np.multiply, (data, scale))], PREVIOUS
+    if bias is not None:
+        listed, value = [*listed, Loop(np.add, (value, bias))], PREVIOUS
+    return [] if result is not None else [*listed, Loop(op.apply, (value,))]
 
 
 def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any, Any], Array]:

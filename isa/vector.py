@@ -8,6 +8,7 @@ from functools import partial
 from neuroncore.base.enums import engine
 from neuroncore.clause import alu, cost, rules
 from neuroncore.clause import arithmetic as numeric
+from neuroncore.clause.alu import copied, in_steps
 from neuroncore.clause.immediate import Constant
 from neuroncore.clause.instruction import LANEWISE, Fusion, Run, Traits, instruction, left_open
 from neuroncore.clause.operand import (
@@ -78,6 +79,9 @@ def tensor_copy_predicated(
 
 def fill(dst: Tile, value: float) -> None:
     dst.codes()[...] = constant_of(dst, value, "memset", "value")
+
+
+in_steps(fill, lambda dst, value: copied(dst, constant_of(dst, value, "memset", "value")))
 
 
 # --- element by element ---------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from neuroncore.numerics import codec
 from neuroncore.record import boxes, loops
 from neuroncore.record.program import Program as Instructions
 from neuroncore.record.program import Record
-from neuroncore.replay import cursor, execution
+from neuroncore.replay import cursor, execution, stretches
 from neuroncore.replay.cursor import Replay
 from neuroncore.replay.verification import Mismatch
 from neuroncore.time.schedule import Timeline, schedule_cores
@@ -229,13 +229,16 @@ def _timelines(run: Run, record: Record, order: Order) -> list[Timeline]:
 def _replayed(record: Record, given: Sequence[Any], back: bool) -> Replay | None:
     """Return the replay of a record on other inputs, at its end; None if the kernel takes another
     path with these inputs. With `back`, the replay has gone back several times before, and has more
-    snapshots than usual."""
-    with _changed(cursor, APART=2 if back else cursor.APART):
+    snapshots than usual. Otherwise compiled code executes every row that it can."""
+    with (
+        _changed(cursor, APART=2 if back else cursor.APART),
+        _changed(stretches, LEAST=1, are_worth=lambda rows: True),
+    ):
         replay = Replay(record, given or None, **({} if back else {"snapshots": 0}))
-    try:
-        replay.finish()
-    except execution.OtherPath:
-        return None
+        try:
+            replay.finish()
+        except execution.OtherPath:
+            return None
     for part in (2 / 3, 1 / 2, 0) if back else ():
         replay.to_step(int(part * replay.steps))
         replay.finish()

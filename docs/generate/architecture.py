@@ -76,7 +76,9 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
   the Call leaves open. Other data, such as boxes of bytes, are computed on demand. The file of a
   record (`record/saved.py`) has JSON and columns of integers, and is checked when it is read.
 * **The replay** (`replay/cursor.py`) executes a record again without the kernel, with the same
-  functions: on other inputs, or to inspect tiles before and after any instruction.
+  functions: on other inputs, or to inspect tiles before and after any instruction. A Run may list
+  its steps (`clause/alu.py`), which are the loops that it calls. Consecutive instructions with
+  steps are executed by one call of compiled code (`replay/stretches.py`), with the same loops.
 * **The compiled program** (`time/compiled.py`) is the record after the device's compiler: loads
   that happen only once, copies that are written in place, engines that the kernel does not name,
   and tiles that SBUF cannot hold. The schedule, the counters and the reports all read it, so they

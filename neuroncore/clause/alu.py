@@ -1,4 +1,5 @@
-"""The tables of the ALU's operators and of the activation functions. isa/ fills them.
+"""The tables of the ALU's operators and of the activation functions. isa/ fills them. Also the
+steps of which the function that executes a call may consist.
 
 Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
 Operators"). Arrays are [P, F...]; every function writes its result into `out`.
@@ -10,7 +11,8 @@ import importlib
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeVar
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -269,3 +271,89 @@ def root(x: Array, out: Array) -> None:
 
 def inverse(x: Array, out: Array) -> None:
     np.divide(np.float32(1), x, out=out)
+
+
+# --- steps ----------------------------------------------------------------------------------------
+# A Run that is the same loops for all data can list them, for executors that need no Python for
+# each instruction (`neuroncore.replay.templates`). The functions of these steps are those that the
+# Run calls, so there is one meaning of an instruction. A Run without steps can only be called.
+
+PREVIOUS: Any = object()  # as an input: the result of the step before
+
+
+class Loop(NamedTuple):
+    """result = function(*inputs), element by element, in float32. An input is a tile, a number, or
+    PREVIOUS. It has the shape of the result or one element for each partition. The result of the
+    last step is rounded to the destination, which is the first argument of the Run."""
+
+    function: Callable[..., Any]
+    inputs: tuple[Any, ...]
+
+
+class Fold(NamedTuple):
+    """result[p] = fold(inputs[p, ...]) over the last `axes` axes of a tile, from the number `start`
+    on."""
+
+    fold: Callable[..., Any]
+    start: float
+    data: Any
+    axes: int
+
+
+Steps = Callable[..., list[Loop | Fold]]
+_Run = Callable[..., None]
+
+
+def copied(dst: Any, value: Any) -> list[Loop | Fold]:
+    """Return the step that copies a tile or a code. Other formats are converted through float32."""
+    return [Loop(np.copyto, (value,))]
+
+
+def elementwise(function: Callable[..., Any]) -> Steps:
+    """Return the steps of a Run that applies a function to all of its operands."""
+    return lambda dst, *operands: [Loop(function, operands)]
+
+
+def chained(*operations: tuple[Operator, Any, bool]) -> Steps:
+    """Return the steps of a Run that combines a value with one operand after the other. Each has an
+    operator, the operand of the first use, and a flag that is true if the operand comes first."""
+    functions = [(op.apply, reverse and op.arity != 1) for op, _, reverse in operations]
+
+    def steps(dst: Any, value: Any, *operands: Any) -> list[Loop | Fold]:
+        listed: list[Loop | Fold] = []
+        for (function, reverse), operand in zip(functions, operands, strict=False):
+            listed.append(Loop(function, (operand, value) if reverse else (value, operand)))
+            value = PREVIOUS
+        return listed
+
+    return steps
+
+
+def in_steps(run: _Run, steps: Steps) -> _Run:
+    """Return a Run that has steps. `steps` takes the varying arguments of a use, without the core,
+    and returns the steps of this use. It raises KernelError if the Run would."""
+    run.steps = steps  # type: ignore[attr-defined]
+    return run
+
+
+def steps_of(run: _Run, *arguments: Any) -> list[Loop | Fold]:
+    """Return the steps of a Run for these arguments; none if it has no steps."""
+    steps: Steps | None = getattr(run, "steps", None)
+    return steps(*arguments) if steps is not None else []
+
+
+def named_loop(module: ModuleType, name: str) -> Callable[..., Any]:
+    """Return a function that calls a compiled loop of a module, which is loaded at the first call.
+    `compiled_loop` returns this loop."""
+
+    def call(values: Array, out: Array) -> None:
+        getattr(module, name)(values, out)
+
+    call.loop = partial(getattr, module, name)  # type: ignore[attr-defined]
+    return call
+
+
+def compiled_loop(function: Callable[..., Any]) -> Any:
+    """Return the compiled loop that a function of `named_loop` calls; None for other functions."""
+    loop: Callable[[], Any] | None = getattr(function, "loop", None)
+    return None if loop is None else loop()

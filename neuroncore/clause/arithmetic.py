@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base import buffers
-from neuroncore.clause.alu import Operator, as_matrix
+from neuroncore.clause.alu import Operator, as_matrix, chained, copied, elementwise, in_steps
 from neuroncore.clause.instruction import Run
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import codec
@@ -114,13 +114,16 @@ def move(dst: Tile, src: Tile) -> Run:
     def run(dst: Tile, src: Tile) -> None:
         dst.codes()[...] = shaped(src.codes(), shape)
 
-    return run
+    return in_steps(run, copied)
 
 
 def convert(dst: Tile, src: Tile) -> None:
     """dst = src, converted through float32."""
     if not decoded(dst, src):
         dst.store(src.values())
+
+
+in_steps(convert, copied)
 
 
 def decoded(dst: Tile, src: Tile) -> bool:
@@ -212,21 +215,24 @@ def unary(dst: Tile, function: Callable[[Array, Array], Any], data: Tile) -> Run
         function(read(data), out)
         finish(dst, out)
 
-    return run
+    return in_steps(run, elementwise(function))
 
 
 def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) -> Run:
     """Return a Run that executes dst[p, f] = function(data1[p, f], data2[p, f]) on values."""
     read1, read2 = reader(data1, dst.shape), reader(data2, dst.shape)
+    steps = elementwise(function)
     if (written := direct(dst, function)) is not None:
-        return lambda dst, data1, data2: function(read1(data1), read2(data2), written(dst))
+        return in_steps(
+            lambda dst, data1, data2: function(read1(data1), read2(data2), written(dst)), steps
+        )
 
     def run(dst: Tile, data1: Tile, data2: Tile) -> None:
         out = target(dst, data1, data2)
         function(read1(data1), read2(data2), out)
         finish(dst, out)
 
-    return run
+    return in_steps(run, steps)
 
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
@@ -261,9 +267,13 @@ def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Run
 
 def _one_step(dst: Tile, data: Tile, step: Step) -> Run:
     read, apply, read_operand = reader(data, dst.shape), applied(step), operand_reader(step[1], dst)
+    steps = chained(step)
     if (written := direct(dst, step[0].apply)) is not None:  # whichever of its operands comes first
-        return lambda dst, data, operand, _=None: apply(
-            read(data), read_operand(operand), written(dst)
+        return in_steps(
+            lambda dst, data, operand, _=None: apply(
+                read(data), read_operand(operand), written(dst)
+            ),
+            steps,
         )
 
     def run(dst: Tile, data: Tile, operand: Any, _: None = None) -> None:
@@ -271,7 +281,7 @@ def _one_step(dst: Tile, data: Tile, step: Step) -> Run:
         apply(read(data), read_operand(operand), out)
         finish(dst, out)
 
-    return run
+    return in_steps(run, steps)
 
 
 def _two_steps(dst: Tile, data: Tile, first: Step, second: Step) -> Run:
@@ -284,7 +294,7 @@ def _two_steps(dst: Tile, data: Tile, first: Step, second: Step) -> Run:
         apply1(out, read1(operand1), out)
         finish(dst, out)
 
-    return run
+    return in_steps(run, chained(first, second))
 
 
 def applied(step: Step) -> Callable[[Array, Any, Array], Any]:
@@ -477,23 +487,3 @@ def cumulate(op: Operator, x: Array, state: Array, out: Array) -> None:
     for j in range(x.shape[1]):
         op.apply(x[:, j], state, state)
         out[:, j] = state
-
-
-def affine(
-    rows: int,
-    pattern: tuple[tuple[int, int], ...],
-    offset: int,
-    per_row: int,
-    out: npt.NDArray[np.int32] | None = None,
-) -> npt.NDArray[np.int32]:
-    """Return offset + p * per_row + the sum of index * step over the axes of `pattern`, as a matrix
-    [P, F] of 32-bit integers that wrap around. The pattern lists [step, count], outermost axis
-    first. The result is in `out` if given."""
-    (step, count), *inner = pattern or ((0, 1),)
-    along = np.arange(count, dtype=np.int64) * step
-    for step, count in inner:
-        along = np.add.outer(along, np.arange(count, dtype=np.int64) * step).reshape(-1)
-    if out is None:
-        out = buffers.array((rows, len(along)), np.dtype(np.int32))
-    elements.lattice()(int(offset), int(per_row), along, out)
-    return out

@@ -191,8 +191,7 @@ class Inputs:
         """Copy all elements that the kernel has changed to the caller's arrays that are listed in
         `copies`."""
         for array, storage, before in self.copies:
-            bits = f"u{storage.held.itemsize}"
-            changed = storage.data.view(bits) != before.view(bits)
+            changed = storage.changed_since(before)
             values = storage.data.view(storage.held.numpy)
             if storage.held is not storage.dtype:
                 values = codec.encode(storage.dtype, values).view(storage.dtype.numpy)

@@ -14,6 +14,7 @@ from neuroncore.frontend import alias
 from neuroncore.hosts.api import Run, run
 from neuroncore.numerics.formats import bfloat16, float32
 from neuroncore.record import saved
+from neuroncore.replay import stretches
 from neuroncore.report import loops
 
 # Modules that Python, numpy and this package import only when they first need them. In a process
@@ -45,6 +46,7 @@ def warm(target: str = "trn2") -> None:
             finished_run.replay()
             _ = finished_run.estimate, finished_run.findings, finished_run.summary
         _refused(target)
+    stretches.load()
     loops.distance(np.ones(1, np.float32), np.ones(1, np.float32))
 
 

@@ -96,6 +96,13 @@ class Storage:
             self.pending.finish()
         return self.data
 
+    def changed_since(self, before: Array) -> Array:
+        """Return flags, in the shape of the storage, of the elements whose bits differ from those
+        of `before`: the earlier elements, C-contiguous, as memory holds them."""
+        bits = f"u{self.held.itemsize}"
+        flags: Array = self.settled.view(bits) != before.reshape(-1).view(bits)
+        return flags.reshape(self.shape)
+
     @property
     def partitions(self) -> int:
         return self.layout.partitions

@@ -21,6 +21,7 @@ from neuroncore.numerics.formats import Format
 from neuroncore.numerics.stochastic import Stochastic
 from neuroncore.record.inputs import Setting, is_leaf, is_tile, leaves, mapped
 from neuroncore.record.program import Record
+from neuroncore.replay import stretches
 from neuroncore.replay.execution import Execution, Meetings, Waits
 from neuroncore.replay.tensors import (
     Content,
@@ -272,13 +273,18 @@ class Replay:
         """Execute instructions of the only core up to a step, or until a snapshot is due."""
         if self._is_due():
             self._take_snapshot()
-        end = min(step, (self.step // self._apart + 1) * self._apart)
+        end = min(step, (self.step // self._apart + 1) * self._apart) if self.room else step
+        execution = self.executions[0]
+        in_stretches = not self.room and stretches.are_worth(end - self.step)
         with on(self.cores[0]):
             try:
-                while self.executions[0].row < end:
-                    self.executions[0].step()
+                while execution.row < end:
+                    if in_stretches:
+                        execution.advance(end)
+                    else:
+                        execution.step()
             finally:
-                self.step = self.executions[0].row
+                self.step = execution.row
                 self._order.extend([0] * (self.step - len(self._order)))
 
     def _attempt(self, number: int) -> bool:

@@ -6,7 +6,9 @@ the record of a tile: its storage (the memory of one tensor), its geometry and i
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +25,7 @@ from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.record.inputs import Leaf, RegisterId, leaves, values_of
 from neuroncore.record.program import Program
 from neuroncore.record.rows import Registers
+from neuroncore.replay.stretches import Stretches
 from neuroncore.replay.tensors import Tensors, last_uses
 
 
@@ -68,7 +71,7 @@ class Meetings:
         return brought
 
 
-CHUNK = 4096  # rows that are converted to Python lists at a time
+CHUNK = 128  # rows that are converted to Python lists at a time
 
 
 class OtherPath(UsageError):
@@ -109,7 +112,8 @@ class Execution:
         self._branches = _by_first(program.data.branches, 4)
         self._begun = _by_first(program.data.programs, 2)
         self._ends = self._last_uses()
-        self._kept = {leaf.storage for leaf in leaves(program.data.results)}
+        kept = {leaf.storage for leaf in leaves(program.data.results)}
+        tensors.kept |= kept
         self.restart(0)
 
     def restart(self, row: int) -> None:
@@ -159,6 +163,32 @@ class Execution:
             self._free(windows[ended])
             ended += 1
         self._ended = ended
+
+    def advance(self, end: int) -> None:
+        """Execute the next row, or a stretch of rows that ends at `end` or before."""
+        first = self.row
+        stretch_end = self.stretches.ends.get(first, end + 1)
+        if stretch_end > end or not self.stretches.run(first, self.tensors):
+            self.step()
+            return
+        self.wrote += self.stretches.bytes_written(first, stretch_end)
+        self.row = stretch_end
+        self._tiles = {w: t for w, t in self._tiles.items() if self._window_ends[w] >= stretch_end}
+        self._ended = bisect_left(self._ends[0], stretch_end)
+
+    @cached_property
+    def stretches(self) -> Stretches:
+        """The rows that are executed without Python."""
+        return Stretches(
+            self.program,
+            (self._rows, self._begins),
+            self.plans,
+            self._values,
+            self.core,
+            contents={*self.tensors.inputs, *self.tensors.constants},
+            kept=self.tensors.kept,
+            alone=[*self._begun, *self._branches],
+        )  # fmt: skip
 
     def check_branches(self) -> None:
         """Raise OtherPath if the kernel, before the next row, branches on a register whose value
@@ -305,6 +335,7 @@ class Execution:
         it uses for the last time. A number w >= 0 is window w. A number -1 - w is the storage of
         window w."""
         window, storage = last_uses(self.program)
+        self._window_ends = window
         order = np.argsort(np.concatenate([window, storage]), kind="stable")
         last_used = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]
         return np.concatenate([window, storage])[order].tolist(), last_used.tolist()
@@ -316,5 +347,5 @@ class Execution:
             return
         window = -1 - window
         layout = self.program.geometries[self._geometry[window]].layout
-        if layout.on_chip and self._storage[window] not in self._kept:
-            self.tensors.roots.pop(self._storage[window], None)
+        if layout.on_chip:
+            self.tensors.free(self._storage[window])

@@ -123,9 +123,10 @@ class Tensors:
     ) -> None:
         self.cores, self.inputs = cores, inputs
         self.constants = {n: c for p in programs for n, c in p.data.constants.items()}
-        self.names = {n: name for p in programs for n, name in p.called().items()}
-        self.written = {int(n) for p in programs for n in written_storages(p)}
+        self._programs = programs
+        self.written = {n for p in programs for n in written_storages(p).tolist()}
         self.roots: dict[int, Tile] = {}  # each existing storage as one tile
+        self.kept: set[int] = set()  # the storages that hold results
         self.owners: dict[int, Core] = {}  # the core whose memory has the tensor
         # the layouts on chip that memory has allocated, with the format that it stores
         self._held: dict[Layout, Format] = {}
@@ -151,16 +152,18 @@ class Tensors:
             root = self.roots[number] = Tile.of(storage)
         return root
 
+    def free(self, number: int) -> None:
+        """Free a tensor after its last use, unless it is a result."""
+        if number not in self.kept:
+            self.roots.pop(number, None)
+
     def changed(self, number: int) -> Array:
         """Return flags of the elements of an input whose bits in memory have changed."""
-        storage = self.roots[number].storage
-        bits, before = f"u{storage.held.itemsize}", self.inputs[number].reshape(-1)
-        flags: Array = storage.data.reshape(-1).view(bits) != before.view(bits)
-        return flags.reshape(storage.shape)
+        return self.roots[number].storage.changed_since(self.inputs[number])
 
     def _create(self, core: Core, number: int, layout: Layout) -> Storage:
         memory, form = core.memory, layout.dtype
-        name, region = self.names.get(number, ""), layout.region
+        name, region = self._name(number), layout.region
         content = self.inputs.get(number)
         if content is None and number in self.constants:
             content = np.frombuffer(self.constants[number], np.uint8)
@@ -177,6 +180,9 @@ class Tensors:
         codes = content.reshape(-1).view(np.uint8).view(held).reshape(layout.shape)
         return memory.adopt(region, codes, form, name)
 
+    def _name(self, number: int) -> str:
+        return next((name for p in self._programs if (name := p.called(number))), "")
+
     def _allocate(self, memory: Memory, layout: Layout, name: str) -> Storage:
         held = self._held.get(layout)
         if held is not None:  # such a tensor fits
@@ -190,14 +196,10 @@ class Tensors:
 
 def written_storages(program: Program) -> Array:
     """Return the numbers of the storages that a program writes to."""
-    rows, begins = program.raw()
-    calls = rows[begins[:-1]]
-    numbers = [np.empty(0, np.int64)]
-    of_window = program.windows().storage
-    for n, call in enumerate(program.calls):
-        begin, first = begins[:-1][calls == n], 2 + call.inputs
-        numbers += [of_window[rows[begin + first + i]] for i in range(len(call.writes))]
-    return np.unique(np.concatenate(numbers))
+    numbers = program.windows().storage
+    written = np.zeros(len(numbers), np.bool_)
+    written[program.operand_windows()[~program.is_read()]] = True
+    return np.unique(numbers[written])
 
 
 def last_uses(program: Program) -> tuple[Array, Array]:

@@ -16,10 +16,10 @@ from precise import copied, loaded, stored
 
 import neuroncore
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.base.errors import DeadlockError, OutOfBoundsError, UsageError
+from neuroncore.base.errors import DeadlockError, UsageError
 from neuroncore.base.options import Options
 from neuroncore.replay import cursor
-from neuroncore.replay.execution import OtherPath, Waits
+from neuroncore.replay.execution import Waits
 
 RNG = np.random.default_rng(5)
 X, Y = (RNG.standard_normal((64, 32), np.float32) for _ in range(2))
@@ -273,147 +273,6 @@ def test_tiles_before_and_after_an_instruction():
     replay.back()
     with pytest.raises(UsageError, match="core 0 has 4 instructions"):
         replay.to(5)
-
-
-# --- what depends on data -------------------------------------------------------------------------
-
-
-@nki.jit
-def times(x, count):
-    """As many times as a register says: which instructions there are depends on it."""
-    a, number = loaded(x), loaded(count)
-    register = nisa.register_alloc()
-    nisa.register_load(register, number)
-    for _ in nl.dynamic_range(register * 2 - 1):
-        nisa.tensor_scalar(a, a, nl.multiply, 2.0)
-    return stored(a)
-
-
-@nki.jit
-def rows_of(x, count):
-    """A row that a register says: where it is depends on it, and nothing else."""
-    number = loaded(count)
-    register = nisa.register_alloc()
-    nisa.register_load(register, number)
-    row = nl.ndarray((1, 32), x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(row, x[nl.ds(register + 1, 1)])
-    nisa.register_store(number, register + 5)
-    nisa.tensor_scalar(row, row, nl.add, copied(number))
-    return stored(row)
-
-
-@nki.jit
-def picked(x, index):
-    rows = loaded(index)
-    found = nl.ndarray((2, 32), x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(found, x.ap([[32, 2], [1, 32]], vector_offset=rows, indirect_dim=0))
-    return stored(found)
-
-
-def test_a_place_that_data_say_is_that_of_the_new_data():
-    run = neuroncore.run(rows_of, X, COUNT, target="trn2")
-    np.testing.assert_array_equal(run.results, X[4:5] + 8)
-    np.testing.assert_array_equal(run.replay(), run.results)
-    np.testing.assert_array_equal(run.replay(Y, COUNT + 9), Y[13:14] + 17)
-    index = np.array([[7], [2]], np.int32)
-    run = neuroncore.run(picked, X, index, target="trn2")
-    np.testing.assert_array_equal(run.replay(Y, index[::-1]), Y[[2, 7]])
-
-
-def test_a_register_has_no_value_again_before_the_instruction_that_loads_it():
-    replay = neuroncore.run(rows_of, X, COUNT, target="trn2").steps()
-    registers = replay.executions[0].registers
-    replay.finish()
-    assert COUNT in (registers.value(number) for number in range(2))
-    replay.to_step(0)
-    with pytest.raises(UsageError, match="has yet to load"):
-        [registers.value(number) for number in range(2)]
-
-
-def test_a_place_outside_is_refused_at_the_kernels_line():
-    run = neuroncore.run(rows_of, X, COUNT, target="trn2")
-    with pytest.raises(OutOfBoundsError) as refused:
-        run.replay(X, COUNT + 100)
-    assert refused.value.place.text.strip().startswith("nisa.dma_copy(row")
-
-
-@nki.jit
-def outside(x, count):
-    """An access that is left out where a register is past the end."""
-    number = loaded(count)
-    register = nisa.register_alloc()
-    nisa.register_load(register, number)
-    row = loaded(x[0:1])
-    nisa.dma_copy(row, x[nl.ds(register, 1)], oob_mode=nisa.oob_mode.skip)
-    return stored(row)
-
-
-def test_what_was_left_out_is_not_taken_to_be_so_on_other_inputs():
-    run = neuroncore.run(outside, X, COUNT + 100, target="trn2")
-    np.testing.assert_array_equal(run.results, X[0:1])
-    np.testing.assert_array_equal(run.replay(), run.results)
-    with pytest.raises(UsageError, match="skipped an access whose index was out of bounds"):
-        run.replay(X, COUNT)
-    inside = neuroncore.run(outside, X, COUNT, target="trn2")
-    np.testing.assert_array_equal(inside.replay(X, COUNT + 100), X[0:1])
-
-
-@nki.jit
-def drawn_thrice(x):
-    """Random bits of three draws, one after the other."""
-    made = loaded(x)
-    draws = nl.ndarray((3, *x.shape), nl.uint32, buffer=nl.shared_hbm)
-    for n in range(3):
-        bits = nl.ndarray(x.shape, nl.uint32, buffer=nl.sbuf)
-        nisa.rng(bits)
-        nisa.tensor_tensor(dst=made, data1=made, data2=made, op=nl.add)
-        nisa.dma_copy(dst=draws[n], src=bits)
-    return draws
-
-
-def test_snapshots_keep_the_states_of_random_generators(monkeypatch):
-    monkeypatch.setattr(cursor, "APART", 1)  # steps between snapshots
-    run = neuroncore.run(drawn_thrice, X, target="trn2")
-    replay = run.steps()
-    replay.finish()
-    for step in range(replay.steps, -1, -1):  # each snapshot is returned to, and drawn from, twice
-        for _ in range(2):
-            replay.to_step(step)
-            replay.finish()
-            np.testing.assert_array_equal(replay.results(), run.results)
-
-
-@nki.jit
-def thrice_decided(x, turns):
-    """One decision before an instruction, two before the next."""
-    made = loaded(x)
-    registers = [nisa.register_alloc() for _ in range(3)]
-    for column, register in enumerate(registers):
-        nisa.register_load(register, loaded(turns[:, column : column + 1]))
-    for _ in nl.dynamic_range(registers[0]):
-        nisa.tensor_scalar(dst=made, data=made, op0=nl.add, operand0=1.0)
-    for _ in nl.dynamic_range(registers[1]):
-        pass
-    for _ in nl.dynamic_range(registers[2]):
-        nisa.tensor_scalar(dst=made, data=made, op0=nl.multiply, operand0=2.0)
-    return stored(made)
-
-
-def test_the_decisions_up_to_the_first_other_one_are_known():
-    run = neuroncore.run(thrice_decided, X, np.array([[1, 2, 3]], np.int32), target="trn2")
-    np.testing.assert_array_equal(run.replay(), (X + 1) * 8)
-    for turns in ([4, 2, 3], [1, 4, 3], [1, 2, 4]):
-        with pytest.raises(OtherPath) as found:
-            run.replay(X, np.array([turns], np.int32))
-        assert found.value.decisions == tuple(turns[: turns.index(4) + 1])
-
-
-def test_another_way_is_told_with_its_line():
-    run = neuroncore.run(times, X, COUNT, target="trn2")
-    np.testing.assert_array_equal(run.results, X * 32)
-    np.testing.assert_array_equal(run.replay(Y, COUNT), Y * 32)
-    with pytest.raises(UsageError, match=r"test_replay.py:\d+.* different path .* is 7, and was 5"):
-        run.replay(X, COUNT + 1)
 
 
 # --- inputs, and records that can't be executed ---------------------------------------------------

@@ -1,0 +1,206 @@
+"""Compiled code that executes rows of a record one after the other, without Python.
+
+A row has a template, which is a list of steps. A step is a loop over elements, and a row of the
+table `steps` with the columns below. It has two inputs and a result. Each of these operands has
+four columns: the position of the operand's window in the row, or ~n for the fixed address n; and
+the distances in bytes of its elements along the three axes, whose sizes are in SIZES."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+
+from neuroncore.base.jit import compiled, generated, inlined
+from neuroncore.numerics.loops.intrinsics import pointer
+
+Array = npt.NDArray[Any]
+
+KIND, FUNCTION, DATA, SIZES, FIRST, SECOND, RESULT = 0, 1, 2, 3, 6, 10, 14
+WIDTH = 18
+# Kinds of steps. FUNCTION is the address of a loop. The loops of UNARY and BINARY are numpy's, and
+# take DATA. The other loops are machine code of numba for arrays without gaps: vectors along the
+# last axis, or matrices along the last two axes.
+UNARY, BINARY = 0, 1  # function(first, result), function(first, second, result)
+VECTORS = 2  # function(first, result)
+CONSTANTS = 3  # function(first, result, second); `second` has DATA numbers
+MATRICES = 4  # function(first, second, result); `second` has DATA columns
+FOLD = 5  # function(first, result); `first` is a matrix
+COPY = 6  # result = first; an element has DATA bytes: 1, 2 or 4
+VECTOR, MATRIX = types.Array(types.f4, 1, "C"), types.Array(types.f4, 2, "C")
+LOOP = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 4)
+
+
+def vector_of(dtype: Any) -> Any:
+    """Return numba's type of vectors of a numpy type, without gaps."""
+    return types.Array(nb.from_dtype(dtype), 1, "C")
+
+
+@generated
+def _call_numpy(
+    typingctx: Any, function: Any, operands: Any, size: Any, distances: Any, data: Any
+) -> Any:
+    """Call a loop of numpy: void loop(char **operands, npy_intp *size, npy_intp *distances, void
+    *data), in which every argument is an address (numpy's PyUFuncGenericFunction)."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        loop = builder.inttoptr(values[0], LOOP.as_pointer())
+        builder.call(loop, values[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), generate
+
+
+@generated
+def _call(typingctx: Any, function: Any, arrays: Any) -> Any:
+    """Call the machine code, at an address, of a function that takes arrays of these types."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        convention, kinds = context.call_conv, tuple(arrays)
+        code = convention.get_function_type(types.none, kinds).as_pointer()
+        listed = [builder.extract_value(values[1], i) for i in range(len(kinds))]
+        loop = builder.inttoptr(values[0], code)
+        convention.call_function(builder, loop, types.none, kinds, listed)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, arrays), generate
+
+
+@generated
+def _elements(typingctx: Any, address: Any, like: Any) -> Any:
+    """Return the pointer to the elements at an address, which have the type of `like`."""
+    kind = types.CPointer(like)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(kind))
+
+    return kind(types.int64, like), generate
+
+
+@inlined
+def _vector(address: int, size: int) -> Any:
+    return nb.carray(pointer(address), (size,))
+
+
+@inlined
+def _matrix(address: int, rows: int, columns: int) -> Any:
+    return nb.carray(pointer(address), (rows, columns))
+
+
+@inlined
+def _copy(like: Any, item: int, size: int, source: int, along: int, target: int, by: int) -> None:
+    """Copy `size` elements of `item` bytes with the type of `like`, whose distances are `along` and
+    `by`."""
+    elements, copies = _elements(source, like), _elements(target, like)
+    if along == item and by == item:
+        for k in range(size):
+            copies[k] = elements[k]
+    else:
+        along, by = along // item, by // item
+        for k in range(size):
+            copies[k * by] = elements[k * along]
+
+
+class Table(NamedTuple):
+    """The rows of a program, and their templates.
+
+    Row r is rows[begins[r]:begins[r + 1]], and its template t = template[r] has the steps
+    steps_of[t] to before steps_of[t + 1]. Window w begins `starts[w]` bytes after the address
+    base[storage[w]]. `fixed` are addresses."""
+
+    rows: Array
+    begins: Array
+    template: Array
+    steps_of: Array
+    steps: Array
+    storage: Array
+    starts: Array
+    base: Array
+    fixed: Array
+
+
+@compiled
+def execute(table: Table, first: int, end: int) -> None:
+    """Execute the rows from `first` to before `end`."""
+    rows, begins, steps = table.rows, table.begins, table.steps
+    operands, distances = np.empty(3, np.int64), np.empty(3, np.int64)
+    size, address = np.empty(1, np.int64), np.empty(3, np.int64)
+    for row in range(first, end):
+        template = table.template[row]
+        for number in range(table.steps_of[template], table.steps_of[template + 1]):
+            step = steps[number]
+            kind, function, data = step[KIND], step[FUNCTION], step[DATA]
+            for i in range(3):
+                place = step[FIRST + 4 * i]
+                if place < 0:
+                    address[i] = table.fixed[~place]
+                else:
+                    window = rows[begins[row] + place]
+                    address[i] = table.base[table.storage[window]] + table.starts[window]
+            planes, lines, columns = step[SIZES], step[SIZES + 1], step[SIZES + 2]
+            x, y, z = address[0], address[1], address[2]
+            if kind <= BINARY:
+                size[0] = columns
+                distances[0], distances[1] = step[FIRST + 3], step[SECOND + 3]
+                distances[kind + 1] = step[RESULT + 3]
+                for i in range(planes):
+                    for j in range(lines):
+                        operands[0] = x + i * step[FIRST + 1] + j * step[FIRST + 2]
+                        operands[1] = y + i * step[SECOND + 1] + j * step[SECOND + 2]
+                        operands[kind + 1] = z + i * step[RESULT + 1] + j * step[RESULT + 2]
+                        _call_numpy(
+                            function, operands.ctypes.data, size.ctypes.data,
+                            distances.ctypes.data, data,
+                        )  # fmt: skip
+            elif kind == VECTORS:
+                _call(function, (_vector(x, columns), _vector(z, columns)))
+            elif kind == CONSTANTS:
+                _call(function, (_vector(x, columns), _vector(z, columns), _vector(y, data)))
+            elif kind == MATRICES:
+                a, b = _matrix(x, lines, columns), _matrix(y, lines, data)
+                _call(function, (a, b, _matrix(z, lines, columns)))
+            elif kind == FOLD:
+                _call(function, (_matrix(x, lines, columns), _vector(z, lines)))
+            else:
+                for i in range(planes):
+                    for j in range(lines):
+                        source = x + i * step[FIRST + 1] + j * step[FIRST + 2]
+                        target = z + i * step[RESULT + 1] + j * step[RESULT + 2]
+                        along, by = step[FIRST + 3], step[RESULT + 3]
+                        if data == 1:
+                            _copy(np.uint8(0), 1, columns, source, along, target, by)
+                        elif data == 2:
+                            _copy(np.uint16(0), 2, columns, source, along, target, by)
+                        else:
+                            _copy(np.uint32(0), 4, columns, source, along, target, by)
+
+
+@compiled
+def place(first: Array, last: Array, by_last: Array, kind: Array, size: Array, at: Array) -> int:
+    """Give tensors memory in one block, in which a tensor has the place of an earlier tensor of its
+    kind that has ended. Return the size of the block in bytes.
+
+    Tensor i is used from row first[i] to row last[i], and has size[kind[i]] bytes. The tensors are
+    sorted by first row; `by_last` has their numbers in the order of their last rows. The place of
+    tensor i is written to at[i]."""
+    free = np.full(size.shape[0], -1, np.int64)  # by kind: a tensor whose place is free, or -1
+    following = np.empty(first.shape[0], np.int64)  # another one, or -1
+    total, ended = 0, 0
+    for i in range(first.shape[0]):
+        while last[by_last[ended]] < first[i]:
+            gone = by_last[ended]
+            following[gone] = free[kind[gone]]
+            free[kind[gone]] = gone
+            ended += 1
+        reused = free[kind[i]]
+        if reused >= 0:
+            at[i] = at[reused]
+            free[kind[i]] = following[reused]
+        else:
+            at[i] = total
+            total += size[kind[i]]
+    return total

@@ -1,0 +1,335 @@
+"""Stretches: consecutive rows of a program that compiled code executes in one call.
+
+A row may belong to a stretch if its Run consists of steps (`neuroncore.replay.templates`), and if
+nothing can happen while it is executed: no error, no finding, no branch. Tensors that only one
+stretch uses exist only there, in one block of memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from neuroncore.base import buffers, jit
+from neuroncore.base.enums import MemoryRegion
+from neuroncore.base.errors import KernelError
+from neuroncore.base.lazy import Lazy
+from neuroncore.clause.alu import steps_of
+from neuroncore.core.arguments import ArgumentPlan
+from neuroncore.core.binding import stage
+from neuroncore.core.core import Core
+from neuroncore.memory.geometry import Geometry
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics import codec
+from neuroncore.record.columns import tiles_of, valued
+from neuroncore.record.inputs import RegisterId
+from neuroncore.record.program import Program
+from neuroncore.replay.templates import Templates
+from neuroncore.replay.tensors import Tensors
+
+if TYPE_CHECKING:
+    from neuroncore.replay import loops
+else:
+    loops = Lazy("neuroncore.replay.loops")
+
+LEAST = 8  # rows of a stretch, and rows with one template: fewer are not worth the preparation
+
+
+def are_worth(rows: int) -> bool:
+    """Return whether compiled code should execute a program, of which `rows` rows are executed now.
+    The import of numba takes as long as COLD rows without it."""
+    is_there = "numba" in sys.modules or rows > jit.COLD
+    return is_there and loops.execute.over(rows) is loops.execute
+
+
+def load() -> None:
+    """Compile the code that executes stretches, or load it if it has been compiled before."""
+    none, steps = np.empty(0, np.int64), np.empty((0, loops.WIDTH), np.int64)
+    columns = {**dict.fromkeys(loops.Table._fields, none), "steps": steps}
+    loops.execute(loops.Table(**columns), 0, 0)
+    loops.place(none, none, none, none, none, none)
+
+
+class Shared(NamedTuple):
+    """A tensor that a stretch shares with other rows: its position in `Stretches.numbers`, the
+    number of writes, the windows that are written, and whether the stretch reads elements that may
+    not have been written before."""
+
+    storage: int
+    writes: int
+    written: list[int]
+    doubtful: bool
+
+
+class Uses(NamedTuple):
+    """The uses of each tensor: its first and last rows; whether a row with a template writes all of
+    it before any other use; and, of all tensors, the operands that are read right after a write."""
+
+    first_row: Array
+    last_row: Array
+    starts_full: Array
+    after_writes: Array
+
+
+class Stretches:
+    """The stretches of a program. `ends` has the end of each one, by its first row.
+
+    `contents` are the numbers of the storages that have contents before the first row, `kept` those
+    of results, and `alone` rows that must not be in a stretch."""
+
+    def __init__(
+        self,
+        program: Program,
+        rows: tuple[Array, Array],
+        plans: Sequence[ArgumentPlan],
+        values: Sequence[Sequence[Any]],
+        core: Core,
+        *,
+        contents: set[int],
+        kept: set[int],
+        alone: Sequence[int],
+    ) -> None:
+        self.ends: dict[int, int] = {}
+        self._operands, self._row = program.operand_windows(), program.users()
+        if core.hbm.rounding is not codec.encode or core.hbm.wide or not len(self._operands):
+            return
+        self._program, self._core, self._plans, self._values = program, core, plans, values
+        self._rows, self._begins = rows
+        windows = program.windows()
+        self._geometry, self._offset = windows.geometry, windows.offset
+        storages = program.storages()
+        self.numbers, self._storage = storages.number, storages.of_window
+        self._window = np.empty(len(self.numbers), np.int64)  # a window of each storage
+        self._window[self._storage] = np.arange(len(self._storage))
+        self._call = self._rows[self._begins[:-1]]
+        self._start = np.concatenate([[0], np.cumsum(tiles_of(program.calls)[self._call])])
+        self._of_operand = self._storage[self._operands]
+        self._is_read = program.is_read()
+        self.templates = Templates()
+        self._template = self._templates()
+        self._template[alone] = -1
+        self._exclude_overlaps()
+        self._find(contents, kept)
+
+    # --- which rows ------------------------------------------------------------------------------
+
+    def _templates(self) -> Array:
+        """Return the number of the template of each row; -1 if there is none."""
+        has_values = valued(self._program.calls)[self._call]
+        value = np.where(has_values, self._rows[self._begins[1:] - 1], -1)
+        key = self._call * (len(self._values) + 1) + value + 1
+        _, first, of_row, count = np.unique(
+            key, return_index=True, return_inverse=True, return_counts=True
+        )
+        numbers = [
+            self._new_template(row) if rows >= LEAST else -1
+            for row, rows in zip(first.tolist(), count.tolist(), strict=True)
+        ]
+        templates: Array = np.array(numbers, np.int64)[of_row.reshape(-1)]
+        return templates
+
+    def _new_template(self, row: int) -> int:
+        """Add the template for rows with the Call and the values of this row, and return its
+        number; -1 if it has none."""
+        plan = self._plans[self._call[row]]
+        call, instruction = plan.call, plan.call.instruction
+        if not instruction.staged or call.dynamic or len(call.writes) != 1 or plan.lists:
+            return -1
+        (result,) = (p.operand for p in instruction.operands if p.name in call.writes)
+        if result.partial and call.view(*call.writes).region is MemoryRegion.psum:
+            return -1  # it does not mark its elements as written by another engine than Tensor
+        fields = self._rows[self._begins[row] : self._begins[row + 1]].tolist()
+        tiles = {at: self._example(fields[at]) for at in plan.operands.values()}
+        values = self._values[fields[-1]] if plan.values else ()
+        if any(isinstance(value, RegisterId) for value in values):
+            return -1
+        arguments = plan.constants.copy()
+        for slot, at in plan.tiles:
+            arguments[slot] = tiles[at]
+        for slot, i in plan.values:
+            arguments[slot] = values[i]
+        by_name = dict(zip((p.name for p in instruction.parameters), arguments, strict=False))
+        windows = {id(tile): at for at, tile in tiles.items()}
+        try:
+            run = stage(call, by_name, self._core)
+            steps = steps_of(run, *[by_name[name] for name in instruction.varying_names])
+        except KernelError:
+            return -1
+        return self.templates.add(by_name[call.writes[0]], steps, windows)
+
+    def _example(self, window: int) -> Tile:
+        """Return a tile with the geometry of a window, in storage without memory."""
+        geometry, hbm = self._program.geometries[self._geometry[window]], self._core.hbm
+        storage = Storage(-1, geometry.layout, hbm.held(geometry.layout.dtype))
+        storage.launch = hbm
+        return Tile(storage, geometry, int(self._offset[window]))
+
+    def _exclude_overlaps(self) -> None:
+        """Leave out rows that read and write different windows of one tensor."""
+        result = self._operands[self._start[1:] - 1]
+        other = self._operands != result[self._row]
+        other &= self._of_operand == self._storage[result][self._row]
+        self._template[self._row[other]] = -1
+
+    # --- which stretches -------------------------------------------------------------------------
+
+    def _find(self, contents: set[int], kept: set[int]) -> None:
+        """Find the stretches, and the tensors that each one shares."""
+        uses, geometries = self._uses(), self._program.geometries
+        self._last_row = uses.last_row
+        # tensors of which elements may be unwritten: before a read of what was just written a new
+        # stretch begins, because `run` looks for unwritten elements
+        self._doubtful = ~(uses.starts_full | np.isin(self.numbers, [*contents]))
+        after = uses.after_writes
+        stretch = self._split(self._row[after[self._doubtful[self._of_operand[after]]]])
+        on_chip = np.array([g.layout.on_chip for g in geometries], np.bool_)
+        local = on_chip[self._geometry[self._window]] & ~np.isin(self.numbers, [*kept])
+        local &= uses.starts_full & (stretch[uses.last_row] >= 0)
+        local &= stretch[uses.first_row] == stretch[uses.last_row]
+        self._base = np.zeros(len(self.numbers), np.int64)
+        self._place(np.flatnonzero(local), uses)
+        self._share(stretch[self._row], ~local[self._of_operand])
+        nbytes = np.array([plan.nbytes for plan in self._plans], np.int64)[self._call]
+        self._written_bytes = np.append(0, np.cumsum(nbytes))
+        self._table = loops.Table(
+            rows=self._rows,
+            begins=self._begins,
+            template=self._template,
+            steps_of=np.array(self.templates.begins, np.int64),
+            steps=np.array(self.templates.steps, np.int64).reshape(-1, loops.WIDTH),
+            storage=self._storage,
+            starts=_starts(geometries, self._geometry, self._offset),
+            base=self._base,
+            fixed=self.templates.fixed,
+        )
+
+    def _uses(self) -> Uses:
+        order = np.argsort(self._of_operand, kind="stable")
+        storage, reads = self._of_operand[order], self._is_read[order]
+        new = np.append(True, storage[1:] != storage[:-1])
+        first = order[new]
+        fills = np.array([g.fills for g in self._program.geometries], np.bool_)
+        full = ~self._is_read[first] & fills[self._geometry[self._operands[first]]]
+        return Uses(
+            first_row=self._row[first],
+            last_row=self._row[order[np.append(new[1:], True)]],
+            starts_full=full & (self._template[self._row[first]] >= 0),
+            after_writes=order[1:][~new[1:] & ~reads[:-1] & reads[1:]],
+        )
+
+    def _split(self, cuts: Array) -> Array:
+        """Return the first row of the stretch of each row, or -1. A stretch ends before each of the
+        rows `cuts`."""
+        inside, cut = self._template >= 0, np.zeros(len(self._call), np.bool_)
+        cut[cuts] = True
+        begins = inside & (cut | ~np.append(False, inside[:-1]))
+        first = np.flatnonzero(begins)
+        length = np.bincount(np.cumsum(begins)[inside] - 1, minlength=len(first))
+        stretch = np.full(len(inside), -1, np.int64)
+        stretch[inside] = np.repeat(np.where(length >= LEAST, first, -1), length)
+        chosen = length >= LEAST
+        ends = first[chosen] + length[chosen]
+        self.ends = dict(zip(first[chosen].tolist(), ends.tolist(), strict=True))
+        return stretch
+
+    def _place(self, local: Array, uses: Uses) -> None:
+        """Give addresses to the tensors that only one stretch uses."""
+        local = local[np.argsort(uses.first_row[local], kind="stable")]
+        if not len(local):
+            return
+        sizes = np.array([g.layout.nbytes for g in self._program.geometries], np.int64)
+        nbytes = sizes[self._geometry[self._window[local]]]
+        size, kind = np.unique(-(-nbytes // buffers.CACHE_LINE), return_inverse=True)
+        size, at = size * buffers.CACHE_LINE, np.empty(len(local), np.int64)
+        first, last = uses.first_row[local], uses.last_row[local]
+        by_last = np.argsort(last, kind="stable")
+        total = loops.place(first, last, by_last, kind.reshape(-1), size, at)
+        self._block = buffers.fresh(total)
+        self._base[local] = at + _address(self._block)
+
+    def _share(self, stretch: Array, shared: Array) -> None:
+        """List the tensors that each stretch shares with other rows."""
+        self._shared: dict[int, list[Shared]] = {first: [] for first in self.ends}
+        used = np.flatnonzero(shared & (stretch >= 0))
+        windows, storages, stretches = self._operands[used], self._of_operand[used], stretch[used]
+        order = np.lexsort((windows, storages, stretches))
+        windows, storages, stretches = windows[order], storages[order], stretches[order]
+        reads = self._is_read[used[order]]
+        new = np.append(True, (np.diff(storages) != 0) | (np.diff(stretches) != 0))[: len(order)]
+        begins = np.flatnonzero(new)
+        for begin, end in pairwise([*begins.tolist(), len(order)]):
+            read, storage = reads[begin:end], int(storages[begin])
+            written = windows[begin:end][~read]
+            shared_here = Shared(
+                storage,
+                len(written),
+                list(dict.fromkeys(written.tolist())),
+                bool(self._doubtful[storage] and read.any()),
+            )
+            self._shared[int(stretches[begin])].append(shared_here)
+
+    # --- executing -------------------------------------------------------------------------------
+
+    def run(self, first: int, tensors: Tensors) -> bool:
+        """Execute the stretch that begins with row `first`, and return True. Do nothing and return
+        False if something may happen that only `Execution.step` can do."""
+        core, shared = self._core, self._shared[first]
+        if core.leftovers is not None or core.watch is not None or core.shadow is not None:
+            return False
+        storages = []
+        for each in shared:
+            geometry = self._geometry[self._window[each.storage]]
+            layout = self._program.geometries[geometry].layout
+            storage = tensors.get(core, int(self.numbers[each.storage]), layout).storage
+            if each.doubtful and storage.gaps is not None:
+                return False
+            storages.append(storage)
+        for each, storage in zip(shared, storages, strict=True):
+            self._base[each.storage] = _address(storage.settled) + storage.origin
+        end = self.ends[first]
+        loops.execute(self._table, first, end)
+        for each, storage in zip(shared, storages, strict=True):
+            self._note_writes(each, storage)
+            if self._last_row[each.storage] < end and storage.on_chip:
+                tensors.free(int(self.numbers[each.storage]))
+        return True
+
+    def _note_writes(self, each: Shared, storage: Storage) -> None:
+        """Record that a stretch has written to a tensor."""
+        storage.version += each.writes
+        psum = storage.region is MemoryRegion.psum
+        for window in each.written if psum or storage.gaps is not None else ():
+            geometry = self._program.geometries[self._geometry[window]]
+            tile = Tile(storage, geometry, int(self._offset[window]))
+            tile.mark_written()
+            if psum:
+                tile.mark_other_engine(True)
+
+    def bytes_written(self, first: int, end: int) -> int:
+        """Return the bytes of the results of rows."""
+        return int(self._written_bytes[end] - self._written_bytes[first])
+
+
+def _starts(geometries: Sequence[Geometry], geometry: Array, offset: Array) -> Array:
+    """Return the position in bytes of the first element of each window (`Geometry.start`)."""
+    layouts = [g.layout for g in geometries]
+    item, row, pitch, spread = (
+        np.array(column, np.int64)[geometry]
+        for column in (
+            [g.dtype.itemsize for g in geometries],
+            [max(layout.row_bytes, 1) for layout in layouts],
+            [layout.pitch for layout in layouts],
+            [layout.spread for layout in layouts],
+        )
+    )
+    rows, columns = np.divmod(offset * item, row)
+    starts: Array = rows * pitch + columns * spread
+    return starts
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
