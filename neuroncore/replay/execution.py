@@ -237,11 +237,12 @@ class Execution:
         """The call of the next instruction."""
         return self.plans[self._row()[0]].call
 
-    def storages(self) -> dict[int, Storage]:
-        """Return the storages of all operands of the next instruction, by their numbers in the
+    def written(self) -> dict[int, Storage]:
+        """Return the storages of the results of the next instruction, by their numbers in the
         record."""
         row, storages = self._row(), {}
-        for at in self.plans[row[0]].operands.values():
+        plan = self.plans[row[0]]
+        for at in map(plan.operands.__getitem__, plan.call.writes):
             number = self._storage[row[at]]
             layout = self.program.geometries[self._geometry[row[at]]].layout
             storages[number] = self.tensors.get(self.core, number, layout).storage

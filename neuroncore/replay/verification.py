@@ -231,7 +231,7 @@ class Verdict:
 
 class _Before(NamedTuple):
     """The data about an instruction that must be noted before it is executed. `storages` has the
-    storages of its operands by number. `leftover` flags, by name of the operand, the elements that
+    storages of its results by number. `leftover` flags, by name of the operand, the elements that
     depend on uninitialized memory."""
 
     storages: Mapping[int, Storage]
@@ -306,9 +306,7 @@ class Verification:
         number = min(able, key=lambda n: (n - replay.last) % len(replay.cores))
         execution = replay.executions[number]
         if (number, execution.row) not in self._before:
-            self._before[number, execution.row] = _Before(
-                execution.storages(), _leftover(execution)
-            )
+            self._before[number, execution.row] = _Before(execution.written(), _leftover(execution))
         return number
 
     def _step(self) -> Mismatch | None:
