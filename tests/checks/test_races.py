@@ -51,7 +51,7 @@ def zeros_then_parts(x):
 
 def test_filling_all_of_an_output_on_both_cores_is_reported_with_both_lines(x):
     (same, *_), (other, line, text) = sorted(raced(zeros_then_parts, x))
-    assert (same, other, line) == ("note", "warning", 6)
+    assert (same, other, line) == ("note", "warning", 7)
     assert "core 0 writes at test_races.py:" in text and "core 1 writes" in text
 
 
@@ -89,8 +89,8 @@ def test_two_writes_of_a_whole_tensor_from_one_line_are_a_note(x):
 def test_programs_that_cannot_synchronize_are_unordered(x):
     """The programs of a grid without logical cores of two run on one core each."""
     assert [one[:2] for one in raced(zeros_then_parts, x, target="trn1")] == [
-        ("note", 5),
-        ("warning", 6),
+        ("note", 6),
+        ("warning", 7),
     ]
 
 

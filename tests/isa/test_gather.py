@@ -84,7 +84,7 @@ def test_an_index_past_the_end_is_refused():
         dst = device.zeros((32, 32 * run))
         device.refuses(
             OutOfBoundsError, "local_gather", dst, device.zeros((32, 20)), device.tile(index), run,
-            words=["core 1", "index 21", f"0 to {20 - run}", str(place), "20 elements"],
+            words=["core 1", "index 21", f"0 to {20 - run}", str(place), "a partition has 20"],
         )  # fmt: skip
 
 
