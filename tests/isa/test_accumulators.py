@@ -1,5 +1,5 @@
-"""The accumulator registers of the Scalar and the Vector engine, one per lane, that activation,
-activation_reduce, tensor_scalar_reduce and select_reduce run their sums through."""
+"""The accumulator registers of the Scalar and the Vector engine, one per lane. activation,
+activation_reduce, tensor_scalar_reduce and select_reduce use them for sums."""
 
 from itertools import product
 
@@ -19,7 +19,8 @@ REDUCTIONS = ("add", "multiply", "maximum", "minimum")
 
 
 def summed(device, data, command, result=True, **options):
-    """activation(copy) with a command; what the registers hold, if asked for."""
+    """Issue activation(copy) with a command; return the contents of the registers if `result` is
+    set."""
     tile = data if not isinstance(data, np.ndarray) else device.tile(data)
     res = device.empty((tile.shape[0], 1)) if result else None
     dst = device.empty(tile.shape)
@@ -34,7 +35,7 @@ def summed(device, data, command, result=True, **options):
 
 
 @pytest.mark.parametrize("repeats", [False, True])
-def test_a_sum_is_of_all_though_dst_repeats_its_elements(repeats):
+def test_a_sum_has_all_elements_even_if_dst_repeats_one_place(repeats):
     device, data = Device(), np.arange(15, dtype=np.float32).reshape(5, 3)
     res = device.empty((5, 1))
     dst = device.empty((5, 1 if repeats else 3))
@@ -62,7 +63,7 @@ def test_registers_beyond_those_of_data_may_be_read_out_too(rows, start):
             )  # fmt: skip
 
 
-def test_what_is_summed_is_not_rounded_to_dst():
+def test_terms_of_a_sum_are_not_rounded_to_dst():
     device, data = Device(), np.full((1, 4), 1.001, np.float32)
     dst, res = device.empty((1, 4), "bfloat16"), device.empty((1, 1))
     device.issue("activation_reduce", dst, nl.copy, device.tile(data), nl.add, res)
@@ -91,7 +92,7 @@ def test_any_sequence_of_commands(commands, seed):
     device.agrees()
 
 
-def test_registers_that_nothing_has_reset_hold_no_number():
+def test_registers_that_were_never_reset_are_nan():
     for command in (IDLE, REDUCE):
         assert np.isnan(summed(Device(), np.ones((3, 4), np.float32), command)).all()
 
@@ -111,7 +112,7 @@ def test_activation_reduce_leaves_its_sum_in_the_registers():
     assert summed(device, ones, REDUCE).tolist() == [[8]] * 3
 
 
-def test_each_lane_has_a_register_of_its_own():
+def test_each_lane_has_a_separate_register():
     device = Device()
     rows = np.arange(128, dtype=np.float32).reshape(128, 1)
     data = device.tile(rows)
@@ -126,7 +127,7 @@ def test_each_lane_has_a_register_of_its_own():
 
 
 @pytest.mark.parametrize("start", [0, 32, 64, 96])
-def test_the_lane_is_that_of_the_input(start):
+def test_the_lane_of_a_register_is_the_lane_of_the_input(start):
     device = Device()
     data = device.tile(np.full((32, 2), 3, np.float32), address=(start, 0))
     dst, res = device.empty((32, 2), address=(96, 64)), device.empty((32, 1), address=(32, 128))
@@ -150,7 +151,7 @@ def test_the_sum_may_go_into_dst_or_data():
 
 
 def scalar_reduce(device, data, op0, operand0, reduce_op, dtype="float32", **options):
-    """dst and the reduction."""
+    """Return dst and the reduction."""
     tile = device.tile(data)
     dst, res = device.empty(data.shape, dtype), device.empty((len(data), 1))
     options = {k: device.tile(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
@@ -176,7 +177,7 @@ def test_the_commands_of_tensor_scalar_reduce():
     device.agrees()
 
 
-def test_negating_the_result_leaves_the_registers_as_they_are():
+def test_negating_the_result_does_not_change_the_registers():
     device = Device()
     ones = np.ones((3, 4), np.float32)
     call = ones, "add", 0.0, "add"
@@ -211,7 +212,7 @@ def test_select_continues_what_tensor_scalar_reduce_began():
     device.agrees()
 
 
-def test_an_idle_select_may_clobber_the_registers():
+def test_an_idle_select_may_overwrite_the_registers():
     device, data = Device(), noise((9, 5), special=False)
     selected(device, data, RESET_REDUCE)
     assert np.isnan(selected(device, data, IDLE)).all()
@@ -220,7 +221,7 @@ def test_an_idle_select_may_clobber_the_registers():
     device.agrees()
 
 
-def test_the_two_engines_have_registers_of_their_own():
+def test_the_two_engines_have_separate_registers():
     device = Device()
     ones = np.ones((3, 4), np.float32)
     summed(device, ones, RESET_REDUCE, result=False)
@@ -244,7 +245,7 @@ def test_vector_registers_belong_to_lanes_too():
 
 
 @pytest.mark.parametrize("command", [{}, {"reduce_cmd": 0}])
-def test_registers_that_nothing_preset_are_found(command):
+def test_uninitialized_registers_are_reported(command):
     device = Device()
     res = device.empty((3, 1))
     tiles = device.empty((3, 4)), nl.copy, device.tile(noise((3, 4)))

@@ -1,4 +1,4 @@
-"""activation and activation_reduce: scale, bias, function, rounding; what they take and refuse."""
+"""activation and activation_reduce: scale, bias, function, rounding; legal and illegal operands."""
 
 from itertools import product
 
@@ -42,7 +42,7 @@ def test_multiplication_and_addition_round_separately():
 
 
 @pytest.mark.parametrize("bias", [0, 0.0, np.zeros((1, 1), np.float32)])
-def test_adding_zero_makes_plus_zero_of_minus_zero(bias):
+def test_adding_zero_turns_minus_zero_into_plus_zero(bias):
     data = np.float32([[-0.0]])
     same(activated(Device(), "copy", data, bias=bias), np.float32([[0.0]]))
     same(activated(Device(), "copy", data), data)

@@ -1,4 +1,4 @@
-"""What collectives refuse, and ranks that do not come or do something else."""
+"""Refusals of collectives, and ranks that are missing or issue another collective."""
 
 import nki
 import nki.collectives as ncc
@@ -32,11 +32,11 @@ from neuroncore.base.errors import (
         ([[0, 1, 2]], "the replica group lacks rank 3, which calls the collective"),
     ],
 )
-def test_groups_that_there_are_not(groups, why):
+def test_invalid_groups_are_refused(groups, why):
     refused(SignatureError, why, through_hbm, X4, (4, 2), ncc.all_reduce, groups, op=nl.add)
 
 
-def test_other_things_that_are_refused():
+def test_other_invalid_arguments_of_collectives_are_refused():
     reduce = (ncc.all_reduce, ALL)
     refused(ShapeError, "the same number of elements", through_hbm, X4, (4, 3), *reduce, op=nl.add)
     refused(OperatorError, "not an operator", through_hbm, X4, (4, 2), *reduce, op=nl.multiply)
@@ -102,7 +102,7 @@ def test_four_ranks_of_trn1_are_neighbors():
         ("p", "p", BufferKindError, "must be in hbm or sbuf, not in psum"),
     ],
 )
-def test_tensors_that_are_refused(srcs, dsts, kind, why):
+def test_invalid_tensors_of_collectives_are_refused(srcs, dsts, kind, why):
     @nki.jit
     def some(x, group):
         made = {
@@ -120,7 +120,7 @@ def test_tensors_that_are_refused(srcs, dsts, kind, why):
 
 
 @pytest.mark.parametrize("returned", ["src", "dst", "out"])
-def test_results_are_the_kernels_own_tensors(returned):
+def test_results_of_collectives_must_be_tensors_of_the_kernel(returned):
     @nki.jit
     def some(x, group):
         made = {n: in_hbm(x.shape, x.dtype, n) for n in ("src", "dst", "out")}
@@ -170,7 +170,7 @@ def test_a_tensor_in_shared_hbm_has_a_name(buffer, name, codes):
         ([0, 1, 2], "has 2 channels"),
     ],
 )
-def test_channels_that_there_are_not(channels, why):
+def test_invalid_channels_are_refused(channels, why):
     @nki.jit
     def some(x, group):
         srcs, dsts = ([[in_hbm((4, 2), x.dtype, f"{n}{c}")] for c in channels] for n in "sd")
@@ -214,14 +214,14 @@ def meets(x, rank, calls, group):
         ),
     ],
 )  # fmt: skip
-def test_a_rank_that_does_something_else(calls, kind, why):
+def test_a_rank_that_issues_another_collective_is_refused(calls, kind, why):
     group = ReplicaGroup([[*range(64)]])
     per_rank = [(X4[0], rank, calls, group) for rank in range(64)]
     with pytest.raises(kind, match=why):
         neuroncore.run(meets, per_rank=per_rank)
 
 
-def test_groups_that_do_not_match():
+def test_different_groups_on_ranks_are_refused():
     def groups(rank):
         return ReplicaGroup([[0, 1], [2, 3]] if rank == 0 else [[0, 1, 2, 3]])
 

@@ -1,4 +1,5 @@
-"""Sums over ranks: where they are rounded, what float32 lacks, and float64 beside them."""
+"""Sums over ranks: where they are rounded, integers that float32 cannot represent, and the
+comparison with float64."""
 
 from itertools import product
 
@@ -15,7 +16,7 @@ import neuroncore
 from neuroncore.base.options import Options
 
 
-def test_where_sums_are_rounded_is_an_option():
+def test_an_option_selects_where_sums_are_rounded():
     rng, group = np.random.default_rng(0), [[*range(16)]]
     arrays = [rng.standard_normal((32, 5)).astype(nl.bfloat16.numpy) for _ in range(16)]
     found = set()
@@ -29,7 +30,7 @@ def test_where_sums_are_rounded_is_an_option():
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
-def test_stochastic_rounding_gives_all_ranks_the_same_bits_in_whatever_turns(turns):
+def test_stochastic_rounding_gives_all_ranks_the_same_bits_in_any_order(turns):
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((8, 5)).astype(nl.bfloat16.numpy) for _ in range(4)]
     options = Options(stochastic=True, turns=turns)
@@ -42,7 +43,7 @@ def test_stochastic_rounding_gives_all_ranks_the_same_bits_in_whatever_turns(tur
         assert all(same(one, want[0]) for one in got)
 
 
-def test_integers_that_float32_lacks_are_told():
+def test_integers_that_float32_lacks_are_reported():
     arrays = [np.full((2, 2), (1 << 24) + rank, np.int32) for rank in range(2)]
     per_rank = [(x, (2, 2), ncc.all_reduce, ReplicaGroup([[0, 1]]), {"op": nl.add}) for x in arrays]
     run = neuroncore.run(through_hbm, per_rank=per_rank)
@@ -53,8 +54,8 @@ def test_integers_that_float32_lacks_are_told():
 
 
 @pytest.mark.parametrize("call", ["all_reduce", "all_gather"])
-def test_float64_sees_through(call):
-    """The error comes from the line that rounds to bfloat16, on whichever rank."""
+def test_errors_are_traced_through_collectives(call):
+    """The error comes from the line that rounds to bfloat16, on any rank."""
 
     @nki.jit
     def rounded(x, group):
@@ -92,8 +93,8 @@ def test_float64_sees_through(call):
 
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
 @pytest.mark.parametrize("turns", [0, 3])
-def test_float64_sees_what_both_cores_of_a_rank_have_written(buffer, turns):
-    """Each core rounds its half; in HBM the sum over ranks happens once for both."""
+def test_errors_of_both_cores_of_a_rank_are_traced(buffer, turns):
+    """Each core rounds its half; in HBM the sum over ranks is computed once for both."""
 
     @nki.jit
     def halves(x, group):

@@ -1,4 +1,4 @@
-"""What ranks do together: every operation, in HBM and SBUF, on one core and two."""
+"""Collectives: every operation, in HBM and SBUF, on one core and two."""
 
 import nki
 import nki.collectives as ncc
@@ -30,7 +30,7 @@ FORMATS = ("float32", "bfloat16", "float16", "float8_e5m2", "int32", "uint8", "i
 
 @pytest.mark.parametrize("kernel", [through_hbm, through_sbuf], ids=["hbm", "sbuf"])
 @for_all("groups, lnc", [(ALL, 1), (TWO, 1), (TWO, 2)])
-def test_all_operations_on_odd_shapes(kernel, groups, lnc):
+def test_all_collectives_on_odd_shapes(kernel, groups, lnc):
     n, arrays = len(groups[0]), given(4, (12, 5))
     for op in OPERATORS:
         ran(kernel, arrays, (12, 5), ncc.all_reduce, groups, lnc, op=op)
@@ -47,18 +47,18 @@ def test_every_format_in_sbuf(dtype):
 
 
 @for_all("ranks, lnc", [(4, 2), (8, 1)])
-def test_pieces_for_all(ranks, lnc):
+def test_pieces_for_all_ranks(ranks, lnc):
     arrays, group = given(ranks, (ranks * 2, 3), "bfloat16"), [[*range(ranks)]]
     ran(through_hbm, arrays, (ranks * 2, 3), ncc.all_to_all, group, lnc, collective_dim=0)
 
 
 @for_all("lnc", [1, 2])
-def test_permuted(lnc):
+def test_permuted_ranks(lnc):
     pairs = [[0, 1], [1, 2], [2, 3], [3, 0]]
     ran(through_hbm, given(4, (3, 2)), (3, 2), ncc.collective_permute, pairs, lnc)
 
 
-def test_who_is_no_target_keeps_what_it_has_and_others_need_not_come():
+def test_a_rank_that_is_not_a_target_keeps_its_data_and_others_need_not_take_part():
     @nki.jit
     def some(x, rank):
         src, dst, out = (in_hbm(x.shape, x.dtype, n) for n in ("src", "dst", "out"))
@@ -81,7 +81,7 @@ def test_who_is_no_target_keeps_what_it_has_and_others_need_not_come():
 
 @nki.jit
 def around(x, ranks, group, channels, buffer):
-    """All ranks' x, gathered by steps of each channel's ring over its part of the columns."""
+    """Gather the x of all ranks by steps of each channel's ring over its part of the columns."""
     each = x.shape[1] // channels
     out = nl.ndarray((ranks, *x.shape), x.dtype, buffer=nl.shared_hbm)
     make = {nl.sbuf: lambda n: nl.ndarray((x.shape[0], each), x.dtype, buffer=nl.sbuf)}.get(
@@ -107,7 +107,7 @@ def around(x, ranks, group, channels, buffer):
 
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
 @for_all("rings, turns", [(0, 0), (1, 5), (2, 0), (3, 5)])
-def test_a_ring_brings_everything_to_everyone_whatever_its_order(rings, turns, buffer):
+def test_a_ring_in_any_order_brings_all_data_to_all_ranks(rings, turns, buffer):
     arrays, group = given(4, (3, 6)), ReplicaGroup(ALL)
     options = Options(rings=rings, turns=turns)
     per_rank = [(x, 4, group, 2, buffer) for x in arrays]
@@ -115,7 +115,7 @@ def test_a_ring_brings_everything_to_everyone_whatever_its_order(rings, turns, b
     assert all(same(got, np.stack(arrays)) for got in run.results)
 
 
-def test_a_ring_that_adds_on_its_way():
+def test_a_ring_can_add_at_each_step():
     @nki.jit
     def added(x, y, group):
         a, b, dst, out = (in_hbm(x.shape, x.dtype, n) for n in ("a", "b", "dst", "out"))
@@ -163,7 +163,7 @@ def test_several_tensors_in_hbm_are_one_operation():
         assert same(a, xs[0] + xs[1]) and same(b, ys[0] + ys[1])
 
 
-def test_a_source_that_nothing_has_written_is_told_of_its_rank():
+def test_an_uninitialized_source_is_reported_with_its_rank():
     @nki.jit
     def some(x, rank, group):
         src, dst, out = (in_hbm(x.shape, x.dtype, n) for n in ("src", "dst", "out"))
@@ -179,7 +179,7 @@ def test_a_source_that_nothing_has_written_is_told_of_its_rank():
     assert found and "all_reduce" in found[0].place.text
 
 
-def test_halves_that_two_cores_have_written_are_both_there():
+def test_halves_that_two_cores_have_written_are_both_sent():
     @nki.jit
     def halves(x, group):
         core = nl.program_id(0)

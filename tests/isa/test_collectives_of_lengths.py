@@ -1,4 +1,5 @@
-"""Collectives of lengths that are known at run time: against numpy, and what has no room."""
+"""Collectives with lengths that are known at run time, compared with numpy, and lengths that exceed
+the space."""
 
 import nki.collectives as ncc
 import numpy as np
@@ -25,8 +26,8 @@ def test_a_gather_of_lengths_known_at_run_time(known):
 
 
 def test_an_exchange_of_lengths_known_at_run_time():
-    """Between servers, as trn2 has it: ranks 0, 64 and so on would be many; behind trn3's switches
-    whole chips do."""
+    """trn2 only has this between servers, where ranks 0, 64 and so on would be many; on trn3, whole
+    chips behind switches exchange."""
     arrays = [np.arange(64, dtype=np.float32) + 100 * rank for rank in range(8)]
     counts = np.random.default_rng(0).integers(0, 9, (8, 8))
     rows = [np.array([own, np.arange(8) * 8, [0] * 8], np.uint32) for own in counts]
@@ -35,7 +36,7 @@ def test_an_exchange_of_lengths_known_at_run_time():
     assert [told[2].tolist() for _, told in run.results] == counts.T.tolist()
 
 
-def test_places_that_the_receiver_says():
+def test_the_receiver_can_give_places():
     arrays = [np.arange(16, dtype=np.float32) + 100 * rank for rank in range(8)]
     rows = [np.zeros((4, 8), np.uint32) for _ in range(8)]
     for own in rows:
@@ -49,7 +50,7 @@ def test_places_that_the_receiver_says():
 @pytest.mark.parametrize(
     ("count", "begin", "why"), [(6, 0, "more than rank 0 has room for"), (2, 9, "beyond its src")]
 )
-def test_lengths_that_have_no_room(count, begin, why):
+def test_lengths_that_exceed_the_space_are_refused(count, begin, why):
     arrays = given(4, (10,))
     rows = [np.zeros((3, 4), np.uint32) for _ in range(4)]
     rows[2][:2, 0] = count, begin
@@ -75,7 +76,7 @@ def test_lengths_that_have_no_room(count, begin, why):
         ),
     ],
 )
-def test_groups_that_lengths_of_run_time_have_not(call, ranks, group, target, displaced, why):
+def test_invalid_groups_with_lengths_are_refused(call, ranks, group, target, displaced, why):
     arrays, n = [np.ones(16, np.float32)] * ranks, len(group[0])
     rows = [np.zeros((4 if displaced else 3, n), np.uint32)] * ranks
     with pytest.raises(SignatureError, match=why):

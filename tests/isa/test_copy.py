@@ -1,4 +1,4 @@
-"""tensor_copy and memset: what arrives, where it may come from and go, and what is refused."""
+"""tensor_copy and memset: results, legal memories, and refusals."""
 
 from itertools import product
 
@@ -37,7 +37,7 @@ def test_a_copy_between_equal_formats_moves_bits(unit):
         assert np.array_equal(dst.numpy(), noise((16, 24), width))
 
 
-def test_sources_that_repeat_themselves_or_change_axes():
+def test_sources_may_be_broadcast_or_transposed_views():
     device = Device()
     src = device.tile(noise((8, 1, 5)))
     device.issue("tensor_copy", device.empty((8, 4, 5), "float16"), src.broadcast(1, 4))
@@ -58,7 +58,7 @@ def test_copies_onto_their_own_source_in_another_format(first):
 
 
 @for_all("target, start", product(TARGETS, [0, 32, 64, 96]))
-def test_tiles_may_be_in_any_quadrant_and_over_one_another(target, start):
+def test_tiles_may_be_in_any_quadrant_and_overlap(target, start):
     device, numbers = Device(target), noise((32, 6))
     src = device.tile(numbers, address=(start, 64))
     dst = device.empty((32, 6), "bfloat16", "psum", address=((start + 32) % 128, 2048))

@@ -1,5 +1,5 @@
-"""The calls in isa/counterexamples, issued: each is refused with its code, and each rule of a
-clause has one that breaks it."""
+"""The calls in isa/counterexamples are issued: each is refused with its code, and each rule of a
+clause has a call that breaks it."""
 
 import tomllib
 from functools import partial
@@ -23,7 +23,8 @@ BUFFERS = {region: name for name, region in REGIONS.items()}
 
 
 def tile(device, view):
-    """A tile that lies as a view of an example says, in a larger one if it begins further on."""
+    """Return a tile with the layout of a view of an example, inside a larger tile if it has an
+    offset."""
     buffer = BUFFERS.get(view.region, "hbm")
     if view.partition or view.byte or view.stepped:
         step, begin = 1 + view.stepped, view.byte // view.dtype.itemsize
@@ -46,7 +47,7 @@ def tile(device, view):
 
 
 def arguments(device, call, changes):
-    """What a kernel would pass for a call."""
+    """Return the arguments that a kernel would pass for a call."""
     written = example.parsed(changes)
     for p in call.instruction.parameters:
         value = call.arguments[p.name]
@@ -78,14 +79,14 @@ def judge(row, target):
 
 
 def check_by_itself(call, row):
-    """Check a call of ranks, which one core by itself can't issue."""
+    """Check a call of ranks that a single core cannot issue."""
     errors = [e for p in call.instruction.parameters for e in of_argument(call, p, call.machine)]
     errors += whole_call(call, call.machine)
     assert (errors[0].code if errors else LEGAL) == row.code, errors
     assert row.code == LEGAL or row.words in str(errors[0])
 
 
-def test_each_table_is_of_instructions_of_its_family():
+def test_each_table_has_instructions_of_its_family():
     known = {(one.family, name) for name, one in INSTRUCTIONS.items()}
     for path in (machine.isa() / "counterexamples").iterdir():
         for header in tomllib.loads(path.read_text("utf-8")):

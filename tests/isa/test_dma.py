@@ -1,4 +1,4 @@
-"""dma_copy: what it moves, from where to where, and what becomes of the formats."""
+"""dma_copy: transfers between memories, and conversions of formats."""
 
 from itertools import product
 
@@ -27,7 +27,7 @@ def test_every_conversion():
 
 
 @for_all("dtype", ["float32", "bfloat16", "float16", "float8_e4m3", "tfloat32"])
-def test_one_format_is_a_copy_of_bits(dtype):
+def test_a_transfer_without_conversion_copies_bits(dtype):
     device, width = Device(), f"uint{8 * lookup(dtype).itemsize}"
     codes, dst = noise((2, 128), width), device.empty((2, 128), width, "hbm")
     device.issue("dma_copy", dst.view(dtype), device.tile(codes).view(dtype))
@@ -137,7 +137,7 @@ def test_patterns_walk_within_partitions_and_as_destinations():
 def test_a_pattern_that_leaves_its_tensor_is_refused(buffer, pattern, offset):
     device = Device()
     tensor = device.tile(np.zeros((5, 8), np.float32), buffer=buffer)
-    outside = tensor.ap(pattern, offset)  # published kernels make such patterns, unused
+    outside = tensor.ap(pattern, offset)  # published kernels make such patterns without using them
     words = ["reaches elements"]
     device.refuses(OutOfBoundsError, "dma_copy", outside, outside, words=words)
     device.refuses(OutOfBoundsError, "dma_copy", outside[:1], outside[:1], words=words)
@@ -160,7 +160,7 @@ def test_descriptors_may_come_from_anywhere(target, mode):
 
 
 @pytest.mark.parametrize("mode", list(oob_mode))
-def test_the_oob_mode_of_a_static_copy_does_not_matter(mode):
+def test_the_oob_mode_of_a_static_copy_has_no_effect(mode):
     device = Device()
     dst, src = pair(device)
     device.issue("dma_copy", dst, src, oob_mode=mode)
@@ -171,7 +171,7 @@ def test_the_oob_mode_of_a_static_copy_does_not_matter(mode):
 
 
 @pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
-def test_copying_what_nothing_wrote_is_found(buffer):
+def test_copying_uninitialized_memory_is_reported(buffer):
     device = Device()
     src = device.empty((4, 6), buffer=buffer)
     device.issue("dma_copy", src[1:3], device.tile(np.ones((2, 6), np.float32)))

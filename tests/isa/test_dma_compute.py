@@ -1,4 +1,4 @@
-"""dma_compute: sums on the way from one memory to another."""
+"""dma_compute: sums during transfers between memories."""
 
 from itertools import product
 
@@ -36,7 +36,7 @@ def test_the_sum_runs_from_left_to_right():
     device.agrees()
 
 
-def test_scales_of_one_before_the_operator_too_as_releases_before_0_3_had_them():
+def test_scales_of_one_may_come_before_the_operator_like_in_releases_before_0_3():
     device = Device()
     dst, tiles = device.empty((5, 7)), [device.tile(noise((5, 7), seed=n)) for n in range(2)]
     device.issue("dma_compute", dst, tiles, [1.0, 1.0], nl.add)
@@ -70,7 +70,7 @@ def test_integers_are_exact_up_to_24_bits():
     assert compute(device, device.empty((1, 2), "int32"), [big, ones]).tolist() == [[2**24, 2**24]]
 
 
-def test_in_strided_views_and_onto_a_source():
+def test_strided_views_and_results_in_a_source():
     device = Device()
     whole, row = device.tile(noise((6, 20)), buffer="hbm"), device.tile(noise((1, 20)))
     more = device.tile(noise((6, 10)))
@@ -79,7 +79,7 @@ def test_in_strided_views_and_onto_a_source():
     device.agrees()
 
 
-def test_a_source_that_nothing_wrote_is_found():
+def test_an_uninitialized_source_is_reported():
     device = Device()
     dst, written = device.empty((3, 5)), device.zeros((3, 5))
     compute(device, dst, [written, device.empty((3, 5))])
@@ -88,7 +88,7 @@ def test_a_source_that_nothing_wrote_is_found():
 
 
 def test_every_source_is_in_the_record():
-    """A later write waits for each of them to be read."""
+    """A later write waits until all of them have been read."""
     device = Device()
     srcs = [device.zeros((128, 512)) for _ in range(3)]
     compute(device, device.empty((128, 512), buffer="hbm"), srcs)
@@ -98,7 +98,7 @@ def test_every_source_is_in_the_record():
     assert (timeline.begin[1:] >= timeline.end[0]).all()
 
 
-def test_calls_with_as_many_sources_are_recognised():
+def test_calls_with_equally_many_sources_are_the_same_call():
     device = Device()
     tiles = [device.zeros((3, 5)) for _ in range(4)]
     for count in (2, 3, 2, 3, 2):
@@ -126,7 +126,7 @@ def test_the_message_points_at_the_list():
 
 
 def picked(device, tensor, rows, dtype="int32"):
-    """Rows of a tensor in HBM, by number."""
+    """Return rows of a tensor in HBM, by number."""
     index = device.tile(np.reshape(rows, (-1, 1)), dtype)
     pattern = [[s, n] for s, n in zip(tensor.strides, (len(rows), *tensor.shape[1:]))]
     return tensor.ap(pattern, vector_offset=index, indirect_dim=0)
@@ -188,8 +188,8 @@ def test_a_gather_may_take_a_row_twice():
     assert not device.findings
 
 
-def test_indices_are_promised_to_differ():
-    """By today's API: "non-unique not yet supported"."""
+def test_indices_must_differ():
+    """The documentation of the current API: "non-unique not yet supported"."""
     device = Device()
     view = picked(device, device.zeros((10, 6), buffer="hbm"), ROWS)
     srcs = [view, device.zeros((5, 6))]
@@ -202,8 +202,8 @@ def test_indices_are_promised_to_differ():
     device.call(nisa.dma_compute, tile, [tile, tile], nl.add, unique_indices=False)
 
 
-def test_indices_that_repeat_add_one_after_the_other():
-    """Each sum is rounded to the format of the row that it is written to."""
+def test_sums_of_repeated_indices_are_added_in_order():
+    """Each sum is rounded to the format of its row."""
     device = Device()
     for rows, form in product(([4, 2, 4, 4, 9, 2], [3] * 6, [*range(6)]), ("float32", "bfloat16")):
         tensor = device.tile(noise((10, 6)), form, "hbm")
@@ -211,14 +211,14 @@ def test_indices_that_repeat_add_one_after_the_other():
         compute(device, view, [view, device.tile(noise((6, 6)))], unique_indices=False)
     wide = device.tile(noise((4, 2, 3)))
     compute(device, wide, [wide, picked(device, tensor, [10, 4, 10, 4])], **SKIP)
-    view = picked(device, tensor, [10, 4, 10, 4])  # of which some don't exist
+    view = picked(device, tensor, [10, 4, 10, 4])  # some of these rows do not exist
     sources = [view, device.tile(noise((4, 6)))]
     compute(device, view, sources, unique_indices=False, **SKIP)
     device.agrees()
     assert not device.findings
 
 
-def test_picked_rows_take_two_sources_one_of_them_the_sum():
+def test_indexed_rows_need_two_sources_including_the_sum():
     device = Device()
     tensor, tile, other = (device.zeros((10, 6), buffer="hbm"), *map(device.zeros, [(5, 6)] * 2))
     view = picked(device, tensor, ROWS)
@@ -234,7 +234,7 @@ def test_picked_rows_take_two_sources_one_of_them_the_sum():
 
 
 def moved(target, name, count):
-    """The time that the DMA engines are kept by bringing so many megabytes to SBUF."""
+    """Return the time for which the DMA engines are busy with moving so many megabytes to SBUF."""
     device = Device(target)
     srcs = [device.zeros((128, 4096), "bfloat16", "hbm") for _ in range(count)]
     dst = device.empty((128, 4096), "bfloat16")
@@ -244,6 +244,6 @@ def moved(target, name, count):
 
 @for_all(("target", "slowdown"), [("trn1", 2), ("trn2", 2), ("trn3", 1)])
 @for_all("count", [2, 5])
-def test_each_source_is_moved_at_the_speed_of_sums(target, slowdown, count):
+def test_each_source_is_moved_at_the_rate_of_sums(target, slowdown, count):
     copy = moved(target, "dma_copy", 1)
     assert moved(target, "dma_compute", count) == pytest.approx(slowdown * count * copy)

@@ -1,4 +1,4 @@
-"""dma_copy: addresses that are known only while the kernel runs."""
+"""dma_copy with addresses that are known only while the kernel runs."""
 
 from itertools import product
 
@@ -29,12 +29,12 @@ def index(device, rows, dtype="int32", buffer="sbuf"):
 
 
 def chosen(device, tensor, rows, dtype="int32"):
-    """The rows of a tensor in HBM, by number."""
+    """Return rows of a tensor in HBM, by number."""
     return tensor.vector_select(0, index(device, rows, dtype))
 
 
 def number(device, value, kind):
-    """A run-time number: in a register, or in a [1, 1] tile."""
+    """Return a run-time number: in a register, or in a [1, 1] tile."""
     if kind == "register":
         return device.call(register_alloc, value)
     return index(device, [value])
@@ -64,7 +64,7 @@ def test_a_scalar_offset_moves_the_destination(kind, buffer):
 
 
 @for_all("axis", [0, 1, 2])
-def test_select_takes_one_element_of_an_axis(axis):
+def test_select_reads_one_element_of_an_axis(axis):
     device, numbers = Device(), TABLE.reshape(3, 4, 5)
     src = device.tile(numbers, buffer="hbm").select(axis, number(device, 2, "tile"))
     dst = device.empty(src.shape)
@@ -72,7 +72,7 @@ def test_select_takes_one_element_of_an_axis(axis):
     assert np.array_equal(dst.numpy(), np.take(numbers, 2, axis))
 
 
-def test_both_sides_may_move():
+def test_both_sides_may_have_an_offset():
     device = Device()
     table, out = device.tile(TABLE, buffer="hbm"), device.tile(TABLE * 0, buffer="hbm")
     here, there = (number(device, row, "register") for row in (8, 2))
@@ -93,7 +93,7 @@ def test_an_offset_out_of_bounds_stops_the_device(kind, name, start):
 
 
 @pytest.mark.parametrize("name", ["dst", "src"])
-def test_or_is_skipped_if_the_kernel_says_so(name):
+def test_an_offset_out_of_bounds_can_be_skipped(name):
     device = Device()
     table, tile = device.tile(TABLE, buffer="hbm"), device.tile(np.ones((3, 6), np.float32))
     moved = table.ap([[6, 3], [1, 6]], scalar_offset=number(device, 8, "register"))
@@ -114,7 +114,7 @@ def test_the_last_row_that_exists_is_not_skipped(kind):
 
 @pytest.mark.parametrize(("start", "legal"), [(12, True), (13, False)])
 def test_on_the_chip_an_offset_ends_with_its_partition(start, legal):
-    """Past the end lies the next partition's first element, which the engine can't reach."""
+    """The next element in memory is in the next partition, which the engine cannot reach."""
     device = Device()
     table = device.tile(np.arange(128, dtype=np.float32).reshape(8, 16))
     moved = table.ap(
@@ -163,8 +163,8 @@ def test_indices_of_every_integer_format():
     device.agrees()
 
 
-def test_a_pattern_chooses_pieces_of_rows():
-    """The step of the pattern's first axis doesn't count: it is the tensor's own."""
+def test_a_pattern_selects_pieces_of_rows():
+    """The step of the pattern's first axis has no effect: the step of the tensor is used."""
     device = Device()
     table, rows = device.tile(TABLE, buffer="hbm"), index(device, [7, 2, 7])
     for first in (6, 1, 999):
@@ -185,7 +185,7 @@ def test_a_row_that_does_not_exist_stops_the_device(rows):
     device.refuses(OutOfBoundsError, "dma_copy", picked, tile, words=["dst", *words])
 
 
-def test_a_skipped_row_keeps_what_was_there():
+def test_a_skipped_row_keeps_its_contents():
     device = Device()
     table, rows = device.tile(TABLE, buffer="hbm"), [4, 10, -1, 9]
     dst = device.tile(np.full((4, 6), -5, np.float32))
@@ -206,14 +206,14 @@ def test_gather_and_scatter_at_once():
 
 
 @for_all("mode", list(dge_mode))
-def test_a_scalar_offset_takes_any_descriptors(mode):
+def test_a_scalar_offset_works_with_any_descriptors(mode):
     device = Device()
     table, dst = device.tile(TABLE, buffer="hbm"), device.empty((1, 6))
     device.issue("dma_copy", dst, table[number(device, 3, "register")], dge_mode=mode)
     assert np.array_equal(dst.numpy(), TABLE[3:4])
 
 
-# --- what an index may be -------------------------------------------------------------------------
+# --- legal indices --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -252,7 +252,7 @@ def test_a_scalar_offset_is_one_number():
         table.ap([[6, 1], [1, 6]], scalar_offset=one, vector_offset=one)
 
 
-def test_a_register_is_no_vector():
+def test_a_register_is_refused_as_a_vector_offset():
     device = Device()
     table = device.tile(TABLE, buffer="hbm")
     register = device.call(register_alloc, 1)
@@ -276,7 +276,7 @@ def test_a_vector_offset_has_one_number_per_partition(shape):
     device.refuses(ShapeError, "dma_copy", dst, picked, words=["index of src", "(3, 1)"])
 
 
-def test_rows_are_chosen_along_axis_0_of_hbm():
+def test_rows_are_selected_along_axis_0_of_hbm():
     device = Device()
     rows = index(device, [1, 2])
     for make in (
@@ -295,7 +295,7 @@ def test_rows_are_chosen_along_axis_0_of_hbm():
 # --- what was never written -----------------------------------------------------------------------
 
 
-def test_a_gather_looks_at_the_rows_it_reads():
+def test_a_gather_reports_only_uninitialized_rows_that_it_reads():
     device = Device()
     table = device.empty((10, 6), buffer="hbm")
     device.issue("dma_copy", table[2:5], device.tile(TABLE[2:5]))
@@ -308,7 +308,7 @@ def test_a_gather_looks_at_the_rows_it_reads():
     assert np.array_equal(dst.numpy()[[0, 2]], TABLE[[4, 2]])
 
 
-def test_a_scatter_writes_the_rows_it_chooses():
+def test_a_scatter_marks_its_rows_as_written():
     device = Device()
     table = device.empty((10, 6), buffer="hbm")
     device.issue("dma_copy", chosen(device, table, [4, 12, 2]), device.tile(TABLE[:3]), **SKIP)
@@ -319,7 +319,7 @@ def test_a_scatter_writes_the_rows_it_chooses():
     assert device.findings == ["UNINIT_READ"]
 
 
-def test_a_skipped_row_is_still_not_written():
+def test_a_skipped_row_stays_uninitialized():
     device = Device()
     dst = device.empty((3, 6))
     device.issue(
@@ -333,7 +333,7 @@ def test_a_skipped_row_is_still_not_written():
 
 
 @pytest.mark.parametrize("how", ["gather", "scalar"])
-def test_an_index_that_nothing_wrote_is_found(how):
+def test_an_uninitialized_index_of_a_transfer_is_reported(how):
     device = Device()
     table, rows = device.tile(TABLE, buffer="hbm"), device.empty((1, 1), "int32")
     dst = device.empty((1, 6))

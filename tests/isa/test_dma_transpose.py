@@ -1,4 +1,4 @@
-"""dma_transpose: the first axis and the last change places on the way."""
+"""dma_transpose exchanges the first axis and the last during a transfer."""
 
 from itertools import product
 
@@ -20,12 +20,12 @@ HARDWARE = {"dge_mode": dge_mode.hwdge}
 
 
 def patterns(shape, dtype):
-    """Values of a format, of all bit patterns."""
+    """Return all bit patterns of a format."""
     return noise(shape, f"uint{8 * np.dtype(dtype).itemsize}").view(dtype)
 
 
 def issue(device, src, **options):
-    """dma_transpose into a fresh tile."""
+    """Issue dma_transpose into a fresh tile."""
     dst = device.empty([src.shape[i] for i in ORDERS[len(src.shape)]], src.dtype)
     device.issue("dma_transpose", dst, src, **options)
     return dst
@@ -69,7 +69,7 @@ def test_four_packed_elements_move_as_one(dtype, codes):
 
 
 def test_a_row_of_tiles_with_patterns():
-    """As production kernels write it: 4-D patterns on 2-D tensors."""
+    """Production kernels use 4-D patterns on 2-D tensors in this way."""
     device = Device()
     data = patterns((96, 512), "bfloat16")
     src = device.tile(data, buffer="hbm").ap([[512, 96], [1, 1], [128, 4], [1, 128]])
@@ -80,14 +80,14 @@ def test_a_row_of_tiles_with_patterns():
 
 
 @for_all("kind, mode", product(["register", "tile"], dge_mode))
-def test_a_run_time_offset(kind, mode):
+def test_a_transpose_at_a_run_time_offset(kind, mode):
     device, data = Device(), patterns((4, 16, 64), "bfloat16")
     number = device.call(register_alloc, 2) if kind == "register" else device.tile([[2]], "int32")
     found = issue(device, device.tile(data, buffer="hbm").select(0, number), dge_mode=mode)
     assert np.array_equal(bits(found.numpy()), bits(data[2].T))
 
 
-def test_a_run_time_offset_past_the_end():
+def test_a_transpose_at_a_run_time_offset_past_the_end_is_refused():
     device = Device()
     src = device.zeros((4, 16, 64), "bfloat16", "hbm").select(0, device.call(register_alloc, 4))
     dst = device.tile(np.ones((64, 16)), "bfloat16")
@@ -100,7 +100,7 @@ def test_a_run_time_offset_past_the_end():
 
 
 def gather(device, table, index, rows):
-    """`rows` rows of a table in HBM, by the numbers in an index."""
+    """Return `rows` rows of a table in HBM, by the numbers in an index."""
     tensor = device.tile(table, buffer="hbm")
     pattern = [[s, n] for s, n in zip(tensor.strides, (rows, *table.shape[1:]))]
     return tensor.ap(pattern, vector_offset=device.tile(index), indirect_dim=0)
@@ -114,7 +114,7 @@ INDICES = [((16, 1), 16), ((48, 1), 32), ((128, 1), 128), ((128, 2), 256), ((128
 
 
 @for_all("columns", [(1,), (128,), (3, 40), (1, 4, 25), (4, 1, 25)])
-def test_rows_are_counted_down_the_columns_of_the_index(columns):
+def test_indices_are_ordered_by_columns(columns):
     device = Device("trn3")
     for index, rows in INDICES:
         table = patterns((300, *columns), "bfloat16")
@@ -133,7 +133,7 @@ def test_rows_that_do_not_exist_are_skipped(numbers):
     device.agrees()
 
 
-def test_a_skipped_row_is_still_not_written():
+def test_a_skipped_row_stays_uninitialized():
     device = Device()
     numbers = np.arange(16, dtype=np.uint32).reshape(16, 1)
     numbers[5] = 99
@@ -153,7 +153,7 @@ def test_a_row_that_does_not_exist_is_refused():
     device.refuses(OutOfBoundsError, "dma_transpose", dst, src, words=["src", "10", "0 to 9"])
 
 
-def test_rows_that_nothing_has_written_are_found():
+def test_uninitialized_rows_are_reported():
     device = Device()
     table = device.empty((40, 6), "uint16", "hbm")
     device.issue("dma_copy", table[:20], device.zeros((20, 6), "uint16"))
@@ -196,8 +196,8 @@ def test_shapes_of_hardware_descriptors(target):
 
 
 def moved(target, name, where):
-    """The time that the DMA engines are kept by one transfer of a square tile, and how much later
-    its result can be read."""
+    """Return the time for which the DMA engines are busy with one transfer of a square tile, and
+    how much later its result can be read."""
     device = Device(target)
     device.issue(
         name, device.empty((128, 128), "bfloat16"), device.zeros((128, 128), "bfloat16", where)
@@ -208,7 +208,7 @@ def moved(target, name, where):
 
 @pytest.mark.parametrize(("where", "share"), [("hbm", 0.9), ("sbuf", 0.5)])
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_a_transpose_gets_a_share_of_the_bandwidth(target, where, share):
+def test_a_transpose_has_a_part_of_the_bandwidth(target, where, share):
     copied, copy_after = moved(target, "dma_copy", where)
     transposed, after = moved(target, "dma_transpose", where)
     assert transposed == pytest.approx(copied / share)

@@ -1,4 +1,5 @@
-"""nc_matmul with perf_mode=double_row: K = 256, two rows of 8-bit floats in each of the array."""
+"""nc_matmul with perf_mode=double_row: K = 256, with two rows of 8-bit floats in each row of the
+array."""
 
 import itertools
 
@@ -31,7 +32,7 @@ def numbers(shape, dtype, seed=0, spread=4):
 
 
 def whole(shape, dtype, seed=0):
-    """Small integers, whose products and sums are exact in whatever order."""
+    """Return small integers whose products and sums are exact in any order."""
     return np.random.default_rng([seed, *shape]).integers(-8, 9, shape).astype(dtype)
 
 
@@ -57,14 +58,14 @@ def test_every_pair_of_formats_and_shape(target):
     device.agrees()
 
 
-def test_an_order_that_shows():
-    """2^24 + 1 + 1 + 1 - 2^24: pairs are added before they meet the large number."""
+def test_pairs_of_rows_are_added_first():
+    """2^24 + 1 + 1 + 1 - 2^24: pairs are added before they are added to the large number."""
     s = np.zeros((3, 2, 1), np.float32)
     s[:, :, 0] = [[2.0**12, 0], [1, 1], [-(2.0**12), 1]]
     x = np.zeros((3, 2, 1), np.float32)
     x[:, :, 0] = [[2.0**12, 0], [1, 1], [2.0**12, 1]]
     s, x = s.astype("float8_e5m2"), x.astype("float8_e5m2")
-    # 2^24, + 2, + (1 - 2^24) which is exact: 3; one after the other the ones would be lost
+    # 2^24 + 2 + (1 - 2^24) = 3 is exact; if added one by one, the ones would be lost
     assert product(Device(), s, x).numpy().item() == 3
     one_by_one = Device()
     dst = one_by_one.empty((1, 1), buffer="psum")
@@ -74,7 +75,7 @@ def test_an_order_that_shows():
 
 
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 70), st.integers(0, 99))
-def test_any_shape(k, m, n, seed):
+def test_double_rows_of_any_shape(k, m, n, seed):
     device = Device()
     s, x = numbers((k, 2, m), "float8_e4m3", seed), numbers((k, 2, n), "float8_e5m2", seed)
     product(device, s, x)
@@ -90,7 +91,7 @@ def test_special_values_stay_in_their_row(special):
     assert np.array_equal(got[1], np.full(5, special, np.float32), equal_nan=True)
 
 
-def test_the_mode_or_its_name():
+def test_the_mode_may_be_a_member_or_its_name():
     s, x = whole((4, 2, 3), "float8_e4m3"), whole((4, 2, 5), "float8_e4m3", 1)
     named, member = (product(Device(), s, x, mode).numpy() for mode in ("double_row", DOUBLE))
     assert np.array_equal(named, member)
@@ -104,8 +105,8 @@ def test_no_mode_is_the_plain_product(mode):
     device.agrees()
 
 
-def test_operands_lie_and_sums_go_anywhere():
-    """The halves need not be next to each other, and further free axes are columns."""
+def test_operands_and_sums_may_have_any_layout():
+    """The halves need not be adjacent, and further free axes are columns."""
     device = Device("trn3")
     s, x = device.tile(whole((9, 2, 2, 3), "float8_e4m3")), device.tile(whole((9, 2, 4, 5), NEW[1]))
     device.issue("nc_matmul", device.empty((6, 4, 5), buffer="psum"), s, x, perf_mode=DOUBLE)
@@ -120,7 +121,7 @@ def test_operands_lie_and_sums_go_anywhere():
     assert not device.findings
 
 
-def test_the_library_product_is_as_good_on_whole_numbers():
+def test_the_library_product_agrees_on_whole_numbers():
     s, x = whole((128, 2, 33), "float8_e4m3"), whole((128, 2, 65), "float8_e4m3", 1)
     got, want = (product(Device(matmul=mode), s, x).numpy() for mode in ("blas", "chain"))
     assert np.array_equal(got, want)
@@ -133,8 +134,8 @@ def test_rows_of_the_array_may_be_tiled():
     device.agrees()
 
 
-def test_it_takes_the_time_of_half_the_work():
-    """The rate is that of columns: 512 of them take as long with twice the rows."""
+def test_double_rows_take_the_time_of_half_the_work():
+    """The rate is per column: 512 columns with twice the rows take the same time."""
     single, double = Device(), Device()
     s, x = single.zeros((128, 128), "float8_e4m3"), single.zeros((128, 512), "float8_e4m3")
     single.issue("nc_matmul", single.empty((128, 512), buffer="psum"), s, x)

@@ -27,7 +27,7 @@ def test_multiplication_and_addition_round_separately():
 # --- reciprocal -----------------------------------------------------------------------------------
 
 
-def test_reciprocals_of_what_has_none():
+def test_reciprocals_of_zeros_infinities_and_nan():
     device = Device()
     data = device.tile(np.float32([[0, -0.0, np.inf, -np.inf, np.nan, 1e-40]]))
     dst = device.empty((1, 6))

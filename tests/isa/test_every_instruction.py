@@ -1,5 +1,5 @@
-"""Every instruction of nki.isa and nki.collectives against the plain reading: on every machine,
-with every format that some operand may have, at odd sizes."""
+"""Every instruction of nki.isa and nki.collectives is compared with the plain reading: on every
+machine, with every format that some operand may have, at odd sizes."""
 
 from functools import partial
 
@@ -27,7 +27,8 @@ CORES = ("core_barrier", "sendrecv")
 
 
 def forms_of(name, target):
-    """The formats that an operand of an instruction may have; any for one without tiles."""
+    """Return the formats that an operand of an instruction may have; any format if it has no
+    tiles."""
     return accepted(name, target) if INSTRUCTIONS[name].operands else ["float32"]
 
 
@@ -40,8 +41,8 @@ def test_each_instruction_of_the_api_is_in_a_table():
 
 
 def cases(name, target):
-    """Each format and each size, on one device. Every machine has other sizes for a format, and
-    other operators."""
+    """Yield each format and each size, on one device. Every machine has other sizes for a format,
+    and other operators."""
     device, forms = Device(target), forms_of(name, target)
     first = TARGETS.index(target)
     for turn in range(first, first + max(len(forms), len(SIZES)) if forms else first):
@@ -68,7 +69,8 @@ def test_legal_calls_agree_with_the_plain_reading(name, target):
 
 
 def kept(run):
-    """What a function that a clause has returned was made with, and functions in there."""
+    """Yield the values that a function returned by a clause refers to, and the functions among
+    them."""
     if isinstance(run, partial):
         inside = [run.func, *run.args, *run.keywords.values()]
     else:
@@ -76,9 +78,9 @@ def kept(run):
     return [*inside, *(one for each in inside for one in kept(each))]
 
 
-# --- what ranks do together -----------------------------------------------------------------------
+# --- collectives ----------------------------------------------------------------------------------
 
-ROWS = {  # of src and dst, in a group of so many ranks
+ROWS = {  # shapes of src and dst, in a group of this size
     "all_gather": lambda n: (3, 3 * n), "reduce_scatter": lambda n: (3 * n, 3),
     "all_to_all": lambda n: (3 * n, 3 * n), "all_gather_v": lambda n: (3, 3 * n),
     "all_to_all_v": lambda n: (3, 3 * n),
@@ -105,7 +107,7 @@ CALLS = {  # of srcs, other sources, dsts, the group, rows of lengths, and an op
 
 @nki.jit
 def among_ranks(x, y, rows, name, forms, group, sizes):
-    """What an operation makes of the bits of x in one format after the other: the last of it. Each
+    """Return the result of an operation for the bits of x in the last of several formats. Each
     instruction is compared, whether or not its result is returned."""
     for turn, form in enumerate(forms):
         columns = x.view(form).shape[1]
@@ -125,7 +127,7 @@ def among_ranks(x, y, rows, name, forms, group, sizes):
     return out
 
 
-WORLDS = [(name, "trn3") for name in CALLS]  # its switches let few ranks take part in each
+WORLDS = [(name, "trn3") for name in CALLS]  # its switches allow groups with few ranks
 WORLDS += ("all_to_all", "trn1"), ("all_to_all", "trn2"), ("all_gather_v", "trn2")
 """Where ranks take part in what one rank by itself can't do, and once in what it can."""
 
@@ -135,7 +137,7 @@ def test_ranks_agree_with_the_plain_reading(name, target):
     eight = name == "all_to_all_v" or (name == "all_to_all" and target != "trn3")  # whole chips
     forms, n = accepted(name, target), 8 if eight else 4
     rng, (size, result) = np.random.default_rng(0), ROWS.get(name, lambda n: (3, 3))(n)
-    lengths = rng.integers(0, 4, (n, 3, n)).astype(np.uint32)  # how many, and from where on
+    lengths = rng.integers(0, 4, (n, 3, n)).astype(np.uint32)  # the number of ranks, and the first
     bits = rng.integers(0, 256, (2, n, size, 12), np.uint8)
     more = name, forms, ReplicaGroup([[*range(n)]]), (size, size, result)
     per_rank = [(bits[0, rank], bits[1, rank], lengths[rank], *more) for rank in range(n)]
@@ -145,12 +147,12 @@ def test_ranks_agree_with_the_plain_reading(name, target):
     assert run.verify().difference is None
 
 
-# --- what two cores do together -------------------------------------------------------------------
+# --- two cores ------------------------------------------------------------------------------------
 
 
 @nki.jit
 def between_cores(x, name, forms):
-    """The halves of x, exchanged in one format after the other: as tiles, or through HBM."""
+    """Return the halves of x, exchanged in one format after the other: as tiles, or through HBM."""
     core, outs = nl.program_id(0), []
     mine, other = (slice(3 * n, 3 * n + 3) for n in (core, 1 - core))
     for turn, form in enumerate(forms):

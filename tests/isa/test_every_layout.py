@@ -1,6 +1,5 @@
-"""Operands of every instruction that lie otherwise than alone and in a row: strided, with more free
-axes, in other memories, in formats that differ, over one another. Results are those of the plain
-reading."""
+"""Operands of every instruction in unusual layouts: strided, with more free axes, in other
+memories, in different formats, overlapping. Results are compared with the plain reading."""
 
 import re
 from itertools import product
@@ -26,7 +25,7 @@ def tiles_of(case):
 
 
 def part(case, tile, shape, where, buffer=None):
-    """A tile with the elements of another, as a part of one of a shape."""
+    """Return a tile with the elements of another, as a part of a tile with the given shape."""
     place, missing = buffer or PLACES[tile.region], tile.unwritten()
     if missing is not None and missing.all():
         return where(case.device.empty(shape, tile.dtype, place))
@@ -38,7 +37,7 @@ def part(case, tile, shape, where, buffer=None):
 
 
 def one_by_one(case, change):
-    """Changes of one operand after the other, and of all of them."""
+    """Yield changes of one operand after the other, and of all of them."""
     changed = {}
     for name, tile in tiles_of(case).items():
         for other in change(tile):
@@ -67,14 +66,14 @@ def with_axes(case):
 
 
 def repeated(case):
-    """The first column of each operand that is read, in place of all columns."""
+    """Repeat the first column of each operand that is read, instead of using all columns."""
     for name, tile in tiles_of(case).items():
         if len(tile.shape) == 2 and tile.shape[1] > 1 and not case.declared(name).writes:
             yield {name: tile[:, :1].broadcast(1, tile.shape[1])}
 
 
 def in_memories(case):
-    """Each operand in each memory, in all combinations."""
+    """Yield each operand in each memory, in all combinations."""
     tiles = tiles_of(case)
     places = [sorted({PLACES[region] for region in case.declared(n).regions}) for n in tiles]
     for chosen in product(*places):
@@ -83,7 +82,7 @@ def in_memories(case):
 
 
 def in_formats(case):
-    """Each operand in each format: alone, then while others change theirs too."""
+    """Yield each operand in each format: alone, then while others change their formats too."""
     tiles = tiles_of(case)
     forms = {n: [f for f in FORMATS if takes(case.declared(n), f, case.machine)] for n in tiles}
 
@@ -96,7 +95,7 @@ def in_formats(case):
     for name in forms:
         yield from ({name: make(name, form)} for form in forms[name])
     for turn in range(2 * len(FORMATS)):
-        step = 1 + turn // len(FORMATS)  # so that each format meets several others
+        step = 1 + turn // len(FORMATS)  # so that each format is combined with several others
         yield {
             name: make(name, several[(turn + step * n) % len(several)])
             for n, (name, several) in enumerate(forms.items())
@@ -105,8 +104,8 @@ def in_formats(case):
 
 
 def over_one_another(case):
-    """Results where an operand is, or a little before or after; all operands in one tile; columns
-    that are parts of a result."""
+    """Yield results that overlap an operand, or begin shortly before or after it; all operands in
+    one tile; columns that are parts of a result."""
     tiles = {name: tile for name, tile in tiles_of(case).items() if len(tile.shape) == 2}
     reads = {name for name in tiles if not case.declared(name).writes}
     for out, dst in ((name, tile) for name, tile in tiles.items() if name not in reads):
@@ -123,7 +122,7 @@ def over_one_another(case):
 
 
 def in_one_tile(case, tiles, starts):
-    """Tiles as parts of one, each from a column on."""
+    """Return the tiles as parts of one tile, each from a given column on."""
     first, places = next(iter(tiles.values())), dict(zip(tiles, starts))
     width = max(starts) + max(tile.shape[1] for tile in tiles.values())
     whole = case.device.zeros((first.shape[0], width), first.dtype, PLACES[first.region])
@@ -135,7 +134,7 @@ def in_one_tile(case, tiles, starts):
     return parts
 
 
-LAYOUTS = {  # and how operands are refused that don't go together so
+LAYOUTS = {  # and the refusals of operands that cannot be combined in this way
     strided: ((), ""),
     with_axes: (ShapeError, r"must have two axes|is \[P, 6\]"),
     repeated: ((), ""),
@@ -147,8 +146,8 @@ BASES = [("trn1", "float32", 1), ("trn2", "bfloat16", 32), ("trn3", "int16", 5)]
 
 
 def base(name, layout):
-    """A machine, a format and lanes: another one for each layout of an instruction, and for each
-    instruction in a layout, among those that it has."""
+    """Return a machine, a format and lanes, chosen from those that the instruction has: they differ
+    between layouts of an instruction, and between instructions in a layout."""
     first = (OF_TILES.index(name) + [*LAYOUTS].index(layout)) % len(BASES)
     having = (b for b in BASES[first:] + BASES[:first] if accepted(name, b[0]))
     target, form, lanes = next(having)
@@ -158,7 +157,7 @@ def base(name, layout):
 
 @for_all("layout", LAYOUTS)
 @pytest.mark.parametrize("name", OF_TILES)
-def test_operands_may_lie_anywhere(name, layout):
+def test_operands_may_have_any_layout(name, layout):
     target, form, lanes = base(name, layout)
     device, (errors, words) = Device(target), LAYOUTS[layout]
     forms = {form, *accepted(name, target)} & {form, "float32", "bfloat16", "int32"}

@@ -1,5 +1,5 @@
-"""Every operator of each instruction that computes with one: with every other operator, in every
-order of the operands, with tiles and with numbers. Results are those of the plain reading."""
+"""Every operator of each instruction that has operators: with every other operator, in every order
+of the operands, with tiles and with numbers. Results are compared with the plain reading."""
 
 from itertools import cycle, islice, product
 
@@ -27,13 +27,13 @@ COMPUTE = [n for n in COMPUTE if not parameters(n, Act)]  # test_activation.py, 
 
 
 def number_of(instruction, parameter):
-    """The name of the number that an operator takes; None if it takes a whole tile."""
+    """Return the name of the number that an operator needs, or None if it needs a whole tile."""
     scalars = [p.name for p in instruction.operands if p.operand.scalar]
     return next((name for name in NUMBERS.get(parameter, ()) if name in scalars), None)
 
 
 def operators(instruction, parameter, one):
-    """The operators that a parameter may be on a machine."""
+    """Return the operators that are legal for a parameter on a machine."""
     declared, newest = instruction.declared[parameter], one.has("magnitude_operators")
     if declared.names:
         return declared.names
@@ -44,7 +44,8 @@ def operators(instruction, parameter, one):
 
 
 def combinations(name, target):
-    """Operators by their parameters: all combinations on the machine that has most of them."""
+    """Return all combinations of operators for the parameters, on the machine that has most of
+    them."""
     instruction, one, names = INSTRUCTIONS[name], machine.load(target), parameters(name)
     if instruction.feature and not one.has(instruction.feature):
         return []
@@ -55,7 +56,8 @@ def combinations(name, target):
 
 
 def arguments(case, ops):
-    """The arguments of a call with these operators; its turn gives the order of operands."""
+    """Return the arguments of a call with these operators; its turn determines the order of
+    operands."""
     changed = {parameter: OPERATORS[op] for parameter, op in ops.items()}
     reverses = () if case.name == "tensor_scalar_reduce" else ("reverse0", "reverse1")
     for reverse, period in zip(reverses, (2, 3), strict=False):

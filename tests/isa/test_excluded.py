@@ -1,6 +1,6 @@
-"""What the clause of each instruction excludes by itself: each argument of a legal call in turn is
-made wrong in each way that its declaration, its letters or its kind rule out. The call is refused
-with the code of that, names the argument, and leaves no trace."""
+"""Calls that the clause of each instruction excludes by itself. In a legal call, each argument in
+turn is replaced by each value that its declaration, its letters or its kind exclude. The call is
+refused with the right code, names the argument, and leaves no trace."""
 
 import nki.language as nl
 import numpy as np
@@ -26,7 +26,7 @@ FORMS = "DTYPE_RULE", "TARGET"
 
 
 def legal(name, **options):
-    """A call that some machine accepts."""
+    """Return a call that some machine accepts."""
     feature = INSTRUCTIONS[name].feature
     target = next(t for t in ("trn2", "trn3") if not feature or machine.load(t).has(feature))
     return Case(Device(target, **options), name, lanes=3, free=32)
@@ -43,7 +43,7 @@ def refused(case, argument, value, codes):
 
 
 def excluded(case, name, tile):
-    """Tiles that the clause excludes in a tile's place, with the codes of errors."""
+    """Yield tiles that the clause excludes for an argument, with the codes of their errors."""
     declared, make = case.declared(name), case.device.zeros
     own = next(place for place, region in REGIONS.items() if region is tile.region)
     for place, region in REGIONS.items():
@@ -52,9 +52,9 @@ def excluded(case, name, tile):
     for form in (*FORMATS, *OPAQUE):
         if not takes(declared, form, case.machine):
             yield make(tile.shape, form, own), FORMS
-    if has_told_size(case, name, 1):
+    if has_given_size(case, name, 1):
         yield make((*tile.shape[:-1], tile.shape[-1] + 1), tile.dtype, own), SIZES
-    if tile.region in ON_CHIP and has_told_size(case, name, 0):
+    if tile.region in ON_CHIP and has_given_size(case, name, 0):
         yield make((tile.shape[0] + 1, *tile.shape[1:]), tile.dtype, own), SIZES
     if tile.region in ON_CHIP and declared.starts:
         yield from misplaced(make((128, *tile.shape[1:]), tile.dtype, own), tile)
@@ -64,7 +64,7 @@ def excluded(case, name, tile):
 
 
 @pytest.mark.parametrize("name", OF_TILES)
-def test_elements_that_an_index_picks(name):
+def test_operands_with_an_index_are_refused_unless_declared(name):
     for case in (legal(name), Case(Device("trn3"), name, lanes=3, free=32)):
         codes = ["RESHAPE_VIEW" if case.machine.has("tensor_indirection") else "TARGET"]
         for operand, given in case.arguments.items():
@@ -85,8 +85,8 @@ def misplaced(whole, tile):
         yield whole[: 2 * rows : 2], ["START_PARTITION"]
 
 
-def has_told_size(case, name, axis):
-    """Whether a number or another operand says how many partitions, or elements per partition, an
+def has_given_size(case, name, axis):
+    """Return whether another argument determines how many partitions, or elements per partition, an
     operand has."""
     given = [n for n, value in case.arguments.items() if isinstance(value, Tile)]
     shapes = {n: shape for n, shape in case.instruction.shapes.items() if n in given}
@@ -110,7 +110,8 @@ def test_tiles_that_an_operand_excludes(name):
 
 
 def included(case, name, tile):
-    """The same tile where it is legal: in any quadrant, with four free axes, with axes of 1."""
+    """Yield the same tile in other legal forms: in any quadrant, with four free axes, with axes of
+    1."""
     declared, make = case.declared(name), case.device.zeros
     own = next(place for place, region in REGIONS.items() if region is tile.region)
     if tile.region in ON_CHIP and declared.starts and tile.shape[0] <= 32:
@@ -123,7 +124,7 @@ def included(case, name, tile):
 
 
 @pytest.mark.parametrize("name", LANEWISE)
-def test_tiles_that_an_operand_takes(name):
+def test_tiles_that_an_operand_accepts(name):
     case = legal(name)
     for operand, given in case.arguments.items():
         for tile in included(case, operand, given) if isinstance(given, Tile) else ():
@@ -145,7 +146,7 @@ def test_the_first_wrong_operand_is_named_and_the_others_are_listed(name):
 
 
 @pytest.mark.parametrize("name", OF_TILES)
-def test_a_tile_that_nothing_has_written_is_reported_or_refused(name):
+def test_an_uninitialized_tile_is_reported_or_refused(name):
     for uninitialized in ("report", "raise"):
         case = legal(name, uninitialized=uninitialized)
         case.issue()
@@ -171,7 +172,7 @@ OTHERS = "text", [1.0], np.ones((3, 4), np.float32), object()
 
 
 def misused(parameter, given):
-    """Values of the wrong kind for a parameter, and the code of the error."""
+    """Yield values of the wrong kind for a parameter, with the code of the error."""
     declared = parameter.declared
     if isinstance(declared, Operand) and declared.many:
         tile = given[0]
@@ -197,7 +198,7 @@ def misused(parameter, given):
 
 
 @pytest.mark.parametrize("name", ONE_CORE)
-def test_values_of_another_kind(name):
+def test_values_of_another_kind_are_refused(name):
     case = legal(name)
     case.issue()
     for p in case.instruction.parameters:
@@ -212,7 +213,7 @@ def test_values_of_another_kind(name):
 
 
 @pytest.mark.parametrize("name", ONE_CORE)
-def test_arguments_that_do_not_fit_the_signature(name):
+def test_arguments_that_do_not_fit_the_signature_are_refused(name):
     case = legal(name)
     required = [p.name for p in case.instruction.parameters if p.required]
     for missing in required:
@@ -235,7 +236,7 @@ WITH_ENGINES = [
 
 
 @pytest.mark.parametrize("name", WITH_ENGINES)
-def test_engines_that_an_instruction_does_not_run_on(name):
+def test_engines_that_an_instruction_does_not_run_on_are_refused(name):
     case = legal(name)
     for unit in engine:
         if unit not in (engine.unknown, *case.instruction.engines):

@@ -39,7 +39,8 @@ def test_special_values():
 
 
 def sum_of(device, values):
-    """((x0 + x1) + x2) ... of each row, as an activation adds it: the plain reading checks that."""
+    """Return ((x0 + x1) + x2) ... of each row, added like in an activation; the plain reading is
+    compared with it."""
     total, tile = device.empty((len(values), 1)), device.tile(values)
     sums = {"reduce_op": nl.add, "reduce_res": total, "reduce_cmd": RESET_REDUCE}
     device.issue("activation", device.empty(tile.shape), nl.copy, tile, **sums)
@@ -47,7 +48,7 @@ def sum_of(device, values):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_sum_is_of_float32_before_rounding(dtype):
+def test_the_sum_is_computed_before_rounding(dtype):
     device, numbers = Device("trn3"), np.minimum(noise((9, 40), special=False), 5)
     total, full = device.empty((9, 1)), exponential(device, numbers)
     exponential(device, numbers, dst=dtype, reduce_res=total, reduce_cmd=RESET_REDUCE)
@@ -56,7 +57,7 @@ def test_the_sum_is_of_float32_before_rounding(dtype):
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=5))
-def test_a_sum_runs_on_through_several_instructions(sizes):
+def test_a_sum_continues_through_several_instructions(sizes):
     device = Device("trn3")
     tile = device.tile(np.minimum(noise((5, sum(sizes)), special=False), 5))
     total, full, first = device.empty((5, 1)), exponential(device, tile), 0
@@ -77,7 +78,7 @@ def test_a_sum_may_start_from_given_values():
     device.agrees()
 
 
-def test_idle_leaves_nothing_to_rely_on():
+def test_idle_leaves_undefined_registers():
     device = Device("trn3")
     values, total = noise((4, 6), special=False), device.empty((4, 1))
     exponential(device, values, reduce_cmd=RESET_REDUCE)
@@ -86,7 +87,7 @@ def test_idle_leaves_nothing_to_rely_on():
     assert np.isnan(total.numpy()).all()
 
 
-def test_exponentials_go_four_to_a_cycle():
+def test_four_exponentials_take_a_cycle():
     def busy(size):
         device = Device("trn3")
         device.issue("exponential", device.zeros((4, size)), device.zeros((4, size)))
@@ -118,7 +119,7 @@ def activate(device, values, op, imm0, imm1, op0, op1, *args, dst="float32", **m
     return out.numpy()
 
 
-def test_two_steps_then_any_function():
+def test_two_operators_precede_any_function():
     device = Device("trn3")
     columns = device.tile(column((5,))), device.tile(column((5,), 2))
     for ops, *turned in product(STEPS, (False, True), (False, True)):
@@ -136,7 +137,7 @@ def test_prelu_has_a_slope_below_zero():
     device.agrees()
 
 
-def test_results_fold_before_they_are_rounded():
+def test_results_are_folded_before_they_are_rounded():
     device = Device("trn3")
     for name, dtype in product(FOLDS, ("float32", "bfloat16")):
         more = {"reduce_op": getattr(nl, name), "reduce_cmd": RESET_REDUCE}
@@ -146,7 +147,7 @@ def test_results_fold_before_they_are_rounded():
     device.agrees()
 
 
-def test_a_fold_runs_on_until_it_is_read():
+def test_a_fold_continues_until_it_is_read():
     device, numbers = Device("trn3"), noise((8, 30), special=False)
     for name in FOLDS:
         steps = ((slice(0, 10), RESET), (slice(0, 10), REDUCE), (slice(20, 30), IDLE))
@@ -158,7 +159,7 @@ def test_a_fold_runs_on_until_it_is_read():
     device.agrees()
 
 
-def test_the_registers_are_those_of_activation():
+def test_the_registers_are_shared_with_activation():
     device = Device("trn3")
     tile, dst = device.tile(noise((8, 6), special=False)), device.empty((8, 6))
     device.issue("activation", dst, nl.copy, tile, reduce_op=nl.add, reduce_cmd=RESET_REDUCE)

@@ -1,4 +1,4 @@
-"""local_gather and nc_n_gather: elements picked by indices in SBUF."""
+"""local_gather and nc_n_gather: elements selected by indices in SBUF."""
 
 from itertools import product
 
@@ -16,14 +16,14 @@ RUNS = (1, 2, 4, 8, 16, 32)
 
 
 def table(device, shape, dtype):
-    """A tile of a format, of all bit patterns."""
+    """Return a tile with all bit patterns of a format."""
     return device.tile(noise(shape, f"uint{8 * np.dtype(dtype).itemsize}")).view(dtype)
 
 
 def gather(device, shape, columns, dtype="float32", run=1, valid=None, dst=None):
-    """local_gather into a fresh tile, by random indices."""
+    """Issue local_gather into a fresh tile, with random indices."""
     places = np.random.default_rng(columns).integers(0, shape[-1] - run + 1, (shape[0], columns))
-    places[3, columns - 1] = shape[-1] - run  # the last run there is
+    places[3, columns - 1] = shape[-1] - run  # the last run
     if valid is not None:  # in the order that the core counts them
         order = np.arange(16 * columns).reshape(columns, 16).T
         places[np.tile(order, (shape[0] // 16, 1)) >= valid] = 65535
@@ -35,7 +35,7 @@ def gather(device, shape, columns, dtype="float32", run=1, valid=None, dst=None)
 # --- local_gather ---------------------------------------------------------------------------------
 
 
-def test_each_core_gathers_by_the_indices_of_its_partitions():
+def test_each_core_gathers_with_the_indices_of_its_partitions():
     device = Device()
     for partitions, columns in product((16, 48, 128), (1, 3)):
         gather(device, (partitions, 50), columns)
@@ -67,7 +67,7 @@ def test_gathers_move_bits():
 
 
 def test_free_shapes_count_elements_in_order():
-    """The published example: runs of 4 out of 512, and all cores with the same indices."""
+    """The published example: runs of 4 out of 512, with the same indices for all cores."""
     device, data = Device(), noise((128, 512, 4), special=False)
     chosen = np.random.default_rng(1).integers(0, 512, (16, 4))
     index, dst = device.tile(np.tile(chosen, (8, 1)) * 4, "uint16"), device.empty((128, 4, 16, 4))
@@ -139,7 +139,7 @@ def test_packed_formats_and_scales_are_moved_too(name, dtype):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_longer_runs_gather_faster(target):
-    """The same elements in 32 times fewer indices take fewer cycles."""
+    """The same elements take fewer cycles with 32 times fewer indices."""
     times = []
     for run in (1, 32):
         device = Device(target)

@@ -1,4 +1,4 @@
-"""iota and affine_select: what the GpSimd engine makes of an affine pattern."""
+"""iota and affine_select: results for affine patterns."""
 
 from itertools import product
 from math import prod
@@ -57,7 +57,7 @@ def test_iota_wraps_around_in_32_bits(pattern, offset, multiplier):
 # --- affine_select --------------------------------------------------------------------------------
 
 
-def test_affine_select_keeps_where_the_comparison_holds():
+def test_affine_select_keeps_elements_where_the_comparison_is_true():
     device = Device()
     for (pattern, offset, multiplier), name in product(PATTERNS, COMPARISONS):
         data = device.tile(noise((9, size(pattern))))
@@ -86,7 +86,7 @@ def test_the_predicate_is_exact_beyond_24_bits():
 
 
 @for_all("dtype", FLOATS)
-def test_one_format_keeps_bits(dtype):
+def test_equal_formats_keep_bits(dtype):
     device, width = Device(), f"uint{8 * lookup(dtype).itemsize}"
     data = device.tile(noise((2, 128), width))
     dst = device.empty((2, 128), width)

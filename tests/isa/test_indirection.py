@@ -1,4 +1,4 @@
-"""Tensor indirection (v4): an index in SBUF picks elements along the free axes of an operand."""
+"""Tensor indirection (v4): an index in SBUF selects elements along the free axes of an operand."""
 
 from itertools import product
 
@@ -20,7 +20,7 @@ F32, BF16 = np.float32, "bfloat16"
 
 
 def most(partitions, columns):
-    """How many offsets an index [partitions, columns] has for its last group."""
+    """Return the number of offsets that an index [partitions, columns] has for its last group."""
     rows = (partitions - 1) % 16 + 1
     return 16 * columns if rows == 16 else rows
 
@@ -41,7 +41,7 @@ def test_offsets_run_down_the_rows_of_a_group_and_on_in_the_next_column(buffer, 
     assert not device.findings
 
 
-def test_the_order_written_out():
+def test_the_order_of_offsets_in_an_example():
     device = Device("trn3")
     x = np.arange(32 * 100, dtype=F32).reshape(32, 100)
     index = np.arange(64).reshape(2, 32).T  # row r holds r and 32 + r
@@ -68,7 +68,7 @@ def test_gather_and_scatter_of_any_size(data):
     device.agrees()
 
 
-def test_offsets_count_from_the_view_and_through_all_its_free_axes():
+def test_offsets_start_at_the_view_and_cover_all_its_free_axes():
     device = Device("trn3")
     spots = device.tile(an_index((64, 1), 12), "uint16")[32:64]
     piece = device.tile(noise((64, 4, 6)))[32:64, 1:3]
@@ -80,7 +80,7 @@ def test_offsets_count_from_the_view_and_through_all_its_free_axes():
     device.agrees()
 
 
-def test_reads_come_before_writes():
+def test_all_elements_are_read_before_any_is_written():
     device = Device("trn3")
     x = noise((16, 16))
     tile, down = device.tile(x), np.arange(16).reshape(16, 1)
@@ -101,9 +101,9 @@ def test_nothing_else_in_memory_changes():
     same(tile.numpy(), old)
 
 
-# --- every instruction that takes them ------------------------------------------------------------
+# --- every instruction that accepts an index ------------------------------------------------------
 
-# name: (the operand that is gathered, its format, what else there is); a string is the format of
+# name: (the operand that is gathered, its format, other operands); a string is the format of
 # another tile.
 CALLS = {
     "tensor_copy": ("src", "float32", {}),
@@ -165,7 +165,7 @@ def issued(device, name, dst, lead, options):
 
 
 @for_all("use, places", PLACES)
-def test_an_instruction_does_to_picked_elements_what_it_does_to_a_tile(use, places):
+def test_an_instruction_treats_selected_elements_like_a_tile(use, places):
     (name, options), device = use, Device("trn3")
     results = 1 if name == "tensor_reduce" else COUNT
     source, target = (distinct(ROWS, SIZE, 32, seed=s) for s in (0, 1))
@@ -182,7 +182,7 @@ def test_an_instruction_does_to_picked_elements_what_it_does_to_a_tile(use, plac
     assert not device.findings
 
 
-def test_where_two_offsets_meet_the_later_write_stays_if_the_predicate_has_it():
+def test_of_two_writes_to_a_place_the_later_one_with_a_true_predicate_stays():
     device = Device("trn3")
     spots, predicate = device.tile(np.full((16, 1), 2), "uint8"), np.zeros((16, 16), np.uint8)
     src, predicate[:, 5] = device.tile(noise((16, 16), special=False)), 1
@@ -196,13 +196,13 @@ def test_where_two_offsets_meet_the_later_write_stays_if_the_predicate_has_it():
 
 
 def half_written(device, shape=(16, 8)):
-    """A tile of which columns 4 and up have been written."""
+    """Return a tile in which columns 4 and up have been written."""
     tile = device.empty(shape)
     device.issue("memset", tile[:, 4:], 1.0)
     return tile
 
 
-def test_only_the_elements_that_are_picked_are_read():
+def test_only_the_selected_elements_are_read():
     device = Device("trn3")
     tile, dst = half_written(device), device.empty((16, 16))
     index = device.tile(4 + an_index((16, 1), 4), "uint8")
@@ -210,7 +210,7 @@ def test_only_the_elements_that_are_picked_are_read():
     assert not device.findings and (dst.numpy() == 1).all()
 
 
-def test_picking_an_element_that_was_never_written_is_found():
+def test_selecting_an_uninitialized_element_is_reported():
     device = Device("trn3")
     spots = np.full((16, 1), 4)
     spots[9] = 3
@@ -221,14 +221,14 @@ def test_picking_an_element_that_was_never_written_is_found():
     assert "src" in device.core.findings[0].message
 
 
-def test_it_can_be_an_error():
+def test_selecting_an_uninitialized_element_can_be_an_error():
     device = Device("trn3", uninitialized="raise")
     index = device.zeros((16, 1), "uint8")
     view = half_written(device).indirect(index, 16)
     device.refuses(UninitializedError, "tensor_copy", device.empty((16, 16)), view, words=["src"])
 
 
-def test_exactly_the_places_that_are_scattered_to_have_been_written():
+def test_only_scattered_elements_count_as_written():
     device, index = Device("trn3"), an_index((32, 1), 9)
     tile = device.empty((32, 9))
     device.issue(
@@ -240,7 +240,7 @@ def test_exactly_the_places_that_are_scattered_to_have_been_written():
     ]
 
 
-def test_of_the_index_only_what_is_used_is_read():
+def test_only_used_elements_of_the_index_are_read():
     device = Device("trn3")
     index = device.empty((16, 2), "uint32")
     device.issue("memset", index[:, 0:1], 0)
@@ -249,7 +249,7 @@ def test_of_the_index_only_what_is_used_is_read():
     assert not device.findings
 
 
-def test_an_index_that_was_never_written_is_found():
+def test_an_uninitialized_index_of_indirection_is_reported():
     device = Device("trn3", uninitialized="raise")
     index = device.empty((16, 1), "uint32")
     view = device.zeros((16, 3)).indirect(index, 16)
@@ -271,7 +271,7 @@ def test_an_instruction_waits_for_the_index():
     assert timeline.begin[1] >= timeline.end[0] and timeline.cause[1] == 0
 
 
-def test_a_scatter_is_noted_for_the_whole_tensor():
+def test_a_scatter_is_recorded_for_the_whole_tensor():
     device = Device("trn3")
     index, dst = device.zeros((16, 1), "int32"), device.empty((16, 9))
     device.issue("tensor_copy", dst.indirect(index, 4), device.zeros((16, 4)), engine=engine.scalar)
@@ -280,7 +280,7 @@ def test_a_scatter_is_noted_for_the_whole_tensor():
 
 
 @pytest.mark.parametrize("picks", ["src", "dst"])
-def test_it_costs_what_a_run_time_address_costs(picks):
+def test_indirection_costs_as_much_as_a_run_time_address(picks):
     device = Device("trn3")
     index, table = device.zeros((16, 1), "int32"), device.zeros((16, 9))
     view = table.indirect(index, 4)

@@ -1,4 +1,4 @@
-"""Tensor indirection on the Tensor engine, whose groups are 32 partitions."""
+"""Tensor indirection on the Tensor engine, whose groups have 32 partitions."""
 
 import numpy as np
 import pytest
@@ -18,11 +18,11 @@ def distinct(rows, elements, count, seed=0):
 
 
 def small(shape, dtype=BF16, seed=0):
-    """Numbers whose products and sums are exact in every format."""
+    """Return numbers whose products and sums are exact in every format."""
     return np.random.default_rng([seed, *shape]).integers(-2, 3, shape).astype(dtype)
 
 
-# --- what it computes -----------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 @for_all("dtype", NARROW)
@@ -39,14 +39,14 @@ def test_stationary_and_moving_are_gathered(dtype):
 
 
 def accumulating(device, old, written):
-    """A bfloat16 tile in PSUM of which the `written` columns hold `old`."""
+    """Return a bfloat16 tile in PSUM in which the `written` columns have the value `old`."""
     dst = device.empty(old.shape, BF16, "psum")
     ones = device.tile(np.eye(len(old), dtype=BF16))
     device.issue("nc_matmul", dst[:, written], ones, device.tile(old[:, written]))
     return dst
 
 
-def test_what_is_scattered_to_begins_or_goes_on_with_a_sum_place_by_place():
+def test_each_scattered_place_begins_or_continues_a_sum():
     device, (s, x) = Device("trn3"), (small((32, 64)), small((32, 20), seed=1))
     index, written = device.tile(distinct(64, 50, 20), "uint16"), (slice(0, 25), slice(None))
     for columns, accumulate in zip((written[0], *written), (None, False, True), strict=True):
@@ -57,7 +57,7 @@ def test_what_is_scattered_to_begins_or_goes_on_with_a_sum_place_by_place():
     assert not device.findings
 
 
-def test_accumulating_onto_what_was_never_written_is_found():
+def test_accumulating_onto_an_uninitialized_place_is_reported():
     device = Device("trn3")
     dst = accumulating(device, small((32, 8)), slice(0, 4))
     operands = device.zeros((32, 32), BF16), device.zeros((32, 4), BF16)
@@ -86,7 +86,7 @@ def packed(device, shape, seed):
     return codes.view("float8_e4m3fn_x4"), device.tile(rng.integers(120, 134, shape), "uint8")
 
 
-def test_a_microscaling_product_of_picked_elements():
+def test_a_microscaling_product_of_selected_elements():
     device = Device("trn3")
     dst = device.tile(small((32, 70)), buffer="psum")
     (s, ss), (x, xs) = packed(device, (64, 50), 0), packed(device, (64, 60), 1)
@@ -139,7 +139,7 @@ def placed(device, shape, start, byte, dtype=BF16, buffer="sbuf"):
 
 
 @pytest.mark.parametrize("name", ["stationary", "moving"])
-def test_an_operand_starts_where_its_index_does(name):
+def test_an_operand_starts_at_the_partition_of_its_index(name):
     device = Device("trn3")
     for start in (32, 64):
         tiles = operands(device)
@@ -151,7 +151,7 @@ def test_an_operand_starts_where_its_index_does(name):
             device.refuses(StartPartitionError, "nc_matmul", words=[name, "32", "64"], **tiles)
 
 
-def test_the_index_of_dst_starts_where_stationary_does():
+def test_the_index_of_dst_starts_at_the_partition_of_stationary():
     device = Device("trn3")
     for start in (32, 64):
         tiles = operands(device)
@@ -166,7 +166,7 @@ def test_the_index_of_dst_starts_where_stationary_does():
             )
 
 
-def test_weights_that_an_index_picks_are_loaded_each_time():
+def test_weights_that_an_index_selects_are_loaded_each_time():
     device = Device("trn3")
     tiles = operands(device)
     tiles["moving"] = device.zeros((32, 1), BF16)
@@ -178,7 +178,7 @@ def test_weights_that_an_index_picks_are_loaded_each_time():
     assert busy[0] == busy[1]
 
 
-def test_a_scatter_is_seen_by_the_products_that_follow():
+def test_later_products_use_scattered_data():
     device = Device("trn3")
     ones, weights = device.tile(np.ones((32, 4)), "bfloat16"), device.tile(np.eye(32), "bfloat16")
     index = device.tile(np.zeros((32, 1)), "uint32")

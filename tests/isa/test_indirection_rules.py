@@ -1,4 +1,5 @@
-"""Tensor indirection: which operands take an index, where it may be, and what it may hold."""
+"""Tensor indirection: which operands accept an index, where the index may be, and its legal
+values."""
 
 import nki.language as nl
 import numpy as np
@@ -20,7 +21,7 @@ from neuroncore.base.errors import (
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.memory.register import VirtualRegister
 
-# What the instruction set documents; everything else takes no index.
+# Operands that may have an index according to the documentation; no others may.
 TAKERS = {
     "tensor_copy": {"dst", "src"},
     "tensor_copy_predicated": {"dst", "predicate"},
@@ -41,14 +42,14 @@ TAKERS = {
 # --- machines and operands ------------------------------------------------------------------------
 
 
-def test_v4_has_it():
+def test_only_v4_has_indirection():
     assert [machine.load(t).has("tensor_indirection") for t in ("trn1", "trn2", "trn3")] == [
         *(False, False, True)
     ]
     assert machine.load("trn3").facts["features.tensor_indirection"].grade == "documented"
 
 
-def test_the_operands_that_take_an_index():
+def test_the_operands_that_accept_an_index():
     declared = {
         i.name: {p.name for p in i.operands if p.operand.indirect} for i in INSTRUCTIONS.values()
     }
@@ -86,7 +87,7 @@ def test_an_index_does_not_leave_out_partitions():
 
 
 @pytest.mark.parametrize("buffer", ["sbuf", "psum"])
-def test_what_is_gathered_starts_where_its_index_does(buffer):
+def test_a_gathered_operand_starts_at_the_partition_of_its_index(buffer):
     device = Device("trn3")
     dst, src = device.empty((32, 4)), at(device, 64, buffer=buffer)
     device.issue("tensor_copy", dst, src.indirect(index_at(device, 64), 4))
@@ -95,7 +96,7 @@ def test_what_is_gathered_starts_where_its_index_does(buffer):
     device.refuses(StartPartitionError, "tensor_copy", dst, view, words=words)
 
 
-def test_the_index_of_a_scatter_starts_where_what_is_read_from_sbuf_does():
+def test_the_index_of_a_scatter_starts_at_the_partition_of_an_operand_in_sbuf():
     device = Device("trn3")
     dst, src = at(device, 0, byte=8192), at(device, 64)
     device.issue("tensor_copy", dst.indirect(index_at(device, 64), 4), src)
@@ -104,12 +105,12 @@ def test_the_index_of_a_scatter_starts_where_what_is_read_from_sbuf_does():
     device.refuses(StartPartitionError, "tensor_copy", view, src, words=words)
 
 
-def test_and_where_the_index_does_that_gathers_from_psum():
+def test_the_index_of_a_scatter_starts_at_the_partition_of_an_index_into_psum():
     device = Device("trn3")
     dst, src = at(device, 0, byte=8192), at(device, 64, buffer="psum")
     gather = src.indirect(index_at(device, 64), 4)
     device.issue("tensor_copy", dst.indirect(index_at(device, 64), 4), gather)
-    device.issue("tensor_copy", dst.indirect(index_at(device, 0), 4), src)  # read as it is
+    device.issue("tensor_copy", dst.indirect(index_at(device, 0), 4), src)  # read without an index
     view = dst.indirect(index_at(device, 0), 4)
     words = ["index of src", "index of dst", "64"]
     device.refuses(StartPartitionError, "tensor_copy", view, gather, words=words)
@@ -125,7 +126,7 @@ def test_the_second_input_may_be_anywhere():
     )
 
 
-def test_a_predicate_goes_before_what_is_copied():
+def test_a_predicate_determines_the_partition_before_the_copied_operand():
     device = Device("trn3")
     dst, src = at(device, 0, byte=8192), at(device, 32)
     predicate = at(device, 96, dtype="uint8", byte=512)
@@ -135,7 +136,7 @@ def test_a_predicate_goes_before_what_is_copied():
     device.refuses(StartPartitionError, "tensor_copy_predicated", view, src, predicate, words=words)
 
 
-def test_what_the_system_places_goes_where_it_is_needed():
+def test_tensors_without_an_address_get_a_legal_place():
     device = Device("trn3")
     dst, whole, index = device.empty((32, 4)), device.zeros((128, 4)), device.zeros((32, 1), "int8")
     device.issue("tensor_copy", dst, whole[64:96].indirect(index, 4))
@@ -145,7 +146,7 @@ def test_what_the_system_places_goes_where_it_is_needed():
     device.refuses(StartPartitionError, "tensor_copy", dst, view, words=["64", "32"])
 
 
-# --- what the index holds -------------------------------------------------------------------------
+# --- values of the index --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["dst", "src"])
@@ -189,7 +190,7 @@ def test_nothing_is_written_if_only_the_scatter_is_out_of_bounds():
 @pytest.mark.parametrize(
     ("rows", "columns", "enough"), [(16, 2, 32), (32, 2, 32), (33, 3, 1), (5, 2, 5), (1, 4, 1)]
 )
-def test_a_group_has_as_many_offsets_as_its_rows_of_the_index_hold(rows, columns, enough):
+def test_a_group_has_as_many_offsets_as_its_rows_of_the_index(rows, columns, enough):
     device = Device("trn3")
     src, index = device.zeros((rows, 6)), device.zeros((rows, columns), "uint8")
     device.issue("tensor_copy", device.empty((rows, enough)), src.indirect(index, enough))
@@ -216,32 +217,32 @@ def test_an_index_has_a_row_for_each_partition(shape):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_an_index_holds_integers(dtype):
+def test_an_index_must_have_integers(dtype):
     device = Device("trn3")
     refused(DtypeError, dtype, device.zeros((32, 4)).indirect, device.zeros((32, 1), dtype))
 
 
 @pytest.mark.parametrize("buffer", ["psum", "hbm"])
-def test_an_index_is_in_sbuf(buffer):
+def test_an_index_must_be_in_sbuf(buffer):
     device = Device("trn3")
     index = device.zeros((32, 1), "int32", buffer)
     refused(BufferKindError, "sbuf", device.zeros((32, 4)).indirect, index)
 
 
 @pytest.mark.parametrize("index", [3, VirtualRegister(), None, np.zeros((32, 1), np.int32)])
-def test_an_index_is_a_tile(index):
+def test_an_index_must_be_a_tile(index):
     device = Device("trn3")
     refused(SignatureError, "index", device.zeros((32, 4)).indirect, index)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "8"])
-def test_num_elem_is_a_positive_integer(count):
+def test_num_elem_must_be_a_positive_integer(count):
     device = Device("trn3")
     index = device.zeros((32, 1), "uint8")
     refused(ShapeError, repr(count), device.zeros((32, 4)).indirect, index, count)
 
 
-def test_elements_are_picked_from_contiguous_partitions_on_the_chip():
+def test_elements_are_selected_from_contiguous_partitions_on_the_chip():
     device = Device("trn3")
     tile, index = device.zeros((32, 4, 6)), device.zeros((32, 1), "uint8")
     for view in (tile, tile[:, 1:3], tile[:, 2:3, 3:5], device.zeros((32, 4), buffer="psum")):
@@ -277,7 +278,7 @@ FURTHER = {
 
 
 @for_all("method", FURTHER)
-def test_no_other_view_is_made_of_it(method):
+def test_a_view_with_an_index_has_no_other_views(method):
     device = Device("trn3")
     tile = device.zeros((32, 32 if method != "broadcast" else 1))
     view = tile.indirect(device.zeros((32, 1), "uint8"), tile.shape[1])
@@ -286,7 +287,7 @@ def test_no_other_view_is_made_of_it(method):
     refused(ViewError, "view", getattr(view, method), *FURTHER[method])
 
 
-def test_it_has_no_elements_of_its_own():
+def test_the_host_cannot_read_a_view_with_an_index():
     device = Device("trn3")
     view = device.zeros((32, 4)).indirect(device.zeros((32, 1), "uint8"))
     refused(ViewError, "instruction", view.numpy)

@@ -1,4 +1,4 @@
-"""nc_matmul: the product itself, a chain of fused multiply-adds."""
+"""nc_matmul: the product, which is a chain of fused multiply-adds."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_every_shape(dtype):
 
 
 @given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 70))
-def test_odd_sizes_leave_nothing_out(k, m, n):
+def test_odd_sizes_have_complete_results(k, m, n):
     device = Device()
     product(
         device, device.tile(normal((k, m)), "bfloat16"), device.tile(normal((k, n)), "bfloat16")
@@ -97,7 +97,7 @@ def test_operands_of_any_layout_in_any_quadrant():
     device.agrees()
 
 
-def test_a_strided_destination_keeps_what_lies_between():
+def test_a_strided_destination_keeps_the_elements_in_between():
     device = Device()
     s, x = device.tile(normal((5, 8), 1)), device.tile(normal((5, 32), 2))
     dst = device.tile(np.full((8, 64), 7, np.float32), buffer="psum")

@@ -1,4 +1,4 @@
-"""nc_matmul: what becomes of the sum in PSUM."""
+"""nc_matmul: sums in PSUM."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ OLDER = ("trn1", "trn2")
 
 
 def ones(device, k=1, m=1, n=1, value=1.0):
-    """Operands whose product is `value` times k everywhere."""
+    """Return operands whose product is `value` times k everywhere."""
     s = np.ones((k, m), np.float32)
     return device.tile(s), device.tile(np.full((k, n), value, np.float32))
 
 
 def add(device, dst, value, accumulate=None):
-    """dst (+)= value"""
+    """Add `value` times k to dst, or set it."""
     s, x = ones(device, 1, dst.shape[0], dst.free_size, value)
     device.issue("nc_matmul", dst, s, x, accumulate=accumulate)
 
@@ -47,7 +47,7 @@ def test_the_first_write_overwrites_and_later_ones_add(target, first):
 
 
 @pytest.mark.parametrize("target", OLDER)
-def test_overlapping_regions_start_where_nothing_was_written(target):
+def test_overlapping_regions_begin_sums_only_in_unwritten_elements(target):
     device = Device(target)
     dst = device.empty((4, 12), buffer="psum")
     add(device, dst[:, 0:8], 1.0)
@@ -58,7 +58,7 @@ def test_overlapping_regions_start_where_nothing_was_written(target):
     assert device.findings == []
 
 
-def test_a_row_of_outputs_starts_by_itself():
+def test_each_row_of_outputs_begins_its_sum_separately():
     device = Device()
     dst = device.empty((64, 6), buffer="psum")
     add(device, dst[32:64], 1.0)
@@ -67,7 +67,7 @@ def test_a_row_of_outputs_starts_by_itself():
     assert (dst.numpy()[32:] == 11).all()
 
 
-def test_another_tensor_at_the_same_address_starts_afresh():
+def test_another_tensor_at_the_same_address_begins_new_sums():
     device = Device()
     first = device.empty((4, 8), buffer="psum", address=(0, 2048))
     add(device, first, 1.0)
@@ -81,7 +81,7 @@ def test_another_tensor_at_the_same_address_starts_afresh():
 
 
 @pytest.mark.parametrize("written", [0, 3])
-def test_adding_to_what_nothing_wrote_is_found(written):
+def test_adding_to_uninitialized_psum_is_reported(written):
     device = Device()
     dst = device.empty((2, 5), buffer="psum")
     if written:
@@ -92,7 +92,7 @@ def test_adding_to_what_nothing_wrote_is_found(written):
     assert np.isnan(dst.numpy()[:, written:]).all()
 
 
-def test_overwriting_what_nothing_wrote_is_not():
+def test_overwriting_uninitialized_psum_is_not_reported():
     device = Device(uninitialized="raise")
     dst = device.empty((2, 5), buffer="psum")
     add(device, dst, 1.0, accumulate=False)
@@ -102,8 +102,8 @@ def test_overwriting_what_nothing_wrote_is_not():
 
 @for_all("accumulate", [None, True])
 @for_all("target", TARGETS)
-def test_adding_to_what_another_engine_wrote(target, accumulate):
-    """Undefined before v4; the sum is what the arithmetic says all the same."""
+def test_adding_to_data_of_another_engine(target, accumulate):
+    """This is undefined before v4; the sum is still computed."""
     device = Device(target)
     dst = device.empty((3, 4), buffer="psum")
     device.issue("memset", dst, 5.0)
@@ -113,7 +113,7 @@ def test_adding_to_what_another_engine_wrote(target, accumulate):
 
 
 @pytest.mark.parametrize("target", OLDER)
-def test_a_sum_that_begins_with_a_matmul_is_its_own_whatever_was_there(target):
+def test_a_sum_that_begins_with_a_matmul_does_not_depend_on_earlier_data(target):
     device = Device(target)
     dst = device.empty((3, 4), buffer="psum")
     device.issue("memset", dst, 5.0)
@@ -124,7 +124,7 @@ def test_a_sum_that_begins_with_a_matmul_is_its_own_whatever_was_there(target):
 
 
 @pytest.mark.parametrize("target", OLDER)
-def test_only_the_elements_that_another_engine_wrote_are_foreign(target):
+def test_only_elements_of_another_engine_are_reported(target):
     device = Device(target)
     dst = device.empty((3, 8), buffer="psum")
     device.issue("memset", dst[:, :4], 5.0)
@@ -136,7 +136,7 @@ def test_only_the_elements_that_another_engine_wrote_are_foreign(target):
     assert np.array_equal(dst.numpy()[0], [5, 5, 5, 6, 3, 2, 2, 2])
 
 
-def test_a_loop_is_told_once_of_each_tensor_that_is_foreign():
+def test_a_loop_has_one_finding_per_tensor_of_another_engine():
     device = Device("trn2")
     tensors = [device.empty((3, 4), buffer="psum") for _ in range(2)]
     for dst in tensors * 2:
@@ -147,7 +147,7 @@ def test_a_loop_is_told_once_of_each_tensor_that_is_foreign():
     assert device.findings == ["PSUM_FOREIGN"] * 2, "add has the line of all of them"
 
 
-def test_bfloat16_overlaps_start_per_element_too():
+def test_bfloat16_sums_begin_per_element_too():
     device = Device("trn3")
     dst = device.empty((1, 6), "bfloat16", "psum")
     add(device, dst[:, :4], 1.0)

@@ -17,7 +17,7 @@ RULES, E5M2 = ("ocp_x2", "ocp"), "float8_e5m2_x4"
 
 
 def spread(shape, dtype, seed=0, binades=20):
-    """Numbers whose groups have magnitudes far apart."""
+    """Return numbers whose groups have very different magnitudes."""
     rng = np.random.default_rng([seed, *shape])
     size = 2.0 ** rng.integers(-binades, binades, (shape[0] // 8, shape[1] // 4))
     size = np.repeat(np.repeat(size, 8, axis=0), 4, axis=1)
@@ -35,7 +35,7 @@ def quantize(device, values, element):
 
 
 @for_all("element, rule", product(EIGHT, RULES))
-def test_groups_are_quantized(element, rule):
+def test_groups_are_quantized_separately(element, rule):
     device = Device("trn3", mx_scale=rule)
     for shape, dtype in product([(32, 4), (64, 36), (96, 8), (128, 128)], ["bfloat16", "float16"]):
         quantize(device, spread(shape, dtype, binades=20 if dtype == "bfloat16" else 7), element)
@@ -45,7 +45,7 @@ def test_groups_are_quantized(element, rule):
 
 @given(st.integers(0, 10**6), st.sampled_from(EIGHT), st.sampled_from(RULES))
 def test_any_bits_are_quantized(seed, element, rule):
-    """NaN, infinities, subnormals and the largest numbers among them."""
+    """These include NaN, infinities, subnormal numbers and the largest numbers."""
     device = Device("trn3", mx_scale=rule)
     codes = np.random.default_rng(seed).integers(0, 1 << 16, (32, 8), np.uint16)
     codes[:, 4:] &= 0x81FF  # a column of groups without large numbers
@@ -68,7 +68,7 @@ def group_of(value, dtype="bfloat16"):
         ("float8_e5m2", {"mx_scale": "ocp"}, 1.0, 112, 0x78),
         ("float8_e4m3fn", {"mx_scale": "ocp_x2"}, 1.9921875, 120, 0x78),  # 255 rounds to 256
         ("float8_e4m3fn", {"mx_scale": "ocp"}, 1.9921875, 119, 0x7E),  # 510 is cut to 448
-        ("float8_e4m3fn", {}, 2.0**-126, 0, 0x40),  # 2^-133 can't be had: 2^-127
+        ("float8_e4m3fn", {}, 2.0**-126, 0, 0x40),  # 2^-133 is not representable: 2^-127
     ],
 )
 def test_scales_by_hand(element, rule, value, scale, code):
@@ -79,7 +79,7 @@ def test_scales_by_hand(element, rule, value, scale, code):
 
 @for_all("special", [np.nan, -np.nan, np.inf, -np.inf])
 @for_all("element", EIGHT)
-def test_a_group_that_is_no_number_is_nan(element, special):
+def test_a_group_with_nan_or_infinity_is_nan(element, special):
     values = np.ones((32, 8), "bfloat16")
     values[9, 2] = special
     codes, scales = quantize(Device("trn3"), values, element)
@@ -100,7 +100,7 @@ def test_scales_go_to_their_quadrant_and_nowhere_else(partitions):
     device.agrees()
 
 
-def test_what_it_leaves_is_still_unwritten():
+def test_other_scales_stay_uninitialized():
     device = Device("trn3")
     scale = device.empty((64, 3), "uint8")
     src = device.tile(spread((64, 12), "bfloat16"))

@@ -20,7 +20,7 @@ FOUR_BITS = "float4_e2m1fn"
 
 
 def whole(shape, element, seed=0):
-    """Small integers, of which every format has these."""
+    """Return small integers that every format represents."""
     numbers = np.array([0, 1, 2, 3, 4, -1, -2, -3, -4])
     return np.random.default_rng([seed, *shape]).choice(numbers, shape).astype(element)
 
@@ -47,8 +47,8 @@ def scales_near(value, shape, seed=0, spread=3):
 
 
 @for_all("k, m, n", SHAPES)
-def test_it_is_the_product_of_what_the_codes_mean(k, m, n):
-    """Whole numbers and scales of a few powers: exact in any order."""
+def test_the_product_has_the_values_of_the_codes(k, m, n):
+    """Whole numbers and scales of a few powers make the product exact in any order."""
     left, right = whole((k, m, 4), FOUR_BITS), whole((k, n, 4), "float8_e4m3fn", 1)
     ss, xs = scales_near(127, (k // 8, m), 2), scales_near(127, (k // 8, n), 3)
     wide = [
@@ -83,7 +83,7 @@ def test_any_scales(seed, element, middle, spread):
 
 
 @pytest.mark.parametrize("zeros", [0, 254])
-def test_the_scale_of_zeros_does_not_matter(zeros):
+def test_the_scale_of_zeros_has_no_effect(zeros):
     left, right = numbers((32, 4, 4), "float8_e5m2"), numbers((32, 3, 4), "float8_e5m2", 1)
     left[8:16] = 0
     ss, xs = np.full((4, 4), 127, np.uint8), np.full((4, 3), 120, np.uint8)
@@ -111,7 +111,7 @@ def test_scales_may_start_at_four_places(k, offsets):
 
 
 def test_four_scale_tensors_share_a_tile():
-    """As quantize_mx leaves them: whose neighbors are other tensors' scales."""
+    """quantize_mx leaves them in this layout, in which neighbors belong to other tensors."""
     device = Device("trn3")
     scale, data = device.empty((64, 6), "uint8"), []
     for i in range(2):
@@ -124,7 +124,7 @@ def test_four_scale_tensors_share_a_tile():
     assert not device.findings
 
 
-def test_scales_that_nothing_has_written_are_reported():
+def test_uninitialized_scales_are_reported():
     device = Device("trn3")
     dst, s, x, ss, _ = matmul_tiles(device)
     xs = device.empty((128, 5), "uint8")
@@ -133,12 +133,12 @@ def test_scales_that_nothing_has_written_are_reported():
     assert "moving_scale" in device.core.findings[0].message
 
 
-# --- where the sums go ----------------------------------------------------------------------------
+# --- sums in PSUM ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dst", ["float32", "bfloat16"])
-def test_psum_accumulates(dst):
-    """A bfloat16 sum is rounded each time."""
+def test_scaled_products_accumulate_in_psum(dst):
+    """A bfloat16 sum is rounded at each product."""
     device = Device("trn3")
     left, right = numbers((64, 6, 4), "float8_e5m2"), numbers((64, 12, 4), FOUR_BITS, 1)
     s, s_scale = matmul_operand(device, left, scales_near(127, (8, 6)))
@@ -160,7 +160,7 @@ def test_rows_may_be_tiled(k, position):
     device.agrees()
 
 
-def test_the_library_product_is_as_good_on_whole_numbers():
+def test_the_library_product_agrees_on_whole_numbers():
     left, right = whole((128, 6, 4), "float8_e5m2"), whole((128, 5, 4), "float8_e5m2", 1)
     ss, xs = scales_near(127, (16, 6)), scales_near(127, (16, 5), 1)
     devices = (Device("trn3", matmul=mode) for mode in ("blas", "chain"))

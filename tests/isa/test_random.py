@@ -1,4 +1,4 @@
-"""rng, rand2, dropout and the states of the generators behind them."""
+"""rng, rand2, dropout and the states of their generators."""
 
 from itertools import product
 
@@ -21,7 +21,7 @@ MASK = 0xFFFFFFFF
 
 
 def philox(counter, key):
-    """The four words of one block of Philox4x32-10, as its paper defines it."""
+    """Return the four words of one block of Philox4x32-10, as its paper defines it."""
     a, b, c, d = (counter >> 32 * i & MASK for i in range(4))
     low, high = key & MASK, key >> 32
     for _ in range(10):
@@ -32,7 +32,8 @@ def philox(counter, key):
 
 
 def after(words, count):
-    """The numbers that follow from a state, 6 words or four times 6, and the state after them."""
+    """Return the numbers that follow from a state (6 words or four times 6), and the state after
+    them."""
     states = [words[i : i + 6] for i in range(0, len(words), 6)]
     counters = [sum(int(w) << 32 * i for i, w in enumerate(s[:4])) for s in states]
     keys = [int(s[4]) | int(s[5]) << 32 for s in states]
@@ -77,7 +78,7 @@ def test_the_published_answers_of_philox(counter, key, words):
 
 @pytest.mark.parametrize(("target", "unit", "words"), STATEFUL)
 @given(data=st.data())
-def test_numbers_follow_from_the_state(target, unit, words, data):
+def test_numbers_depend_only_on_the_state(target, unit, words, data):
     word = st.one_of(st.integers(0, MASK), st.sampled_from([0, MASK, MASK - 2]))
     given_state = data.draw(st.lists(word, min_size=words, max_size=words))
     count = data.draw(st.integers(1, 40))
@@ -89,7 +90,7 @@ def test_numbers_follow_from_the_state(target, unit, words, data):
 
 
 @for_all("target, unit", GENERATORS)
-def test_it_starts_as_if_seeded_with_zero(target, unit):
+def test_the_initial_state_is_that_of_seed_zero(target, unit):
     first = Device(target).random((128, 9), engine=unit)
     assert np.array_equal(first, Device(target).random((128, 9), engine=unit))
     if unit is engine.vector:
@@ -111,7 +112,7 @@ def test_a_seed_repeats_the_sequence(target):
         assert not np.array_equal(first, device.random((64, 50)))
 
 
-def test_a_seed_is_32_bits_whatever_their_format():
+def test_a_seed_is_32_bits_in_any_format():
     outcomes = []
     for dtype in ("uint32", "int32", "float32"):
         device = Device()
@@ -120,14 +121,14 @@ def test_a_seed_is_32_bits_whatever_their_format():
     assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
-def test_a_seed_in_psum_will_do():
+def test_a_seed_may_be_in_psum():
     device, other = Device(), Device()
     device.issue("set_rng_seed", device.tile(np.array([[5]], np.int32), buffer="psum"))
     seed(other, 5)
     assert np.array_equal(device.random((4, 4)), other.random((4, 4)))
 
 
-def test_a_seed_is_for_the_vector_engine_only():
+def test_a_seed_sets_only_the_vector_engine():
     device, other = Device(), Device()
     seed(device, 5)
     theirs = [d.random((4, 4), engine=engine.gpsimd) for d in (device, other)]
@@ -162,7 +163,7 @@ def test_lanes_and_engines_draw_different_numbers():
     device = Device("trn3")
     both = [device.random((128, 512), engine=u) for u in (engine.vector, engine.gpsimd)]
     drawn = np.concatenate(both).ravel()
-    # of 2^17 numbers of 32 bits about 2 meet by chance
+    # about 2 of 2^17 numbers of 32 bits are equal by chance
     assert drawn.size - np.unique(drawn).size < 16
 
 
@@ -170,7 +171,7 @@ def test_lanes_and_engines_draw_different_numbers():
 
 
 @for_all("target, unit", GENERATORS)
-def test_narrow_formats_take_the_lowest_bits(target, unit):
+def test_narrow_formats_get_the_lowest_bits(target, unit):
     full = Device(target).random((33, 7), engine=unit)
     for dtype in INTEGERS:
         narrow = Device(target).random((33, 7), dtype, engine=unit)
@@ -242,7 +243,7 @@ def test_lanes_that_are_not_set_keep_their_states():
     assert (mine != theirs).any(axis=1).nonzero()[0].tolist() == [32, 33, 34]
 
 
-def test_gpsimd_is_the_default_and_has_states_of_its_own():
+def test_gpsimd_is_the_default_and_has_separate_states():
     device = Device("trn3")
     before = state(device, 4, engine.gpsimd, 6)
     device.random((4, 8))
@@ -251,7 +252,7 @@ def test_gpsimd_is_the_default_and_has_states_of_its_own():
     assert np.array_equal(dst.numpy(), before)
 
 
-def test_all_draws_of_the_vector_engine_move_one_state():
+def test_all_draws_of_the_vector_engine_advance_one_state():
     device, other = Device("trn3"), Device("trn3")
     device.random((4, 8 + 3 + 5))
     other.random((4, 8))
@@ -271,7 +272,7 @@ def test_the_state_of_v4s_vector_engine_can_go_to_psum():
 
 
 def test_v4_draws_four_numbers_per_cycle():
-    """The times of rng between trn2 and trn3 differ by more than their clocks."""
+    """The times of rng on trn2 and trn3 differ by more than the ratio of their clocks."""
     busy = {}
     for target in ("trn2", "trn3"):
         device = Device(target)

@@ -1,4 +1,5 @@
-"""Generators of the device's kind (Options.rng="hardware"), and the R series of both kinds."""
+"""Generators of the kind that the device has (Options.rng="hardware"), and the R series of both
+kinds."""
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def hardware(target="trn2"):
 
 
 def xorwow(state):
-    """The next number of a state, which moves on, in Python's integers."""
+    """Return the next number of a state, which it advances, in Python's integers."""
     x, y, z, w, v, d = state
     t = x ^ x >> 2
     v, old = (v ^ v << 4 ^ t ^ t << 1) & MASK, v
@@ -49,7 +50,7 @@ def seed(device, value):
 # --- R1: known numbers ----------------------------------------------------------------------------
 
 
-def test_R1_the_oracle_gives_marsaglias_numbers():
+def test_R1_the_reference_gives_marsaglias_numbers():
     state = MARSAGLIA.copy()
     assert [xorwow(state) for _ in range(4)] == FIRST
 
@@ -64,14 +65,14 @@ def test_R1_the_first_words_from_marsaglias_state(target, unit, streams):
 
 @pytest.mark.parametrize(("target", "unit", "streams"), XORWOW)
 @given(data=st.data())
-def test_R1_xorwow_goes_on_from_any_state(target, unit, streams, data):
+def test_R1_xorwow_continues_from_any_state(target, unit, streams, data):
     word = st.one_of(st.integers(0, MASK), st.sampled_from([0, MASK]))
     states = [data.draw(st.lists(word, min_size=6, max_size=6)) for _ in range(streams)]
     count = data.draw(st.integers(1, 30))
     device = hardware(target)
     put(device, [[word for state in states for word in state]], unit)
     got = device.random((1, count), engine=unit)[0].tolist()
-    cycles = -(-count // streams)  # all states of a lane move at a time
+    cycles = -(-count // streams)  # all states of a lane advance together
     assert got == [xorwow(s) for _ in range(cycles) for s in states][:count]
     assert get(device, 1, unit, 6 * streams)[0].tolist() == [
         word for state in states for word in state
@@ -80,11 +81,12 @@ def test_R1_xorwow_goes_on_from_any_state(target, unit, streams, data):
 
 # --- the shift registers of v2 and v3 -------------------------------------------------------------
 
-RECIPROCAL = 1 << 32 | 1 << 31 | 1 << 30 | 1 << 10 | 1  # of x^32 + x^22 + x^2 + x + 1
+RECIPROCAL = 1 << 32 | 1 << 31 | 1 << 30 | 1 << 10 | 1  # the polynomial x^32 + x^22 + x^2 + x + 1
 
 
 def times(a, b):
-    """The product of polynomials over GF(2), modulo the register's; bit k is of x^k."""
+    """Return the product of polynomials over GF(2), modulo the register's polynomial; bit k belongs
+    to x^k."""
     product = 0
     while b:
         product ^= a * (b & 1)
@@ -94,7 +96,7 @@ def times(a, b):
 
 
 def power(exponent):
-    """x to a power."""
+    """Return x to a power."""
     found, square = 1, 2
     while exponent:
         found = times(found, square) if exponent & 1 else found
@@ -110,8 +112,8 @@ def test_the_register_has_the_longest_period():
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_a_number_is_the_register_32_shifts_later(target):
-    """To shift right is to multiply by x where the highest bit is of x^0."""
+def test_the_next_number_is_the_register_after_32_shifts(target):
+    """A shift to the right multiplies by x if the highest bit belongs to x^0."""
 
     def polynomial(word):
         return int(f"{word:032b}"[::-1], 2)
@@ -140,7 +142,7 @@ def test_R2_a_seed_repeats_its_numbers(target, kind):
 
 @for_all("kind", KINDS)
 @for_all(("target", "unit", "streams"), XORWOW)
-def test_R2_a_state_that_was_saved_goes_on_as_before(target, unit, streams, kind):
+def test_R2_a_saved_state_continues_as_before(target, unit, streams, kind):
     device, other = Device(target, rng=kind), Device(target, rng=kind)
     device.random((128, 13), engine=unit)
     saved = get(device, 128, unit, 6 * streams)
@@ -169,7 +171,7 @@ def test_R2_rand2_is_uniform(kind):
     assert u[0] >= 0 and u[-1] <= 1
     assert abs(u.mean() - 1 / 2) < 4.5 * (1 / 12 / n) ** 0.5
     assert abs(u.var() - 1 / 12) < 4.5 * (1 / 180 / n) ** 0.5
-    ranks = np.arange(n + 1) / n  # Kolmogorov and Smirnov; 1.95 is passed by one in a thousand
+    ranks = np.arange(n + 1) / n  # Kolmogorov-Smirnov; one in a thousand exceeds 1.95
     assert max((u - ranks[:-1]).max(), (ranks[1:] - u).max()) * n**0.5 < 1.95
 
 
@@ -197,11 +199,11 @@ def test_R2_dropout_and_seeds_of_programs():
     assert (hardware().random((128, 64)) == other.random((128, 64))).mean() < 1e-3
 
 
-# --- R3: what there is on which generation --------------------------------------------------------
+# --- R3: generations ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_R3_generations(kind):
+def test_R3_generations_have_different_random_instructions(kind):
     devices = {target: Device(target, rng=kind) for target in TARGETS}
     for target, device in devices.items():
         device.random((4, 4))  # the Vector engine has rng on all

@@ -1,4 +1,4 @@
-"""rand2 and dropout: random numbers put to use."""
+"""rand2 and dropout: uses of random numbers."""
 
 from itertools import product
 
@@ -14,7 +14,7 @@ from neuroncore.numerics.formats import FORMATS
 
 
 def test_rand2_is_uniform_between_its_bounds():
-    """low + u (high - low) in float32, u the upper 24 bits of what rng draws."""
+    """low + u (high - low) in float32, where u is the upper 24 bits of rng's number."""
     for bounds in ((0.0, 1.0), (-1, 2), (1e-30, 1e30), (5.0, 5.0000005)):
         device = Device("trn3")
         for shape, where in product([(1, 1), (3, 7), (33, 5), (9, 5, 3)], ("sbuf", "psum")):
@@ -35,7 +35,7 @@ def test_rand2_rounds_once_and_saturates_integers():
     device.agrees()
 
 
-def test_each_partition_has_bounds_of_its_own():
+def test_each_partition_has_separate_bounds():
     device = Device("trn3")
     low, high = np.arange(9.0).reshape(9, 1), 10 + 2 * np.arange(9.0).reshape(9, 1)
     low, high = device.tile(low, "float32"), device.tile(high, "float32", "psum")
@@ -74,7 +74,7 @@ def test_dropout_zeroes_some_and_keeps_the_bits_of_the_others(target):
 
 
 @for_all("target", TARGETS)
-def test_as_many_are_dropped_as_the_probability_says(target):
+def test_the_share_of_dropped_elements_is_the_probability(target):
     for prob in (0, 0.01, 0.5, 0.9, 1):
         device = Device(target)
         dst = device.empty((128, 512))
@@ -84,7 +84,7 @@ def test_as_many_are_dropped_as_the_probability_says(target):
         assert abs(count - n * prob) <= 5 * np.sqrt(n * prob * (1 - prob))
 
 
-def test_each_partition_has_a_probability_of_its_own():
+def test_each_partition_has_a_separate_probability():
     device = Device()
     for dtype in ("float32", "bfloat16", "float16", "float8_e5m2"):
         prob = device.tile(np.array([0, 0.25, 0.5, 1]).reshape(4, 1), dtype)

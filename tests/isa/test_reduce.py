@@ -1,4 +1,4 @@
-"""tensor_reduce: the last free axes are folded away, from the left."""
+"""tensor_reduce: the last free axes are reduced from left to right."""
 
 from itertools import product
 
@@ -15,7 +15,7 @@ SHAPES = ((1, 1), (3, 7), (33, 12), (5, 5, 3), (5, 2, 3, 4), (4, 2, 3, 2, 3))
 
 
 def reduced(device, op, data, axis, dtype="float32", shape=None, **options):
-    """Of an array or a tile."""
+    """Reduce an array or a tile, and return the result."""
     axes = 1 if isinstance(axis, int) else len(axis)
     left = len(data.shape) - axes
     dst = device.empty(shape or (*data.shape[:left], *[1] * (left == 1)), dtype)
@@ -36,7 +36,7 @@ def test_every_operator_over_every_choice_of_axes(target):
     assert not device.findings
 
 
-def test_an_axis_is_written_in_many_ways():
+def test_an_axis_can_be_written_in_many_ways():
     device, data = Device(), noise((9, 5), special=False)
     for axis in (1, (1,), [1], -1, (-1,)):
         same(reduced(device, "add", data, axis), reduced(device, "add", data, 1))
@@ -65,7 +65,7 @@ def test_releases_before_0_3_counted_axes_from_the_innermost(shape, axis, folded
     assert device.findings == ["AXIS_FROM_WITHIN"]
 
 
-def test_axes_counted_from_the_front_need_no_remark():
+def test_axes_counted_from_the_front_have_no_finding():
     device, x = Device(), noise((9, 5, 4))
     for axis, left in ((2, (9, 5)), ((1, 2), (9, 1)), (-1, (9, 5))):
         device.issue("tensor_reduce", device.empty(left), nl.add, device.tile(x), axis)
@@ -77,7 +77,7 @@ def test_sums_run_from_left_to_right():
     assert reduced(Device(), "add", data, 1).tolist() == [[0], [2]]
 
 
-def test_differences_and_products_too():
+def test_differences_and_products_run_from_left_to_right():
     device = Device()
     assert reduced(device, "subtract", np.float32([[10, 1, 2, 3]]), 1) == 4
     tiny = np.float32([[1e-30, 1e-30, 1e30, 1e30], [1e30, 1e-30, 1e30, 1e-30]])
@@ -90,7 +90,7 @@ def test_partial_sums_are_not_rounded_to_dst():
     assert reduced(Device(), "add", data, 1, "bfloat16").astype(np.float32) == 258
 
 
-def test_one_element_stays_as_it_is():
+def test_a_single_element_is_unchanged():
     device, data = Device(), np.float32([[-0.0], [np.inf], [1e-40]])
     for op in PLAIN:
         same(reduced(device, op, data, 1), data)
@@ -116,7 +116,7 @@ def test_strided_and_broadcast_views_keep_their_order():
         dst = device.tile(noise((6, 8), "float16", 1))
         view = data[:, ::3, 1:9:2].permute((0, 2, 1))
         device.issue("tensor_reduce", dst[:, ::2], getattr(nl, op), view, 2)
-        reduced(device, op, row.broadcast(1, 3), (1, 2))  # counts every time
+        reduced(device, op, row.broadcast(1, 3), (1, 2))  # is added each time
     device.agrees()
 
 
@@ -129,7 +129,7 @@ def test_the_result_may_be_part_of_the_data():
     device.agrees()
 
 
-def test_bits_are_folded_without_conversion():
+def test_bits_are_reduced_without_conversion():
     device = Device()
     for op, dtype in product(("bitwise_and", "bitwise_or", "bitwise_xor"), INTEGERS):
         data = noise((5, 3, 5), dtype)

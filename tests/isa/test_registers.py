@@ -1,4 +1,4 @@
-"""Registers: numbers that a kernel has only while it runs."""
+"""Registers: numbers that are known only while the kernel runs."""
 
 import operator
 
@@ -33,7 +33,7 @@ def wrapped(value):
 
 
 def held(device, register, dtype="int32"):
-    """What a register holds, as the device would show it."""
+    """Return the contents of a register as the device would show them."""
     cell = device.empty((1, 1), dtype)
     nisa.register_store(cell, register)
     return cell.numpy()[0, 0]
@@ -43,7 +43,7 @@ def held(device, register, dtype="int32"):
 
 
 @pytest.mark.parametrize("value", [0, 7, -5, 2**31 - 1, -(2**31)])
-def test_a_register_holds_what_it_is_given(device, value):
+def test_a_register_has_the_number_it_was_given(device, value):
     assert held(device, nisa.register_alloc(value)) == value
     register = nisa.register_alloc()
     nisa.register_move(register, value)
@@ -60,7 +60,7 @@ def test_registers_have_32_bits(device, value, kept):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32"])
 @pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
-def test_loads_every_integer(device, dtype, buffer):
+def test_registers_load_every_integer_format(device, dtype, buffer):
     register = nisa.register_alloc()
     for value in (np.iinfo(dtype).min, 1, np.iinfo(dtype).max):
         nisa.register_load(register, device.tile(np.full((1, 1), value), dtype, buffer))
@@ -77,7 +77,7 @@ def test_an_unsigned_number_keeps_its_bits(device):
 @pytest.mark.parametrize(
     ("value", "kept"), [(3, 3), (-7, -7), (2.5, 2), (1e30, 2**31 - 1), (np.nan, 0)]
 )
-def test_a_float_is_converted_as_anywhere(device, value, kept):
+def test_a_float_is_converted_like_elsewhere(device, value, kept):
     register = nisa.register_alloc()
     nisa.register_load(register, device.tile(np.float32([[value]])))
     assert held(device, register) == kept
@@ -88,7 +88,7 @@ def test_a_float_is_converted_as_anywhere(device, value, kept):
     [("int8", 300, 44), ("uint16", -1, 65535), ("float32", 7, 7), ("bfloat16", 257, 256)],
 )
 @pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
-def test_stores_what_fits(device, dtype, value, kept, buffer):
+def test_a_stored_register_wraps_around_in_narrow_integers(device, dtype, value, kept, buffer):
     cell = device.empty((1, 1), dtype, buffer)
     nisa.register_store(cell, nisa.register_alloc(value))
     assert cell.numpy() == kept
@@ -96,7 +96,7 @@ def test_stores_what_fits(device, dtype, value, kept, buffer):
 
 
 @pytest.mark.parametrize("shape", [(1,), (1, 1)])
-def test_shapes_of_one_element(device, shape):
+def test_registers_load_tensors_of_one_element(device, shape):
     cell = device.tile(np.full(shape, 5, np.int32), buffer="hbm")
     register = nisa.register_alloc()
     nisa.register_load(register, cell)
@@ -104,7 +104,7 @@ def test_shapes_of_one_element(device, shape):
     assert cell.numpy() == 6
 
 
-def test_one_element_of_a_larger_tensor(device):
+def test_registers_load_one_element_of_a_larger_tensor(device):
     cells = device.tile(np.arange(12, dtype=np.int32).reshape(3, 4))
     register = nisa.register_alloc()
     nisa.register_load(register, cells[2:3, 1])
@@ -112,7 +112,7 @@ def test_one_element_of_a_larger_tensor(device):
     assert cells.numpy()[0, 3] == 9
 
 
-def test_loading_what_nothing_wrote_is_found(device):
+def test_loading_uninitialized_memory_is_reported(device):
     register = nisa.register_alloc()
     nisa.register_load(register, device.empty((1, 1), "int32"))
     assert device.findings == ["UNINIT_READ"]
@@ -121,7 +121,7 @@ def test_loading_what_nothing_wrote_is_found(device):
 # --- refused --------------------------------------------------------------------------------------
 
 
-def test_a_refused_register_leaves_the_record_as_it_was(device):
+def test_a_refused_register_does_not_change_the_record(device):
     program, cell = device.core.program, device.tile(np.ones((1, 1), np.int32))
     before = len(program.calls), program.issued
     for wrong in ("r0", cell, 3, object()):
@@ -129,7 +129,7 @@ def test_a_refused_register_leaves_the_record_as_it_was(device):
     assert (len(program.calls), program.issued) == before
 
 
-def test_a_register_without_a_value(device):
+def test_a_register_without_a_value_is_refused(device):
     empty, other = nisa.register_alloc(), nisa.register_alloc(3)
     cell = device.tile(np.full((1, 1), 8, np.int32))
     device.refuses(DynamicControlError, "register_move", other, empty, words=["no value"])
@@ -140,12 +140,12 @@ def test_a_register_without_a_value(device):
     assert held(device, other) == 3
 
 
-def test_registers_belong_to_a_kernel():
+def test_registers_need_a_kernel():
     with pytest.raises(OutsideKernelError):
         nisa.register_alloc(1)
 
 
-# --- where a constant is needed -------------------------------------------------------------------
+# --- arguments that must be constants -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_registers_belong_to_a_kernel():
         lambda r: list(nl.dynamic_range(0, 4, r)),
     ],
 )
-def test_a_constant_is_needed_here(device, use):
+def test_a_register_is_refused_where_a_constant_is_needed(device, use):
     with pytest.raises(DynamicControlError):
         use(nisa.register_alloc(2))
 
@@ -178,7 +178,7 @@ def test_a_constant_is_needed_here(device, use):
         lambda r: nl.ds(r, r),
     ],
 )
-def test_the_size_of_a_slice_is_a_constant(device, key):
+def test_the_size_of_a_slice_must_be_a_constant(device, key):
     tile = device.tile(np.ones((4, 8), np.float32))
     with pytest.raises(DynamicControlError, match="bounds the slice"):
         tile[:, key(nisa.register_alloc(2))]
@@ -220,7 +220,7 @@ def test_a_comparison_is_a_register_of_zero_or_one(device, name, a, b):
 
 
 @pytest.mark.parametrize("other", [1.5, "1", None])
-def test_arithmetic_is_between_integers(device, other):
+def test_arithmetic_of_registers_needs_integers(device, other):
     with pytest.raises(TypeError):
         nisa.register_alloc(1) + other
 
@@ -230,14 +230,14 @@ def test_arithmetic_is_between_integers(device, other):
 
 @pytest.mark.parametrize("bounds", [(4,), (0,), (2, 5), (5, 2), (-3, 4, 3), (0, 7, 2), (1, 2, 100)])
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_dynamic_range_counts_as_range_does(device, bounds, dynamic):
+def test_dynamic_range_counts_like_range(device, bounds, dynamic):
     given_bounds = [nisa.register_alloc(b) for b in bounds[:2]] if dynamic else bounds[:2]
     loop = nl.dynamic_range(*given_bounds, *bounds[2:])
     assert [held(device, i) for i in loop] == list(range(*bounds))
 
 
 @pytest.mark.parametrize("step", [0, -1])
-def test_steps_are_positive(device, step):
+def test_steps_must_be_positive(device, step):
     with pytest.raises(DynamicControlError, match="positive"):
         list(nl.dynamic_range(0, 4, step))
 

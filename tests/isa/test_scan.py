@@ -1,4 +1,4 @@
-"""tensor_tensor_scan: a recurrence along the free axes, its state in float32."""
+"""tensor_tensor_scan: a recurrence along the free axes, with a float32 state."""
 
 import nki.language as nl
 import numpy as np
@@ -25,7 +25,7 @@ def test_the_start_may_be_a_number():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 12))
-def test_a_scan_goes_on_where_it_stopped(seed, columns, rows):
+def test_a_scan_can_be_continued(seed, columns, rows):
     rng = np.random.default_rng(seed)
     data0, data1 = rng.normal(size=(2, rows, columns)).astype(np.float32)
     device = Device()

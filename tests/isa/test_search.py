@@ -1,4 +1,4 @@
-"""max8, nc_find_index8 and nc_match_replace8: eight values looked for in every lane."""
+"""max8, nc_find_index8 and nc_match_replace8: searches for eight values in every lane."""
 
 from itertools import product
 
@@ -34,7 +34,7 @@ def find(device, data, vals, dtype="uint32"):
 
 
 def tiles_of(device, pairs):
-    """Rows of one length, and the eight values that are looked for in each."""
+    """Return tiles with rows of one length, and the eight values to find in each row."""
     length = min(len(row) for row, _ in pairs)
     rows = [row[:length] for row, _ in pairs], [vals for _, vals in pairs]
     return [device.tile(np.float32(each)) for each in rows]
@@ -55,7 +55,7 @@ def test_the_eight_greatest_in_descending_order(target):
     assert np.array_equal(max8(device, data).numpy(), -np.sort(-data, axis=1)[:, :8])
 
 
-def test_infinities_are_the_ends_and_nan_is_above():
+def test_infinities_are_the_extremes_and_nan_is_greater():
     row = np.float32([[-np.inf, 1, np.nan, np.inf, -0.0, 0.0, -3, -np.nan, 3e38, -3e38]])
     want = np.float32([[np.nan, np.nan, np.inf, 3e38, 1, 0.0, -0.0, -3]])
     same(max8(Device(), row).numpy(), want)
@@ -66,7 +66,7 @@ def test_integers_are_compared_as_float32():
     assert dst.numpy().tolist() == [[2**24 + 4, 2**24, 5, 4, 3, 2, 1, 0]]
 
 
-def test_a_row_may_be_as_long_as_the_counter():
+def test_a_row_may_have_as_many_elements_as_the_counter_can_count():
     data = noise((2, 16384), special=False)
     assert np.array_equal(max8(Device(), data).numpy(), -np.sort(-data, axis=1)[:, :8])
 
@@ -75,7 +75,7 @@ def test_a_row_may_be_as_long_as_the_counter():
 
 
 @for_all("target", TARGETS)
-def test_the_greatest_are_found_where_they_are(target):
+def test_the_indices_of_the_greatest_are_found(target):
     device = Device(target)
     for shape, index in product(SHAPES, ("uint16", "uint32")):
         src, dst = device.tile(noise(shape, special=False)), device.empty((shape[0], 8), index)
@@ -87,14 +87,14 @@ def test_the_greatest_are_found_where_they_are(target):
 
 
 @given(PAIRS)
-def test_equal_values_take_their_occurrences_in_order(pairs):
+def test_equal_values_match_their_occurrences_in_order(pairs):
     device = Device()
     data, vals = tiles_of(device, pairs)
     device.issue("nc_find_index8", device.empty(vals.shape, "uint32"), data, vals)
     device.agrees()
 
 
-def test_formats_meet_in_float32():
+def test_formats_are_compared_in_float32():
     device = Device()
     row = np.array([[0, 3, 1, 5, 2, 7, 6, 4, 8]], np.float32)
     wanted = np.array([[7, 1, 0, 2, 100, 8, 5, 3]], np.float32)
@@ -140,7 +140,7 @@ def test_rounds_of_eight_sort_a_row():
         assert np.array_equal(found, -np.sort(-data.reshape(shape[0], -1), axis=1))
 
 
-def test_what_stays_keeps_its_bits_and_imm_is_rounded():
+def test_other_elements_keep_their_bits_and_imm_is_rounded():
     device = Device("trn3")
     for dtype in FORMATS:
         data, vals = device.tile(values(dtype, (3, 12)), dtype), device.tile(noise((3, 8)))

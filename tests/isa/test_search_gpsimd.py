@@ -1,4 +1,5 @@
-"""topk and nonzero_with_count: searches of the GpSimd engine, sixteen partitions to a processor."""
+"""topk and nonzero_with_count: searches of the GpSimd engine, with sixteen partitions per
+processor."""
 
 from itertools import product
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 
 def wound(rows, columns):
-    """Rows of elements, each as a snake: element j in partition j % 16, column j // 16."""
+    """Lay out rows of elements as snakes: element j is in partition j % 16 and column j // 16."""
     snake = np.zeros((len(rows) * 16, columns), np.float32)
     for g, row in enumerate(rows):
         for j, value in enumerate(row):
@@ -22,13 +23,13 @@ def wound(rows, columns):
 
 
 def unwound(snake, count):
-    """The rows again."""
+    """Return the rows of a snake."""
     groups = range(len(snake) // 16)
     return np.array([[snake[16 * g + j % 16, j // 16] for j in range(count)] for g in groups])
 
 
 def run_topk(device, rows, k, columns=None):
-    """Values and indices of the k greatest of each row, and the tiles they came in."""
+    """Return values and indices of the k greatest of each row, and the tiles that have them."""
     n = rows.shape[1]
     src = device.tile(wound(rows, columns or -(-n // 16)), "bfloat16")
     val, idx = (device.empty((len(src.codes()), k), d) for d in ("bfloat16", "uint32"))
@@ -37,7 +38,7 @@ def run_topk(device, rows, k, columns=None):
 
 
 def distinct(groups, n, seed=0):
-    """Rows of bfloat16 numbers that are all different, of both signs."""
+    """Return rows of different bfloat16 numbers, of both signs."""
     codes = np.concatenate([np.arange(1, 0x7F80), np.arange(0x8001, 0xFF80)]).astype(np.uint16)
     rng = np.random.default_rng([seed, groups, n])
     rows = [rng.choice(codes, n, replace=False) for _ in range(groups)]
@@ -56,7 +57,7 @@ def test_the_greatest_of_each_snake_in_ascending_order(target):
     assert not device.findings
 
 
-def test_a_snake_may_be_as_long_as_the_counter():
+def test_a_snake_may_have_as_many_elements_as_the_counter_can_count():
     device = Device()
     rows = np.random.default_rng(1).integers(-9, 9, (1, 65535)).astype(np.float32)
     rows[0, [77, 65534, 4000]] = 20, 30, 40
@@ -69,13 +70,13 @@ FEW = st.sampled_from([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf])
 
 
 @given(st.lists(FEW, min_size=8, max_size=40), st.data())
-def test_any_row(row, data):
+def test_topk_of_any_row(row, data):
     device = Device()
     run_topk(device, np.float32([row]), data.draw(st.integers(1, len(row))))
     device.agrees()
 
 
-def test_of_equal_elements_the_first_are_taken():
+def test_the_first_of_equal_elements_are_selected():
     row = np.float32([[1, 5, 5, 2, 5, 5, 0, 5]])
     values, indices, *_ = run_topk(Device(), row, 3)
     assert values.astype(int).tolist() == [[5, 5, 5]]
@@ -89,7 +90,7 @@ def test_nan_is_the_greatest():
     assert np.isnan(values[0, 1]) and values[0, 0] == np.inf
 
 
-def test_what_does_not_take_part_is_not_read():
+def test_unused_partitions_are_not_read():
     device = Device()
     src = device.empty((32, 4), "bfloat16")
     rows = distinct(2, 40)
@@ -107,7 +108,7 @@ def test_what_does_not_take_part_is_not_read():
     assert device.findings == ["UNINIT_READ"]
 
 
-def test_what_is_beyond_the_results_stays_as_it_is():
+def test_elements_after_the_results_are_unchanged():
     device, rows = Device(), distinct(2, 30)
     src = device.tile(wound(rows, 2), "bfloat16")
     for k in (5, 16, 20):
@@ -116,7 +117,7 @@ def test_what_is_beyond_the_results_stays_as_it_is():
     device.agrees()
 
 
-def test_results_that_nothing_wrote_before_may_be_passed_on_in_whole():
+def test_topk_marks_its_whole_result_tiles_as_written():
     device = Device()
     *_, val, idx = run_topk(device, distinct(2, 30), 5)
     assert val.unwritten() is None and idx.unwritten() is None
@@ -146,7 +147,7 @@ def test_topk_takes_four_cycles_for_each_element_and_one_for_each_result():
 
 
 @for_all("target", ["trn2", "trn3"])
-def test_indices_then_padding_then_the_count(target):
+def test_a_row_has_indices_then_padding_then_the_count(target):
     device, rng = Device(target), np.random.default_rng(0)
     shapes = (1, 1), (3, 7), (16, 5), (17, 20), (128, 33), (33, 4, 5)
     for shape, dtype in product(shapes, ("float32", "int32")):

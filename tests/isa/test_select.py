@@ -1,4 +1,4 @@
-"""tensor_copy_predicated and select_reduce: one of two values, element by element."""
+"""tensor_copy_predicated and select_reduce: selection of one of two values for each element."""
 
 from itertools import product
 
@@ -16,13 +16,13 @@ PREDICATES = ("bool", "uint8", "uint16", "uint32")
 
 
 def mask(shape, dtype="uint8", seed=5):
-    """About a third zeros; every bit of the others may be set."""
+    """Return a mask with about a third zeros; every bit of the others may be set."""
     numbers = noise(shape, dtype, seed, special=False) if dtype != "bool" else np.ones(shape)
     return np.where(np.random.default_rng(seed).random(shape) < 0.35, 0, numbers).astype(dtype)
 
 
 @for_all("reverse", [0, 1, None, np.True_, np.False_])
-def test_a_predicate_is_reversed_by_any_truth(reverse):
+def test_any_true_value_reverses_a_predicate(reverse):
     device = Device()
     data, chosen, zero = noise((4, 6), "float32"), mask((4, 6)), device.zeros((4, 1))
     copied, selected = device.zeros((4, 6)), device.zeros((4, 6))
@@ -37,7 +37,7 @@ def test_a_predicate_is_reversed_by_any_truth(reverse):
 # --- tensor_copy_predicated -----------------------------------------------------------------------
 
 
-def test_chosen_elements_are_copied_bit_by_bit():
+def test_selected_elements_are_copied_bit_by_bit():
     device = Device("trn3")
     for dtype, shape in product(FORMATS, ((1, 1), (3, 7), (5, 2, 3, 4))):
         for predicate, reverse in product(PREDICATES, (False, True)):
@@ -47,7 +47,7 @@ def test_chosen_elements_are_copied_bit_by_bit():
     device.agrees()
 
 
-def test_any_bit_of_a_predicate_chooses():
+def test_any_bit_of_a_predicate_makes_it_true():
     device = Device()
     for dtype in PREDICATES[1:]:
         width = np.dtype(dtype).itemsize * 8
@@ -69,7 +69,7 @@ def test_a_number_is_rounded_to_dst_and_exact_for_integers():
     device.agrees()
 
 
-def test_what_is_not_chosen_stays_unwritten():
+def test_elements_that_are_not_selected_stay_uninitialized():
     device = Device()
     chosen = mask((3, 4))
     dst = device.empty((3, 4))
@@ -83,7 +83,7 @@ def test_what_is_not_chosen_stays_unwritten():
 # --- select_reduce --------------------------------------------------------------------------------
 
 
-def test_the_maximum_is_that_of_the_unrounded_values():
+def test_the_maximum_is_computed_before_rounding():
     device = Device()
     data, ones = np.float32([[1.001, 1.002, 0.5]]), device.tile(np.ones((1, 3), np.uint8))
     dst, largest = device.empty((1, 3), "bfloat16"), device.empty((1, 1))
@@ -109,7 +109,7 @@ def test_nan_is_the_maximum_of_all():
 
 
 @for_all("uninitialized", ["report", "zeros", "raise"])
-def test_a_select_of_nothing_is_reported_or_refused(uninitialized):
+def test_a_select_from_uninitialized_memory_is_reported_or_refused(uninitialized):
     device = Device(uninitialized=uninitialized)
     dst, chosen = device.tile(noise((3, 4))), device.tile(mask((3, 4)))
     given = dst, chosen, device.empty((3, 4)), 1.0

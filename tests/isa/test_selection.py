@@ -1,4 +1,4 @@
-"""range_select and sequence_bounds: elements chosen by where they are."""
+"""range_select and sequence_bounds: selection of elements by their indices."""
 
 from itertools import product
 
@@ -26,7 +26,8 @@ def some_bounds(device, partitions, size, start=0):
 
 
 def select(device, src, bounds, op0=nl.greater_equal, op1=nl.less, dst="float32", **more):
-    """Of an array or a tile, with bounds that are tiles or one number for all partitions."""
+    """Select from an array or a tile, with bounds that are tiles or one number for all
+    partitions."""
     src = device.tile(src) if isinstance(src, np.ndarray) else src
     columns = [
         device.tile(np.full((src.shape[0], 1), b, np.float32)) if isinstance(b, int | float) else b
@@ -38,7 +39,7 @@ def select(device, src, bounds, op0=nl.greater_equal, op1=nl.less, dst="float32"
 
 
 @for_all("target", ["trn2", "trn3"])
-def test_both_comparisons_must_hold(target):
+def test_both_comparisons_must_be_true(target):
     device = Device(target)
     for (op0, op1), dtype in product(product(COMPARISONS, COMPARISONS), ("float32", "bfloat16")):
         bounds = some_bounds(device, 5, 9, start=100)
@@ -49,7 +50,7 @@ def test_both_comparisons_must_hold(target):
     device.agrees()
 
 
-def test_the_filling_becomes_infinite_where_a_format_does_not_reach_it():
+def test_the_fill_value_becomes_infinite_in_formats_with_a_smaller_range():
     device = Device("trn3")
     bounds = some_bounds(device, 7, 12)
     for dtype in FORMATS:
@@ -59,7 +60,7 @@ def test_the_filling_becomes_infinite_where_a_format_does_not_reach_it():
     device.agrees()
 
 
-def test_places_are_compared_in_float32():
+def test_indices_are_compared_in_float32():
     device = Device()
     for start in (2**24 - 2, 2**24, -(2**24) - 3, 2**31 - 4, -(2**31)):
         data, bounds = noise((4, 9), special=False), (start + 4, start + 6)
@@ -67,12 +68,12 @@ def test_places_are_compared_in_float32():
     device.agrees()
 
 
-def test_a_bound_that_is_nan_holds_nothing():
+def test_a_bound_of_nan_selects_nothing():
     got = select(Device(), noise((1, 5), special=False), (np.nan, 100), nl.less, nl.less)
     assert (got == LEAST).all()
 
 
-def test_the_maximum_is_of_float32_before_rounding():
+def test_the_maximum_of_range_select_is_computed_before_rounding():
     device = Device()
     for dtype in ("float32", "bfloat16"):
         most = device.empty((9, 1))
@@ -80,7 +81,7 @@ def test_the_maximum_is_of_float32_before_rounding():
     device.agrees()
 
 
-def test_a_maximum_runs_on_through_several_instructions():
+def test_a_maximum_continues_through_several_instructions():
     device, commands = Device(), nisa.reduce_cmd
     src = device.tile(noise((32, 40), special=False))
     given = nl.greater_equal, nl.less, *some_bounds(device, 32, 40)
@@ -96,7 +97,7 @@ def test_a_maximum_runs_on_through_several_instructions():
     assert np.isnan(most.numpy()).all()
 
 
-def test_the_constant_may_be_written_short():
+def test_the_constant_may_be_rounded():
     device, data = Device(), noise((1, 5), special=False)
     for value in (-3.4028235e38, LEAST, float(LEAST)):
         got = select(device, data, (2, 100), nl.less, nl.less, on_false_value=value)
@@ -123,7 +124,7 @@ def test_the_published_example(machine):
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
-def test_every_element_knows_its_run(ids):
+def test_every_element_has_the_bounds_of_its_run(ids):
     device = Device()
     bounds(device, ids)
     device.agrees()

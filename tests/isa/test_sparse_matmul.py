@@ -1,4 +1,5 @@
-"""nc_matmul_sparse: compressed weights times what their tags pick, with leave only."""
+"""nc_matmul_sparse: products of compressed weights with the elements that their tags select, only
+if an option permits it."""
 
 import itertools
 
@@ -17,8 +18,8 @@ NAME = "nc_matmul_sparse"
 
 
 def tiles(device, pattern=(4, 16), groups=2, columns=8, n=5, places="partition", form="bfloat16"):
-    """dst, stationary, moving and tags, and the weights and numbers that these are of, integers
-    whose products and sums are exact."""
+    """Return dst, stationary, moving and tags, and the weights and numbers in them: integers whose
+    products and sums are exact."""
     kept, among = pattern
     rng = np.random.default_rng([*pattern, groups, columns, n])
     weights = np.zeros((groups, among, columns), np.float32)
@@ -37,7 +38,7 @@ def tiles(device, pattern=(4, 16), groups=2, columns=8, n=5, places="partition",
 @for_all("pattern, places", itertools.product(packed.PATTERNS, packed.PLACES))
 @settings(max_examples=6)
 @given(groups=st.integers(1, 6), words=st.integers(1, 5), n=st.integers(1, 20))
-def test_it_is_the_product_with_the_dense_weights(pattern, places, groups, words, n):
+def test_the_product_equals_that_with_dense_weights(pattern, places, groups, words, n):
     device = Device("trn2", experimental=True)
     made, weights, numbers = tiles(device, pattern, groups, 4 * words, n, places)
     device.issue(NAME, *made, pattern=pattern, places=places)
@@ -52,7 +53,7 @@ def test_it_is_the_product_with_the_dense_weights(pattern, places, groups, words
         ("trn2", "float8_e5m2"),
     ],
 )
-def test_sums_go_on(target, form):
+def test_sums_of_sparse_products_continue(target, form):
     device = Device(target, experimental=True)
     made, weights, numbers = tiles(device, (1, 4), form=form)
     device.issue(NAME, *made, pattern=(1, 4))
@@ -61,7 +62,7 @@ def test_sums_go_on(target, form):
     assert not device.findings
 
 
-def test_it_is_refused_without_leave():
+def test_sparse_products_are_refused_without_the_option():
     device = Device("trn2")
     made, *_ = tiles(device)
     error = device.refuses(UnknownNameError, NAME, *made, words=["released API"])
@@ -76,7 +77,7 @@ def test_a_tag_names_an_element_of_its_group():
     device.refuses(OutOfBoundsError, NAME, *made[:3], wrong, pattern=(1, 4), words=["a tag is 4"])
 
 
-def test_it_takes_the_time_of_a_dense_product_with_a_quarter_of_the_contraction():
+def test_a_sparse_product_takes_the_time_of_a_dense_product_with_a_quarter_of_the_rows():
     trn2 = machine.load("trn2")
     device = Device("trn2", experimental=True)
     dst = device.empty((128, 512), "float32", "psum")

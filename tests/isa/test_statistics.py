@@ -20,7 +20,7 @@ COMMANDS = nisa.reduce_cmd
 
 
 @for_all("target", TARGETS)
-def test_moments_of_even_and_of_odd_elements(target):
+def test_moments_of_even_and_odd_elements(target):
     device = Device(target)
     for shape in SHAPES:
         data = noise(shape, special=False)
@@ -42,7 +42,7 @@ def test_a_single_element_has_no_odd_part():
     assert dst.numpy().tolist() == [[1, 5, 0, 0, 0, 0], [1, -3, 0, 0, 0, 0]]
 
 
-def test_infinity_and_nan_stay_in_their_half():
+def test_infinity_and_nan_affect_only_their_half():
     device = Device()
     dst = device.empty((1, 6))
     device.issue("bn_stats", dst, device.tile(np.float32([[np.inf, 1, 2, 3]])))
@@ -74,20 +74,20 @@ def test_mean_and_variance_of_pieces(target):
         np.testing.assert_allclose(dst.numpy()[:, 1], exact.var(axis=1), rtol=1e-6, atol=1e-12)
 
 
-def test_counts_weigh_the_pieces():
+def test_pieces_are_weighted_by_their_counts():
     triples = np.float32([[1, 10, 0, 3, 2, 6, 0, 77, 0]])
     # 10 and three numbers of mean 2: mean 4; (6 + 36 + 3 * 4) / 4
     assert aggregate(Device(), triples).tolist() == [[4, 13.5]]
 
 
-def test_of_nothing_there_is_no_mean():
+def test_the_mean_of_no_elements_is_nan():
     assert np.isnan(aggregate(Device(), np.zeros((1, 3), np.float32))).all()
 
 
 # --- tensor_partition_reduce ----------------------------------------------------------------------
 
 
-def test_bits_fold_too():
+def test_bits_are_reduced_too():
     device = Device()
     for name, dtype in product(("bitwise_or", "bitwise_and"), INTEGERS):
         data, dst = noise((50, 6), dtype), device.empty((1, 6), dtype)
@@ -116,7 +116,7 @@ def cumulate(device, data, op0, op1, *args, dst="float32", **more):
 
 
 @for_all("target", TARGETS)
-def test_values_run_up_from_left_to_right(target):
+def test_values_accumulate_from_left_to_right(target):
     device = Device(target)
     for op0, op1 in product(TWO_OPERANDS, RUNNING):
         cumulate(device, noise((3, 7)), op0, op1, 1.5)
@@ -129,7 +129,7 @@ def test_values_run_up_from_left_to_right(target):
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.sampled_from(RUNNING))
-def test_a_chain_of_pieces_is_one_run(sizes, op1):
+def test_a_chain_of_pieces_equals_one_instruction(sizes, op1):
     device = Device()
     data, parts, first = noise((3, sum(sizes)), special=False), [], 0
     for size in sizes:
@@ -151,7 +151,7 @@ def test_a_run_may_start_from_given_values_and_other_commands_ignore_them():
     device.agrees()
 
 
-def test_the_registers_are_those_of_other_instructions():
+def test_the_registers_are_shared_with_other_instructions():
     device = Device()
     data = noise((8, 6), special=False)
     cumulate(device, data, "add", "maximum", 0.0)

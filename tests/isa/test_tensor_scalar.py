@@ -14,7 +14,7 @@ NUMBERS = (0, 1.5, -3, 2**24 + 1, 0.1, np.inf, np.nan, np.float32(0.7), np.int32
 
 
 def result(device, data, *steps, dtype="float32", **options):
-    """`steps` are (op, operand) or (op, operand, reverse)."""
+    """Return the result; `steps` are (op, operand) or (op, operand, reverse)."""
     dst = device.empty(data.shape, dtype)
     for i, (op, value, *reverse) in enumerate(steps):
         value = device.tile(value) if isinstance(value, np.ndarray) else value
@@ -47,7 +47,7 @@ def test_numbers_are_rounded_to_float32():
     assert result(device, np.ones((1, 1), np.float32), ("multiply", 0.1)) == np.float32(0.1)
 
 
-def test_32_bit_integers_go_through_float32():
+def test_32_bit_integers_are_converted_to_float32():
     data = np.array([[2**24 + 1, 2**31 - 1]], np.int32)
     assert result(Device(), data, ("add", 0), dtype="int32").tolist() == [[2**24, 2**31 - 1]]
 
@@ -65,7 +65,7 @@ def test_the_scalar_engine_multiplies_and_adds(target):
 
 
 @for_all("unit", [engine.gpsimd, engine.unknown])
-def test_rsqrt_and_power_are_gpsimds(unit):
+def test_rsqrt_and_power_run_on_gpsimd(unit):
     device, data = Device(), np.abs(noise((9, 5)))
     for steps in ([("rsqrt", None)], [("add", 1e-5), ("rsqrt", 0)], [("power", -0.5)]):
         result(device, data, *steps, engine=unit)
@@ -77,7 +77,7 @@ def test_rsqrt_and_power_are_gpsimds(unit):
 
 
 @for_all("dtype", INTEGERS)
-def test_bits_with_a_number_or_a_column(dtype):
+def test_bit_operators_with_a_number_or_a_column(dtype):
     device, data, column = Device(), noise((4, 33), dtype), noise((4, 1), dtype, 1)
     for op in ("bitwise_and", "bitwise_or", "bitwise_xor"):
         for value in (column, 0, 1, 0x5A, np.iinfo(dtype).max, np.iinfo(dtype).min):

@@ -12,7 +12,7 @@ SHIFTS = ("left_shift", "right_shift")
 
 
 def combined(device, op, a, b, dtype="float32", **options):
-    """The result's tile, of arrays or tiles."""
+    """Return the result's tile, for arrays or tiles."""
     tiles = [device.tile(x) if isinstance(x, np.ndarray) else x for x in (a, b)]
     dst = device.empty(tiles[0].shape, dtype)
     device.issue("tensor_tensor", dst, *tiles, getattr(nl, op), **options)
@@ -52,7 +52,7 @@ def test_operands_may_start_in_different_quadrants():
 
 
 @for_all("unit", [engine.gpsimd, engine.unknown])
-def test_power_is_gpsimds(unit):
+def test_power_runs_on_gpsimd(unit):
     device, a, b = Device(), np.abs(noise((9, 5))), noise((9, 5), "bfloat16", 1)
     combined(device, "power", a, b, engine=unit)
     device.agrees()
@@ -69,7 +69,7 @@ def test_gpsimd_computes_in_float32_too():
 # --- 32-bit integers ------------------------------------------------------------------------------
 
 
-def test_in_psum_integers_are_the_vector_engines():
+def test_integers_in_psum_run_on_the_vector_engine():
     for place in range(3):
         device, where = Device(), ["sbuf"] * 3
         where[place] = "psum"
@@ -81,7 +81,7 @@ def test_in_psum_integers_are_the_vector_engines():
         assert dst.numpy().tolist() == [[2**31 - 1, 2**24]]  # 2^31 saturates
 
 
-def test_one_other_format_is_enough_for_float32():
+def test_one_operand_of_another_format_makes_the_arithmetic_float32():
     device, a = Device(), np.array([[2**24 + 1]], np.int32)
     for form in ("int16", "float32", "uint8"):
         got = combined(device, "add", a, np.zeros((1, 1), form), "int32")

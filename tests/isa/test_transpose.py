@@ -15,7 +15,7 @@ WHERE = {engine.tensor: "psum", engine.vector: "sbuf"}
 
 
 def noise(device, shape, dtype, buffer="sbuf", seed=0):
-    """A tile of arbitrary bit patterns: every NaN, infinity and subnormal of a format."""
+    """Return a tile of arbitrary bit patterns: every NaN, infinity and subnormal of a format."""
     tile = device.empty(shape, dtype, buffer)
     raw = np.random.default_rng(seed).bytes(tile.size * tile.dtype.itemsize)
     if dtype == "bool":
@@ -58,7 +58,7 @@ def test_the_tensor_engine_of_v2_moves_finite_values():
 
 
 @for_all("unit", UNITS)
-def test_free_axes_run_on_as_one_through_strides(unit):
+def test_strided_free_axes_count_as_one(unit):
     device = Device()
     transposed(device, noise(device, (20, 3, 5), "bfloat16"), WHERE[unit], unit)
     data = noise(device, (64, 4, 15), "float16")[32:57, 1:3, ::3]
@@ -76,7 +76,7 @@ def test_a_tile_may_be_transposed_in_place():
     assert np.array_equal(bits(data.numpy()), want)
 
 
-def test_memories_choose_the_engine_if_it_is_not_asked_for():
+def test_memories_determine_the_engine_if_none_is_requested():
     device = Device()
     for source, where, unit, asked in (
         ("sbuf", "psum", engine.tensor, engine.unknown),

@@ -69,7 +69,7 @@ def test_iota_of_no_tile_is_refused(what):
         (False, np.zeros((5, 8), bool)),
     ],
 )
-def test_affine_select_keeps_where_the_comparison_holds(compare, want):
+def test_affine_select_keeps_elements_where_the_comparison_is_true(compare, want):
     x = numbers()
     device = Older()
     tile = device.tile(x)
