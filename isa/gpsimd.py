@@ -141,7 +141,7 @@ def inside(indices: Array, size: int, run: int, argument: str, group: str) -> No
         argument=argument,
         expected=f"0 to {size - run}",
         got=str(indices[number, place]),
-        because=f"an index selects {run} adjacent elements, and a partition has {size}",
+        because=f"a partition has {size} elements, and an index selects {run} adjacent ones",
     )
 
 
