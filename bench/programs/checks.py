@@ -56,6 +56,8 @@ REWRITTEN = "compiled"  # the order whose compiler moves results to other places
 SAVED, HELD = 7, 3  # one of 7 programs is replayed from a file, one of 3 has its hazards checked
 LIMITED = 5  # one of 5 runs with small caches, and with loops for few elements
 SHARED = 5  # one of 5 has all products deferred and divided among threads
+# lets compiled code execute every row of a replay that it can
+IN_STRETCHES = {"LEAST": 1, "START": 0, "SHARED": 0, "are_worth": lambda rows: True}
 BACK = 4  # one of 4 goes back in its replay, and to the end again
 SHARING = (later, {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2})
 LOOPS = [(arithmetic, {"WORTH": 1})]  # a sum of two NaNs may then have the bits of the other
@@ -232,7 +234,7 @@ def _replayed(record: Record, given: Sequence[Any], back: bool) -> Replay | None
     snapshots than usual. Otherwise compiled code executes every row that it can."""
     with (
         _changed(cursor, APART=2 if back else cursor.APART),
-        _changed(stretches, LEAST=1, are_worth=lambda rows: True),
+        _changed(stretches, **IN_STRETCHES),
     ):
         replay = Replay(record, given or None, **({} if back else {"snapshots": 0}))
         try:

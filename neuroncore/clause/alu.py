@@ -336,10 +336,10 @@ def in_steps(run: _Run, steps: Steps) -> _Run:
     return run
 
 
-def steps_of(run: _Run, *arguments: Any) -> list[Loop | Fold]:
-    """Return the steps of a Run for these arguments; none if it has no steps."""
+def steps_of(run: _Run, *arguments: Any) -> list[Loop | Fold] | None:
+    """Return the steps of a Run for these arguments; None if it never has steps."""
     steps: Steps | None = getattr(run, "steps", None)
-    return steps(*arguments) if steps is not None else []
+    return None if steps is None else steps(*arguments)
 
 
 def named_loop(module: ModuleType, name: str) -> Callable[..., Any]:

@@ -329,10 +329,10 @@ class Program:
     def area(self, storage: int) -> Area:
         return self._reading().areas[storage]
 
-    def called(self, storage: int) -> str:
-        """Return the name of a tensor without an address; "" for other storages."""
-        area = self._reading().areas.get(storage)
-        return area.name if area is not None and not area.placed else ""
+    @property
+    def areas(self) -> Mapping[int, Area]:
+        """The Area of each storage, by its number."""
+        return self._reading().areas
 
     def _reading(self) -> _Read:
         """Return the tables that readers derive from the rows. They are made once."""

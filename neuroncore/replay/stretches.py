@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 else:
     loops = Lazy("neuroncore.replay.loops")
 
-LEAST = 8  # rows of a stretch, and rows with one template: fewer are not worth the preparation
+LEAST = 4  # rows with one template: fewer are not worth the preparation
+# A stretch takes as long as START single rows, and SHARED more for each tensor that it shares.
+START, SHARED = 2.0, 0.5
 
 
 def are_worth(rows: int) -> bool:
@@ -66,13 +68,14 @@ class Shared(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """The uses of each tensor: its first and last rows; whether a row with a template writes all of
-    it before any other use; and, of all tensors, the operands that are read right after a write."""
+    """The uses of each tensor: its first and last rows; and whether a row with a template writes
+    all of it before any other use. `after_parts` are the operands, of all tensors, that are read
+    right after a row with a template has written a part of the tensor."""
 
     first_row: Array
     last_row: Array
     starts_full: Array
-    after_writes: Array
+    after_parts: Array
 
 
 class Stretches:
@@ -111,9 +114,10 @@ class Stretches:
         self._is_read = program.is_read()
         self.templates = Templates()
         self._template = self._templates()
-        self._template[alone] = -1
+        self._template[[row for row in alone if row < len(self._call)]] = -1
         self._exclude_overlaps()
-        self._find(contents, kept)
+        if (self._template >= 0).any():
+            self._find(contents, kept)
 
     # --- which rows ------------------------------------------------------------------------------
 
@@ -139,6 +143,8 @@ class Stretches:
         call, instruction = plan.call, plan.call.instruction
         if not instruction.staged or call.dynamic or len(call.writes) != 1 or plan.lists:
             return -1
+        if not call.results.get(__name__, True):
+            return -1  # its Run has no steps
         (result,) = (p.operand for p in instruction.operands if p.name in call.writes)
         if result.partial and call.view(*call.writes).region is MemoryRegion.psum:
             return -1  # it does not mark its elements as written by another engine than Tensor
@@ -158,6 +164,9 @@ class Stretches:
             run = stage(call, by_name, self._core)
             steps = steps_of(run, *[by_name[name] for name in instruction.varying_names])
         except KernelError:
+            return -1
+        if steps is None:
+            call.results[__name__] = False
             return -1
         return self.templates.add(by_name[call.writes[0]], steps, windows)
 
@@ -181,10 +190,10 @@ class Stretches:
         """Find the stretches, and the tensors that each one shares."""
         uses, geometries = self._uses(), self._program.geometries
         self._last_row = uses.last_row
-        # tensors of which elements may be unwritten: before a read of what was just written a new
-        # stretch begins, because `run` looks for unwritten elements
+        # Tensors of which elements may be unwritten. `run` looks for such elements, so after a part
+        # of the tensor was written a new stretch begins before the next read.
         self._doubtful = ~(uses.starts_full | np.isin(self.numbers, [*contents]))
-        after = uses.after_writes
+        after = uses.after_parts
         stretch = self._split(self._row[after[self._doubtful[self._of_operand[after]]]])
         on_chip = np.array([g.layout.on_chip for g in geometries], np.bool_)
         local = on_chip[self._geometry[self._window]] & ~np.isin(self.numbers, [*kept])
@@ -193,6 +202,7 @@ class Stretches:
         self._base = np.zeros(len(self.numbers), np.int64)
         self._place(np.flatnonzero(local), uses)
         self._share(stretch[self._row], ~local[self._of_operand])
+        self.ends = {first: end for first, end in self.ends.items() if self._is_worth(first, end)}
         nbytes = np.array([plan.nbytes for plan in self._plans], np.int64)[self._call]
         self._written_bytes = np.append(0, np.cumsum(nbytes))
         self._table = loops.Table(
@@ -211,14 +221,15 @@ class Stretches:
         order = np.argsort(self._of_operand, kind="stable")
         storage, reads = self._of_operand[order], self._is_read[order]
         new = np.append(True, storage[1:] != storage[:-1])
-        first = order[new]
         fills = np.array([g.fills for g in self._program.geometries], np.bool_)
-        full = ~self._is_read[first] & fills[self._geometry[self._operands[first]]]
+        full = fills[self._geometry[self._operands]]
+        self._fills = ~self._is_read & full & (self._template[self._row] >= 0)
+        first, parts = order[new], ~reads & ~full[order] & (self._template[self._row[order]] >= 0)
         return Uses(
             first_row=self._row[first],
             last_row=self._row[order[np.append(new[1:], True)]],
-            starts_full=full & (self._template[self._row[first]] >= 0),
-            after_writes=order[1:][~new[1:] & ~reads[:-1] & reads[1:]],
+            starts_full=self._fills[first],
+            after_parts=order[1:][~new[1:] & parts[:-1] & reads[1:]],
         )
 
     def _split(self, cuts: Array) -> Array:
@@ -229,9 +240,8 @@ class Stretches:
         begins = inside & (cut | ~np.append(False, inside[:-1]))
         first = np.flatnonzero(begins)
         length = np.bincount(np.cumsum(begins)[inside] - 1, minlength=len(first))
-        stretch = np.full(len(inside), -1, np.int64)
-        stretch[inside] = np.repeat(np.where(length >= LEAST, first, -1), length)
-        chosen = length >= LEAST
+        stretch, chosen = np.full(len(inside), -1, np.int64), length > START
+        stretch[inside] = np.repeat(np.where(chosen, first, -1), length)
         ends = first[chosen] + length[chosen]
         self.ends = dict(zip(first[chosen].tolist(), ends.tolist(), strict=True))
         return stretch
@@ -255,22 +265,19 @@ class Stretches:
         """List the tensors that each stretch shares with other rows."""
         self._shared: dict[int, list[Shared]] = {first: [] for first in self.ends}
         used = np.flatnonzero(shared & (stretch >= 0))
-        windows, storages, stretches = self._operands[used], self._of_operand[used], stretch[used]
-        order = np.lexsort((windows, storages, stretches))
-        windows, storages, stretches = windows[order], storages[order], stretches[order]
-        reads = self._is_read[used[order]]
-        new = np.append(True, (np.diff(storages) != 0) | (np.diff(stretches) != 0))[: len(order)]
-        begins = np.flatnonzero(new)
-        for begin, end in pairwise([*begins.tolist(), len(order)]):
-            read, storage = reads[begin:end], int(storages[begin])
-            written = windows[begin:end][~read]
-            shared_here = Shared(
-                storage,
-                len(written),
-                list(dict.fromkeys(written.tolist())),
-                bool(self._doubtful[storage] and read.any()),
-            )
+        used = used[np.lexsort((self._of_operand[used], stretch[used]))]
+        storages, stretches = self._of_operand[used], stretch[used]
+        new = np.append(True, (np.diff(storages) != 0) | (np.diff(stretches) != 0))[: len(used)]
+        for begin, end in pairwise([*np.flatnonzero(new).tolist(), len(used)]):
+            operands, storage = used[begin:end], int(storages[begin])
+            read = self._is_read[operands]
+            written = self._operands[operands[~read]].tolist()
+            doubtful = self._doubtful[storage] and read.any() and not self._fills[operands[0]]
+            shared_here = Shared(storage, len(written), [*dict.fromkeys(written)], bool(doubtful))
             self._shared[int(stretches[begin])].append(shared_here)
+
+    def _is_worth(self, first: int, end: int) -> bool:
+        return end - first > START + SHARED * len(self._shared[first])
 
     # --- executing -------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Tensors:
     ) -> None:
         self.cores, self.inputs = cores, inputs
         self.constants = {n: c for p in programs for n, c in p.data.constants.items()}
-        self._programs = programs
+        self._areas = [program.areas for program in programs]
         self.written = {n for p in programs for n in written_storages(p).tolist()}
         self.roots: dict[int, Tile] = {}  # each existing storage as one tile
         self.kept: set[int] = set()  # the storages that hold results
@@ -181,7 +181,11 @@ class Tensors:
         return memory.adopt(region, codes, form, name)
 
     def _name(self, number: int) -> str:
-        return next((name for p in self._programs if (name := p.called(number))), "")
+        """Return the name of a tensor without an address; "" for other tensors."""
+        for areas in self._areas:
+            if (area := areas.get(number)) is not None and not area.placed:
+                return area.name
+        return ""
 
     def _allocate(self, memory: Memory, layout: Layout, name: str) -> Storage:
         held = self._held.get(layout)

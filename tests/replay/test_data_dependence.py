@@ -9,7 +9,7 @@ from precise import copied, loaded, stored
 
 import neuroncore
 from neuroncore.base.errors import OutOfBoundsError, UsageError
-from neuroncore.replay import cursor
+from neuroncore.replay import cursor, stretches
 from neuroncore.replay.execution import OtherPath
 
 RNG = np.random.default_rng(5)
@@ -153,4 +153,25 @@ def test_another_way_is_told_with_its_line():
     np.testing.assert_array_equal(run.replay(Y, COUNT), Y * 32)
     message = r"test_data_dependence.py:\d+.* different path .* is 7, and was 5"
     with pytest.raises(UsageError, match=message):
+        run.replay(X, COUNT + 1)
+
+
+@nki.jit
+def decided_at_the_end(x, turns):
+    """A loop after the last instruction, whose length comes from a register."""
+    made, register = loaded(x), nisa.register_alloc()
+    for _ in range(8):
+        nisa.tensor_scalar(dst=made, data=made, op0=nl.add, operand0=1.0)
+    result = stored(made)
+    nisa.register_load(register, loaded(turns))
+    for _ in nl.dynamic_range(register):
+        pass
+    return result
+
+
+def test_a_branch_after_the_last_instruction_is_checked(monkeypatch):
+    monkeypatch.setattr(stretches, "are_worth", lambda rows: True)
+    run = neuroncore.run(decided_at_the_end, X, COUNT, target="trn2")
+    np.testing.assert_array_equal(run.replay(), run.results)
+    with pytest.raises(OtherPath):
         run.replay(X, COUNT + 1)

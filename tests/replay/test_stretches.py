@@ -30,7 +30,8 @@ def executed(monkeypatch):
         return done
 
     monkeypatch.setattr(stretches, "are_worth", lambda rows: True)
-    monkeypatch.setattr(stretches, "LEAST", 1)
+    for name, value in (("LEAST", 1), ("START", 0), ("SHARED", 0)):
+        monkeypatch.setattr(stretches, name, value)
     monkeypatch.setattr(stretches.Stretches, "run", counted)
     return counts
 
