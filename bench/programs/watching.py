@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from bench.programs.hazards import Uses
 from bench.programs.leftovers import Origins
 from bench.programs.program import CONSTANTS, Views
 from bench.programs.walks import Shown
+from neuroncore.base import source
 from neuroncore.plain.memory import Operand
 from neuroncore.replay.verification import Verification
 
@@ -50,7 +50,6 @@ class Watched(Verification):
         self.missing = {*expected}  # lines without an instruction so far
         self.rows: dict[int, int] = {}  # the last instruction of each line, on the last core
         self.file = ""  # that has the kernel's source
-        self._lines: dict[CodeType, dict[int, int]] = {}
         self._times: Counter[tuple[int, int]] = Counter()
 
     def _compared(self, core: int, number: int, row: Any, i: Any, storages: Any) -> Any:
@@ -75,11 +74,10 @@ class Watched(Verification):
         """Return the line of an instruction in the kernel's source; 0 if the instruction is not in
         this file."""
         code, at = self.replay.record.programs[core].lines[row.line]
-        self.file = self.file or code.co_filename * code.co_filename.startswith(FILE)
-        if code not in self._lines:
-            spans = ((range(first, end, 2), line) for first, end, line in code.co_lines())
-            self._lines[code] = {n: line for span, line in spans if line for n in span}
-        return self._lines[code].get(at, 0) if code.co_filename.startswith(FILE) else 0
+        if not code.co_filename.startswith(FILE):
+            return 0
+        self.file = self.file or code.co_filename
+        return source.span(code, at)[0] or 0
 
     def _hold(self, views: Views, i: Any, name: str) -> None:
         for key, view in views.items():
