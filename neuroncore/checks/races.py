@@ -145,7 +145,7 @@ class SharedSpot(NamedTuple):
 
 
 @dataclass(eq=False)
-class Shared:
+class SharedBoxes:
     """The boxes of all threads and the accesses to them.
 
     In `area`, `box` and `pattern`, each core has an array with an element for each of its boxes:
@@ -210,10 +210,10 @@ class Shared:
 
 def shared(
     uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore, world: World
-) -> Shared:
+) -> SharedBoxes:
     """Return the boxes in storages of HBM that several threads use, if one of these threads writes.
     Accesses through an index may touch any byte, and are left out."""
-    boxes, wanted = Shared(), _used_by_several(uses, among)
+    boxes, wanted = SharedBoxes(), _used_by_several(uses, among)
     for core, uses_of_core in enumerate(uses):
         windows = uses_of_core.program.windows()
         first = _first_windows(uses_of_core)
@@ -348,7 +348,7 @@ class LaunchAccesses:
     threads: Sequence[Thread]
     uses: Sequence[Uses]
     order: HappensBefore
-    shared: Shared
+    shared: SharedBoxes
 
     def line(self, access: Access) -> Place:
         return self.uses[self.threads[access.thread].core].line(access.row)
@@ -375,7 +375,7 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
     alone = len(among) == world.ranks  # each has separate HBM, and shares nothing
     order = HappensBefore(len(among), () if alone else meetings(programs, among, world))
     return LaunchAccesses(
-        world, among, uses, order, Shared() if alone else shared(uses, among, order, world)
+        world, among, uses, order, SharedBoxes() if alone else shared(uses, among, order, world)
     )
 
 

@@ -24,7 +24,7 @@ from neuroncore.numerics.loops import fold as folds
 T = TypeVar("T")
 
 
-class Table(MutableMapping[str, T]):
+class IsaTable(MutableMapping[str, T]):
     """Rows by name, which the modules of isa/ add. A request for a row that is not in the table yet
     loads all of these modules. A program that neither runs kernels nor reads records does not load
     them."""
@@ -116,10 +116,12 @@ class Function:
         return f"nl.{self.name}"
 
 
-OPERATORS: Table[Operator] = Table()
-NUMBERS: Table[Operator] = Table()  # replacements for operators for which a number wins over NaN
-SIMULATED: Table[Operator] = Table()  # operators that no engine has (Options.simulator_operators)
-FUNCTIONS: Table[Function] = Table()
+OPERATORS: IsaTable[Operator] = IsaTable()
+# replacements for operators for which a number wins over NaN
+NUMBERS: IsaTable[Operator] = IsaTable()
+# operators that no engine has (Options.simulator_operators)
+SIMULATED: IsaTable[Operator] = IsaTable()
+FUNCTIONS: IsaTable[Function] = IsaTable()
 
 
 # --- operators that differ from those of numpy ------------------------------------------------

@@ -30,7 +30,7 @@ from neuroncore.base.errors import (
     ShapeError,
 )
 from neuroncore.clause import letters
-from neuroncore.clause.alu import Table
+from neuroncore.clause.alu import IsaTable
 from neuroncore.clause.immediate import Immediate, Register
 from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static
 from neuroncore.machine import Machine
@@ -417,7 +417,7 @@ def left_open(call: Call, machine: Machine) -> list[engine]:
     return [engine.scalar, engine.vector][: 1 + machine.has("vector_empties_psum")]
 
 
-INSTRUCTIONS: Table[Instruction] = Table()
+INSTRUCTIONS: IsaTable[Instruction] = IsaTable()
 PLAIN, UNFUSED = Traits(), Fusion()  # the defaults of most instructions
 
 
