@@ -1,4 +1,5 @@
-"""Products that are added to a tile in PSUM accumulate in the older API's compiler."""
+"""Products that are added to a tile in PSUM accumulate there in programs of the older API's
+compiler."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -14,7 +15,7 @@ SHAPE = (128, 512)
 
 
 def add(device, total, product):
-    """total += product, of which one is copied: an addition cannot read PSUM twice."""
+    """Issue total += product. One operand is copied, because an addition cannot read PSUM twice."""
     copy = device.empty(SHAPE)
     device.issue("tensor_copy", copy, total)
     device.issue("tensor_tensor", total, copy, product, nl.add)
@@ -28,7 +29,7 @@ def multiply(device):
 
 
 def left_out(device, order="compiled"):
-    """The names of instructions that products replace, and of all others."""
+    """Return the names of instructions that products replace, and of all others."""
     form = compiled(device.core.program, device.core.machine, order)
     names = [form.program.calls[c].name for c in form.program.columns().call]
     gone = form.fate == ACCUMULATED
@@ -47,7 +48,7 @@ def summed(device, count=3, value=0.0, adds=add, makes=multiply):
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
-def test_products_accumulate_if_nothing_but_an_addition_reads_them(target):
+def test_products_accumulate_if_only_an_addition_reads_them(target):
     device = Device(target)
     device.issue("tensor_copy", device.empty(SHAPE), summed(device))
     gone, kept = left_out(device)
@@ -114,20 +115,20 @@ def in_sbuf(device):
         {"value": 1.0},
     ],
 )
-def test_other_additions_stay(how):
+def test_other_additions_are_kept(how):
     device = Device()
     summed(device, **how)
     assert left_out(device)[0] == []
 
 
 @pytest.mark.parametrize("order", [order for order in POLICIES if order != "compiled"])
-def test_todays_compiler_adds_as_the_kernel_says(order):
+def test_the_current_compiler_keeps_additions(order):
     device = Device()
     summed(device)
     assert left_out(device, order)[0] == []
 
 
-def test_the_sum_is_there_when_the_last_product_is():
+def test_the_sum_is_complete_when_the_last_product_is():
     device = Device()
     device.issue("tensor_copy", device.empty(SHAPE), summed(device), engine=nisa.engine.vector)
     timeline = schedule(device.core.program, device.core.machine, "compiled")

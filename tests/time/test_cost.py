@@ -1,8 +1,8 @@
-"""How long one instruction keeps its engine: elements over rate, and what is fixed.
+r"""The time for which one instruction occupies its engine: elements divided by the rate, and fixed
+costs.
 
-Where a rule is documented for the hardware its figure stands here; what is measured is read from
-the machine's own file.
-"""
+Figures of rules that are documented for the hardware are in this file; measured figures are read
+from the machine's file."""
 
 from dataclasses import replace
 
@@ -22,8 +22,8 @@ SIXTEEN = ("bfloat16", "float16")
 
 
 def work(device, unit="vector"):
-    """The cycles that the last instruction streams for, beyond the fixed cost of its engine and
-    of an access to SBUF."""
+    """Return the cycles of the last instruction without the fixed costs of its engine and of an
+    access to SBUF."""
     engine = device.core.machine.engines[unit]
     fixed = engine.overhead_cycles + engine.sbuf_access_cycles
     return device.timeline().busy[-1] * engine.clock_ghz - fixed
@@ -42,7 +42,7 @@ def pair_work(target, dst, data1, data2, region1="sbuf", region2="sbuf"):
     return work(device)
 
 
-# --- what is fixed --------------------------------------------------------------------------------
+# --- fixed costs ----------------------------------------------------------------------------------
 
 
 COPIERS = [(target, unit) for target in TARGETS for unit in ("vector", "scalar", "gpsimd")]
@@ -72,7 +72,7 @@ def test_partitions_are_lanes_and_cost_no_time(partitions):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_run_time_address_costs_at_least_so_many_cycles(target):
+def test_a_run_time_address_has_a_minimum_number_of_cycles(target):
     device = Device(target)
     src, register = device.zeros((1, 8)), device.call(nisa.register_alloc, 2)
     moved = src.ap([[8, 1], [1, 4]], scalar_offset=register, indirect_dim=1)
@@ -82,7 +82,7 @@ def test_a_run_time_address_costs_at_least_so_many_cycles(target):
     assert device.timeline().busy[-1] == pytest.approx(least)
 
 
-def test_a_run_time_address_changes_nothing_but_the_interval():
+def test_a_run_time_address_changes_only_the_interval():
     device = Device()
     src, register = device.zeros((1, 8)), device.call(nisa.register_alloc, 2)
     moved = src.ap([[8, 1], [1, 4]], scalar_offset=register, indirect_dim=1)
@@ -117,13 +117,13 @@ def _matmuls(device):
 @pytest.mark.parametrize("dst", SIXTEEN)
 @pytest.mark.parametrize("src", SIXTEEN)
 @pytest.mark.parametrize("target", TARGETS)
-def test_copies_of_16_bits_within_sbuf_go_four_times_as_fast_from_v3(target, dst, src):
+def test_copies_of_16_bits_within_sbuf_are_four_times_as_fast_from_v3(target, dst, src):
     assert copy_work(target, dst, src) == pytest.approx(N / 4 if target in FAST else N)
 
 
 @pytest.mark.parametrize(("to", "of"), [("psum", "sbuf"), ("sbuf", "psum")])
 @pytest.mark.parametrize("target", TARGETS)
-def test_copies_of_16_bits_with_one_side_in_psum_go_twice_as_fast_from_v3(target, to, of):
+def test_copies_of_16_bits_with_one_side_in_psum_are_twice_as_fast_from_v3(target, to, of):
     found = copy_work(target, "bfloat16", "bfloat16", to, of)
     assert found == pytest.approx(N / 2 if target in FAST else N)
 
@@ -157,14 +157,14 @@ def test_gaps_between_contiguous_rows_do_not_slow_the_fast_mode(target):
 
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_8_bits_join_the_fast_mode_with_v4(target):
+def test_8_bits_have_the_fast_mode_from_v4(target):
     rate = machine.load(target).engines["vector"].rate["copy_32bit"]
     found = copy_work(target, "float8_e4m3", "float8_e4m3")
     assert found == pytest.approx(N / (4 if target == "trn3" else rate))
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_tensor_scalar_costs_what_a_copy_costs_be_it_one_operation_or_two(target):
+def test_tensor_scalar_costs_as_much_as_a_copy_with_one_operation_or_two(target):
     for form in ("float32", "bfloat16"):
         for more in ({}, {"op1": nl.add, "operand1": 1.0}):
             device = Device(target)
@@ -174,7 +174,7 @@ def test_tensor_scalar_costs_what_a_copy_costs_be_it_one_operation_or_two(target
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_two_streams_of_16_bits_need_all_three_tiles_narrow(target):
+def test_the_fast_mode_of_two_streams_needs_three_tiles_of_16_bits(target):
     rate = machine.load(target).engines["vector"].rate
     narrow = pair_work(target, "bfloat16", "bfloat16", "bfloat16")
     assert narrow == pytest.approx(N / 2 if target in FAST else N)
@@ -198,7 +198,7 @@ def test_two_streams_from_two_memories(target):
 @pytest.mark.parametrize(
     ("form", "kind"), [("bfloat16", "memset_zero_16bit"), ("float32", "default")]
 )
-def test_zeros_of_16_bits_are_set_twice_as_fast(target, form, kind):
+def test_zeros_of_16_bits_are_written_twice_as_fast(target, form, kind):
     device = Device(target)
     device.issue("memset", device.empty((2, N), form), 0.0)
     assert work(device) == pytest.approx(N / device.core.machine.engines["vector"].rate[kind])
@@ -231,7 +231,7 @@ def test_a_predicated_copy_of_one_number_reads_one_stream(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_reciprocal_goes_at_its_own_rate(target):
+def test_the_reciprocal_has_its_own_rate(target):
     device = Device(target)
     device.issue("reciprocal", device.empty((2, N)), device.zeros((2, N)))
     assert work(device) == pytest.approx(
@@ -253,7 +253,7 @@ def test_a_reduction_streams_its_input(target):
         assert work(device) == pytest.approx(N / rate[kind])
 
 
-def test_a_reduction_along_the_way_is_read_out_at_a_fixed_cost():
+def test_reading_an_accumulated_reduction_has_a_fixed_cost():
     device = Device()
     dst, data, column = device.empty((2, N)), device.zeros((2, N)), device.empty((2, 1))
     device.issue("tensor_scalar_reduce", dst, data, nl.add, 1.0, nl.add, column)
@@ -278,7 +278,7 @@ def test_an_activation_takes_a_cycle_per_element_whatever_its_function(target, o
     assert activation_work(op, target) == pytest.approx(N)
 
 
-def test_scale_and_bias_are_free_and_reading_the_sum_is_not():
+def test_scale_and_bias_cost_nothing_but_reading_the_sum_does():
     assert activation_work(nl.exp, scale=2.0, columns=["bias"]) == pytest.approx(N)
     added = activation_work(
         nl.exp, columns=["reduce_res"], reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce
@@ -308,11 +308,11 @@ def test_a_root_on_gpsimd_takes_four_cycles_per_element():
     assert work(device, "gpsimd") == pytest.approx(4 * N)
 
 
-# --- what a cost may depend on --------------------------------------------------------------------
+# --- dependencies of a cost -----------------------------------------------------------------------
 
 
-def test_a_cost_depends_on_what_a_call_knows_and_nothing_else():
-    """Two runs over different data make one and the same call."""
+def test_a_cost_depends_only_on_the_call():
+    """Two runs with different data have the same call."""
     device = Device()
     for value in (0.0, 7.0):
         device.issue("tensor_scalar", device.empty((2, N)), device.zeros((2, N)), nl.add, value)

@@ -1,5 +1,5 @@
-"""What an access costs besides its elements: setting it up, columns of scalars, strides, waiting
-for a register. Figures of trn2 are those of profiler traces, in nanoseconds."""
+"""Costs of an access in addition to its elements: set-up, columns of scalars, strides, waits for a
+register. Figures of trn2 are nanoseconds in profiler traces."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -13,7 +13,7 @@ N = 1024
 
 
 def cost_of(device):
-    """Of the last instruction, without what the one before it leaves behind."""
+    """Return the cost of the last instruction, without effects of the previous one."""
     call = device.core.program.calls[-1]
     return call.instruction.cost(call, device.core.machine)
 
@@ -23,7 +23,7 @@ def cycles(device, unit="vector"):
 
 
 def copied(src, dst=None, target="trn2", unit="vector", form="float32"):
-    """A device that has copied between two views of tiles [2, ...]; views are made by functions."""
+    """A device that has copied between two views of tiles [2, ...]; functions create the views."""
     device = Device(target)
     whole = lambda tile: tile  # noqa: E731
     source = (src or whole)(device.zeros((2, 32 * N), form))
@@ -36,7 +36,7 @@ def copied(src, dst=None, target="trn2", unit="vector", form="float32"):
     return device
 
 
-# --- setting up -----------------------------------------------------------------------------------
+# --- set-up ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_scalar_engine_takes_longer_to_reach_sbuf(target, of, set_up):
 
 
 @pytest.mark.parametrize("of", ["psum", "sbuf"])
-def test_the_vector_engine_reaches_both_as_soon(of):
+def test_the_vector_engine_reaches_both_memories_equally_fast(of):
     device = Device()
     column = device.empty((2, 1))
     device.issue("tensor_reduce", column, nl.add, device.zeros((2, N), buffer=of), 1)
@@ -80,14 +80,14 @@ def test_two_columns_are_fetched_together():
     ("op", "biased", "set_up"),
     [(nl.copy, False, 110), (nl.copy, True, 220), (nl.exp, False, 220), (nl.exp, True, 220)],
 )
-def test_a_function_fetches_its_bias_be_there_one_or_not(op, biased, set_up):
+def test_a_function_fetches_a_bias_even_if_it_has_none(op, biased, set_up):
     device = Device()
     bias = device.zeros((2, 1)) if biased else None
     device.issue("activation", device.empty((2, N)), op, device.zeros((2, N)), bias=bias)
     assert cycles(device, "scalar") == pytest.approx(set_up + N)
 
 
-# --- as traced on trn2 ----------------------------------------------------------------------------
+# --- traces of trn2 -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_copy_from_psum_takes_as_long_as_on_trn2(n, duration):
     assert found.busy_ns + found.latency_ns == pytest.approx(duration, rel=0.02)
 
 
-# --- as in the guide's profiles of v2 -------------------------------------------------------------
+# --- profiles of v2 in the guide ------------------------------------------------------------------
 
 
 def lasted(device):
@@ -149,9 +149,9 @@ def test_on_v2_weights_of_one_column_take_as_long_as_in_the_guide():
 
 @pytest.mark.parametrize(("target", "slow"), [("trn1", 2), ("trn2", 1), ("trn3", 2)])
 @pytest.mark.parametrize(("step", "apart"), [(3, False), (4, True), (5, True), (-4, True)])
-def test_elements_16_bytes_apart_come_at_half_the_rate(target, slow, step, apart):
-    """Of a word per cycle on v2 and of two on v3, where it was traced; v4 is assumed to be like v2.
-    Those that are nearer come at the full rate."""
+def test_elements_16_bytes_apart_have_half_the_rate(target, slow, step, apart):
+    """Half of one word per cycle on v2, and of two words on v3, where it was traced; v4 is assumed
+    to be like v2. Elements that are closer have the full rate."""
     device = Device(target)
     tile = device.zeros((2, 5 * N))
     src = tile[:, 0 : N * step : step] if step > 0 else tile.ap([[5 * N, 2], [step, N]], 4 * N - 4)
@@ -161,33 +161,34 @@ def test_elements_16_bytes_apart_come_at_half_the_rate(target, slow, step, apart
 
 
 @pytest.mark.parametrize(("step", "slow"), [(2, False), (4, True)])
-def test_it_is_the_same_where_they_are_written(step, slow):
+def test_strided_writes_have_half_the_rate_too(step, slow):
     device = copied(None, lambda t: t[:, 0 : N * step : step])
     assert cycles(device) == pytest.approx(60 + (N if slow else N / 2))
 
 
 @pytest.mark.parametrize(("run", "cycles_each"), [(1, 1), (2, 1), (4, 2), (8, 4)])
-def test_runs_up_to_a_sector_take_a_sectors_time(run, cycles_each):
-    """Rows of `run` words, far apart; from a sector on the engine's rate counts, two per cycle."""
+def test_runs_up_to_a_sector_take_the_time_of_a_sector(run, cycles_each):
+    """Rows of `run` words are far apart. From the length of a sector on, the engine's rate of two
+    words per cycle is the limit."""
     device = copied(lambda t: t.reshape((2, N, 32))[:, :, 0:run])
     assert cycles(device) == pytest.approx(60 + N * cycles_each)
 
 
 @pytest.mark.parametrize(("step", "found"), [(1, N / 4), (2, N / 2), (7, N / 2), (8, N)])
 def test_strides_of_16_bits(step, found):
-    """Four per cycle, then two (ARCH2), then one, as traced."""
+    """The traced rates are four elements per cycle, then two (ARCH2), then one."""
     device = copied(lambda t: t[:, 0 : N * step : step], form="bfloat16")
     assert cycles(device) == pytest.approx(60 + found)
 
 
-def test_an_element_that_is_read_again_and_again_is_not_strided():
+def test_an_element_that_is_read_repeatedly_is_not_strided():
     device = copied(lambda t: t[:, 0:1].broadcast(1, N))
     assert cycles(device) == pytest.approx(60 + N / 2)
 
 
 @pytest.mark.parametrize(("target", "first"), [("trn1", 2 * N), ("trn2", N)])
 def test_a_reduction_over_rows_is_strided(target, first):
-    """The axis that is summed is the innermost of the access, wherever it lies in the tile."""
+    """The reduced axis is the innermost of the access, at any position in the tile."""
     device = Device(target)
     data = device.zeros((2, N // 8, 8)).permute((0, 2, 1))
     device.issue("tensor_reduce", device.empty((2, 8)), nl.add, data, 2)
@@ -208,7 +209,7 @@ def test_a_reduction_over_rows_is_strided(target, first):
     ],
 )
 @pytest.mark.parametrize("target", TARGETS)
-def test_v2_reads_two_streams_fast_on_conditions_that_v3_has_dropped(target, op, form, step, fast):
+def test_v2_has_conditions_for_two_fast_streams_that_v3_lacks(target, op, form, step, fast):
     device = Device(target)
     one, two = (device.zeros((2, N * step), form)[:, 0 : N * step : step] for _ in range(2))
     device.issue("tensor_tensor", device.empty((2, N), form), one, two, op)

@@ -1,4 +1,4 @@
-"""The DMA engines' time: which of them move a tile, how many packets it makes, what is fixed."""
+"""The DMA engines' time: the engines that move a tile, its number of packets, and fixed costs."""
 
 from dataclasses import replace
 
@@ -19,22 +19,23 @@ from neuroncore.time.schedule import schedule
 
 
 def moved(device, dst, src, **how):
-    """Copy; what the transfer takes of each engine, and how many engines it takes."""
+    """Issue a copy; return the time of each engine that the transfer uses, and the number of these
+    engines."""
     device.issue("dma_copy", dst, src, **how)
     timeline = device.timeline()
     return timeline.transfer_ns[-1], timeline.engines_used[-1]
 
 
 def bandwidth(it, on_chip=False):
-    """Bytes per nanosecond of one engine; all of them together get no more than an HBM stack has,
-    which one core may use alone."""
+    """Return bytes per nanosecond of one engine. The limit of all engines together is the rate of
+    an HBM stack, which one core may use alone."""
     own = it.dma.gigabytes_per_s_per_engine
     return own if on_chip else min(own, it.hbm.stack_gigabytes_per_s / it.dma.engines)
 
 
 def share(it, packets, nbytes, engines=1, on_chip=False):
-    """What one of the engines is kept for: its part of so many packets of `nbytes`, and what every
-    transfer costs it."""
+    """Return the time for which one of the engines is busy: its part of so many packets of
+    `nbytes`, and the cost of every transfer."""
     each = nbytes / bandwidth(it, on_chip) + it.dma.packet_ns
     return packets * each / engines + it.dma.transfer_ns
 
@@ -84,7 +85,8 @@ def test_few_partitions_take_longer_than_many_for_the_same_bytes(target):
 
 
 def from_runs(device, run):
-    """What a tile takes of each engine that is gathered from runs of so many elements in HBM."""
+    """Return the time of each engine for a tile that is gathered from runs of so many elements in
+    HBM."""
     hbm = device.zeros((128, 512 // run, 2 * run), buffer="hbm")[:, :, 0:run]
     return moved(device, device.empty((128, 512 // run, run)), hbm)[0]
 
@@ -98,15 +100,16 @@ def test_short_runs_make_many_packets(target, run):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_elements_apart_by_one_step_share_a_packet(target):
+def test_elements_with_a_constant_step_share_a_packet(target):
     device = Device(target)
     it = device.core.machine
     moving = 8 * 2048 / bandwidth(it) + it.dma.transfer_ns
     assert from_runs(device, 1) == pytest.approx(moving + 8 * 512 * it.dma.run_ns)
 
 
-def beside_bytes(device, pattern, shape):
-    """What a tile of elements of HBM takes of each engine, beside moving its bytes."""
+def without_bytes(device, pattern, shape):
+    """Return the time of each engine for a tile of elements of HBM, without the time of moving its
+    bytes."""
     it = device.core.machine
     hbm = device.zeros((64, 128), buffer="hbm").ap(pattern)
     each, engines = moved(device, device.empty(shape), hbm)
@@ -115,24 +118,24 @@ def beside_bytes(device, pattern, shape):
 
 def test_a_transposed_load_moves_element_by_element():
     device = Device()
-    beside = beside_bytes(device, [[1, 128], [128, 64]], (128, 64))
+    beside = without_bytes(device, [[1, 128], [128, 64]], (128, 64))
     assert beside == pytest.approx(8 * 64 * device.core.machine.dma.run_ns)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_elements_that_a_load_repeats_are_read_again_and_rows_are_not(target):
+def test_repeated_elements_are_read_again_but_repeated_rows_are_not(target):
     device = Device(target)
     it = device.core.machine.dma
-    elements = beside_bytes(device, [[1, 128], [0, 8]], (128, 8))
+    elements = without_bytes(device, [[1, 128], [0, 8]], (128, 8))
     assert elements == pytest.approx(8 * 8 * it.repeated_read_ns)
-    assert beside_bytes(device, [[0, 128], [1, 16]], (128, 16)) == pytest.approx(8 * it.packet_ns)
-    assert beside_bytes(device, [[1, 128], [0, 1]], (128, 1)) == pytest.approx(8 * it.packet_ns)
+    assert without_bytes(device, [[0, 128], [1, 16]], (128, 16)) == pytest.approx(8 * it.packet_ns)
+    assert without_bytes(device, [[1, 128], [0, 1]], (128, 1)) == pytest.approx(8 * it.packet_ns)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", ["sbuf", "hbm"])
-def test_a_stack_of_hbm_bounds_what_the_engines_move_together(target, source):
-    """Of a chip with a slow memory, which moves within SBUF don't touch."""
+def test_the_rate_of_an_hbm_stack_limits_the_engines(target, source):
+    """On a chip with a slow HBM, the limit does not apply to transfers within SBUF."""
     device = Device(target)
     moved(device, device.empty((128, 512)), device.zeros((128, 512), buffer=source))
     it = device.core.machine
@@ -152,7 +155,7 @@ def test_between_two_places_in_hbm_all_engines_work():
 
 
 @pytest.mark.parametrize(("dst", "src"), [("float32", "bfloat16"), ("bfloat16", "float32")])
-def test_a_conversion_costs_the_larger_side(dst, src):
+def test_a_conversion_costs_as_much_as_its_larger_side(dst, src):
     device = Device()
     it = device.core.machine
     each, _ = moved(device, device.empty((128, 512), dst), device.zeros((128, 512), src, "hbm"))
@@ -173,7 +176,7 @@ def test_a_transfer_is_issued_moved_and_then_announced(target, store):
     assert timeline.total_ns == pytest.approx(issue + each + latency)
 
 
-def test_a_gather_has_its_descriptors_written_one_by_one():
+def test_the_descriptors_of_a_gather_are_written_one_by_one():
     device = Device()
     table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
     chosen = table.ap([[64, 128], [1, 64]], vector_offset=rows)
@@ -184,7 +187,7 @@ def test_a_gather_has_its_descriptors_written_one_by_one():
 
 
 def issued(device, dst, src, **more):
-    """How long a transfer keeps its queue."""
+    """Return the time for which a transfer occupies its queue."""
     device.issue("dma_copy", dst, src, **more)
     return device.timeline().busy[-1]
 
@@ -192,7 +195,7 @@ def issued(device, dst, src, **more):
 @pytest.mark.parametrize(
     ("mode", "by_software"), [("unknown", True), ("swdge", True), ("hwdge", False)]
 )
-def test_where_the_offset_is_in_memory_software_writes_a_descriptor_for_each_row(mode, by_software):
+def test_software_writes_a_descriptor_for_each_row_at_an_offset_in_memory(mode, by_software):
     device = Device()
     table, at = device.zeros((8, 64, 96), buffer="hbm"), device.tile(np.zeros((1, 1), np.int32))
     rows = table.ap([[96, 64], [48, 2], [1, 32]], scalar_offset=at, indirect_dim=0)
@@ -203,7 +206,7 @@ def test_where_the_offset_is_in_memory_software_writes_a_descriptor_for_each_row
     assert found == pytest.approx(written if by_software else by_hardware)
 
 
-def test_what_asks_for_software_gets_it():
+def test_transfers_that_request_software_use_it():
     device = Device()
     pair = device.empty((64, 96)), device.zeros((64, 96), buffer="hbm")
     dma = device.core.machine.dma
@@ -211,7 +214,7 @@ def test_what_asks_for_software_gets_it():
     assert found == pytest.approx(dma.issue_ns + 64 * dma.software_descriptor_ns)
 
 
-def test_rows_that_an_index_chooses_lie_anywhere_in_hbm():
+def test_rows_that_an_index_selects_need_separate_descriptors():
     device = Device()
     table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
     chosen = table.ap([[64, 128], [1, 64]], vector_offset=rows)
@@ -222,7 +225,7 @@ def test_rows_that_an_index_chooses_lie_anywhere_in_hbm():
     assert device.timeline().transfer_ns[-1] == pytest.approx(together / it.dma.engines)
 
 
-def test_elements_that_lie_apart_by_the_same_step_share_a_descriptor():
+def test_elements_with_the_same_step_share_a_descriptor():
     device = Device()
     table, at = device.zeros((8, 64, 96), buffer="hbm"), device.tile(np.zeros((1, 1), np.int32))
     rows = table.ap([[96, 64], [3, 32]], scalar_offset=at, indirect_dim=0)
@@ -241,7 +244,7 @@ def test_hardware_writes_the_descriptors_of_an_offset_in_a_register(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_descriptors_that_are_there_before_the_kernel_runs_cost_less(target):
+def test_descriptors_that_exist_before_the_kernel_runs_cost_less(target):
     device = Device(target)
     pair = device.empty((64, 96)), device.zeros((64, 96), buffer="hbm")
     it = device.core.machine
@@ -254,8 +257,8 @@ def test_descriptors_that_are_there_before_the_kernel_runs_cost_less(target):
 
 @pytest.mark.parametrize("rows", [1, 8, 9, 128])
 @pytest.mark.parametrize(("mode", "generators"), [("unknown", 1), ("hwdge", 2)])
-def test_hardware_takes_as_long_for_a_row_as_for_a_tile(rows, mode, generators):
-    """With one generator, or with both if the kernel asks for it."""
+def test_hardware_takes_the_same_time_for_a_row_and_a_tile(rows, mode, generators):
+    """One generator writes the descriptors, or both if the kernel requests it."""
     device = Device()
     pair = device.empty((rows, 96)), device.zeros((rows, 96), buffer="hbm")
     found = issued(device, *pair, dge_mode=nisa.dge_mode[mode])
@@ -269,8 +272,8 @@ def test_hardware_does_not_convert():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_long_streams_reach_what_the_engines_can_move(target):
-    """Sixteen megabytes in rows of 16 KiB: at least nine tenths of the bandwidth."""
+def test_long_streams_reach_the_bandwidth_of_the_engines(target):
+    """Sixteen megabytes in rows of 16 KiB reach at least nine tenths of the bandwidth."""
     device = Device(target)
     hbm = device.zeros((128, 4096), buffer="hbm")
     for _ in range(8):
@@ -284,7 +287,7 @@ def test_long_streams_reach_what_the_engines_can_move(target):
 
 
 def gathering(times, work=0):
-    """Gathers, whose descriptors GpSimd writes, and what else it has to do."""
+    """Gathers, whose descriptors GpSimd writes, and other work of GpSimd."""
     device = Device()
     table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
     chosen = table.ap([[64, 128], [1, 64]], vector_offset=rows)
@@ -310,7 +313,7 @@ def test_gpsimd_writes_descriptors_or_computes(order, target):
 
 
 @pytest.mark.parametrize("order", POLICIES)
-def test_in_order_descriptors_are_written_when_it_is_their_turn(order):
+def test_in_program_order_descriptors_are_written_in_turn(order):
     device = Device()
     a = device.zeros((128, 512))
     for _ in range(20):
@@ -322,7 +325,7 @@ def test_in_order_descriptors_are_written_when_it_is_their_turn(order):
     assert bool(begin[-1] > begin[-2]) is (POLICIES[order].window == 1)
 
 
-def test_what_it_issues_keeps_gpsimd_and_what_moves_the_rest_of_the_time():
+def test_issuing_occupies_gpsimd_and_moving_occupies_the_dma_engines():
     timeline = gathering(1).timeline()
     found = parts(timeline, steps(timeline))
     assert found.issue == pytest.approx(timeline.busy[0])
@@ -331,7 +334,7 @@ def test_what_it_issues_keeps_gpsimd_and_what_moves_the_rest_of_the_time():
 
 
 @pytest.mark.parametrize("mode", ["hwdge", "swdge"])
-def test_who_issues_a_store(mode):
+def test_the_engine_that_issues_a_store(mode):
     device = Device()
     pair = device.empty((64, 96), buffer="hbm"), device.zeros((64, 96))
     device.issue("dma_copy", *pair, dge_mode=nisa.dge_mode[mode])
@@ -340,7 +343,7 @@ def test_who_issues_a_store(mode):
     assert timeline.queue.tolist() == [GPSIMD if mode == "swdge" else STORES]
 
 
-def test_a_scatter_is_gpsimd_s():
+def test_gpsimd_issues_a_scatter():
     device = Device()
     table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
     device.issue(
@@ -349,7 +352,7 @@ def test_a_scatter_is_gpsimd_s():
     assert device.timeline().queue.tolist() == [GPSIMD]
 
 
-def test_sums_of_chosen_rows_are_gpsimd_s():
+def test_gpsimd_issues_sums_of_selected_rows():
     device = Device()
     table, rows = device.zeros((256, 64), buffer="hbm"), device.tile(np.zeros((128, 1), np.int32))
     chosen, total = table.ap([[64, 128], [1, 64]], vector_offset=rows), device.zeros((128, 64))
@@ -357,7 +360,7 @@ def test_sums_of_chosen_rows_are_gpsimd_s():
     assert device.timeline().queue.tolist() == [GPSIMD]
 
 
-def test_equal_loads_by_software_are_made_once_too():
+def test_equal_loads_by_software_are_executed_once_too():
     device = Device()
     source = device.zeros((64, 96), buffer="hbm")
     for _ in range(2):
@@ -366,7 +369,7 @@ def test_equal_loads_by_software_are_made_once_too():
     assert timeline.busy[1] == timeline.transfer_ns[1] == 0 < timeline.busy[0]
 
 
-def test_the_trace_shows_descriptors_on_gpsimd_s_row_and_the_transfer_on_its_own():
+def test_the_trace_shows_descriptors_in_the_row_of_gpsimd_and_the_transfer_in_another():
     timeline = gathering(1).timeline()
     told = list(events([timeline]))
     rows = {e["tid"]: e["args"]["name"] for e in told if e["name"] == "thread_name"}
@@ -393,7 +396,7 @@ def test_without_disable_dge_gpsimd_writes_the_descriptors_of_arguments_and_resu
     assert set(timeline.queue) == ({GPSIMD} if writes else {LOADS, STORES})
 
 
-def test_hardware_writes_those_of_tensors_that_the_kernel_writes_and_reads():
+def test_hardware_writes_descriptors_of_tensors_that_the_kernel_writes_and_reads():
     device = Device("trn2")
     between, tile = device.empty((128, 2), buffer="hbm"), device.empty((128, 2))
     device.issue("dma_copy", tile, device.zeros((128, 2), buffer="hbm"))
@@ -418,7 +421,7 @@ def by_software(device, order="scheduled"):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_software_writes_what_names_no_mode_where_the_release_has_it_so(target):
+def test_the_release_determines_the_mode_of_transfers_that_name_none(target):
     device = Device(target)
     for mode in (nisa.dge_mode.unknown, nisa.dge_mode.none):
         pair = device.empty((64, 96)), device.zeros((64, 96), buffer="hbm")
@@ -432,7 +435,7 @@ def test_software_writes_what_names_no_mode_where_the_release_has_it_so(target):
 
 
 @pytest.mark.parametrize("order", ["scheduled", "standalone"])
-def test_loads_pass_stores_that_wait_for_their_data_in_the_queue_of_software(order):
+def test_loads_overtake_waiting_stores_in_the_queue_of_software(order):
     device = Device()
     tile, hbm = device.zeros((128, 512)), device.zeros((128, 512), buffer="hbm")
     for _ in range(20):

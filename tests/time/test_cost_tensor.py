@@ -1,4 +1,5 @@
-"""The Tensor engine's time: a column per cycle, weights behind it or in front of it, peak rates."""
+"""The Tensor engine's time: a column per cycle, weights that are loaded behind or before the
+stream, peak rates."""
 
 from dataclasses import replace
 
@@ -28,7 +29,7 @@ def operands(device, k=128, m=128, n=512, form="bfloat16"):
 
 
 def warm(device):
-    """The timeline of an array that needs no warming up."""
+    """Return the timeline of an array that needs no warm-up."""
     it = device.core.machine
     fixed = replace(it.fixed, clock_window_ns=0.0, cold_clock_share=1.0)
     return schedule(device.core.program, replace(it, fixed=fixed))
@@ -39,18 +40,20 @@ def clock(device):
 
 
 def cost_of(device):
-    """Of the last instruction, by itself."""
+    """Return the cost of the last instruction alone."""
     call = device.core.program.calls[-1]
     return call.instruction.cost(call, device.core.machine)
 
 
 def columns(device, which=-1):
-    """The cycles, which are columns at full rate, that an instruction keeps the engine for."""
+    """Return the cycles, which are columns at full rate, for which an instruction occupies the
+    engine."""
     return warm(device).busy[which] * clock(device)
 
 
 def matmul_cycles(target, k=128, m=128, n=512, form="bfloat16", **how):
-    """Of a second matmul with the same stationary tile, whose weights are there already."""
+    """Return the cycles of a second matmul with the same stationary tile, whose weights are already
+    loaded."""
     device = Device(target)
     device.issue("nc_matmul", *operands(device, k, m, n, form), **how)
     device.repeat(1)
@@ -78,14 +81,14 @@ def test_a_long_stream_reaches_the_peak(target, form):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("n", "cycles"), [(1, 64), (57, 64), (58, 65), (512, 519)])
-def test_a_column_of_moving_takes_a_cycle_and_64_are_the_least(target, n, cycles):
+def test_a_column_of_moving_takes_a_cycle_and_a_product_at_least_64(target, n, cycles):
     assert matmul_cycles(target, n=n) == pytest.approx(cycles)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("n", "cycles"), [(1, 256), (512, 2062)])
 def test_float32_takes_four_times_as_long(target, n, cycles):
-    """2062 cycles are the 859 ns of trn2's traces."""
+    """trn2's traces have 859 ns, which are 2062 cycles."""
     assert matmul_cycles(target, n=n, form="float32") == pytest.approx(cycles)
 
 
@@ -99,7 +102,7 @@ def test_float32_takes_four_times_as_long(target, n, cycles):
     ],
 )
 @pytest.mark.parametrize("which", ["stationary", "moving"])
-def test_zeros_and_ones_halve_the_time_of_float32_where_nobody_has_measured(
+def test_zeros_and_ones_halve_the_time_of_float32_where_it_was_not_measured(
     target, which, form, cycles
 ):
     found = matmul_cycles(target, form=form, **{f"is_{which}_onezero": True})
@@ -108,7 +111,7 @@ def test_zeros_and_ones_halve_the_time_of_float32_where_nobody_has_measured(
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("step", "cycles"), [(7, 519), (8, 2 * 512 + PASS), (9, 2 * 512 + PASS)])
-def test_columns_16_bytes_apart_come_at_half_the_rate(target, step, cycles):
+def test_columns_16_bytes_apart_have_half_the_rate(target, step, cycles):
     device = Device(target)
     dst, stationary, _ = operands(device)
     moving = device.zeros((128, 512 * step), "bfloat16")[:, 0 : 512 * step : step]
@@ -118,7 +121,7 @@ def test_columns_16_bytes_apart_come_at_half_the_rate(target, step, cycles):
 
 
 @pytest.mark.parametrize(("k", "m"), [(1, 1), (128, 1), (1, 128), (64, 32)])
-def test_rows_and_columns_that_are_not_used_save_no_time(k, m):
+def test_unused_rows_and_columns_save_no_time(k, m):
     assert matmul_cycles("trn2", k, m) == pytest.approx(matmul_cycles("trn2"))
 
 
@@ -130,7 +133,7 @@ def test_the_first_weights_are_loaded(target):
 
 
 @pytest.mark.parametrize("target", VISIBLE)
-def test_weights_that_change_are_paid_for_where_they_are_not_hidden(target):
+def test_changed_weights_take_time_unless_their_load_is_hidden(target):
     device = Device(target)
     dst, one, moving = operands(device)
     other = device.zeros((128, 64), "bfloat16")
@@ -150,10 +153,10 @@ def test_weights_that_change_are_paid_for_where_they_are_not_hidden(target):
         ("float32", 1, 2 * 128, 2 * 128),
     ],
 )
-def test_weights_load_four_columns_a_cycle_but_no_faster_than_64_cycles(
+def test_weights_load_four_columns_per_cycle_in_at_least_64_cycles(
     target, form, step, alike, sectors
 ):
-    """A sector of 16 bytes takes two cycles, on machines that load by sectors. float32 loads a tile
+    """A sector of 16 bytes takes two cycles on machines that load by sectors. float32 loads a tile
     for each of its passes, at half the rate."""
     device = Device(target)
     dst, _, moving = operands(device, form=form)
@@ -167,7 +170,7 @@ def test_weights_load_four_columns_a_cycle_but_no_faster_than_64_cycles(
     ("form", "ns"), [("bfloat16", 128 / 2.4 + 44), ("float32", 256 / 2.4 + 44)]
 )
 def test_the_array_is_filled_at_two_bytes_of_a_row_per_cycle(form, ns):
-    """97 ns from begin to end in trn2's traces of bfloat16."""
+    """trn2's traces of bfloat16 have 97 ns from begin to end."""
     device = Device("trn2")
     device.issue("nc_matmul", *operands(device, form=form))
     assert cost_of(device).weights_latency_ns == pytest.approx(ns)
@@ -177,7 +180,7 @@ def test_the_array_is_filled_at_two_bytes_of_a_row_per_cycle(form, ns):
 @pytest.mark.parametrize(
     ("form", "n", "cycles"), [("bfloat16", 512, 519), ("bfloat16", 1, 64), ("float32", 1, 256)]
 )
-def test_weights_that_change_hide_behind_the_stream_if_it_is_long_enough(target, form, n, cycles):
+def test_the_load_of_changed_weights_is_hidden_behind_a_long_stream(target, form, n, cycles):
     device = Device(target)
     dst, one, moving = operands(device, n=n, form=form)
     other = device.zeros((128, 128), form)
@@ -226,7 +229,7 @@ def test_a_float32_transpose_is_twice_as_fast_as_a_float32_product(target, cycle
 
 @pytest.mark.parametrize(("target", "extra"), [("trn2", 0), ("trn3", 128 + PASS)])
 def test_a_transpose_in_the_background_takes_as_long_as_before(target, extra):
-    """It leaves half of the array's time to another one (ARCH3), and is not done sooner."""
+    """It leaves half of the array's time to another transpose (ARCH3), but does not end earlier."""
     device = Device(target)
     dst, data = device.empty((128, 128), buffer="psum"), device.zeros((128, 128))
     device.issue("nc_transpose", dst, data, engine=nisa.engine.tensor)
@@ -255,7 +258,7 @@ def test_a_small_transpose_on_the_vector_engine_streams_its_free_axis():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_accumulating_products_follow_each_other_without_waiting_for_sums(target):
-    """They meet in PSUM, where the additions are the engine's own."""
+    """The additions are in PSUM, and the engine does them itself."""
     device = Device(target)
     dst, stationary, moving = operands(device)
     device.issue("nc_matmul", dst, stationary, moving)
@@ -268,7 +271,7 @@ def test_accumulating_products_follow_each_other_without_waiting_for_sums(target
     assert timeline.cause[-1] == 7
 
 
-def test_flops_are_counted_whatever_their_speed():
+def test_flops_are_counted_independently_of_their_speed():
     device = Device()
     device.issue("nc_matmul", *operands(device, 64, 32, 100))
     device.repeat(2)

@@ -1,4 +1,4 @@
-"""Who waits for whom, of instructions on one box of memory."""
+"""Dependencies between instructions that access one box of memory."""
 
 import numpy as np
 
@@ -7,7 +7,8 @@ from neuroncore.time.prepare import members_waits
 
 
 def flow(queues, reads):
-    """Instructions on queues, each of which reads the box or overwrites it."""
+    """Return the dependencies of instructions on queues, each of which reads or overwrites the
+    box."""
     count = len(queues)
     accesses = Accesses(
         start=np.arange(count + 1),
@@ -24,20 +25,20 @@ def needs(found, i):
     return found.needs[found.first[i] : found.first[i + 1]].tolist()
 
 
-def test_what_overwrites_waits_for_the_last_readers_and_the_last_of_each_queue():
+def test_an_overwrite_waits_for_the_last_readers_and_the_last_of_each_queue():
     readers = READERS + 8
     found = flow([1] * readers + [0], [1] * readers + [0])
     assert needs(found, readers) == [*range(readers - 1, 7, -1)]
     assert found.previous[readers].tolist() == [-1, readers - 1]
 
 
-def test_what_has_read_before_the_last_writer_is_not_waited_for():
+def test_readers_before_the_last_writer_are_not_waited_for():
     found = flow([0, 1, 0], [1, 0, 0])
     assert needs(found, 1) == [0] and needs(found, 2) == [1]
 
 
 def test_an_instruction_that_does_the_work_of_others_waits_for_their_inputs():
-    heads = np.array([-1, -1, -1, -1, 3, 3, -1])  # 4 and 5 are one with 3
+    heads = np.array([-1, -1, -1, -1, 3, 3, -1])  # 3 does the work of 4 and 5
     each = [[], [], [], [0], [1, 3], [2, 1, 4], [5]]
     first = np.cumsum([0, *map(len, each)])
     waiting, awaited = members_waits(heads, first, np.concatenate(each).astype(int))

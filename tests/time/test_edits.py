@@ -1,4 +1,5 @@
-"""Edits that `why` suggests: the edited kernel takes as long as promised, and its twin has none."""
+"""Edits that `why` suggests: the edited kernel takes the promised time, and no edit is suggested
+for its twin."""
 
 import ml_dtypes
 import nki
@@ -25,7 +26,8 @@ def like(x):
 
 @nki.jit
 def buffered(x, count):
-    """Turns that load into the same tiles again; a kernel with few turns needs no more tiles."""
+    """Iterations that load into the same tiles again; a kernel with few iterations needs no more
+    tiles."""
     out, own = like(x), tiles(x, count)
     for i in range(x.shape[0]):
         tile, (made,) = own[i % count], tiles(x)
@@ -37,7 +39,7 @@ def buffered(x, count):
 
 @nki.jit
 def prefetched(x, count):
-    """The same, with the load of the next turn first."""
+    """Load, work and store, with the load of the next iteration first."""
     out, own = like(x), tiles(x, count)
     nisa.dma_copy(own[0], x[0])
     for i in range(x.shape[0]):
@@ -51,8 +53,8 @@ def prefetched(x, count):
 
 @nki.jit
 def moved(x, together, again, count=0):
-    """Transfers of short rows, `together` of which are one; with `again` of the same rows; into
-    `count` tiles in turn, or a new tile for each."""
+    """Transfers of short rows, `together` of which are one transfer. `again` loads the same rows;
+    the tiles are `count` alternating tiles, or a new tile for each transfer."""
     out = nl.ndarray((128, 64), x.dtype, buffer=nl.shared_hbm)
     total = nl.ndarray((128, 64), x.dtype, buffer=nl.sbuf)
     nisa.memset(total, 0.0)
@@ -71,7 +73,7 @@ def moved(x, together, again, count=0):
 
 @nki.jit
 def placed(x, second):
-    """Two lines on Vector, or every second turn of one on another engine."""
+    """Two lines on Vector, or every second iteration of one of them on another engine."""
     out, (tile,) = like(x), tiles(x)
     nisa.dma_copy(tile, x)
     for i in range(24):
@@ -107,7 +109,7 @@ def summed(w, x, in_psum):
 
 @nki.jit
 def chained(x, parts, reduces):
-    """A long load, work element by element, or by row, and a long store."""
+    """A long load, work element by element or by row, and a long store."""
     out, columns = like(x), x.shape[1] // parts
     for k in range(parts):
         here = slice(k * columns, (k + 1) * columns)
@@ -167,7 +169,7 @@ def test_an_edit_saves_what_is_promised(kernel, given, how, then, rel):
     ("kernel", "given", "how"),
     [
         (buffered, (TURNS, 8), "double-buffer"),
-        (moved, (SHORT, 1, True), "move 2 tiles"),  # always the same rows: nothing to join
+        (moved, (SHORT, 1, True), "move 2 tiles"),  # always the same rows, which cannot be joined
         (moved, (SHORT, 1, False), "load each tile once"),
         (summed, (W16, X16, True), "accumulate"),
         (summed, (W16, X16, True), "bfloat16"),
@@ -185,22 +187,23 @@ def test_rows_that_are_loaded_again_are_kept():
 
 
 def test_an_edited_program_waits_for_space_in_the_order_of_its_own_tiles():
-    """More turns than SBUF has room for: the copies of a tile are used early, though added last."""
+    """There are more iterations than SBUF has space for: the copies of a tile are used early,
+    although they were added last."""
     given = np.broadcast_to(zeros(*TILE), (150, *TILE))
     found = edits(buffered, given, 1)["double-buffer its tile (SBUF)"]
     assert found.ns == pytest.approx(ns(buffered, given, 2), 1e-9)
 
 
-def test_loads_of_the_next_turn_need_no_edit():
-    """They start as soon as their buffer is free, wherever the kernel has them."""
+def test_loads_of_the_next_iteration_need_no_edit():
+    """They start when their buffer is free, at any place in the kernel."""
     assert ns(prefetched, TURNS, 2) == pytest.approx(ns(buffered, TURNS, 2), 1e-9)
 
 
 @pytest.mark.parametrize(
     ("wait", "order"), [(-1, [0, 2, 3, 5, 1, 4, 6]), (-2, [0, 1, 2, 3, 5, 4, 6])]
 )
-def test_second_halves_come_late_but_before_other_cores_are_waited_for(wait, order):
-    """Two halves each of a load, an addition in place and a store; a barrier behind the load."""
+def test_second_halves_are_late_but_before_a_barrier(wait, order):
+    """A load, an addition in place and a store have two halves each; a barrier follows the load."""
     start, operands, reads = (
         [0, 1, 2, 2, 3, 4, 6, 8],
         [0, 1, 0, 1, 0, 2, 1, 3],

@@ -1,4 +1,4 @@
-"""Copies within SBUF that the older API's compiler leaves out, because their readers may read the
+"""Copies within SBUF that the older API's compiler omits, because their readers may read the
 source."""
 
 import nki.isa as nisa
@@ -30,7 +30,7 @@ def copied(device, source, dst=None, **named):
 
 
 def omitted(device, order="compiled"):
-    """The places of omitted copies."""
+    """Return the positions of omitted copies."""
     form = compiled(device.core.program, device.core.machine, order)
     assert set(form.fate.tolist()) <= {ISSUED, FORWARDED}
     return [i for i, fate in enumerate(form.fate.tolist()) if fate == FORWARDED]
@@ -67,7 +67,7 @@ def test_a_copy_that_was_overwritten_part_by_part_has_no_more_readers(parts):
 
 
 def gathered(device):
-    """Every second element of a row."""
+    """Copy every second element of a row."""
     read(device, copied(device, loaded(device)[:, ::2]))
 
 
@@ -88,7 +88,7 @@ def read_in_part(device):
 
 
 def joined(device):
-    """The copy is a part of what its reader reads."""
+    """The copy is a part of the data that its reader reads."""
     whole = device.empty(SHAPE)
     copied(device, loaded(device, (128, 128)), whole[:, :128])
     copied(device, loaded(device, (128, 128)), whole[:, 128:])
@@ -110,7 +110,7 @@ def overwritten_in_part(device, part=slice(0, 128), reader=slice(0, 256)):
     read(device, copy[:, reader])
 
 
-def read_beside_an_overwritten_part(device):
+def read_next_to_an_overwritten_part(device):
     overwritten_in_part(device, slice(0, 128), slice(100, 256))
 
 
@@ -147,18 +147,18 @@ def moved(device):
     "kernel",
     [
         *(gathered, converted, named, unread, read_in_part, joined, joined_after_a_reader),
-        *(overwritten_in_part, read_beside_an_overwritten_part, overwritten_in_the_middle),
+        *(overwritten_in_part, read_next_to_an_overwritten_part, overwritten_in_the_middle),
         *(overwritten_in_some_partitions, made_by_two, overwritten, moved),
     ],
 )
-def test_other_copies_are_made(kernel):
+def test_other_copies_are_kept(kernel):
     device = Device()
     kernel(device)
     assert omitted(device) == []
 
 
 def engines(copies):
-    """The engines of copies that are made, with others or without."""
+    """Return the engines of copies that are kept, with or without others."""
     device = Device()
     for _ in range(4):
         tile = loaded(device)

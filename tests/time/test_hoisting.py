@@ -10,7 +10,8 @@ STATES = 3
 
 
 def repeated(nest):
-    """Which products the compiler leaves out, of products of either of two tiles with itself."""
+    """Return which products the compiler omits. Each is a product of one of two tiles with
+    itself."""
     device = Device()
     tiles = [device.zeros((128, 600)) for _ in range(2)]
 
@@ -31,12 +32,12 @@ def states_outside(device, product):
 
 
 def unrolled(device, product):
-    """The inner loop is one of Python."""
+    """The inner loop is a Python loop."""
     parallel(device, STATES, lambda _: [product(k) for k in range(2)])
 
 
 def twice(device, product):
-    """In each iteration; another tile in the next one."""
+    """The product appears twice in each iteration, and with another tile in the next iteration."""
     parallel(device, 2, lambda k: [product(k) for _ in range(2)])
 
 
@@ -45,8 +46,8 @@ def without_loops(device, product):
         product(k)
 
 
-def test_negated_maxima_leave_a_loop_and_random_numbers_stay():
-    """Attention of autocomp negates the maximum of a row in each turn of its inner loop."""
+def test_negated_maxima_are_moved_out_of_a_loop_but_random_numbers_are_not():
+    """autocomp's attention negates the maximum of a row in each iteration of its inner loop."""
     device = Device()
     tile = device.zeros((128, 1))
 
@@ -60,7 +61,7 @@ def test_negated_maxima_leave_a_loop_and_random_numbers_stay():
     assert (scalars == REPEATED).sum() == STATES - 1 == (form.fate == REPEATED).sum()
 
 
-def test_the_same_operator_with_another_number_computes_something_else():
+def test_an_operator_with_another_number_is_another_computation():
     device = Device()
     tile = device.zeros((128, 8))
     for number in (2.0, 3.0, 2.0):
@@ -79,5 +80,5 @@ def test_the_same_operator_with_another_number_computes_something_else():
         (without_loops, [0, 0, 1]),
     ],
 )
-def test_work_leaves_a_loop_all_of_whose_iterations_do_the_same(nest, expected):
+def test_work_that_is_equal_in_all_iterations_is_moved_out_of_a_loop(nest, expected):
     assert repeated(nest) == expected

@@ -1,4 +1,4 @@
-"""An access at a run-time offset waits for what computes the offset."""
+"""An access at a run-time offset waits for the instructions that compute the offset."""
 
 import nki
 import nki.isa as nisa
@@ -14,7 +14,7 @@ COUNT = 40  # instructions that compute the offset one after another
 
 
 def computed():
-    """An offset in SBUF, 5 - 4, known only after many instructions."""
+    """Return an offset in SBUF, 5 - 4, which is known only after many instructions."""
     index = nl.ndarray((1, 1), nl.int32)
     nisa.memset(index, 5 + COUNT)
     for _ in range(COUNT + 4):
@@ -77,7 +77,7 @@ def in_a_body(x):
 
 
 def between_two(x):
-    """What bounds the loop last in the program is looked at first."""
+    """The bound of the loop that is last in the program is read first."""
     early = nl.ndarray((1, 1), nl.int32)
     nisa.memset(early, 3)
     stop = loaded(early)
@@ -93,7 +93,7 @@ def under_a_condition(x):
 
 
 def by_two_registers(x):
-    """The one that is there last was loaded first."""
+    """The register that is available last was loaded first."""
     late = loaded(computed())
     early = nl.ndarray((1, 1), nl.int32)
     nisa.memset(early, 1)
@@ -108,7 +108,7 @@ def by_two_axes(x):
     nisa.dma_copy(dst, x[nl.ds(late, 1), nl.ds(loaded(early), 16)])
 
 
-def by_what_was_stored(x):
+def by_a_stored_offset(x):
     again = nl.ndarray((1, 1), nl.int32)
     nisa.register_store(again, loaded(computed()))
     fetch(x, again)
@@ -147,7 +147,7 @@ USES = [
     *REGISTERS,
     *CONTROL,
     under_a_condition,
-    by_what_was_stored,
+    by_a_stored_offset,
     by_slice,
     on_chip,
     store,
@@ -165,7 +165,7 @@ def test_the_access_waits_for_its_offset(use, order):
     assert time.begin[access] >= max(time.end[i] for i in computing)
 
 
-def test_a_register_without_a_load_is_waited_for_by_nobody():
+def test_no_access_waits_for_a_register_without_a_load():
     def kernel(x):
         computed()
         fetch(x, nisa.register_alloc(1))
@@ -175,7 +175,7 @@ def test_a_register_without_a_load_is_waited_for_by_nobody():
     assert time.program.edges().tolist() == []
 
 
-def test_what_the_record_leaves_out_is_not_waited_for():
+def test_no_access_waits_for_instructions_that_the_record_omits():
     def kernel(x):
         by_register(x)
         return x

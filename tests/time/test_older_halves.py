@@ -1,4 +1,4 @@
-"""Work in halves of kernels of the older API, whose compiler merges iterations."""
+"""Work in halves in kernels of the older API, whose compiler merges iterations."""
 
 import numpy as np
 from neuronxcc import nki
@@ -13,7 +13,7 @@ from neuroncore.time.lines import on_the_path
 
 @nki.jit
 def scaled(x, parts):
-    """Rows by the inverse of their sum, which the compiler merges over iterations, in `parts`."""
+    """Divide rows by their sums. The compiler merges this over iterations, in `parts`."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     own = [nl.ds(k * x.shape[2] // parts, x.shape[2] // parts) for k in range(parts)]
     for i in nl.affine_range(x.shape[0]):
@@ -28,7 +28,7 @@ def scaled(x, parts):
     return out
 
 
-def test_halves_keep_the_iterations_that_are_merged():
+def test_halves_keep_merged_iterations():
     x = np.ones((8, 128, 512), np.float32)
     (whole,), (halved,) = (run(scaled, x, parts, target="trn2").timelines for parts in (1, 2))
     (edit, *_) = in_halves(as_it_is(whole), on_the_path(whole))

@@ -1,4 +1,4 @@
-"""A kernel that keeps one stationary tile reaches the array's peak, in every format it takes."""
+"""A kernel that keeps one stationary tile reaches the array's peak, in every legal format."""
 
 import nki.isa as nisa
 import pytest
@@ -13,7 +13,7 @@ ONE = ("bfloat16", "float16", "tfloat32", "float8_e4m3", "float8_e5m2")
 
 
 def reached(target, form, mode=None):
-    """TFLOPS of many products of one tile with one other."""
+    """Return TFLOPS of many products of one tile with another tile."""
     device = Device(target)
     halves = (2,) if mode == "double_row" else ()
     weights = device.zeros((128, *halves, 128), form)

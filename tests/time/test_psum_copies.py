@@ -1,5 +1,5 @@
-"""What the older API's compiler does about copies out of PSUM: it leaves out those whose readers
-may read PSUM, and makes those of transposes that share a bank in one go."""
+"""Copies out of PSUM in programs of the older API's compiler: it omits copies whose readers may
+read PSUM, and merges copies of transposes that share a bank."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -67,7 +67,7 @@ def reduced_before_and_after_a_part_is_overwritten(device, product, copy):
 
 
 def copied(*uses, kept="float32", machine="trn2", begin=0, **named):
-    """A product, a copy of it into the columns of a tile from `begin` on, and what uses that."""
+    """A product, a copy of it into the columns of a tile from `begin` on, and a use of the copy."""
     device = Device(machine)
     product = device.empty(SHAPE, buffer="psum")
     copy = device.empty((128, begin + SHAPE[1]), kept)[:, begin:]
@@ -80,7 +80,7 @@ def copied(*uses, kept="float32", machine="trn2", begin=0, **named):
 
 @pytest.mark.parametrize("uses", [(reduced,), (added,), (reduced, added)])
 @pytest.mark.parametrize("order", POLICIES)
-def test_a_copy_whose_readers_may_read_psum_is_left_out_by_the_older_compiler(order, uses):
+def test_the_older_compiler_omits_a_copy_whose_readers_may_read_psum(order, uses):
     timeline = in_order(copied(*uses), order)
     left_out = order == "compiled"
     assert (timeline.compiled.fate == ISSUED).tolist() == [
@@ -111,7 +111,7 @@ def test_a_copy_whose_readers_may_read_psum_is_left_out_by_the_older_compiler(or
         ((reduced,), {"begin": SHAPE[1]}),
     ],
 )
-def test_other_copies_out_of_psum_are_made(uses, how):
+def test_other_copies_out_of_psum_are_kept(uses, how):
     timeline = in_order(copied(*uses, **how))
     assert timeline.busy[1] > 0 and (timeline.compiled.fate == ISSUED).all()
 
@@ -130,8 +130,8 @@ def test_a_product_waits_until_the_one_before_was_read_in_psum():
     assert timeline.begin[3] >= timeline.end[2]
 
 
-def test_bytes_are_counted_where_they_are_read():
-    """A reduction's are; those of a tensor_tensor are in no counter."""
+def test_bytes_are_counted_in_the_memory_of_the_read():
+    """Bytes of a reduction are counted; bytes of a tensor_tensor are in no counter."""
     device = copied(reduced, added)
     before, after = (counted(in_order(device, order)).bytes for order in ("in-order", "compiled"))
     assert before["psum_read_bytes"] == before["sbuf_write_bytes"] - 4 == ROW
@@ -152,11 +152,11 @@ def test_columns_of_scalars_that_are_read_in_psum_are_in_no_counter():
     assert counted(timeline).bytes["psum_read_bytes"] == 0
 
 
-# --- in one go ------------------------------------------------------------------------------------
+# --- merged copies --------------------------------------------------------------------------------
 
 
 def transposed(count, width=128, step=128, between=None, dtype="float32", **named):
-    """Transposes, each with a copy into the columns behind those of the one before it."""
+    """Transposes, each with a copy into the columns after those of the previous one."""
     device = Device()
     out, data = device.empty((128, max(step, width) * count)), device.zeros((width, 128), dtype)
     for i in range(count):
@@ -203,24 +203,24 @@ def test_other_copies_are_set_up_one_by_one(how):
 
 
 @pytest.mark.parametrize(("count", "merged"), [(4, 3), (8, 0)])
-def test_copies_of_16_bits_are_merged_if_a_bank_has_at_most_512_columns_of_them(count, merged):
-    """A bank has room for eight, which are 1,024 columns."""
+def test_16_bit_copies_are_merged_if_a_bank_has_at_most_512_of_their_columns(count, merged):
+    """A bank has space for eight of them, which are 1,024 columns."""
     timeline = in_order(transposed(count, dtype="bfloat16"))
     assert (timeline.compiled.heads[copies(timeline)] >= 0).sum() == merged
 
 
 @pytest.mark.parametrize("order", ["in-order", "scheduled"])
-def test_todays_compiler_merges_nothing(order):
+def test_the_current_compiler_merges_nothing(order):
     assert (in_order(transposed(8), order).compiled.heads == -1).all()
 
 
-# --- what the kernel leaves open ------------------------------------------------------------------
+# --- engines that the compiler selects ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["trn1", "trn2"])
 @pytest.mark.parametrize(("op", "queue"), [(nl.multiply, "Scalar"), (nl.subtract, "Vector")])
-def test_scalar_takes_what_its_pipeline_can_do(name, op, queue):
-    """Vector is behind by a reciprocal."""
+def test_scalar_gets_copies_that_its_pipeline_can_do(name, op, queue):
+    """Vector is busy with a reciprocal."""
     device = Device(name)
     device.issue("reciprocal", device.empty(SHAPE), device.zeros(SHAPE))
     device.issue("tensor_scalar", device.empty(SHAPE), device.zeros(SHAPE), op, 2.0)

@@ -27,7 +27,7 @@ SHAPE = (128, 256)
 
 
 def streamed(use, loads="ahead", resident=0):
-    """Four tiles that are loaded at one line and used, next to one of so many bytes of a partition
+    """Load four tiles at one line and use them, next to a tile of this many bytes per partition
     that is loaded before them and used after them."""
     device = Device()
     kept = device.empty((128, max(1, resident // 4)))
@@ -60,7 +60,7 @@ def reduced(device, tile):
         (reduced, "limited", 80 << 10, False),
     ],
 )
-def test_loads_wait_for_their_turn(use, loads, resident, waits):
+def test_loads_wait_in_order_on_request(use, loads, resident, waits):
     timeline = streamed(use, loads, resident)
     assert len(timeline.compiled.held) == (3 if waits else 0)
     for load, before in timeline.compiled.held.tolist():
@@ -88,7 +88,7 @@ def test_the_same_bytes_are_loaded_once_on_request(order, loads):
     assert again.total_ns == timeline.total_ns
 
 
-def test_loads_that_wait_take_no_other_compilation_of_the_timeline():
+def test_loads_in_order_need_no_separate_compilation_of_the_timeline():
     kinds = []
     for loads in ("ahead", "single"):
         timeline = streamed(multiplied, loads)
@@ -131,19 +131,19 @@ def test_iterations_of_device_loops_do_not_overlap_on_request(order):
     assert any(overlaps)
 
 
-def test_waits_for_other_iterations_are_no_waits_for_space():
+def test_waits_for_other_iterations_are_not_reported_as_waits_for_space():
     path = steps(of_loops("loop-drains", "standalone"))
     held = {ON_PATH[reason] for reason in path.held.tolist()}
     assert "order" in held and "space" not in held
 
 
-def test_waits_for_a_turn_are_no_waits_for_space():
+def test_waits_for_an_earlier_load_are_not_reported_as_waits_for_space():
     path = steps(streamed(multiplied, "single"))
     held = [ON_PATH[reason] for reason in path.held.tolist()]
     assert held.count("order") == 3 and "space" not in held
 
 
-def test_iterations_of_a_while_loop_end_too():
+def test_iterations_of_a_while_loop_are_recorded_too():
     device = Device()
     tile = device.empty((128, 4))
 
@@ -169,7 +169,7 @@ def test_records_keep_the_ends_of_iterations(tmp_path):
 
 
 @pytest.mark.parametrize("assume", ["", "slices"])
-def test_slices_of_a_tile_free_their_space_one_by_one_on_request(assume):
+def test_slices_of_a_tile_free_their_space_separately_on_request(assume):
     device = Device()
     wide = device.core.machine.sbuf.usable_bytes // 16 * 3  # three quarters of a partition
     source = device.zeros((128, wide), buffer="hbm")
@@ -205,7 +205,7 @@ def test_strides_of_a_power_of_two_are_slow_on_request(shape, columns, slow):
 
 
 @pytest.mark.parametrize("assume", ["", "copies-in-turn"])
-def test_copies_out_of_psum_keep_their_turn_on_request(assume):
+def test_copies_out_of_psum_stay_in_order_on_request(assume):
     device = Device()
     left, right = device.zeros((128, 128)), device.zeros((128, 128))
     slow = device.empty((128, 8192))

@@ -1,4 +1,5 @@
-"""The schedule: queues in order, engines side by side, waiting for bytes and for space."""
+"""The schedule: queues run in order, engines run in parallel, and instructions wait for data and
+for space."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -23,7 +24,7 @@ def load(device, dst, src):
 
 
 def waits(device, second, first):
-    """Whether an instruction begins only when the result of another can be read."""
+    """Return whether an instruction begins only when the result of another can be read."""
     timeline = device.timeline()
     elsewhere = timeline.queue[first] != timeline.queue[second]
     there = timeline.end[first] + elsewhere * device.core.machine.fixed.semaphore_ns
@@ -48,7 +49,7 @@ def test_a_queue_takes_instructions_in_order_and_one_at_a_time():
     assert list(timeline.cause) == [-1, -2, -2, -2]
 
 
-def test_engines_work_side_by_side():
+def test_engines_work_in_parallel():
     device = Device()
     for engine in (VECTOR, SCALAR, GPSIMD):
         copy(device, *tiles(device, 2), engine)
@@ -59,8 +60,8 @@ def test_engines_work_side_by_side():
 
 
 def shared_with_gpsimd(target, issue):
-    """How much longer a copy by GpSimd takes beside what `issue` issues, and how much longer that
-    takes; in nanoseconds."""
+    """Return in nanoseconds how much longer a copy by GpSimd takes at the same time as the
+    instructions of `issue`, and how much longer those take."""
 
     def alone(*parts):
         device = Device(target)
@@ -78,8 +79,9 @@ def shared_with_gpsimd(target, issue):
 
 @pytest.mark.parametrize("length", [50, 600, 4000])
 @pytest.mark.parametrize("target", TARGETS)
-def test_vector_and_gpsimd_have_one_way_to_sbuf(target, length):
-    """While both work each takes twice as long: as much more as the shorter one takes."""
+def test_vector_and_gpsimd_share_a_port_of_sbuf(target, length):
+    """While both work, each takes twice as long, so each is delayed by the time of the shorter
+    one."""
 
     def issue(device):
         copy(device, *tiles(device, 2, (128, length)))
@@ -88,7 +90,7 @@ def test_vector_and_gpsimd_have_one_way_to_sbuf(target, length):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_from_v3_on_vector_needs_it_for_fast_modes_only(target):
+def test_from_v3_on_vector_uses_the_shared_port_in_fast_modes_only(target):
     """A copy from PSUM is not fast, and writes to SBUF at one element per cycle."""
 
     def from_psum(device):
@@ -102,7 +104,7 @@ def test_from_v3_on_vector_needs_it_for_fast_modes_only(target):
     assert shared_with_gpsimd(target, by_scalar) == pytest.approx([0, 0])
 
 
-def test_what_takes_longer_beside_another_keeps_its_readers_waiting():
+def test_readers_wait_for_an_instruction_that_a_shared_port_delays():
     device = Device()
     a, b, c, d, out = tiles(device, 5)
     copy(device, b, a)
@@ -119,7 +121,7 @@ def alone_ns(device, engine):
     return other.timeline().busy[0]
 
 
-def test_an_instruction_that_waits_holds_up_its_own_queue_only():
+def test_an_instruction_that_waits_blocks_only_its_queue():
     device = Device()
     a, b, c, d, e, f = tiles(device, 6)
     load(device, a, device.zeros((128, 1024), buffer="hbm"))
@@ -131,7 +133,7 @@ def test_an_instruction_that_waits_holds_up_its_own_queue_only():
     assert timeline.begin[3] == 0
 
 
-def test_a_store_that_waits_does_not_hold_up_loads():
+def test_a_store_that_waits_does_not_block_loads():
     device = Device()
     a, b, c = tiles(device, 3)
     hbm = [device.zeros((128, 1024), buffer="hbm") for _ in range(3)]
@@ -144,7 +146,7 @@ def test_a_store_that_waits_does_not_hold_up_loads():
     assert timeline.begin[3] == pytest.approx(issue_ns(device.core.machine))
 
 
-def test_transfers_share_their_engines_first_come_first_served():
+def test_transfers_use_shared_engines_in_order_of_arrival():
     device = Device()
     hbm = device.zeros((128, 1024), buffer="hbm")
     for tile in tiles(device, 2):
@@ -154,7 +156,7 @@ def test_transfers_share_their_engines_first_come_first_served():
     assert timeline.done == pytest.approx(issue + timeline.transfer_ns * [1, 2])
 
 
-def test_transfers_on_different_engines_move_side_by_side():
+def test_transfers_on_different_engines_run_in_parallel():
     device = Device()
     hbm, (tile,) = device.zeros((64, 1024), buffer="hbm"), tiles(device, 1)
     for half in (tile[0:64, :], tile[64:128, :]):
@@ -164,8 +166,9 @@ def test_transfers_on_different_engines_move_side_by_side():
     assert timeline.done == pytest.approx(issue * np.array([1, 2]) + timeline.transfer_ns)
 
 
-def test_a_ring_completes_its_transfers_in_order():
-    """One that needs both waits for the long one too, which others overtake on free engines."""
+def test_a_ring_completes_transfers_in_order():
+    """A transfer that needs both engines waits for the long one too; others overtake it on free
+    engines."""
     device = Device()
     long, short = device.empty((64, 4096)), device.empty((128, 128), address=(0, 0))
     load(device, short[64:128, :], device.zeros((64, 128), buffer="hbm"))
@@ -217,7 +220,7 @@ def test_two_reads_do_not_wait_for_each_other():
     assert list(device.timeline().begin) == [0, 0]
 
 
-def test_on_one_engine_a_result_must_have_arrived_too():
+def test_instructions_on_one_engine_wait_for_results_too():
     device = Device()
     a, b, c = tiles(device, 3)
     copy(device, b, a)
@@ -244,7 +247,7 @@ def test_on_one_engine_a_result_must_have_arrived_too():
 )
 @pytest.mark.parametrize("buffer", ["sbuf", "hbm"])
 def test_parts_of_a_tensor_wait_if_they_share_bytes(first, second, waiting, buffer):
-    """A write of one part, then a read of another."""
+    """A write of one part is followed by a read of another."""
     device = Device()
     shared = device.zeros((128, 1024), buffer=buffer)
     other = device.zeros((128, 1024))
@@ -280,8 +283,9 @@ def test_tensors_at_addresses_wait_if_they_overlap(places, waiting, buffer):
 @pytest.mark.parametrize(
     ("byte", "start", "waiting"), [(4, 1, True), (4, 0, False), (0, 1, False), (0, 0, True)]
 )
-def test_strided_accesses_at_addresses_are_compared_where_they_are(byte, start, waiting):
-    """Rows of different lengths; elements 0, 2, ... of one against every other of the second."""
+def test_strided_accesses_are_compared_at_their_addresses(byte, start, waiting):
+    """Rows have different lengths; elements 0, 2, ... of one tensor are compared with every second
+    one of the other."""
     device = Device()
     first = device.zeros((32, 16), address=(0, 0))
     second = device.zeros((32, 32), address=(0, byte))
@@ -311,7 +315,7 @@ def test_a_run_time_offset_may_be_anywhere_in_its_tensor():
 
 
 def stream(device, row_bytes, count, target_buffer="sbuf"):
-    """Load a tile, use it, store what came out, `count` times; only the loaded tile is large."""
+    """Load a tile, use it, and store the result, `count` times; only the loaded tile is large."""
     hbm = device.zeros((1, row_bytes // 4), buffer="hbm")
     small, out = device.zeros((1, 1)), device.zeros((1, 1), buffer="hbm")
     for _ in range(count):
@@ -332,7 +336,7 @@ def test_loads_run_ahead_while_there_is_space(target):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("fit", [1, 2, 3])
 def test_as_many_loads_run_ahead_as_tiles_fit(target, fit):
-    """One tile of nearly a third, half or all of SBUF at a time: two of a half are two buffers."""
+    """One tile takes nearly a third, half or all of SBUF; two tiles of a half are two buffers."""
     device = Device(target)
     usable = device.core.machine.sbuf.usable_bytes
     row_bytes = (usable - 64) // fit // 4 * 4
@@ -372,9 +376,9 @@ def test_a_tile_that_is_used_later_keeps_its_space():
 
 @pytest.mark.parametrize("order", ["in-order", "compiled"])
 @pytest.mark.parametrize("loaded", [False, True])
-def test_where_more_is_alive_than_fits_loads_wait_for_room_and_results_do_not(loaded, order):
-    """A tile of three quarters of SBUF, used first and last, the last quarter, which is free
-    again, and then half of SBUF. Only the older API's compiler spills."""
+def test_if_tiles_exceed_sbuf_loads_wait_for_space_but_results_do_not(loaded, order):
+    """A tile of three quarters of SBUF is used first and last; the last quarter is used and freed;
+    then half of SBUF is needed. Only the older API's compiler spills."""
     device = Device()
     row = device.core.machine.sbuf.usable_bytes // 4
     big, sums = device.empty((1, 3 * row // 4)), device.empty((1, 16), buffer="psum")
@@ -393,8 +397,9 @@ def test_where_more_is_alive_than_fits_loads_wait_for_room_and_results_do_not(lo
     assert (timeline.begin[4] > timeline.end[3]) == (loaded or order == "in-order")
 
 
-def test_room_that_a_result_got_by_a_spill_is_not_there_again():
-    """A tile of SBUF's size, ten results meanwhile, then tiles of half of it, of which two fit."""
+def test_space_that_a_result_got_by_a_spill_is_not_available_again():
+    """A tile of SBUF's size, ten results meanwhile, then tiles of half that size, of which two
+    fit."""
     device = Device()
     row = device.core.machine.sbuf.usable_bytes
     big, sums = device.empty((1, row // 4)), device.empty((1, 16), buffer="psum")
@@ -481,7 +486,7 @@ def test_a_function_that_is_not_in_the_tables_loads_them(target, functions, relo
     assert timeline.busy == pytest.approx(expected)
 
 
-def test_who_waits_for_many_asks_each_of_them_a_few_times(monkeypatch):
+def test_an_instruction_with_many_dependencies_reads_each_a_few_times(monkeypatch):
     count, asked, ready = 200, [], native._ready
 
     def counted(i, begin, work, core, end):

@@ -1,4 +1,5 @@
-"""Two cores in time: each goes on where they meet when the other is there, and not before."""
+"""The schedule of two cores: at a synchronization, each continues when the other has arrived, and
+not before."""
 
 import nki
 import nki.isa as nisa
@@ -27,7 +28,7 @@ def timed(kernel, *arguments, target="trn2", **options):
 
 
 def named(timeline, name):
-    """Where in the program the instructions of a name are."""
+    """Return the positions in the program of the instructions with a name."""
     calls = timeline.program.calls
     return [i for i, c in enumerate(timeline.columns.call) if calls[c].name == name]
 
@@ -45,8 +46,8 @@ def loaded(x):
 
 @nki.jit
 def meet(x, before, after=1, rounds=1, engine=nisa.engine.gpsimd):
-    """Core r works before[r] times on Vector, then waits, then works on the engine; the next
-    round it is the other way round."""
+    """Core r works before[r] times on Vector, then waits, then works on the engine. In the next
+    round the two counts are exchanged."""
     shared = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     tile, other = loaded(x), loaded(x)
     for i in range(rounds):
@@ -59,8 +60,8 @@ def meet(x, before, after=1, rounds=1, engine=nisa.engine.gpsimd):
 
 @nki.jit
 def meet_over_sbuf(x, before):
-    """GpSimd waits for the other core beside copies of Vector in a fast mode, which go its way to
-    SBUF; then Scalar reads what they met for."""
+    """GpSimd waits for the other core during copies of Vector in a fast mode, which use its port of
+    SBUF. Then Scalar reads the exchanged data."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     tile, other = (nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf) for _ in range(2))
     fast = [nl.ndarray((128, 64), nl.bfloat16, buffer=nl.sbuf) for _ in range(2)]
@@ -78,7 +79,7 @@ def meet_over_sbuf(x, before):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_who_waits_at_a_barrier_is_not_kept_by_others(order, target):
+def test_a_wait_at_a_barrier_is_not_prolonged_by_other_instructions(order, target):
     for timeline in timed(meet_over_sbuf, (40, 0), order=order, target=target):
         (barrier,) = named(timeline, "core_barrier")
         scalar = np.flatnonzero(timeline.queue == SCALAR)
@@ -87,7 +88,7 @@ def test_who_waits_at_a_barrier_is_not_kept_by_others(order, target):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-def test_a_barrier_ends_when_the_later_core_is_there(order, target):
+def test_a_barrier_ends_when_the_later_core_arrives(order, target):
     one, other = timed(meet, (40, 3), order=order, target=target)
     (i,), (j,) = named(one, "core_barrier"), named(other, "core_barrier")
     assert one.done[i] > other.done[j] + 1000  # 40 against 3
@@ -101,7 +102,7 @@ def test_a_barrier_ends_when_the_later_core_is_there(order, target):
 
 @pytest.mark.parametrize("engine", [nisa.engine.gpsimd, nisa.engine.vector, nisa.engine.scalar])
 @pytest.mark.parametrize("order", ORDERS)
-def test_its_engine_does_nothing_else_meanwhile(order, engine):
+def test_the_engine_of_a_barrier_is_idle_meanwhile(order, engine):
     _, other = timed(meet, (40, 3), 5, 1, engine, order=order)
     (barrier,) = named(other, "core_barrier")
     after = np.flatnonzero(other.queue == other.queue[barrier])
@@ -110,7 +111,7 @@ def test_its_engine_does_nothing_else_meanwhile(order, engine):
     assert (other.begin[after] >= other.end[barrier]).all()
 
 
-def test_other_engines_go_on():
+def test_other_engines_continue_during_a_barrier():
     _, other = timed(meet, (40, 3), 5)
     (barrier,) = named(other, "core_barrier")
     vector = np.flatnonzero(other.queue == VECTOR)
@@ -119,7 +120,7 @@ def test_other_engines_go_on():
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_who_reads_the_data_waits_for_the_other_core(order):
+def test_readers_of_exchanged_data_wait_for_the_other_core(order):
     @nki.jit
     def exchange(x, before):
         rank = nl.program_id(0)
@@ -138,8 +139,8 @@ def test_who_reads_the_data_waits_for_the_other_core(order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_each_waits_for_in_turn_adds_up(order):
-    """Each core has one slow round, in which the other waits: two slow rounds for both."""
+def test_waits_of_alternating_cores_add_up(order):
+    """Each core has one slow round, in which the other waits, so both take two slow rounds."""
     one, other = timed(meet, (40, 3), 0, 2, nisa.engine.vector, order=order)
     alone = schedule(one.program, one.machine.shared_by(2))
     slow = 37 * one.busy[named(one, "tensor_copy")[0]]
@@ -150,7 +151,7 @@ def test_what_each_waits_for_in_turn_adds_up(order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_is_sent_is_not_there_before_the_sender_has_it(order):
+def test_data_arrives_only_after_the_sender_has_it(order):
     @nki.jit
     def send(x, before):
         rank = nl.program_id(0)
@@ -169,11 +170,11 @@ def test_what_is_sent_is_not_there_before_the_sender_has_it(order):
     received = named(other, "dma_copy")[-1]
     assert other.begin[received] >= other.end[j]
     loads = np.flatnonzero(other.queue == LOADS)
-    assert other.end[loads[-1]] < other.end[j]  # rings go on while one waits
+    assert other.end[loads[-1]] < other.end[j]  # the other rings continue while one waits
     assert parts(other, steps(other)).other_core > 0.5 * other.total_ns
 
 
-def test_cores_alike_wait_for_a_semaphore_only():
+def test_equal_cores_wait_only_for_a_semaphore():
     one, other = timed(meet, (5, 5))
     alone = schedule(one.program, one.machine.shared_by(2))
     (i,) = named(one, "core_barrier")
@@ -182,7 +183,7 @@ def test_cores_alike_wait_for_a_semaphore_only():
     assert one.end[i] == pytest.approx(alone.end[i] + one.machine.fixed.semaphore_ns)
 
 
-def test_causes_are_of_the_own_core():
+def test_causes_are_instructions_of_the_same_core():
     one, other = timed(meet, (40, 3), 5, 3)
     for timeline in (one, other):
         count = len(timeline.queue)
@@ -193,7 +194,7 @@ def test_causes_are_of_the_own_core():
         assert steps(timeline).ns.sum() == pytest.approx(timeline.total_ns)
 
 
-def test_a_barrier_that_the_other_record_lacks_is_not_waited_for():
+def test_a_core_does_not_wait_at_a_barrier_that_the_other_record_lacks():
     one, other = timed(meet, (40, 3), record_limit=30)
     assert not named(one, "core_barrier")
     (barrier,) = named(other, "core_barrier")
@@ -208,7 +209,7 @@ COPY = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 3))
 
 @nki.jit
 def rounds_of_copies(x, plans):
-    """In each round copies between tiles by some engine, then a barrier over one of the tiles."""
+    """Each round has copies between tiles by some engine, then a barrier on one of the tiles."""
     tiles = [nl.ndarray((128, 64), d, buffer=nl.sbuf) for d in (nl.bfloat16, nl.float32) * 2]
     for tile in tiles:
         nisa.memset(tile, 0.0)
@@ -225,7 +226,7 @@ def rounds_of_copies(x, plans):
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
 @settings(max_examples=20)
 @given(data=st.data())
-def test_nothing_begins_before_what_it_needs_has_ended(order, target, data):
+def test_no_instruction_begins_before_its_dependencies_have_ended(order, target, data):
     rounds = data.draw(st.integers(1, 3))
     each = st.lists(COPY, max_size=12).map(tuple)
     plans = data.draw(st.tuples(*[st.tuples(*[each] * rounds)] * 2))

@@ -1,5 +1,5 @@
-"""What compilers make of the order of instructions: how far each order departs from the program's,
-which engines get copies, which load comes first, who chooses and who tells."""
+"""Reordering by compilers: how much each order differs from the program's, the engines of copies,
+the first load, and the choice of the order."""
 
 import json
 from typing import get_args
@@ -51,7 +51,8 @@ def test_every_order_has_a_policy():
 
 
 def blocked(count, then="copy"):
-    """A load, so many copies that wait for it, and something that needn't, all on one engine."""
+    """A load, so many copies that wait for it, and an instruction that does not, all on one
+    engine."""
     device = Device()
     late, ready = device.empty((128, 64)), device.zeros((128, 64))
     device.issue("dma_copy", late, device.zeros((128, 64), buffer="hbm"))
@@ -65,7 +66,7 @@ def blocked(count, then="copy"):
 
 
 def begins_at_once(device, order):
-    """Whether the last instruction does."""
+    """Return whether the last instruction begins at once."""
     return bool(in_order(device, order).begin[-1] == 0)
 
 
@@ -75,14 +76,15 @@ def test_an_engine_looks_as_far_ahead_as_its_window(order, count):
     assert begins_at_once(blocked(count), order) is (POLICIES[order].window > count)
 
 
-def test_reordering_helps_where_much_waits():
-    """The older compiler's descriptors are there before; hardware writes those of today's."""
+def test_reordering_helps_if_many_instructions_wait():
+    """The older compiler's descriptors exist before the kernel runs; hardware writes the
+    descriptors of the current one."""
     times = {order: in_order(blocked(1), order).total_ns for order in ORDERS}
     assert times["compiled"] < times["scheduled"] < times["in-order"]
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_order_helps_where_each_needs_the_one_before(target):
+def test_no_order_helps_if_each_instruction_needs_the_previous_one(target):
     device = Device(target)
     tile = device.empty((128, 64))
     descriptors = nisa.dge_mode.none
@@ -104,8 +106,8 @@ def test_no_order_helps_where_each_needs_the_one_before(target):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 127, 128])
-def test_transfers_have_a_window_of_their_own(order, count):
-    """So many stores of what is not there yet, and one of what is."""
+def test_transfers_have_a_separate_window(order, count):
+    """This many stores wait for their data, and one does not."""
     device = Device()
     late, ready = device.empty((128, 64)), device.zeros((128, 64))
     device.issue("dma_copy", late, device.zeros((128, 64), buffer="hbm"))
@@ -116,7 +118,7 @@ def test_transfers_have_a_window_of_their_own(order, count):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_short_transfer_overtakes_a_long_one_unless_rings_are_in_order(order):
-    """They share no engine: the first is of 64 partitions, the second of the others."""
+    """They share no engine: the first transfer has 64 partitions, and the second has the others."""
     device = Device()
     long, short = device.empty((64, 8192)), device.empty((128, 8))
     device.issue("dma_copy", long, device.zeros((64, 8192), buffer="hbm"))
@@ -130,7 +132,7 @@ def test_a_short_transfer_overtakes_a_long_one_unless_rings_are_in_order(order):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("count", [0, 1, 2, 15, 16, 127, 128])
-def test_what_reads_nothing_is_moved_up_from_further_behind(order, count):
+def test_instructions_that_read_nothing_are_moved_up_from_further_behind(order, count):
     assert begins_at_once(blocked(count, "memset"), order) is (POLICIES[order].reach > count)
 
 
@@ -138,7 +140,7 @@ def test_what_reads_nothing_is_moved_up_from_further_behind(order, count):
 
 
 def copies(count, engine=None, buffers=("sbuf", "sbuf"), target="trn2"):
-    """So many copies that do not wait for each other."""
+    """This many copies that do not wait for each other."""
     device = Device(target)
     src = device.zeros((128, 256), buffer=buffers[1])
     for _ in range(count):
@@ -155,7 +157,7 @@ def test_a_copy_stays_on_the_engine_that_the_kernel_names(order, engine):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("buffers", [("sbuf", "sbuf"), ("sbuf", "psum"), ("psum", "sbuf")])
-def test_copies_that_name_no_engine_are_shared_out_by_the_older_compiler(target, buffers):
+def test_the_older_compiler_distributes_copies_that_name_no_engine(target, buffers):
     device = copies(30, buffers=buffers, target=target)
     for order in ("in-order", "scheduled"):
         assert set(engines(in_order(device, order))) == {"Vector"}
@@ -167,7 +169,7 @@ def test_copies_that_name_no_engine_are_shared_out_by_the_older_compiler(target,
 
 
 def test_copies_that_wait_for_each_other_stay_on_the_faster_engine():
-    """One engine is as soon idle as the other, and Vector takes less time."""
+    """Both engines are idle at the same time, and Vector takes less time."""
     device = Device()
     tiles = [device.zeros((128, 256)) for _ in range(2)]
     for k in range(30):
@@ -185,7 +187,7 @@ def test_copies_out_of_psum_go_to_vector_while_scalar_is_busy():
     assert found == ["Scalar", "Scalar", "Vector"]
 
 
-def test_a_shared_copy_costs_what_it_costs_on_its_engine():
+def test_a_distributed_copy_has_the_cost_of_its_engine():
     shared = in_order(copies(30), "compiled")
     for engine in (VECTOR, SCALAR):
         (alone,) = set(in_order(copies(1, engine), "compiled").busy)
@@ -193,8 +195,8 @@ def test_a_shared_copy_costs_what_it_costs_on_its_engine():
         assert found == alone
 
 
-def test_nothing_else_is_shared_out():
-    """Nothing but copies and what Scalar's multiplier and adder can do."""
+def test_other_instructions_are_not_distributed():
+    """Only copies, and instructions that Scalar's multiplier and adder can do, are distributed."""
     device = Device()
     x, y, z = (device.zeros((128, 64)) for _ in range(3))
     for _ in range(9):
@@ -209,7 +211,7 @@ def test_nothing_else_is_shared_out():
 
 
 def weights_first(others=10):
-    """Large loads that are used at the end, then a small one that is used at once."""
+    """Large loads that are used at the end, then a small load that is used at once."""
     device = Device()
     large = [device.empty((128, 256)) for _ in range(others)]
     for tile in large:
@@ -222,19 +224,19 @@ def weights_first(others=10):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_of_today_s_loads_the_one_comes_first_that_is_used_first(order):
+def test_the_current_compiler_moves_the_load_that_is_used_first_to_the_front(order):
     timeline = in_order(weights_first(), order)
     loads = np.argsort(timeline.begin[:11])
     assert loads.tolist() == ([10, *range(10)] if POLICIES[order].by_first_use else [*range(11)])
 
 
-def test_a_load_goes_before_any_number_of_others():
+def test_a_load_is_moved_before_any_number_of_others():
     begin = in_order(weights_first(300), "scheduled").begin[:301]
     assert np.argsort(begin)[0] == 300
 
 
 def other_loads(device, shape):
-    """300 tiles that are loaded, each for one copy."""
+    """Load 300 tiles, each for one copy."""
     for _ in range(300):
         tile = device.empty(shape)
         device.issue("dma_copy", tile, device.zeros(shape, buffer="hbm"))
@@ -242,8 +244,9 @@ def other_loads(device, shape):
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_nothing_is_overwritten_before_it_is_loaded(in_place):
-    """Data in HBM that are loaded 40 times, first for what uses them last; a tile, likewise."""
+def test_data_is_not_overwritten_before_it_is_loaded(in_place):
+    """Data in HBM, and a tile, are loaded 40 times, first for the instruction that uses them
+    last."""
     device = Device()
     hbm, tile = device.zeros((128, 64), buffer="hbm"), device.zeros((128, 64))
     source = tile if in_place else hbm
@@ -261,7 +264,7 @@ def test_nothing_is_overwritten_before_it_is_loaded(in_place):
     assert timeline.begin[overwrite] >= timeline.end[0]
 
 
-def test_a_tile_s_space_is_taken_over_after_it_has_been_read():
+def test_the_space_of_a_tile_is_reused_after_it_was_read():
     device = Device()
     room = device.core.machine.sbuf.usable_bytes // 4 - 3000
     tile, first, second = device.zeros((128, room)), *(device.empty((128, 64)) for _ in range(2))
@@ -278,8 +281,8 @@ def test_a_tile_s_space_is_taken_over_after_it_has_been_read():
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("read", [False, True])
-def test_loads_that_are_never_used_keep_nobody_waiting(order, read):
-    """Each tile is loaded, and loaded again, which has to wait for the first load."""
+def test_unused_loads_delay_nothing(order, read):
+    """Each tile is loaded and loaded again, and the second load has to wait for the first."""
     device = Device()
     hbm, tile = device.zeros((128, 8), buffer="hbm"), device.empty((128, 8))
     for _ in range(400):
@@ -291,7 +294,7 @@ def test_loads_that_are_never_used_keep_nobody_waiting(order, read):
     assert (timeline.begin >= 0).all()
 
 
-# --- who chooses ----------------------------------------------------------------------------------
+# --- choice of the order --------------------------------------------------------------------------
 
 
 @nki.jit
@@ -317,12 +320,12 @@ def test_each_api_has_the_order_of_its_compiler(kernel, order):
 
 @pytest.mark.parametrize("kernel", [today, before])
 @pytest.mark.parametrize("order", ORDERS)
-def test_options_choose_before_the_api_does(kernel, order):
+def test_options_take_precedence_over_the_order_of_the_api(kernel, order):
     assert launched(kernel, FEW, order=order).core.program.order == order
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_schedule_takes_another_order_than_the_program_s(order):
+def test_schedule_accepts_another_order_than_the_program_s(order):
     device = copies(30)
     device.core.program.order = "compiled"
     timeline = in_order(device, order)
@@ -349,7 +352,7 @@ def test_an_empty_program_has_an_order(order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_report_says_which_order_it_is_of(order):
+def test_the_report_names_its_order(order):
     timeline = in_order(copies(3), order)
     assert summary(timeline)["order"] == order
     (line,) = [line for line in as_text(timeline) if line.startswith("order ")]
@@ -357,7 +360,7 @@ def test_the_report_says_which_order_it_is_of(order):
 
 
 @pytest.mark.parametrize("order", [None, *ORDERS])
-def test_the_command_takes_an_order_and_tells_it(order, capsys, tmp_path):
+def test_the_command_accepts_an_order_and_prints_it(order, capsys, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
         "import nki, nki.language as nl\n"
@@ -380,7 +383,7 @@ def test_the_command_takes_an_order_and_tells_it(order, capsys, tmp_path):
     assert launched["estimate"]["order"] == (order or "scheduled")
 
 
-def test_the_command_refuses_an_order_that_there_is_not(capsys):
+def test_the_command_refuses_an_unknown_order(capsys):
     with pytest.raises(SystemExit) as leaving:
         main(["run", "mine.py::kernel", "--order", "any"])
     assert leaving.value.code == 2
@@ -398,14 +401,14 @@ def test_a_saved_profile_has_the_order(kernel, tmp_path):
 # --- launch paths ---------------------------------------------------------------------------------
 
 
-def test_a_kernel_that_is_launched_on_its_own_keeps_the_order_of_engines():
-    """Later copies wait for their turn; memsets, which read nothing, run ahead."""
+def test_a_kernel_that_is_launched_alone_keeps_the_order_of_engines():
+    """Later copies wait in order; memsets, which read nothing, run ahead."""
     assert begins_at_once(blocked(3), "scheduled")
     assert not begins_at_once(blocked(3), "standalone")
     assert begins_at_once(blocked(3, "memset"), "standalone")
 
 
-def test_the_launch_path_concerns_the_api_of_today_alone():
+def test_the_launch_path_affects_only_the_current_api():
     assert order_of("scheduled", "standalone") == "standalone"
     assert order_of("standalone", "framework") == "scheduled"
     assert order_of("compiled", "standalone") == "compiled"

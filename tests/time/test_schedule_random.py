@@ -1,9 +1,8 @@
-"""Random small programs, timed again by a scheduler that is slow, short and obvious, in each of the
-orders that a compiler may make of them.
+r"""Random small programs are timed again by a slow, short and simple scheduler, in each of the
+orders that a compiler may give them.
 
-It knows the bytes of every access one by one, of one row for all that no access tells from it. What
-an instruction costs by itself is taken from its clause.
-"""
+It knows the bytes of every access one by one, of one row for all rows that no access distinguishes.
+The cost of a single instruction comes from its clause."""
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule
 
 COPIERS = ("vector", "scalar", "gpsimd")
-OPEN = ("vector", "scalar")  # which the older compiler gives what the kernel leaves open
+OPEN = ("vector", "scalar")  # engines of instructions for which the kernel names none
 ENGINES = {name: nisa.engine[name] for name in (*COPIERS, "unknown")}
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "loads", "stores")
 SHAPE = (128, 16)
@@ -34,15 +33,15 @@ ALIKE = {0: 8, 8: 24, 32: 32, 64: 32, 96: 32}  # rows that each access has all o
 
 @dataclass
 class Step:
-    """One instruction: its queue, or those that may take it, the bytes of each operand that it
-    reads and those that it writes, and what it costs on each queue."""
+    """One instruction: its queue, or the queues that may have it, the bytes of each operand that it
+    reads and those that it writes, and its cost on each queue."""
 
     queues: tuple
     operands: list
     writes: set
     call: int = -1
     costs: dict | None = None
-    left_open: bool = False  # by the kernel, which engine it is
+    left_open: bool = False  # whether the kernel names the engine
 
     @property
     def queue(self):
@@ -58,7 +57,8 @@ class Step:
 
 
 class Recorder:
-    """Issues instructions on a device and notes which elements of which tensor each one touches."""
+    """Issues instructions on a device and records the elements of tensors that each one
+    accesses."""
 
     def __init__(self, target):
         self.device = Device(target)
@@ -124,7 +124,8 @@ SBUF, HBM = ("sbuf0", "sbuf1"), ("hbm0", "hbm1")
 
 @st.composite
 def instructions(draw):
-    """(method, arguments): operands of the same shape, anywhere that their engine reaches."""
+    """Draw (method, arguments): operands of the same shape, at any place that their engine
+    reaches."""
     kinds = ["copy", "fill", "add", "add_and_copy", "activate", "load", "store", "matmul", "matmul"]
     kind = draw(st.sampled_from(kinds))
     pick = draw(st.integers(0, 3))
@@ -158,7 +159,7 @@ programs = st.lists(instructions(), min_size=1, max_size=24)
 
 PIECES = [(slice(r, r + 32), slice(c, c + 1)) for r in range(0, 128, 32) for c in range(8)]
 OPERAND, PSUM = (ROWS[-1], SPANS[0]), ("psum0", (SPANS[0], SPANS[0]))
-MANY_WRITERS = [  # of what each product reads
+MANY_WRITERS = [  # of the operands of each product
     *(("fill", ("vector", ("sbuf0", piece))) for piece in PIECES),
     *(("matmul", (PSUM, ("sbuf0", OPERAND), (name, OPERAND))) for name in SBUF * 15),
 ]
@@ -168,21 +169,21 @@ MANY_WRITERS = [  # of what each product reads
 
 
 def writer_of(steps, i, touched):
-    """The last instruction before i that writes any of those bytes; -1 if there is none."""
+    """Return the last instruction before i that writes any of these bytes, or -1."""
     return max((j for j in range(i) if steps[j].writes & touched), default=-1)
 
 
 def waits_for(steps, i):
-    """What i must not begin before: everyone who writes what it reads or overwrites, and who reads
-    what it overwrites."""
+    """Return the instructions that i must wait for: those that write bytes that it reads or
+    overwrites, and those that read bytes that it overwrites."""
     step, before = steps[i], range(i)
     writers = {j for j in before if steps[j].writes & (step.reads | step.writes)}
     return writers | {j for j in before if steps[j].reads & step.writes}
 
 
 def dealt(steps, policy, semaphore_ns):
-    """Each instruction on one queue: the one on which it ends first, if instructions begin in the
-    order of the program and transfers move their bytes one after the other."""
+    """Assign each instruction to the queue on which it ends first, if instructions begin in program
+    order and transfers move their bytes one after the other."""
     free, end, moved, result = dict.fromkeys(QUEUES, 0.0), [], 0.0, []
     for i, step in enumerate(steps):
         ready = max((end[j] for j in waits_for(steps, i)), default=0.0)
@@ -202,8 +203,8 @@ def within(elements, *names):
 
 
 def read_in_psum(steps):
-    """The steps with what they read in PSUM instead of a copy of it, and whether each is such a
-    copy, that nobody reads."""
+    """Return the steps with reads of PSUM instead of reads of copies of it, and for each step
+    whether it is such a copy, which no instruction then reads."""
     left_out, users = [False] * len(steps), {}
     readers = [(k, n, read) for k, step in enumerate(steps) for n, read in enumerate(step.operands)]
     written = {(k, n): writer_of(steps, k, read) for k, n, read in readers}
@@ -230,7 +231,7 @@ def read_in_psum(steps):
 
 
 def line_up(steps, queue, policy):
-    """A queue's instructions in the order in which they come to it."""
+    """Return a queue's instructions in the order in which they reach it."""
     own = [i for i, s in enumerate(steps) if s.queue == queue]
     if queue != "loads" or not policy.by_first_use:
         return own
@@ -246,8 +247,9 @@ def line_up(steps, queue, policy):
 
 
 def occupancy(steps, it):
-    """How long each keeps its queue, given what the array and the tables hold at that point of the
-    program, and how much of that is for a table, which needs no data."""
+    """Return the time for which each instruction occupies its queue, given the state of the array
+    and the tables at that point of the program, and the part of it that loads a table, which needs
+    no data."""
     weights, table = None, None
     for i, step in enumerate(steps):
         busy = step.cost.busy_ns
@@ -262,7 +264,7 @@ def occupancy(steps, it):
 
 
 class Array:
-    """The PE array: slow in each window unless enough rows moved in the one before."""
+    """The PE array: half as fast in a window unless enough rows moved in the previous one."""
 
     def __init__(self, fixed):
         self.fixed, self.origin, self.moved = fixed, None, defaultdict(float)
@@ -288,7 +290,7 @@ class Array:
 
 
 def in_window(line, steps, window, reach):
-    """Which of a queue's instructions may begin next."""
+    """Return the instructions of a queue that may begin next."""
     counted = 0
     for i in line[:reach]:
         counted += bool(steps[i].operands)
@@ -297,8 +299,8 @@ def in_window(line, steps, window, reach):
 
 
 def next_one(steps, waiting, free, end, policy, sync_ns):
-    """(begin, instruction) of what can begin first, the first of QUEUES and of the program if
-    there are several."""
+    """Return (begin, instruction) of the one that can begin first; on a tie, the first of QUEUES
+    and of the program."""
     ready = []
     for queue, line in waiting.items():
         wide = queue in ("loads", "stores")
@@ -309,14 +311,14 @@ def next_one(steps, waiting, free, end, policy, sync_ns):
                 there = [
                     end[j] + (sync_ns if steps[j].queue != queue else 0.0)
                     for j in before
-                    if not steps[j].queue == queue == "tensor"  # sums meet in PSUM, in order
+                    if not steps[j].queue == queue == "tensor"  # sums in PSUM are in order
                 ]
                 ready.append((max([free[queue], *there]), i))
     return min(ready, key=lambda item: item[0])
 
 
 def slow_schedule(steps, it, order, again):
-    """(queue, begin, end) of each instruction; i is left out for repeating again[i], if any."""
+    """Return (queue, begin, end) of each instruction; i is omitted if it repeats an again[i]."""
     policy = POLICIES[order]
     steps, in_psum = dealt(steps, policy, it.fixed.semaphore_ns), [False] * len(steps)
     if policy.rewrites:
@@ -360,7 +362,7 @@ def slow_schedule(steps, it, order, again):
 
 
 def record(target, program, window_ns=3000.0, order="in-order"):
-    """The steps of a program, the record, and a machine whose clock has windows of its own."""
+    """Return the steps of a program, the record, and a machine with other clock windows."""
     recorder = Recorder(target)
     for method, arguments in program:
         if target == "trn1" and method == "copy" and arguments[0] == "scalar":
@@ -391,7 +393,7 @@ def record(target, program, window_ns=3000.0, order="in-order"):
     half_ns=st.sampled_from([100.0, 2000.0, 250000.0]),
 )
 @example(target="trn2", program=MANY_WRITERS, window_ns=300.0, half_ns=100.0)
-def test_the_schedule_is_that_of_a_slow_and_obvious_one(order, target, program, window_ns, half_ns):
+def test_the_schedule_equals_that_of_a_slow_scheduler(order, target, program, window_ns, half_ns):
     steps, recorded, it = record(target, program, window_ns, order)
     it = replace(it, fixed=replace(it.fixed, half_filled_ns=half_ns))
     timeline = schedule(recorded, it, order)
@@ -414,7 +416,7 @@ def nothing_begins_before_its_writers_are_done(steps, timeline, it):
                 assert timeline.begin[i] >= there - 1e-6
 
 
-def an_engine_does_one_thing_at_a_time(_, timeline, it):
+def an_engine_executes_one_instruction_at_a_time(_, timeline, it):
     for queue in range(len(QUEUES)):
         own = np.flatnonzero(timeline.queue == queue)
         own = own[np.lexsort((timeline.busy[own], timeline.begin[own]))]
@@ -423,7 +425,7 @@ def an_engine_does_one_thing_at_a_time(_, timeline, it):
             assert timeline.begin[following] >= done - 1e-6
 
 
-def no_order_is_faster_than_an_engine_or_slower_than_one_thing_after_the_other(_, timeline, it):
+def no_order_is_faster_than_an_engine_or_slower_than_sequential_execution(_, timeline, it):
     most = max(timeline.busy[timeline.queue == q].sum() for q in range(len(QUEUES)))
     longest = timeline.end - timeline.begin + it.fixed.semaphore_ns
     assert most <= timeline.total_ns + 1e-6
@@ -443,7 +445,7 @@ def shares_and_the_critical_path_add_up(_, timeline, it):
 
 
 def in_order_a_queue_keeps_the_order_of_the_program(steps, timeline, it):
-    """And nothing overwrites what is still being read."""
+    """Data that is still being read is not overwritten either."""
     for i, step in enumerate(steps):
         for j in range(i):
             together = timeline.queue[i] == timeline.queue[j]
@@ -455,8 +457,8 @@ def in_order_a_queue_keeps_the_order_of_the_program(steps, timeline, it):
 
 ALWAYS = (
     nothing_begins_before_its_writers_are_done,
-    an_engine_does_one_thing_at_a_time,
-    no_order_is_faster_than_an_engine_or_slower_than_one_thing_after_the_other,
+    an_engine_executes_one_instruction_at_a_time,
+    no_order_is_faster_than_an_engine_or_slower_than_sequential_execution,
     shares_and_the_critical_path_add_up,
 )
 
@@ -464,7 +466,7 @@ ALWAYS = (
 @pytest.mark.parametrize("order", POLICIES)
 @settings(max_examples=25)
 @given(program=programs, target=st.sampled_from(TARGETS))
-def test_what_holds_for_every_schedule(order, program, target):
+def test_properties_of_every_schedule(order, program, target):
     steps, recorded, it = record(target, program)
     timeline = schedule(recorded, it, order)
     for claim in ALWAYS:
@@ -476,7 +478,7 @@ def test_what_holds_for_every_schedule(order, program, target):
 @pytest.mark.parametrize("order", POLICIES)
 @settings(max_examples=20)
 @given(program=programs, target=st.sampled_from(TARGETS))
-def test_loops_that_run_as_plain_python_say_the_same_to_the_bit(order, program, target):
+def test_loops_that_run_as_plain_python_have_the_same_bits(order, program, target):
     _, recorded, it = record(target, program)
     found = []
     for warm in (0, 1 << 60):

@@ -1,4 +1,5 @@
-"""Ranks in time: what they do together begins with the last one and takes its time for all."""
+"""The schedule of ranks: a collective begins when the last rank arrives, and takes the same time
+for all."""
 
 import nki
 import nki.collectives as ncc
@@ -22,8 +23,8 @@ BYTES = X.nbytes
 
 @nki.jit
 def summed(x, before, groups, rounds=1, beside=0):
-    """Each rank copies a tile `before` times, then reduces it, `rounds` times, while it copies
-    another `beside` times."""
+    """Each rank copies a tile `before` times, then reduces it, `rounds` times, and copies another
+    tile `beside` times at the same time."""
     source, result, out = (
         nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name=name) for name in "abc"
     )
@@ -47,12 +48,12 @@ def ran(before, groups=None, **more):
 
 
 def reduction(timeline):
-    """The first collective of a core."""
+    """Return the first collective of a core."""
     calls = timeline.program.calls
     return next(i for i, c in enumerate(timeline.columns.call) if calls[c].name == "all_reduce")
 
 
-def test_a_collective_ends_for_all_its_time_after_the_last_one_is_there():
+def test_a_collective_ends_for_all_ranks_its_time_after_the_last_one_arrives():
     run = ran([0, 10, 40, 3])
     lines = run.timelines
     done = [line.done[reduction(line)] for line in lines]
@@ -68,7 +69,7 @@ def test_ranks_of_other_groups_are_not_waited_for():
     assert ends[0] == ends[1] < ends[2] == ends[3]
 
 
-def test_engines_work_beside_a_collective():
+def test_engines_work_during_a_collective():
     alone, beside = (ran([0, 0], beside=n).timelines[0] for n in (0, 20))
     assert beside.busy.sum() > alone.busy.sum() + 1000
     assert beside.total_ns < alone.total_ns + 100
@@ -76,7 +77,7 @@ def test_engines_work_beside_a_collective():
 
 @nki.jit
 def two_sums(x, y, group):
-    """Two collectives on tensors of their own."""
+    """Two collectives on separate tensors."""
     out = []
     for number, given in enumerate((x, y)):
         names = (f"source{number}", f"result{number}")
@@ -92,7 +93,7 @@ def two_sums(x, y, group):
     return copies
 
 
-def test_collectives_that_have_no_data_in_common_come_one_after_the_other():
+def test_collectives_without_common_data_run_one_after_the_other():
     group = ncc.ReplicaGroup([[0, 1]])
     for line in neuroncore.run(two_sums, per_rank=[(X, X, group)] * 2).timelines:
         calls = line.program.calls
@@ -102,7 +103,7 @@ def test_collectives_that_have_no_data_in_common_come_one_after_the_other():
         assert line.begin[second] >= line.end[first]
 
 
-def test_collectives_of_a_rank_come_one_after_the_other():
+def test_collectives_of_a_rank_run_one_after_the_other():
     (operation, *rest) = operations(ran([0, 0], rounds=3).timelines)
     assert len(rest) == 2
     for later in rest:
@@ -112,7 +113,7 @@ def test_collectives_of_a_rank_come_one_after_the_other():
 
 
 @pytest.mark.parametrize("name", [None, "trn2.48xlarge", "u-trn2x64"])
-def test_the_time_is_that_of_the_instance(name):
+def test_the_time_of_a_collective_comes_from_the_instance(name):
     pairs = [[0, 8], [1, 9], [2, 10], [3, 11], [4, 12], [5, 13], [6, 14], [7, 15]]
     run = ran([0] * 16, pairs)
     world = World(16, 1, name)
@@ -122,7 +123,7 @@ def test_the_time_is_that_of_the_instance(name):
     assert operation.time == collective_time(found, 1, "reduce", BYTES, operation.ranks)
 
 
-def test_who_waited_for_whom_is_told():
+def test_waits_between_ranks_are_reported():
     run = ran([0, 100, 0, 0])
     (operation,) = operations(run.timelines)
     assert operation.ranks == (0, 1, 2, 3) and operation.last == 1
@@ -133,13 +134,13 @@ def test_who_waited_for_whom_is_told():
     assert "scaled, not measured" in line and "last was rank 1, for which others" in line
 
 
-def test_ranks_that_are_alike_wait_for_nobody():
+def test_equal_ranks_do_not_wait():
     run = ran([5, 5])
     first, line = as_text(run.timelines, run.collectives)
     assert first.endswith("rank 0 is the slowest") and "waited" not in line
 
 
-def test_a_rank_alone_has_nothing_to_tell_of_others():
+def test_a_single_rank_reports_no_waits():
     assert operations(ran([3]).timelines) == []
 
 
@@ -169,18 +170,18 @@ def test_a_trace_without_collectives_has_no_row_for_them():
     assert "CC-core" not in {e.get("args", {}).get("name") for e in found}
 
 
-def test_a_run_has_what_its_ranks_did_together():
+def test_a_run_has_its_collectives():
     run = ran([0, 40, 0, 0], [[0, 1], [2, 3]], rounds=2)
     first, second = ([one.ranks for one in run.ranks[rank].collectives] for rank in (0, 3))
     assert first == [(0, 1)] * 2 and second == [(2, 3)] * 2 and len(run.collectives) == 4
     fields = run.ranks[0].collectives[0].to_dict()
     assert fields["last_rank"] == 1 and fields["waited"][0] > 0 == fields["waited"][1]
-    assert fields["bus_bandwidth"] == fields["algorithm_bandwidth"]  # 2 (n - 1) / n of 2 ranks
+    assert fields["bus_bandwidth"] == fields["algorithm_bandwidth"]  # 2 (n - 1) / n with 2 ranks
     assert not neuroncore.run(summed, X, 0, [[0]]).collectives
 
 
-def test_of_more_ranks_than_an_instance_has_nothing_is_estimated():
-    """32 ranks are a trn1.32xlarge; 64 would talk over EFA."""
+def test_more_ranks_than_an_instance_has_are_not_estimated():
+    """32 ranks are a trn1.32xlarge; 64 would communicate over EFA."""
     given = [{"x": X, "before": 0, "groups": [[*range(64)]]}] * 64
     run = neuroncore.run(summed, per_rank=given, target="trn1")
     (one,) = run.collectives

@@ -1,4 +1,4 @@
-"""What the older API's compiler leaves out: what is there already."""
+"""Instructions that the older API's compiler omits because their result already exists."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -17,7 +17,7 @@ def in_order(device, order):
 
 
 def load_twice(between, rewritten=False, overwritten=False, dtype="float32"):
-    """The same data into two tiles, and so many instructions between."""
+    """Load the same data into two tiles, with this many instructions in between."""
     device = Device()
     hbm, other = (device.zeros((128, 512), buffer="hbm") for _ in range(2))
     first = device.empty((128, 512))
@@ -43,7 +43,7 @@ def load_twice(between, rewritten=False, overwritten=False, dtype="float32"):
         (0, {"dtype": "bfloat16"}, False),
     ],
 )
-def test_a_load_that_is_repeated_is_made_once_by_the_older_compiler(order, between, how, repeats):
+def test_the_older_compiler_executes_a_repeated_load_once(order, between, how, repeats):
     timeline = in_order(load_twice(between, **how), order)
     once = repeats and order == "compiled"
     assert bool(timeline.transfer_ns[-1] == 0) is once
@@ -52,8 +52,8 @@ def test_a_load_that_is_repeated_is_made_once_by_the_older_compiler(order, betwe
         assert timeline.end[-1] == timeline.end[0]
 
 
-def test_a_copy_of_what_was_made_for_it_alone_is_made():
-    """Published kernels that show it left out are of one source."""
+def test_a_copy_whose_source_has_no_other_reader_is_kept():
+    """The published kernels in which it was omitted are from one source."""
     device = Device()
     a, x = device.zeros((128, 512)), device.empty((128, 512))
     device.issue("tensor_tensor", x, a, a, nl.add, engine=VECTOR)

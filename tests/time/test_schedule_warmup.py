@@ -1,4 +1,5 @@
-"""The PE array has half of its clock in a window unless enough rows moved in the one before."""
+"""The PE array has half of its clock in a window unless enough rows moved in the previous
+window."""
 
 from dataclasses import replace
 
@@ -13,11 +14,11 @@ from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule
 
 WINDOW = 4096 / 1.2  # ns
-FULL = (512 + 7) / 2.4  # of a product of 512 columns
+FULL = (512 + 7) / 2.4  # for a product of 512 columns
 
 
 def multiply(device, count, k=128, moving=None, dtype="bfloat16"):
-    """So many products of 512 columns with one stationary tile of k rows."""
+    """Issue this many products of 512 columns with one stationary tile of k rows."""
     moving = device.zeros((128, 512), dtype) if moving is None else moving
     dst, stationary = device.empty((128, 512), buffer="psum"), device.zeros((128, 128), dtype)
     for _ in range(count):
@@ -34,8 +35,8 @@ def timed(device, phase=0.74, order="in-order"):
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
 @pytest.mark.parametrize(("phase", "slow"), [(0.0, 1.0), (0.2, 0.8), (0.3, 1.7), (0.75, 1.25)])
 def test_steady_work_is_slow_until_enough_rows_moved_in_a_window(order, target, phase, slow):
-    """The part of the first window that is left is long enough for 3,072 rows at half clock if the
-    phase is at most 1/4; else one more window is slow."""
+    """The rest of the first window is long enough for 3,072 rows at half clock if the phase is at
+    most 1/4; otherwise one more window is slow."""
     device = Device(target)
     multiply(device, 30)
     busy = timed(device, phase, order).busy
@@ -53,7 +54,7 @@ def test_the_phase_in_use_is_as_slow_as_the_mean_over_all():
     assert device.timeline().busy.sum() == pytest.approx(np.mean(each), rel=0.003)
 
 
-def test_a_launch_has_the_phase_that_it_is_given_and_a_report_states_the_times_over_all():
+def test_a_launch_uses_the_given_phase_and_a_report_has_the_range_over_all():
     device = Device()
     multiply(device, 9)
     stated = clock.clock_phase(device.timeline())
@@ -84,7 +85,7 @@ def test_trn1_has_its_full_clock_always():
 
 @pytest.mark.parametrize(("columns", "warm"), [(512, True), (16384, False)])
 def test_the_array_is_slow_again_after_a_window_of_little_work(columns, warm):
-    """Between two products their operand is written, which takes longer for more columns."""
+    """The operand is written between two products, which takes longer for more columns."""
     device = Device()
     moving, new = device.zeros((128, 16384), "bfloat16"), device.zeros((128, 16384))
     multiply(device, 30, moving=moving)
@@ -99,8 +100,8 @@ def test_the_array_is_slow_again_after_a_window_of_little_work(columns, warm):
 
 @pytest.mark.parametrize(("count", "warm"), [(40, True), (8, False)])
 def test_few_rows_in_a_window_slow_the_next_one(count, warm):
-    """Groups of products of 128 columns wait for a copy each: 40 take the most of the time, 8 take
-    450 ns of about 1,300."""
+    """Groups of products of 128 columns wait for a copy each. 40 products take most of the time; 8
+    take 450 ns of about 1,300."""
     device = Device()
     multiply(device, 60)
     moving, dst = device.zeros((128, 128), "bfloat16"), device.empty((128, 128), buffer="psum")
@@ -116,21 +117,21 @@ def test_few_rows_in_a_window_slow_the_next_one(count, warm):
 
 
 @pytest.mark.parametrize("k", [1, 32, 64])
-def test_half_of_the_rows_never_speed_up_the_array(k):
+def test_half_of_the_rows_do_not_speed_up_the_array(k):
     device = Device()
     multiply(device, 30, k)
     assert device.timeline().busy == pytest.approx(2 * FULL)
 
 
 @pytest.mark.parametrize("k", [65, 96, 128])
-def test_more_than_half_of_the_rows_count_as_all(k):
+def test_more_than_half_of_the_rows_count_as_all_rows(k):
     device = Device()
     multiply(device, 30, k)
     assert device.timeline().busy[-10:] == pytest.approx(FULL)
 
 
 def test_half_of_the_rows_keep_the_clock_for_a_while():
-    """They count in products that begin soon enough after the last of the others."""
+    """They count in products that begin soon enough after the last product with all rows."""
     device = Device()
     multiply(device, 30)
     multiply(device, 120, k=64)
@@ -139,13 +140,13 @@ def test_half_of_the_rows_keep_the_clock_for_a_while():
     it = replace(it, fixed=replace(it.fixed, half_filled_ns=40 * FULL))
     timeline = schedule(device.core.program, it)
     slow = np.flatnonzero(timeline.busy[30:] > 1.99 * FULL)[0]
-    counted = timeline.begin[29] + 41 * FULL  # the end of what counts
+    counted = timeline.begin[29] + 41 * FULL  # the end of the time in which they count
     assert counted < timeline.begin[30 + slow] < counted + 2 * WINDOW
     assert timeline.busy[30 + slow :] == pytest.approx(2 * FULL)
 
 
 def test_float32_counts_its_passes():
-    """Four passes of 128 columns: 512 rows for each product, as 512 columns of bfloat16."""
+    """Each product has four passes of 128 columns: 512 rows, like 512 columns of bfloat16."""
     device = Device()
     dst, tile = device.empty((128, 128), buffer="psum"), device.zeros((128, 128))
     for _ in range(30):
@@ -156,8 +157,8 @@ def test_float32_counts_its_passes():
 
 
 def test_the_estimate_of_a_compiled_program_has_the_same_windows():
-    """Half of the rows of a window at once: the next window has the full clock, the one after it
-    not."""
+    """Half of the rows of a window move at once: the next window has the full clock, and the one
+    after it does not."""
     machine = Device().core.machine
     clock = estimate.Clock(machine, phase_ns=100.0)
     clock.move(100.0, 100.0 + WINDOW / 2, 4096)

@@ -1,4 +1,4 @@
-"""How long spilled tiles are on their way."""
+"""The time of transfers of spilled tiles."""
 
 from types import SimpleNamespace
 
@@ -8,8 +8,8 @@ from neuroncore.time.prepare import spill_ns
 
 
 @pytest.mark.parametrize(("stack", "rate"), [(820, 18.1 * 16), (160, 160)])
-def test_spilled_bytes_take_the_slower_of_all_engines_and_their_stack(stack, rate):
-    """trn1's engines, at its stack's rate, and at that of a slower stack."""
+def test_spilled_bytes_move_at_the_slower_rate_of_engines_and_stack(stack, rate):
+    """trn1's engines move them at the rate of its stack, and at that of a slower stack."""
     machine = SimpleNamespace(
         hbm=SimpleNamespace(stack_gigabytes_per_s=stack),
         dma=SimpleNamespace(engines=16, gigabytes_per_s_per_engine=18.1),

@@ -1,5 +1,5 @@
-"""What the older API's compiler leaves out and spills, on programs that are small enough to do by
-hand."""
+"""Instructions that the older API's compiler omits and tiles that it spills, in programs small
+enough to check by hand."""
 
 import nki.isa as nisa
 import numpy as np
@@ -35,8 +35,9 @@ class Program(Device):
         return self.zeros((128, WIDTH), buffer="hbm")
 
     def traffic(self, tiles):
-        """In an SBUF for so many tiles, and the element that `read` writes: what each instruction
-        repeats, or -1, and how many tiles are saved, reloaded and read again."""
+        """Return for an SBUF with space for so many tiles, and the element that `read` writes: the
+        instruction that each instruction repeats, or -1, and the numbers of tiles that are saved,
+        reloaded and read again."""
         program = self.core.program
         reads = np.array([call.inputs for call in program.calls], np.int32)[program.columns().call]
         repeated, moves = loads_and_spills(program, reads, tiles * ROOM + 4)
@@ -51,9 +52,9 @@ class Program(Device):
 
 
 @pytest.mark.parametrize(("room", "tiles"), [(3, (0, 0)), (2, (2, 2)), (1, (3, 3))])
-def test_what_was_not_used_for_longest_makes_room(room, tiles):
-    """With room for two, the third displaces the first, which displaces the second when it comes
-    back and is gone when that comes back."""
+def test_the_least_recently_used_tile_is_displaced(room, tiles):
+    """With space for two tiles, the third displaces the first. The first displaces the second when
+    it is reloaded, and is gone when the second is reloaded."""
     program = Program()
     a, b, c = program.tiles(3)
     program.write(a, b, c)
@@ -61,7 +62,7 @@ def test_what_was_not_used_for_longest_makes_room(room, tiles):
     assert program.spilled(room) == tiles
 
 
-def test_a_tile_is_gone_after_its_last_use():
+def test_a_tile_frees_its_space_after_its_last_use():
     program = Program()
     for tile in program.tiles(5):
         program.write(tile)
@@ -82,18 +83,18 @@ def test_a_tile_is_saved_once_unless_it_is_written_again_and_reloaded_every_time
     assert program.spilled(1) == (saves, 3)
 
 
-def test_parts_that_are_used_alone_are_moved_alone():
+def test_parts_that_are_used_separately_are_moved_separately():
     program = Program()
     whole = program.empty((128, 4 * WIDTH))
     parts = [whole[:, i * WIDTH : (i + 1) * WIDTH] for i in range(4)]
     program.write(*parts)
     program.read(parts[3])
-    assert program.spilled(1) == (0, 0)  # of the others nothing is read
+    assert program.spilled(1) == (0, 0)  # the others are not read
     program.read(parts[0])
     assert program.spilled(1) == (1, 1)
 
 
-def test_a_load_is_made_once_while_its_tile_can_stay():
+def test_a_load_is_executed_once_while_its_tile_can_stay():
     program = Program()
     source, others = program.source(), [program.source() for _ in range(2)]
     for _ in range(3):
@@ -106,8 +107,8 @@ def test_a_load_is_made_once_while_its_tile_can_stay():
     assert program.spilled(1) == (0, 0)
 
 
-def test_what_only_stays_to_leave_out_a_load_makes_room_first():
-    """Before a, which has not been used for longer."""
+def test_a_tile_that_is_only_kept_to_omit_a_load_is_displaced_first():
+    """It is displaced before a, which was used least recently."""
     program = Program()
     source, (a, b) = program.source(), program.tiles(2)
     program.write(a)
@@ -120,7 +121,7 @@ def test_what_only_stays_to_leave_out_a_load_makes_room_first():
     assert all(program.kept(2))
 
 
-def test_what_a_second_load_left_out_is_used_for_is_like_other_tiles():
+def test_a_tile_that_is_used_for_an_omitted_load_is_like_other_tiles():
     program = Program()
     source, (a, b) = program.source(), program.tiles(2)
     program.read(program.load(source))
@@ -141,7 +142,7 @@ def test_an_instruction_that_writes_nothing_is_never_left_out():
     assert all(program.kept())
 
 
-def test_a_load_is_made_again_after_a_store():
+def test_a_load_is_repeated_after_a_store():
     program = Program()
     source = program.source()
     program.read(program.load(source))
@@ -150,7 +151,7 @@ def test_a_load_is_made_again_after_a_store():
     assert all(program.kept())
 
 
-def test_a_tile_that_is_written_after_its_load_is_no_copy():
+def test_a_tile_that_is_written_after_its_load_is_not_a_copy():
     program = Program()
     source = program.source()
     for _ in range(2):
@@ -160,9 +161,9 @@ def test_a_tile_that_is_written_after_its_load_is_no_copy():
     assert all(program.kept())
 
 
-def test_what_is_loaded_again_is_transposed_again():
-    """A kernel that was not at hand when this was written has twelve times as many transposes on
-    the device as if they were made once."""
+def test_reloaded_tiles_are_transposed_again():
+    """On the device, a kernel that was not available when this was written has twelve times as many
+    transposes as if they were executed once."""
     program = Program()
     source = program.source()
     for _ in range(2):
@@ -177,10 +178,10 @@ def test_a_loaded_tile_is_not_saved_but_read_again():
     program.read(tile)
     program.write(other)
     program.read(tile, other)
-    assert program.traffic(1)[1] == [1, 1, 1]  # the first two are of the other
+    assert program.traffic(1)[1] == [1, 1, 1]  # the first two tiles are of the other tensor
 
 
-def test_addresses_of_the_kernels_choosing_are_its_own_affair():
+def test_tiles_at_addresses_of_the_kernel_are_not_spilled():
     program = Program()
     tiles = [program.empty((128, WIDTH), address=(0, i * ROOM)) for i in range(3)]
     program.write(*tiles)
@@ -188,6 +189,6 @@ def test_addresses_of_the_kernels_choosing_are_its_own_affair():
     assert program.spilled(0) == (0, 0)
 
 
-def test_nothing_was_recorded():
+def test_an_empty_program_spills_nothing():
     repeated, moved = Program().traffic(1)
     assert not len(repeated) and moved == [0, 0, 0]

@@ -1,9 +1,8 @@
-"""Random small programs of the older API, whose repetitions and spills are found again by a model
-that is slow, short and obvious.
+r"""Random small programs of the older API, whose repetitions and spills are computed again by a
+slow, short and simple model.
 
-It knows the rows and columns of every access, and looks through the whole program whenever it has a
-question. Which calls are the same, and which lines they are from, is taken from the record.
-"""
+It knows the rows and columns of every access, and searches the whole program for every question.
+Calls and their lines come from the record."""
 
 from dataclasses import dataclass
 
@@ -23,7 +22,8 @@ WIDTH = 4 * SHAPE[1]  # bytes of a tile in each partition
 
 @dataclass(frozen=True)
 class Part:
-    """Of a tensor, from its first row and column to its last; `dense` if that is all of it."""
+    """A part of a tensor, from its first row and column to its last; `dense` if it is the whole
+    tensor."""
 
     tensor: int
     memory: str
@@ -36,7 +36,7 @@ class Part:
         return self.memory != "hbm"
 
     def within(self, whole):
-        """Where it is in another part; in HBM it matters which it is."""
+        """Return the place of the part in another part; in HBM the other part matters."""
         return (
             self.rows.start - whole.rows.start, self.rows.stop - whole.rows.start,
             self.columns.start - whole.columns.start, self.columns.stop - whole.columns.start,
@@ -45,8 +45,8 @@ class Part:
 
 
 class Recorder:
-    """Issues instructions on variables, each of which is a tensor until it is made anew, and notes
-    the parts that each one reads and writes."""
+    """Issues instructions on variables and records the parts that each one reads and writes. A
+    variable is a tensor until it is created again."""
 
     def __init__(self):
         self.device, self.tensors = Device(), 0
@@ -93,7 +93,7 @@ class Recorder:
         self.issue(lambda dst: nisa.memset(dst, 0.0), [dst], [])
 
     def compute_and_sum(self, dst, src):
-        """Sums go to the first column of the same variable."""
+        """Compute, and write sums to the first column of the same variable."""
         name, (rows, _) = dst
         self.issue(
             lambda dst, sums, src: nisa.activation(dst, nl.exp, src, reduce_op=nl.add,
@@ -122,7 +122,7 @@ INSTRUCTIONS = [
 
 @st.composite
 def instructions(draw, in_parts):
-    """(method, whether it makes its result's variable, operands), which are of the same shape."""
+    """Draw (method, whether it creates its result's variable, operands of the same shape)."""
     method, *reach = draw(st.sampled_from(INSTRUCTIONS))
     names = [draw(st.sampled_from(variables)) for variables in reach]
     makes = names[0] in SBUF + PSUM and draw(st.integers(0, 3)) > 0
@@ -155,8 +155,8 @@ def record(program):
 
 
 class Step:
-    """One instruction, with the pieces that it reads and writes, and those that it writes all of,
-    whatever was in them."""
+    """One instruction, with the pieces that it reads and writes, and those that it overwrites
+    completely."""
 
     def __init__(self, call, line, reads, writes, pieces):
         self.line = line
@@ -175,7 +175,7 @@ def piece_of(part, pieces):
 
 
 def pieces_of(parts):
-    """Parts of tensors that share columns become one; and all of a tensor in HBM."""
+    """Merge parts of tensors that share columns, and all parts of a tensor in HBM."""
     pieces = []
     for part in parts:
         near = [
@@ -196,7 +196,8 @@ def nbytes(piece):
 
 
 def next_use(tile, uses):
-    """As which piece it is used first; None if never, or not before it is written."""
+    """Return the piece in which the tile is used next, or None if it is not used before it is
+    overwritten."""
     for used, fresh in uses:
         if tile in fresh:
             return None
@@ -206,7 +207,7 @@ def next_use(tile, uses):
 
 
 class Model:
-    """What is left out, and what has to be moved."""
+    """Computes which instructions are omitted, and which tiles have to be moved."""
 
     def __init__(self, steps, capacity):
         self.steps, self.capacity = steps, capacity
@@ -248,18 +249,19 @@ class Model:
         return not step.writes or any(self.root(p) == p for p in step.writes)
 
     def uses(self, step):
-        """Tiles, and as which piece each is used; and those of which all is written first."""
+        """Return tiles with the piece in which each is used, and tiles that are overwritten
+        completely first."""
         used = {self.root(p): p for p in (*step.reads, *step.writes)}
         kept = {tile: piece for tile, piece in used.items() if tile.memory == "sbuf"}
         return kept, set(map(self.root, step.fresh))
 
     def replay(self):
-        """Bytes that are saved and reloaded, and the pieces that would have had to stay to be there
-        still."""
+        """Return the bytes that are saved and reloaded, and the pieces that would have had to stay
+        in order to be available."""
         steps = list(filter(self.runs, self.steps))
         uses = [self.uses(step) for step in steps]
-        there = {}  # used the longest ago first, and whether it only stays to leave out a load
-        known, clean = set(), set()  # what has been there, and what HBM has too
+        there = {}  # least recently used first, and whether it is only kept to omit a load
+        known, clean = set(), set()  # tiles that were in SBUF before, and tiles that HBM has too
         saved, reloaded, dropped = 0, 0, []
         for i, step in enumerate(steps):
             used, _ = uses[i]
@@ -299,7 +301,7 @@ class Model:
     program=programs,
     capacity=st.sampled_from([0, WIDTH // 2, WIDTH, 3 * WIDTH // 2, 2 * WIDTH, 100 * WIDTH]),
 )
-def test_random_programs_move_what_the_slow_model_says(program, capacity):
+def test_random_programs_move_the_tiles_of_the_slow_model(program, capacity):
     issued, recorded = record(program)
     columns = recorded.columns()
     pieces = pieces_of(part for reads, writes in issued for part in (*reads, *writes))

@@ -1,4 +1,4 @@
-"""What a queue may begin ahead of what is before it."""
+"""Instructions that a queue may begin before earlier ones."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ QUEUES = 3
 
 
 def begun(queue, needs, busy, fresh, limits):
-    """When instructions begin that each wait for those of a list. Arrays have the formats that they
-    have in a schedule, for which the loop is compiled already."""
+    """Return when instructions begin, each of which waits for those in a list. Arrays have the
+    formats of a schedule, for which the loop is already compiled."""
     queue, count = np.array(queue, np.int32), len(queue)
     first = np.cumsum([0, *map(len, needs)])
     work = Work(
@@ -37,9 +37,9 @@ def begun(queue, needs, busy, fresh, limits):
     return times.begin.tolist()
 
 
-def test_what_reads_nothing_does_not_count_among_those_that_a_queue_chooses_from():
-    """The window holds one instruction that reads: the second one waits until the first has begun,
-    also when one that reads nothing began before both."""
+def test_instructions_that_read_nothing_do_not_count_in_the_window():
+    """The window has space for one instruction that reads: the second one waits until the first has
+    begun, even if one that reads nothing began before both."""
     queue, needs = [0, 1, 1, 1], [[], [], [0], []]
     fresh = [False, True, False, False]
     assert begun(queue, needs, [100, 1, 1, 1], fresh, [1, 3]) == [0, 0, 100, 101]

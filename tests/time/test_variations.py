@@ -1,4 +1,5 @@
-"""Schedules of what might be: other times, fewer waits, other calls; and what they are beside."""
+"""Hypothetical schedules: other times, fewer waits, other calls; and a comparison with schedules
+that are computed directly."""
 
 import nki
 import nki.isa as nisa
@@ -34,7 +35,7 @@ def add(device, dst, data, **where):
 
 
 def one_tile(rounds=4):
-    """Loads into one tile, each of which waits for the reader of the one before."""
+    """Loads into one tile, each of which waits for the reader of the previous one."""
     device = Device()
     tile = device.empty(SHAPE)
     for _ in range(rounds):
@@ -60,20 +61,20 @@ def change(timeline, name):
     return found.change(as_it_is(timeline))
 
 
-def test_nothing_varied_is_the_schedule_itself():
+def test_a_variation_without_changes_equals_the_schedule():
     device = one_tile()
     base, same = device.timeline(), varied(device, times=np.ones(8), loose=np.zeros(8, bool))
     for name in ("begin", "busy", "done", "end", "cause"):
         assert np.array_equal(getattr(base, name), getattr(same, name))
 
 
-def test_a_result_with_a_place_of_its_own_waits_for_no_reader():
+def test_a_result_with_a_separate_place_does_not_wait_for_readers():
     device = one_tile()
     base, found = device.timeline(), varied(device, "in-order", renamed=True)
     loads, adds = np.arange(0, 8, 2), np.arange(1, 8, 2)
     assert (base.begin[loads[1:]] > base.end[adds[:-1]]).all()
     assert (found.begin[loads[1:]] < found.end[adds[:-1]]).all()
-    assert (found.begin[adds] > found.end[loads]).all()  # what reads waits still
+    assert (found.begin[adds] > found.end[loads]).all()  # readers still wait
     assert found.total_ns < base.total_ns
 
 
@@ -84,7 +85,7 @@ MOVES = st.tuples(st.sampled_from(["load", "add", "scale", "sum"]), *[st.integer
     moves=st.lists(MOVES, min_size=1, max_size=25), order=st.sampled_from(["in-order", "scheduled"])
 )
 @settings(max_examples=40)
-def test_what_is_read_is_waited_for_whatever_has_a_place_of_its_own(order, moves):
+def test_readers_wait_for_data_in_separate_places_too(order, moves):
     device, writer, reads = Device(), {}, []
     tiles, source = [device.zeros(SHAPE) for _ in range(3)], device.zeros(SHAPE, buffer="hbm")
     for number, (what, dst, one, other) in enumerate(moves):
@@ -102,7 +103,7 @@ def test_what_is_read_is_waited_for_whatever_has_a_place_of_its_own(order, moves
     assert all(found.begin[number] >= found.end[wrote] for number, wrote in reads)
 
 
-def test_sums_of_products_keep_their_order_with_places_of_their_own():
+def test_sums_of_products_keep_their_order_with_separate_places():
     device = Device()
     left, right, total = device.zeros((128, 64)), device.zeros((128, 64)), device.empty(
         (64, 64), buffer="psum"
@@ -114,7 +115,7 @@ def test_sums_of_products_keep_their_order_with_places_of_their_own():
     assert (np.diff(found.begin[1::2]) > 0).all() and (found.begin[1::2] > found.end[::2]).all()
 
 
-def test_space_without_end_keeps_no_tile_waiting():
+def test_no_tile_waits_with_unlimited_space():
     device = Device()
     for _ in range(6):
         tile = device.empty((128, 16384))  # 64 KiB per partition, of 192
@@ -125,7 +126,7 @@ def test_space_without_end_keeps_no_tile_waiting():
     assert outcome(change(base, "space"), base).gain > 0
 
 
-def test_what_is_loose_waits_for_nothing_and_nothing_for_it():
+def test_a_loose_instruction_has_no_dependencies():
     device = one_tile()
     timeline = varied(device, loose=np.arange(8) % 2 == 0)
     assert timeline.begin[1] == 0 and set(timeline.cause.tolist()) <= {-1, -2}
@@ -143,9 +144,9 @@ def test_times_are_multiplied_row_by_row():
 
 
 @pytest.mark.parametrize("resource", ENGINES, ids=lambda r: r.name)
-def test_an_engine_twice_as_fast_is_one_with_twice_the_clock(resource):
+def test_an_engine_twice_as_fast_equals_one_with_twice_the_clock(resource):
     device = Device()
-    for unit in (resource.name.lower(), "scalar"):  # Vector and GpSimd share a way
+    for unit in (resource.name.lower(), "scalar"):  # Vector and GpSimd share a port
         if unit != "tensor":
             tiles = device.empty(SHAPE), device.zeros(SHAPE)
             device.issue("tensor_copy", *tiles, engine=engine[unit])
@@ -157,7 +158,7 @@ def test_an_engine_twice_as_fast_is_one_with_twice_the_clock(resource):
     assert np.array_equal(faster.busy[~own], base.busy[~own])
 
 
-def test_a_bound_without_the_unlikely_is_the_best_of_all():
+def test_a_bound_without_unlikely_variations_is_the_best_of_all():
     device = one_tile()
     for _ in range(20):
         add(device, device.empty((128, 4096)), device.zeros((128, 4096)), engine=engine.vector)
@@ -167,7 +168,7 @@ def test_a_bound_without_the_unlikely_is_the_best_of_all():
     assert (found.what, found.gain) == (best.change.what, best.gain) and found.what == "Vector"
 
 
-def test_where_nothing_is_saturated_the_chain_is_the_bound():
+def test_if_nothing_is_saturated_the_chain_is_the_bound():
     assert bound(one_tile().timeline()).what == "serial chain"
 
 
@@ -183,7 +184,7 @@ def test_another_machine_needs_only_other_costs():
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def test_lines_on_the_path_are_all_of_it():
+def test_lines_on_the_path_add_up_to_the_path():
     base = one_tile().timeline()
     found = lines.on_the_path(base)
     assert sum(line.ns for line in found) == pytest.approx(base.total_ns)
@@ -202,7 +203,7 @@ def twice(x):
     return out
 
 
-def test_a_line_moves_to_another_engine_by_itself():
+def test_a_single_line_moves_to_another_engine():
     base = run(twice, np.ones(SHAPE, np.float32), target="trn2").timelines[0]
     found = {line.place.text.rpartition("# ")[2]: line for line in lines.on_the_path(base)}
     moved = {
@@ -224,11 +225,11 @@ def test_a_call_moves_to_engines_that_run_it_and_reach_its_tiles():
     assert alternatives.on(engine.tensor, copy) is None
 
 
-# --- what is not computed again -------------------------------------------------------------------
+# --- cached results -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", names())
-def test_costs_that_are_kept_are_those_of_the_changed_machine(target):
+def test_cached_costs_are_those_of_the_changed_machine(target):
     machine = load(target)
     changed = [one.machine(machine) for one in RESOURCES]
     for one in INSTRUCTIONS.values():
@@ -243,7 +244,7 @@ def test_costs_that_are_kept_are_those_of_the_changed_machine(target):
 
 
 @pytest.mark.parametrize("kernel", [ch05_matmul.naive, ch07_attention.attention])
-def test_edits_that_change_costs_only_take_as_long_as_if_prepared_again(kernel, monkeypatch):
+def test_edits_of_costs_give_the_same_times_as_a_new_preparation(kernel, monkeypatch):
     module = ch05_matmul if kernel is ch05_matmul.naive else ch07_attention
     (timeline,) = run(kernel, *module.inputs(np.random.default_rng(0)), target="trn2").timelines
     kept = why.why("", timeline).answers.to_dict()
@@ -251,7 +252,7 @@ def test_edits_that_change_costs_only_take_as_long_as_if_prepared_again(kernel, 
     assert why.why("", timeline).answers.to_dict() == kept
 
 
-def test_an_instruction_reads_what_shares_bytes_with_its_inputs():
+def test_an_instruction_reads_all_tensors_that_share_bytes_with_its_inputs():
     rng = np.random.default_rng(0)
     begin = rng.integers(0, 40, 12)
     end = begin + rng.integers(1, 9, 12)

@@ -1,4 +1,4 @@
-"""What the older API's compiler makes of all iterations of a parallel loop in one go."""
+"""The older API's compiler merges all iterations of a parallel loop into one instruction."""
 
 import nki.language as nl
 import numpy as np
@@ -17,7 +17,8 @@ def names(program):
 
 
 def folded(device, count, width, zeros=False, out=None):
-    """Products of a window of a row with weights, and their sums: one number in each iteration."""
+    """Products of a window of a row with weights, and their sums, which are one number per
+    iteration."""
     row, weights = device.zeros((128, width + count)), device.zeros((128, width))
     out = device.empty((128, count)) if out is None else out
 
@@ -39,8 +40,8 @@ def form_of(device, order="compiled"):
 @pytest.mark.parametrize(
     ("count", "width", "merged"), [(64, 3, True), (4, 128, True), (171, 3, False)]
 )
-def test_all_iterations_or_none(count, width, merged):
-    """A bank has 512 float32: 64 times 3 are fewer, 171 times 3 are more."""
+def test_all_iterations_are_merged_or_none(count, width, merged):
+    """A bank has 512 float32 numbers: 64 times 3 are fewer, and 171 times 3 are more."""
     device = folded(Device(), count, width)
     form = form_of(device)
     if not merged:
@@ -55,7 +56,7 @@ def test_all_iterations_or_none(count, width, merged):
 
 
 def test_one_instruction_takes_the_time_of_its_elements():
-    """64 and 63 times 3 cycles of 0.96 GHz, after a set-up of 60."""
+    """It takes 64 or 63 times 3 cycles of 0.96 GHz, after a set-up of 60 cycles."""
     timeline = schedule(folded(Device(), 64, 3).core.program, Device().core.machine, "compiled")
     own = timeline.busy.reshape(2, 64)
     assert own[:, 0] == pytest.approx(64 / 0.96)
@@ -69,7 +70,7 @@ def test_a_tile_of_zeros_is_filled_before_the_loop():
 
 
 def softmax(device, count, banks=1):
-    """Maxima of tiles, then one number of each, then their exponentials: a loop of attention."""
+    """Maxima of tiles, then one number for each, then their exponentials: a loop of attention."""
     tiles = device.zeros((128, 128), "bfloat16")
 
     def body(_):
@@ -89,18 +90,18 @@ def softmax(device, count, banks=1):
 
 
 def lengths(form):
-    """How many instructions are made by each head."""
+    """Return how many instructions each head has."""
     heads = form.heads[form.heads >= 0]
     return np.unique(heads, return_counts=True)[1] + 1
 
 
 @pytest.mark.parametrize(("count", "banks", "groups"), [(8, 2, [4, 4]), (4, 2, [4]), (8, 1, [8])])
-def test_as_many_tiles_are_under_way_as_psum_has_banks_for(count, banks, groups):
+def test_as_many_tiles_are_in_use_as_psum_has_banks(count, banks, groups):
     """They are written before the small instruction and read after it."""
     assert lengths(form_of(softmax(Device(), count, banks))).tolist() == groups
 
 
-def test_everything_of_a_loop_comes_before_or_after_the_small_instruction():
+def test_all_instructions_of_a_loop_are_before_or_after_the_small_instruction():
     timeline = schedule(softmax(Device(), 4).core.program, Device().core.machine, "compiled")
     calls, column = timeline.program.calls, timeline.columns.call
     is_exp = np.array([calls[c].name == "activation" for c in column])
@@ -110,8 +111,8 @@ def test_everything_of_a_loop_comes_before_or_after_the_small_instruction():
     assert timeline.begin[is_exp].min() > timeline.end[is_large].max()
 
 
-def test_every_instruction_reads_what_the_same_one_wrote_before():
-    """By the k-th instruction of a line and call, wherever it is."""
+def test_every_instruction_reads_from_the_same_writer_as_before():
+    """Writers are identified by line, call and number k, at any position."""
     device = softmax(Device(), 8, 2)
 
     def read(form):
@@ -149,7 +150,7 @@ def attended(device, total, also=lambda k: None):
 
 
 def test_a_loop_that_accumulates_products_is_parallel():
-    """The documentation of affine_range says so: sums of products are not carried by a loop. The
+    """According to the documentation of affine_range, a loop does not carry sums of products. The
     products keep their order."""
     device = Device()
     form = form_of(attended(device, device.empty((128, 128), buffer="psum")))
@@ -160,7 +161,7 @@ def test_a_loop_that_accumulates_products_is_parallel():
     assert np.diff(form.program.origin[products]).min() > 0
 
 
-def test_a_sum_that_each_iteration_reads_elsewhere_is_not():
+def test_a_loop_whose_iterations_read_a_sum_is_not_parallel():
     device = Device()
     total, partial = device.empty((128, 128), buffer="psum"), device.zeros((128, 512))
 
@@ -206,7 +207,7 @@ def with_the_flag(device):
 
 
 @pytest.mark.parametrize("loop", [carried, in_psum, of_several_lengths, with_the_flag])
-def test_other_loops_stay_as_they_are(loop):
+def test_other_loops_are_unchanged(loop):
     device = Device()
     device.ones = device.zeros((128, 1))
     loop(device)
@@ -216,14 +217,14 @@ def test_other_loops_stay_as_they_are(loop):
 
 
 @pytest.mark.parametrize("order", [order for order in POLICIES if order != "compiled"])
-def test_todays_compiler_keeps_loops(order):
+def test_the_current_compiler_keeps_loops(order):
     device = folded(Device(), 16, 3)
     form = form_of(device, order)
     assert form.program is device.core.program
     assert (form.heads == -1).all()
 
 
-def test_the_launch_has_the_program_as_it_was_written():
+def test_the_launch_has_the_original_program():
     device = folded(Device(), 16, 3)
     timeline = schedule(device.core.program, device.core.machine, "compiled")
     assert timeline.launch == (device.core.program,)
@@ -251,14 +252,14 @@ def stores(count, width, target="trn2"):
 @pytest.mark.parametrize(
     ("width", "target", "flags", "each"),
     [
-        (512, "trn2", (), 2),  # of 256 KiB
+        (512, "trn2", (), 2),  # transfers of 256 KiB
         (256, "trn2", (), 4),
         (1024, "trn2", (), 1),
         (512, "trn2", (FLAG,), 1),
         (512, "trn1", (), 1),
     ],
 )
-def test_transfers_of_neighboring_iterations_are_one_up_to_512_kib(width, target, flags, each):
+def test_transfers_of_neighboring_iterations_are_merged_up_to_512_kib(width, target, flags, each):
     device = stores(4, width, target)
     device.core.program.flags = flags
     timeline = schedule(device.core.program, device.core.machine, "compiled")
@@ -269,7 +270,7 @@ def test_transfers_of_neighboring_iterations_are_one_up_to_512_kib(width, target
 
 
 def test_a_merged_transfer_waits_for_data_of_each_iteration():
-    """A small program waits for no space, neither to load nor to store."""
+    """A small program does not wait for space, neither to load nor to store."""
     device = stores(4, 512)
     critical = steps(schedule(device.core.program, device.core.machine, "compiled"))
     assert DATA in critical.held

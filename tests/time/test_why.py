@@ -1,4 +1,4 @@
-"""Why a kernel takes as long as it does: what is said, to people and to programs."""
+"""Why a kernel takes as long as it does: the answer for people and for programs."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def test_issue_of_transfers_bounds_naive_products_and_bandwidth_does_not(naive):
     assert abs(gains.get("DMA bandwidth twice as high", 0.0)) < 0.01
 
 
-def test_edits_save_what_is_told_within_their_range(naive):
+def test_edits_save_the_reported_time_within_their_range(naive):
     edits = naive.why().answers.edits
     assert [one.how for one in edits] == [
         *("load each tile once and keep it", "move 4 tiles per transfer"),
@@ -45,7 +45,7 @@ def test_edits_save_what_is_told_within_their_range(naive):
         assert one.low < one.gain < one.high and one.sbuf > 0 and one.what == "ch05_matmul.py:128"
 
 
-def test_what_a_run_names_is_what_saves_most(naive):
+def test_a_run_names_the_edit_that_saves_most(naive):
     answers = naive.why(top=1).answers
     assert naive.summary["bound_by"] == answers.bound.what == answers.limits[0].what
     assert naive.estimate.bound.gain == answers.limits[0].gain
@@ -53,7 +53,7 @@ def test_what_a_run_names_is_what_saves_most(naive):
 
 def test_text_has_the_path_by_line_the_edits_and_the_limits(naive):
     text = str(naive.why(top=2))
-    assert text == repr(naive.why(top=2))  # what a notebook shows
+    assert text == repr(naive.why(top=2))  # the text in a notebook
     first, second, *rest = text.splitlines()
     assert first.startswith("naive on trn2   147 us (80 % range")
     assert second.startswith("bound by DMA issue")
@@ -99,7 +99,7 @@ def two_buffers(x):
     return out
 
 
-def test_a_second_buffer_saves_what_why_says():
+def test_a_second_buffer_saves_the_time_that_why_reports():
     x = np.zeros((12, 128, 512), np.float32)
     one, two = (run(kernel, x, target="trn2") for kernel in (one_buffer, two_buffers))
     answers = one.why().answers
@@ -152,7 +152,7 @@ def file(tmp_path):
     return f"{path}::double"
 
 
-def test_the_command_prints_it(file, capsys):
+def test_the_command_prints_the_answer(file, capsys):
     code, out = ran(capsys, file, "--args", "float32[128,64]", "--target", "trn2", "--top", "2")
     assert code == 0
     assert (
@@ -162,7 +162,7 @@ def test_the_command_prints_it(file, capsys):
     assert "mine.py:7" in out
 
 
-def test_one_object_for_programs(file, capsys):
+def test_the_answer_is_one_json_object_for_programs(file, capsys):
     code, out = ran(capsys, file, "--args", "float32[128,64]", "--json")
     (launch,) = json.loads(out)["launches"]
     assert code == 0 and launch["schema"] == "neuroncore.why/2"
@@ -173,7 +173,7 @@ def test_one_object_for_programs(file, capsys):
         assert sum(line["parts"].values()) == pytest.approx(line["share"])
 
 
-def test_a_saved_run_is_asked_as_a_kernel_is(file, tmp_path, capsys):
+def test_why_accepts_a_saved_run(file, tmp_path, capsys):
     saved = tmp_path / "double.run"
     words = "--args", "float32[128,64]", "--target", "trn2"
     assert main(["run", file, *words, "--save", str(saved)]) == 0
@@ -181,7 +181,7 @@ def test_a_saved_run_is_asked_as_a_kernel_is(file, tmp_path, capsys):
     assert ran(capsys, str(saved), "--target", "trn2") == ran(capsys, file, *words)
 
 
-def test_rows_are_counted_by_natural_numbers(file, capsys):
+def test_the_number_of_rows_must_be_a_natural_number(file, capsys):
     with pytest.raises(SystemExit):
         ran(capsys, file, "--args", "float32[128,64]", "--top", "-1")
     assert "'-1' is not a natural number" in capsys.readouterr().err
@@ -199,7 +199,7 @@ def unequal(x):
     return out
 
 
-def test_of_two_cores_the_slower_one_is_told_of():
+def test_the_slower_of_two_cores_is_reported():
     both = run(unequal[2], np.zeros((128, 512), np.float32), target="trn2")
     found = both.why(top=1)
     assert found.answers is not None
@@ -220,13 +220,13 @@ def test_answers_are_left_out_for_classes(command, file, capsys):
     assert "bound" not in capsys.readouterr().out.replace("bounded", "")
 
 
-def test_nothing_bounds_what_does_nothing():
+def test_a_kernel_without_instructions_has_no_bound():
     found = why("nothing", Device().timeline())
     assert found.answers is None and str(found).endswith("no instruction was issued")
     assert found.to_dict()["lines"] == []
 
 
-def test_the_page_about_it_says_how_to_ask_in_python(capsys):
+def test_the_program_of_the_page_on_why_runs(capsys):
     page = Path(__file__).parents[2] / "docs/why.md"
     (program,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     exec(program, {})

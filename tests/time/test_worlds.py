@@ -1,4 +1,4 @@
-"""The cause of a world's time: each planted cause is named."""
+"""The cause of the time of several ranks: each planted cause is named."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ SMALL, LARGE = np.ones((128, 512), np.float32), np.ones((128, 16384), np.float32
 
 @nki.jit
 def world(x, work, rounds, same_tile):
-    """In each of some rounds: work on a tile, then its sum over ranks."""
+    """Each of some rounds has work on a tile, then its sum over ranks."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(tile, x)
@@ -53,7 +53,7 @@ def straight(x):
 
 
 def asked(x, work, rounds=1, same_tile=False):
-    """`work` gives the turns of a rank in each round."""
+    """Ask for the cause; `work` gives the iterations of a rank in each round."""
     given = [(x, work(rank), rounds, same_tile) for rank in range(RANKS)]
     return run(world, per_rank=given, target="trn2").why()
 
