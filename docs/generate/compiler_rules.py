@@ -14,6 +14,14 @@ RULES = (
      "DMAs starts the first of its next 32 transfers that is ready", "compiled",
      "autocomp, robertpare17/asst4-trainium; transfers: trainium-kernel-fusion, "
      "also xaviergonzalez/asst4-trainium2"),
+    ("the queue of stores has 16 semaphores, so at most 16 stores are in flight", "compiled",
+     "trainium-kernel-fusion, cs149stanfordasst4, Ericcsr/asst4-trainium, "
+     "sahiljain01/asst4-trainium, waahm7/asst4-trainium (compiled programs); "
+     "rishic3/asst4-trainium2 (transposition)"),
+    ("a program whose descriptors are written before it runs ends with waits for its stores, one "
+     "after the other; on trn2, each takes 70 ns", "compiled",
+     "the same five authors, ichuniq/asst4-trainium, Yousef02/149-asst4-trainium (compiled "
+     "programs); the time: cs149stanfordasst4 (traces), rishic3/asst4-trainium2"),
     ("a load that is repeated happens once if the data fit into SBUF", "compiled",
      "AccelOpt (counters), autocomp"),
     ("sums of the same tiles, operations with constants, and reciprocals are computed once, if "

@@ -116,8 +116,7 @@ class Dma:
     each takes `software_descriptor_ns` in addition. If one of `hardware_generators` writes the
     descriptors for all engines, the transfer occupies its queue for `hardware_issue_ns`. The
     `gpsimd` times apply if GpSimd writes the descriptors of a transfer that names no mode. In
-    kernels of the older API they replace all times of software.
-    `software_start_ns` is used only by bench/instructions.py, to predict single DMAs."""
+    kernels of the older API they replace all times of software."""
 
     engines: int
     partitions_per_engine: int
@@ -131,7 +130,7 @@ class Dma:
     load_latency_ns: float
     store_latency_ns: float
     software_descriptor_ns: float
-    software_start_ns: float  # the time until GpSimd begins to write descriptors
+    software_start_ns: float  # until GpSimd writes descriptors; only bench/instructions.py reads it
     hardware_issue_ns: float
     hardware_generators: int
     gpsimd_issue_ns: float
@@ -142,6 +141,7 @@ class Dma:
     transpose_from_sbuf: float
     accumulate: float  # the share that sums get
     merged_bytes: int  # size to which the older compiler merges loads or stores; 0: never merges
+    store_wait_ns: float  # of each wait for a store at the end of a program of the older API
     ahead_bytes: int  # bytes per partition that early loads may write (`Options.loads`)
     slow_strides: float  # the share of the bandwidth with `slow-strides` (`Options.assume`)
 

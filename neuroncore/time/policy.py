@@ -11,7 +11,7 @@ from neuroncore.clause.instruction import Call
 from neuroncore.machine import FactReader, Machine
 from neuroncore.record.program import Order, Program
 
-NUMBERS = "window", "reach", "transfers", "rewrites", "by_first_use"  # fields in the file
+NUMBERS = "window", "reach", "transfers", "stores_in_flight", "rewrites", "by_first_use"
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Policy:
 
     A queue issues, from its next `window` instructions, the one that can begin first. In the DMA
     rings, the number is `transfers` instead of `window`. An instruction that reads nothing, such as
-    a memset, may begin early if it is among the next `reach` instructions of its queue. If
+    a memset, may begin early if it is among the next `reach` instructions of its queue. At most
+    `stores_in_flight` transfers of DMA ring 2 are incomplete at one time; 0 means any number. If
     `by_first_use` is True, loads are sorted by the first use of their data.
 
     If `rewrites` is True, the compiler does more. An instruction for which the kernel names no
@@ -38,6 +39,7 @@ class Policy:
     window: int
     reach: int
     transfers: int
+    stores_in_flight: int
     rewrites: bool
     by_first_use: bool
     dge: bool = False

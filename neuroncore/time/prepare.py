@@ -24,21 +24,24 @@ from neuroncore.time.loops import allocation, dependencies
 from neuroncore.time.loops.work import RELOADED, SAVED, Moves, Queues, Work
 from neuroncore.time.queues import GPSIMD, LOADS, QUEUES, SCALAR, STORES, SYNC
 
-if TYPE_CHECKING:  # rules of one source only
-    from neuroncore.time import reported
+if TYPE_CHECKING:  # loaded when needed: rules of the older API's compiler, or of one source only
+    from neuroncore.time import reported, semaphores
 else:
     reported = Lazy("neuroncore.time.reported")
+    semaphores = Lazy("neuroncore.time.semaphores")
 
 Array = npt.NDArray[Any]
 BYTE_END = Box._fields.index("byte_end")
+NO_STORES = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A program on a machine, ready to be timed. `peak_sbuf` and `peak_psum` are the most bytes per
     partition that its tiles take at one time. `spill_ns` is the time in nanoseconds in which
-    spilled tiles move; it is added to the total. `collectives_placed` is True once the collectives
-    of the program have their times and their order (`meetings.place_collectives`)."""
+    spilled tiles move; it is added to the total. The program ends with waits for `final_stores`
+    (`semaphores.final_stores`). `collectives_placed` is True once the collectives of the program
+    have their times and their order (`meetings.place_collectives`)."""
 
     compiled: Compiled
     work: Work
@@ -46,6 +49,7 @@ class Prepared:
     peak_sbuf: int
     peak_psum: int
     spill_ns: float
+    final_stores: Array
     collectives_placed: bool = False
 
 
@@ -59,7 +63,9 @@ def prepared(form: Compiled, machine: Machine) -> Prepared:
     _leave_out(work, form)
     _block_at_barriers(work, form)
     spilled_ns = spill_ns(form.moves, machine) if len(form.moves.kind) else 0.0
-    return Prepared(form, work, queues, sbuf, psum, spilled_ns)
+    static = form.policy.rewrites and not form.policy.generates(machine)
+    stores = semaphores.final_stores(form, work) if static else NO_STORES
+    return Prepared(form, work, queues, sbuf, psum, spilled_ns, stores)
 
 
 def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
@@ -280,9 +286,7 @@ def _block_at_barriers(work: Work, form: Compiled) -> None:
 
 def _queues(form: Compiled, queue: Array) -> Queues:
     """Return the queues: their instructions in program order, except loads that the compiler sorts,
-    and two limits of each queue. Queue q issues one of its next limits[q, 0] instructions. An
-    instruction that reads nothing, such as a memset, may be issued if it is one of the next
-    limits[q, 1]."""
+    and the limits of each queue (`Queues`)."""
     policy = form.policy
     order = np.argsort(queue.astype(np.uint8), kind="stable").astype(np.int32)
     start = np.zeros(len(QUEUES) + 1, np.int32)
@@ -291,12 +295,13 @@ def _queues(form: Compiled, queue: Array) -> Queues:
         _sort_loads(form, queue, order, start)
     if "loop-drains" in form.program.assume:
         reported.sort_by_iterations(form.program, order, start)
-    limits = np.empty((len(QUEUES), 2), np.int64)
-    limits[:] = policy.window, policy.reach
-    limits[[LOADS, STORES]] = policy.transfers
+    limits = np.empty((len(QUEUES), 3), np.int64)
+    limits[:] = policy.window, policy.reach, 0
+    limits[[LOADS, STORES], :2] = policy.transfers
+    limits[STORES, 2] = policy.stores_in_flight
     if policy.software:
-        limits[GPSIMD] = np.maximum(limits[GPSIMD], policy.transfers)
-    limits[SYNC] = 1  # register loads, and branches that depend on them
+        limits[GPSIMD, :2] = np.maximum(limits[GPSIMD, :2], policy.transfers)
+    limits[SYNC, :2] = 1  # register loads, and branches that depend on them
     return Queues(order, start, limits)
 
 

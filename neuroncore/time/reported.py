@@ -104,7 +104,7 @@ def drains(program: Program, queues: Queues) -> Array:
     last: dict[int, list[Array]] = {}
     for q in range(len(queues.limits)):
         rows = queues.order[queues.start[q] : queues.start[q + 1]]
-        reach = int(queues.limits[q].max())
+        reach = int(queues.limits[q, :2].max())
         for part in np.split(rows, np.flatnonzero(np.diff(iteration[rows])) + 1):
             if len(part):
                 first.setdefault(int(iteration[part[0]]), []).append(part[:reach])

@@ -10,12 +10,13 @@ for the other cores (`meetings`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base import buffers
+from neuroncore.base.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.record.program import Order, Program
@@ -26,6 +27,11 @@ from neuroncore.time.meetings import partners, place_collectives
 from neuroncore.time.prepare import Prepared, prepared
 from neuroncore.time.queues import GPSIMD, QUEUES, TENSOR, VECTOR
 from neuroncore.time.timeline import Timeline as Timeline
+
+if TYPE_CHECKING:  # loaded when needed: a rule of the older API's compiler
+    from neuroncore.time import semaphores
+else:
+    semaphores = Lazy("neuroncore.time.semaphores")
 
 Array = npt.NDArray[Any]
 
@@ -99,6 +105,7 @@ def timed(
         costs if clock_phase is None else costs._replace(clock_phase=clock_phase),
         times,
     )
+    _wait_for_stores(works, at, machine.dma.store_wait_ns, work.busy, times)
     programs = tuple(each.compiled.written for each in works)
     timelines = []
     for core, prepared_core in enumerate(works):
@@ -127,6 +134,17 @@ def timed(
             )
         )
     return timelines
+
+
+def _wait_for_stores(
+    works: Sequence[Prepared], at: Array, wait_ns: float, busy: Array, times: Times
+) -> None:
+    """Let each program end with waits for its stores (`semaphores`). The instructions of core c
+    begin at at[c]."""
+    for core, prepared_core in enumerate(works):
+        if len(prepared_core.final_stores):
+            columns = (column[at[core] : at[core + 1]] for column in (times.begin, busy, times.end))
+            semaphores.complete_last_store(prepared_core.final_stores, wait_ns, *columns)
 
 
 def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[Work, Queues]:

@@ -163,6 +163,8 @@ MANY_WRITERS = [  # of the operands of each product
     *(("fill", ("vector", ("sbuf0", piece))) for piece in PIECES),
     *(("matmul", (PSUM, ("sbuf0", OPERAND), (name, OPERAND))) for name in SBUF * 15),
 ]
+ENDS = ("sbuf0", "hbm0"), ("hbm1", "sbuf1")
+MANY_TRANSFERS = [("transfer", ((a, p), (b, p))) for a, b in ENDS for p in PIECES]
 
 
 # --- the slow scheduler ---------------------------------------------------------------------------
@@ -298,6 +300,16 @@ def in_window(line, steps, window, reach):
             yield i
 
 
+def wait_for_stores(steps, left_out, begin, busy, end, wait_ns):
+    """Delay the last store: at the end, its engine waits for each store that nothing waited for."""
+    waited = set().union(np.flatnonzero(left_out), *(waits_for(steps, i) for i in begin))
+    final = [i for i, s in enumerate(steps) if s.queue == "stores" and i not in waited]
+    clock = max((begin[i] + busy[i] for i in final), default=0.0)
+    for i in sorted(final, key=begin.__getitem__):
+        clock = max(clock + wait_ns, end[i])
+    end |= {i: clock for i in final if begin[i] == max(begin[j] for j in final)}
+
+
 def next_one(steps, waiting, free, end, policy, sync_ns):
     """Return (begin, instruction) of the one that can begin first; on a tie, the first of QUEUES
     and of the program."""
@@ -332,6 +344,7 @@ def slow_schedule(steps, it, order, again):
     for i in np.flatnonzero(left_out):
         busy[i] = early[i] = 0.0
     waiting = {q: line_up(steps, q, policy) for q in QUEUES}
+    flying = [0.0] * policy.stores_in_flight  # the ends of stores
     while any(waiting.values()):
         time, i = next_one(steps, waiting, free, end, policy, it.fixed.semaphore_ns)
         step = steps[i]
@@ -356,7 +369,12 @@ def slow_schedule(steps, it, order, again):
                 engines[e] = max(engines.get(e, 0.0), finish) + transfer.ns
             ahead = complete[step.queue] if policy.transfers == 1 else 0.0
             finish = complete[step.queue] = max(ahead, *(engines[e] for e in lanes))
+            if step.queue == "stores" and policy.stores_in_flight:
+                flying.append(finish + step.cost.latency_ns)
+                free["stores"] = max(free["stores"], flying[-policy.stores_in_flight])
         end[i] = finish + step.cost.latency_ns * (not left_out[i])
+    if policy.rewrites:
+        wait_for_stores(steps, left_out, begin, busy, end, it.dma.store_wait_ns)
     count = range(len(steps))
     return [s.queue for s in steps], [begin[i] for i in count], [end[i] for i in count]
 
@@ -393,6 +411,7 @@ def record(target, program, window_ns=3000.0, order="in-order"):
     half_ns=st.sampled_from([100.0, 2000.0, 250000.0]),
 )
 @example(target="trn2", program=MANY_WRITERS, window_ns=300.0, half_ns=100.0)
+@example(target="trn2", program=MANY_TRANSFERS, window_ns=300.0, half_ns=100.0)
 def test_the_schedule_equals_that_of_a_slow_scheduler(order, target, program, window_ns, half_ns):
     steps, recorded, it = record(target, program, window_ns, order)
     it = replace(it, fixed=replace(it.fixed, half_filled_ns=half_ns))
@@ -428,8 +447,7 @@ def an_engine_executes_one_instruction_at_a_time(_, timeline, it):
 def no_order_is_faster_than_an_engine_or_slower_than_sequential_execution(_, timeline, it):
     most = max(timeline.busy[timeline.queue == q].sum() for q in range(len(QUEUES)))
     longest = timeline.end - timeline.begin + it.fixed.semaphore_ns
-    assert most <= timeline.total_ns + 1e-6
-    assert timeline.total_ns <= longest.sum() + 1e-6
+    assert most - 1e-6 <= timeline.total_ns <= longest.sum() + 1e-6
 
 
 def shares_and_the_critical_path_add_up(_, timeline, it):

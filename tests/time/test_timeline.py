@@ -33,7 +33,7 @@ def begun(queue, needs, busy, fresh, limits):
     start = np.searchsorted(queue[order], np.arange(QUEUES + 1)).astype(np.int32)
     core = CoreCosts(0, 1, 2, *[0.0] * (len(CoreCosts._fields) - 3))
     times = Times(*np.full((3, count), -1.0), np.full(count, -1, np.int32))
-    timeline(work, Queues(order, start, np.array([limits] * QUEUES)), core, times)
+    timeline(work, Queues(order, start, np.array([[*limits, 0]] * QUEUES)), core, times)
     return times.begin.tolist()
 
 

@@ -17,12 +17,15 @@ CLOCK = 5  # numbers of the state of a PE's clock
 
 class Units(NamedTuple):
     """The state of the units. For each queue: when it is free (`free`), when its last transfer is
-    complete (`complete`), and, for Vector and GpSimd, its last instruction on the SBUF port that
-    they share (`sharing`). For each core: when its DMA engines are free (`engines`), and the state
-    of its PE's clock (`clocked`)."""
+    complete (`complete`), how many transfers it has begun (`issued`), when the last of them end
+    (`flying`), and, for Vector and GpSimd, its last instruction on the SBUF port that they share
+    (`sharing`). For each core: when its DMA engines are free (`engines`), and the state of its PE's
+    clock (`clocked`)."""
 
     free: Array
     complete: Array
+    issued: Array
+    flying: Array
     sharing: Array
     engines: Array
     clock: Array
@@ -35,6 +38,8 @@ def idle_units(work: Work, queues: Queues) -> Units:
     return Units(
         free=np.zeros(count),
         complete=np.zeros(count),
+        issued=np.zeros(count, np.int64),
+        flying=np.zeros((count, max(1, queues.limits[:, 2].max(initial=0)))),
         sharing=np.full(count, -1, np.int32),
         engines=np.zeros((cores, 1 + work.lane.max(initial=0))),
         clock=np.tile([-1.0, 0.0, 0.0, 0.0, -np.inf], cores),
@@ -108,3 +113,14 @@ def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: T
         engines[number, e] = max(engines[number, e], times.done[i]) + work.lane_ns[i]
         moved = max(moved, engines[number, e])
     times.done[i] = units.complete[q] = moved
+
+
+@borrowing
+def limit_transfers(i: Any, q: int, units: Units, work: Work, queues: Queues, end: Array) -> None:
+    """Let queue q, which has begun instruction i, issue nothing while as many of its transfers are
+    incomplete as queues.limits[q, 2] allows."""
+    most = queues.limits[q, 2]
+    if most > 0 and work.lane[i, 0] >= 0:
+        units.flying[q, units.issued[q] % most] = end[i]
+        units.issued[q] += 1
+        units.free[q] = max(units.free[q], units.flying[q, units.issued[q] % most])

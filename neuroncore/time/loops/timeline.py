@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.jit import borrowing, compiled
-from neuroncore.time.loops.contention import CLOCK, Units, clocked, completed, idle_units, shared
+from neuroncore.time.loops.contention import (
+    CLOCK,
+    Units,
+    clocked,
+    completed,
+    idle_units,
+    limit_transfers,
+    shared,
+)
 from neuroncore.time.loops.work import OWN_QUEUE, CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]
@@ -57,7 +65,7 @@ def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
     occupies the DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each; an engine
     serves transfers in the order of arrival. In a queue that keeps its order, a transfer completes
     after all transfers ahead of it, because all engines count every transfer on one semaphore
-    (DMAO).
+    (DMAO). A queue with a limit of transfers issues nothing while that many are incomplete.
 
     An instruction with partners on other cores ends when all of them have done their work.
     Instructions of the PE take longer while it has half of its clock. Instructions of Vector and
@@ -69,7 +77,7 @@ def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
 
 
 def _windows(work: Work, queues: Queues) -> ReorderWindows:
-    count, room = len(queues.limits), 2 * int(queues.limits.max())
+    count, room = len(queues.limits), 2 * int(queues.limits[:, :2].max())
     begin = queues.start[:-1].astype(np.int64)
     return ReorderWindows(
         allowed=begin + queues.limits[:, 1],
@@ -101,6 +109,7 @@ def _run(
         i = _begin(q, windows, units, work, queues, core, times)
         completed(i, q, units, work, queues, times)
         _finish(i, windows, work, queues, core, times)
+        limit_transfers(i, q, units, work, queues, times.end)
 
 
 @borrowing

@@ -35,7 +35,8 @@ class Work(NamedTuple):
 class Queues(NamedTuple):
     """The instructions of queue q are order[start[q]:start[q + 1]]. The queue begins, from its next
     limits[q, 0] instructions, the one that can begin first. Instructions that read nothing are not
-    counted in this limit; they may begin from among the next limits[q, 1] instructions."""
+    counted in this limit; they may begin from among the next limits[q, 1] instructions. At most
+    limits[q, 2] transfers of the queue are incomplete at one time; 0 means any number."""
 
     order: Array
     start: Array

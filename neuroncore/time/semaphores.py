@@ -1,0 +1,54 @@
+"""Waits for stores at the end of programs of the older API's compiler.
+
+The engine that issued the stores waits, one after the other, for all stores for which no
+instruction has waited. Compiled programs of seven authors on trn1 and trn2 have these waits
+(allenkchau, deepashreeKedia, Ericcsr, sahiljain01, waahm7, ichuniq, Yousef02). In traces of
+attention and of a transposition, the number of waits is that of the model (1 and 64); in traces of
+convolutions it differs by at most 3. deepashreeKedia's traces have the time of a wait, and the
+transposition of rishic3 takes as long as deepashreeKedia's. Where the device writes the
+descriptors, three of four latencies of xaviergonzalez leave no time for such waits, so the model
+has them only for descriptors that exist before the kernel runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuroncore.time.loops.work import Work
+from neuroncore.time.queues import STORES
+
+if TYPE_CHECKING:
+    from neuroncore.time.compiled import Compiled
+
+Array = npt.NDArray[Any]
+
+
+def final_stores(form: Compiled, work: Work) -> Array:
+    """Return the stores of a compiled program for which no instruction waits, neither for their
+    data nor for the space of their tiles. `work` has the waits for space."""
+    waited = np.zeros(len(work.queue) + 1, np.bool_)  # the last entry is for -1
+    waited[form.flow.needs] = True
+    waited[work.previous] = True
+    members = np.flatnonzero(form.heads >= 0)
+    waited[form.heads[members[waited[members]]]] = True  # the head of merged stores moves all bytes
+    stores: Array = np.flatnonzero((work.queue == STORES) & (work.lane[:, 0] >= 0) & ~waited[:-1])
+    return stores
+
+
+def complete_last_store(
+    stores: Array, wait_ns: float, begin: Array, busy: Array, end: Array
+) -> None:
+    """Delay the end of the store that begins last until the engine that issued the stores has
+    waited for all of `stores` (`final_stores`). Each wait takes `wait_ns`, and begins when the wait
+    before it has ended. begin[i], busy[i] and end[i] are the nanoseconds of instruction i. No
+    instruction waits for these stores, so nothing else is delayed."""
+    if not wait_ns:
+        return
+    stores = stores[np.argsort(begin[stores], kind="stable")]
+    last, later = stores[-1], np.arange(len(stores))[::-1]  # waits after the wait for each store
+    issued_ns = begin[last] + busy[last]
+    complete_ns = max(issued_ns + len(stores) * wait_ns, (end[stores] + later * wait_ns).max())
+    end[last] = max(end[last], complete_ns)
