@@ -1,4 +1,4 @@
-"""Every instruction x format x machine that docs/instructions.md says there is."""
+"""All combinations of instruction, format and machine that docs/instructions.md lists."""
 
 import importlib.util
 from functools import cache
@@ -21,8 +21,8 @@ instructions = module("instructions")
 
 
 def takes(operand, form, one):
-    """Whether a single operand may have a format. The answer is kept with the operand and the
-    machine, which are told apart by identity: to compare them takes longer than the answer."""
+    """Return whether a single operand may have a format. The answer is cached by the identities of
+    operand and machine, because comparing them takes longer than the answer."""
     key = id(operand), form, id(one)
     if key not in known:
         known[key] = instructions.takes(operand, form, one), operand, one
@@ -34,8 +34,8 @@ known = {}
 
 @cache
 def accepted(name, target):
-    """The formats that some operand of an instruction may have on a machine, sorted; none where the
-    machine doesn't have the instruction."""
+    """Return the sorted formats that some operand of an instruction may have on a machine; none if
+    the machine does not have the instruction."""
     instruction, one = INSTRUCTIONS[name], machine.load(target)
     forms = sorted(instructions.accepted(instruction, one))
     assert bool(forms) == (not instruction.feature or one.has(instruction.feature))

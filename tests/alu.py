@@ -1,4 +1,4 @@
-"""Operators of the ALU by what they are, and the inputs that activation functions are valid for."""
+"""ALU operators by kind, and the valid inputs of activation functions."""
 
 import numpy as np
 

@@ -1,8 +1,7 @@
-"""A legal call of any instruction, made from its clause: for tests that hold all of them to a rule.
+r"""A legal call of any instruction, made from its clause, for tests of a rule for all instructions.
 
 Letters along partitions are `lanes`, others `free`, as nearly as the clause allows; a tile has the
-asked format wherever its operand takes that. `OTHERWISE` has what a clause does not say.
-"""
+requested format if its operand may have it. `OTHERWISE` has the facts that are not in a clause."""
 
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -40,8 +39,8 @@ FOLDS = ("add", "maximum", "minimum", "multiply", "subtract")
 
 
 def values(form, shape, seed=0):
-    """Numbers for a format, float32 ones for floats, some of them special, and the limits of
-    integers; of packed formats and scales the codes."""
+    """Numbers for a format: float32 for floats, including special numbers, and the limits of
+    integers; codes for packed formats and scales."""
     return _values(lookup(form), tuple(shape), seed).copy()
 
 
@@ -62,8 +61,8 @@ def _values(form, shape, seed):
 
 @dataclass(frozen=True)
 class Case:
-    """A call to be: on a device, with a format, of a size. `turn` chooses among operators, and
-    whether a column is a tile or a number."""
+    """A call: a device, a format and a size. `turn` selects operators, and whether a column is a
+    tile or a number."""
 
     device: object
     name: str
@@ -90,12 +89,12 @@ class Case:
 
     @property
     def tiles(self):
-        """Those among the arguments."""
+        """The tiles among the arguments."""
         return [*tiles_in(self.arguments.values())]
 
     def issue(self):
-        """Issue it, and let tensors show the registers and the states of generators that it
-        leaves."""
+        """Issue the call, and copy the registers and the states of generators that it leaves to
+        tensors."""
         self.device.issue(self.name, **self.arguments)
         if isinstance(self.arguments.get("dst"), VirtualRegister):
             cell = self.device.empty((1, 1), "int32")
@@ -104,7 +103,7 @@ class Case:
             unit = self.arguments.get("engine", engine.vector)
             self.device.random((self.lanes, self.free), engine=unit)
 
-    # --- what a clause says of an argument --------------------------------------------------------
+    # --- facts about an argument in its clause ----------------------------------------------------
 
     def declared(self, name):
         return next(p.declared for p in self.instruction.parameters if p.name == name)
@@ -122,7 +121,7 @@ class Case:
         return 2 if declared.depth == 0 else [2]
 
     def operand(self, name, shape=None, form=None, buffer=None):
-        """A tile for an operand: with numbers in it, unless it is all written."""
+        """A tile for an operand, filled with numbers unless all of it is written."""
         declared = self.declared(name)
         shape, form = shape or self.shape(name), form or self.format(name)
         buffer = buffer or REGIONS.get(declared.regions[0], "hbm")
@@ -143,13 +142,13 @@ class Case:
         return self.device.tile(numbers, form, buffer)
 
     def format(self, name):
-        """The format that is asked for, or the first that the operand takes."""
+        """The requested format, or the first legal one of the operand."""
         declared = self.declared(name)
         others = ("float32", "bfloat16", "uint8", *FORMATS, "float8_e8m0fnu", "float8_e5m2_x4")
         return next(f for f in (self.form, *others) if takes(declared, f, self.machine))
 
     def either(self, name, other="float32"):
-        """The format that is asked for if an operand takes it, else another."""
+        """The requested format if an operand may have it, otherwise another one."""
         return self.form if self.format(name) == self.form else other
 
     def shape(self, name):
@@ -157,7 +156,7 @@ class Case:
         return tuple(map(self.size, terms)) if terms else (self.lanes, self.free)
 
     def size(self, term):
-        """The size of a term, whose letter is what all operands allow."""
+        """The size of a term, whose letter has a size that all operands allow."""
         if term.letter is None:
             return term.plus
         shapes, limits = self.instruction.shapes.values(), self.machine.limits
@@ -177,13 +176,13 @@ class Case:
         return self.device.call(nisa.register_alloc, number)
 
 
-# --- what a clause does not say -------------------------------------------------------------------
+# --- facts that are not in a clause ---------------------------------------------------------------
 
 OTHERWISE = {}
 
 
 def otherwise(*names):
-    """Enter a function of a Case, of the arguments that its clause does not tell."""
+    """Register a function that sets the arguments of a Case that its clause does not determine."""
 
     def enter(function):
         OTHERWISE.update(dict.fromkeys(names, function))
@@ -291,7 +290,7 @@ def _picked(case):
 
 @otherwise("nc_find_index8", "nc_match_replace8")
 def _looked_for(case):
-    """Eight values, of which some are in data, one of these twice."""
+    """Eight values, some of which are in the data, one of them twice."""
     free, form = max(case.free, 8), case.format("data")
     data = case.tile((case.lanes, free), form)
     vals = np.roll(data.numpy()[:, :8], 3, axis=1)
@@ -405,7 +404,7 @@ def _sparse_product(case):
     }
 
 
-# --- states, registers and what ranks do together, of which there is one --------------------------
+# --- states, registers, and collectives of one rank -----------------------------------------------
 
 
 @otherwise("rand_set_state", "rand_get_state")

@@ -55,7 +55,7 @@ def spec(**changed):
 
 
 def times(**changed):
-    """n x, where n is an input and `LOOP` has so many turns."""
+    """n x, where n is an input and `LOOP` has n iterations."""
 
     def inputs(seed, shape):
         random = np.random.default_rng(seed)
@@ -83,7 +83,7 @@ def kernel(body):
 
 
 def forged(change):
-    """An honest candidate that changes its record on the way: `p` is the program."""
+    """An honest candidate that changes its record before returning: `p` is the program."""
     return f"""
 import neuroncore.eval.child as child
 from dataclasses import replace
@@ -146,7 +146,7 @@ return out"""
 )
 ANSWER = "import neuroncore.eval.answers as answers\n"
 RESULT = "2 * a.numpy() + b.numpy()"
-# By name: the codes that are right, and the source. "passed" stands for the honest latency.
+# By name: the expected codes, and the source. "passed" means the honest latency.
 CHEATS = {
     "Python computes the result": ("SIGNATURE", kernel(f"return {RESULT}")),
     "a constant of the host": (

@@ -1,8 +1,7 @@
-"""Device traces that tests write: the format of .ntff files, from what happened.
+r"""Device traces that tests write: .ntff files from a description of events.
 
-The layout is that of published traces (versions 4 and 6). Where clones of those are, in the folder
-that NEURONCORE_CLONES names, tests hold the reader against the profiler's own tables too.
-"""
+The layout is that of published traces (versions 4 and 6). If clones of these are in the folder that
+NEURONCORE_CLONES names, tests also compare the reader with the profiler's tables."""
 
 import gzip
 import io
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ENGINES = ("Tensor", "Scalar", "GpSimd", "Vector", "Sync")
-ADDRESS = 0x40000  # of each engine's program, in HBM
+ADDRESS = 0x40000  # address of each engine's program, in HBM
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"
 
 FUSION = "allenkchau+trainium-kernel-fusion"
@@ -32,7 +31,7 @@ ATTENTION = [*ARTIFACTS, "profiling/baseline_attention", "profiling/fused_attent
 
 
 def clone(name):
-    """The clone of a published repository; skips the test where there is none."""
+    """The clone of a published repository; skips the test if it does not exist."""
     folder = Path(os.environ.get("NEURONCORE_CLONES", "")) / name
     if not os.environ.get("NEURONCORE_CLONES") or not folder.is_dir():
         pytest.skip(f"there is no clone of {name} in NEURONCORE_CLONES")
@@ -83,8 +82,8 @@ def record(identity, unit, value, ps):
 
 @dataclass
 class Core:
-    """What one core does. `programs` has the instructions of engines, 64 bytes each; `around` how
-    many of them the runtime has put in before and after the compiler's."""
+    """Events of one core. `programs` has the instructions of engines, 64 bytes each; `around` is
+    the number of instructions that the runtime has added before and after them."""
 
     name: str = "sg00"
     number: int = 0
@@ -123,8 +122,8 @@ class Core:
 
 
 def trace(*cores, version=6, origin=0, instance="trn2.3xlarge", program="kernel.neff"):
-    """The bytes of a file. Version 6 has the programs and the table of sections as newer files do,
-    version 4 as older ones."""
+    """The bytes of a file. Version 6 has the programs and the table of sections like newer files,
+    version 4 like older ones."""
     body, graphs, sections = bytearray(), [], []
     for core in cores:
         parts = []
@@ -162,8 +161,8 @@ def _edits(core, count):
 
 
 def word(code, wait=None, update=None, at=()):
-    """The 64 bytes of an instruction: what it waits for (kind, number, value), what it updates
-    (kind, number), and numbers at their places, each with the format of `struct`."""
+    """The 64 bytes of an instruction: its wait (kind, number, value), its update (kind, number),
+    and numbers at byte offsets, each with its `struct` format."""
     out = bytearray(64)
     out[0], out[1] = code, 0x10
     if wait:
@@ -181,8 +180,8 @@ STEMS = {"Tensor": "PE", "Scalar": "Activation", "GpSimd": "Pool", "Vector": "DV
 
 @dataclass
 class Compiled:
-    """What a compiled program holds for one core. `code` has, by engine, for each instruction its
-    64 bytes, its name and the number of its statement; `statements` have a text and a line."""
+    """The compiled program of one core. For each engine, `code` has the 64 bytes, the name and the
+    statement number of each instruction; `statements` have a text and a line."""
 
     code: dict = field(default_factory=dict)
     blocks: dict = field(default_factory=dict)
@@ -295,8 +294,8 @@ def mutated(data, dice):
 
 
 def copied():
-    """A kernel that loads, copies and stores, as it was compiled and as a device ran it: the files
-    of its trace and of its program. A load takes 2 us, the copy 0.5, the store 1.5."""
+    """A kernel that loads, copies and stores, compiled and run on a device: the files of its trace
+    and of its program. A load takes 2 us, the copy 0.5, the store 1.5."""
     core = Core(programs={"Vector": [COPY], "Sync": [START[0], START[1], SETUP]})
     core.queues = {(64 + ring, 1): "qSPIO0" for ring in range(16)}
     core.clocked(4, 0)

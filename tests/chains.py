@@ -1,11 +1,12 @@
-"""The Tensor engine's sums written out, for the tests that compare with them."""
+"""Reference for the Tensor engine's sums."""
 
 import numpy as np
 
 
 def fused(a, b, c):
-    """float32(a * b + c), rounded once: the product is exact in float64, the sum rounded to odd
-    there, so that the rounding to float32 is the only one (Boldo and Melquiond, 2008)."""
+    """Return float32(a * b + c), rounded once. The product is exact in float64, and the sum is
+    rounded to odd there, so that only the rounding to float32 counts (Boldo and Melquiond,
+    2008)."""
     product = a.astype(np.float64) * b.astype(np.float64)
     addend = c.astype(np.float64)
     total = product + addend

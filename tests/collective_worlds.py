@@ -1,4 +1,4 @@
-"""Worlds of ranks for tests: what a collective makes of an array in HBM or in SBUF."""
+"""Worlds of ranks for tests: results of a collective for an array in HBM or in SBUF."""
 
 import nki
 import nki.collectives as ncc
@@ -17,7 +17,7 @@ OPERATORS = nl.add, nl.minimum, nl.maximum
 
 
 def given(ranks, shape, dtype="float32", seed=0):
-    """Small whole numbers, which every format has and adds exactly."""
+    """Small whole numbers, which every format represents and adds exactly."""
     rng = np.random.default_rng(seed)
     form = getattr(nl, dtype).numpy
     return [rng.integers(0, 4, shape).astype(form) for _ in range(ranks)]
@@ -29,7 +29,7 @@ def in_hbm(shape, dtype, name):
 
 @nki.jit
 def through_hbm(x, shape, call, group, more):
-    """What a collective makes of x, copied as the device wants it."""
+    """The result of a collective for x, which is copied as the device requires."""
     src, dst = in_hbm(x.shape, x.dtype, "src"), in_hbm(shape, x.dtype, "dst")
     out = nl.ndarray(shape, x.dtype, buffer=nl.shared_hbm)
     nisa.dma_copy(dst=src, src=x)
@@ -49,7 +49,7 @@ def through_sbuf(x, shape, call, group, more):
 
 
 def ran(kernel, arrays, shape, call, groups, lnc=1, options=None, target=None, **more):
-    """The results of all ranks, which are those of the plain reading and of a replay."""
+    """The results of all ranks, after a comparison with the plain reading and a replay."""
     group = groups if call is ncc.collective_permute else ReplicaGroup(groups)
     per_rank = [(x, shape, call, group, more) for x in arrays]
     run = neuroncore.run(kernel, per_rank=per_rank, lnc=lnc, options=options, target=target)
@@ -59,7 +59,7 @@ def ran(kernel, arrays, shape, call, groups, lnc=1, options=None, target=None, *
 
 
 def agreed(run):
-    """A run whose results are those of the plain reading, and of a replay."""
+    """Return a run after a comparison of its results with the plain reading and a replay."""
     assert run.verify().difference is None
     assert all(map(same, run.replay(), run.results))
     return run

@@ -1,4 +1,5 @@
-"""`import nki` is ours in every test, and what hypothesis finds is the same on every machine."""
+"""`import nki` imports neuroncore's API in every test, and hypothesis draws the same examples on
+every machine."""
 
 import gc
 import json
@@ -30,7 +31,7 @@ COVERED = Path(__file__).parent / "data/covered.json"
 
 
 def computes(*_, **__):
-    """In place of what makes cores and errors while tests are collected."""
+    """Raises an error instead of making cores and errors while tests are collected."""
     raise RuntimeError(
         "this runs or checks instructions when it is imported, in each process that collects "
         "tests; parametrise over names, and compute inside"
@@ -46,8 +47,8 @@ def pytest_collection():
 
 
 def pytest_collection_finish(session):
-    """The tests stay to the end: the garbage collector needn't look through them again. What they
-    make is small and short-lived: it is looked through less often than by default."""
+    """Tests live until the end, so the garbage collector need not visit them again. Their objects
+    are small and short-lived, so it runs less often than by default."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
 
@@ -64,7 +65,7 @@ def pytest_configure(config):
     if config.getoption("--covered"):
         if config.getoption("numprocesses", None):
             raise pytest.UsageError("--covered needs one process: leave out -n")
-        legality.KNOWN_MOST = 1 << 30  # forget nothing
+        legality.KNOWN_MOST = 1 << 30  # drop nothing
 
 
 def pytest_sessionfinish(session):

@@ -26,7 +26,7 @@ REGIONS = {"sbuf": MemoryRegion.sbuf, "psum": MemoryRegion.psum, "hbm": MemoryRe
 
 
 class Device:
-    """One core. Tiles are made from numpy arrays by numpy's own conversions, none of ours."""
+    """One core. Tiles are made from numpy arrays by numpy's conversions, not by neuroncore's."""
 
     def __init__(self, target="trn2", **options):
         self.core = Core(machine.load(target), Options(**options))
@@ -36,7 +36,7 @@ class Device:
 
     @property
     def findings(self):
-        """What is likely wrong, without what is only worth a note."""
+        """The codes of findings, without notes."""
         grave = ("error", "warning")
         return [finding.code for finding in self.core.findings if finding.severity in grave]
 
@@ -52,7 +52,7 @@ class Device:
             return function(*args, **kwargs)
 
     def empty(self, shape, dtype="float32", buffer="sbuf", address=None):
-        """A tile that nothing has written."""
+        """An uninitialized tile."""
         with on(self.core):
             return ndarray(shape, lookup(dtype), buffer=REGIONS[buffer], address=address)
 
@@ -66,31 +66,31 @@ class Device:
         return self.enter(tile)
 
     def enter(self, tile):
-        """Note that a test has filled a tile."""
+        """Record that a test has filled a tile."""
         tile.mark_written()
         self.changed[tile.storage.id] = tile.storage
         return tile
 
     def _keep(self, *numbers):
-        """Keep what tests have filled, before an instruction that is given these storages, or any,
-        changes it. Tiles at addresses have one storage, which is large."""
+        """Keep the data that tests have filled, before an instruction with these storages, or with
+        any, changes it. Tiles at addresses have one storage, which is large."""
         for number in {*numbers} & {*self.changed} if numbers else [*self.changed]:
             self.filled[number] = self.changed.pop(number).data.tobytes()
 
     def zeros(self, shape, dtype="float32", buffer="sbuf", address=None):
-        """A tile for when only its geometry matters."""
+        """A tile for tests in which only its geometry matters."""
         tile = self.empty(shape, dtype, buffer, address)
         tile.codes()[...] = 0
         return self.enter(tile)
 
     def agrees(self):
-        """Everything that was issued has left what the plain reading of the record says, in every
-        tensor as the last instruction left it."""
+        """Assert that every tensor has the contents that the plain reading of the record gives."""
         self._keep()
         agrees(self.core, self.filled, self.storages)
 
     def repeat(self, times):
-        """Note the last instruction so many times more: the record tells nothing else apart."""
+        """Add the last instruction to the record this many more times; nothing else in the record
+        differs."""
         program = self.core.program
         rows, begins = program.raw()
         number, line, *row = rows[begins[-2] :].tolist()
@@ -101,8 +101,8 @@ class Device:
             program.append(call.pack(line, ~number, *noted, *row[tiles:]))
 
     def boxes_of(self, tiles):
-        """The numbers of the boxes of tiles, of a row that is noted for this: an instruction that
-        reads all of them."""
+        """The numbers of the boxes of tiles, for a row that is added to the record: an instruction
+        that reads all of them."""
         program = self.core.program
         read, some = tuple(str(i) for i in range(len(tiles))), INSTRUCTIONS["tensor_tensor"]
         program.calls.append(
@@ -114,7 +114,7 @@ class Device:
         return columns.operands[columns.start[-2] :].tolist()
 
     def timeline(self, target=None):
-        """When everything that was issued happens, on this machine or another."""
+        """The timeline of all issued instructions, on this machine or another."""
         return schedule(self.core.program, machine.load(target) if target else self.core.machine)
 
     def issue(self, name, *args, **kwargs):
@@ -126,7 +126,7 @@ class Device:
             function(name)(*args, **kwargs)
 
     def random(self, shape, dtype="uint32", **options):
-        """What rng writes to a fresh tile."""
+        """The numbers that rng writes to a fresh tile."""
         dst = self.empty(shape, dtype)
         self.issue("rng", dst, **options)
         return dst.numpy()
@@ -150,7 +150,8 @@ class Device:
         return caught.value
 
     def _state(self, tiles):
-        """The record's length and, of each storage of tiles, its bytes and what was written."""
+        """The length of the record, and for each storage of tiles its bytes and its written
+        flags."""
 
         def written(gaps):
             return None if gaps is None else np.repeat(gaps.mask, gaps.granule).tobytes()
@@ -184,7 +185,8 @@ def called(function, *values, target="trn2", tiles_in="sbuf", **options):
 
 
 def issue_ns(it, generators=1):
-    """What a transfer keeps its queue for; hardware writes its descriptors where it can."""
+    """The time for which a transfer occupies its queue; hardware writes its descriptors if it
+    can."""
     if not it.has("hardware_dge"):
         return it.dma.issue_ns
     written = it.dma.hardware_issue_ns - it.dma.issue_ns
@@ -230,7 +232,8 @@ def converted(values, dtype):
 
 
 def noise(shape, dtype="float32", seed=0, special=True):
-    """Numbers of many magnitudes, and some that are none; of integers any, with their limits."""
+    """Numbers of many magnitudes, and some that are not finite; for integers any numbers, including
+    their limits."""
     return _noise(tuple(shape), np.dtype(dtype), seed, special).copy()
 
 
@@ -251,7 +254,7 @@ def _noise(shape, dtype, seed, special):
 
 
 def launched(kernel, *arguments, **options):
-    """The run of a kernel, in place of its outputs."""
+    """The run of a kernel instead of its outputs."""
     kept = _Kept()
     with settings(observer=kept, options=Options(**options)):
         kernel(*arguments)

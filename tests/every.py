@@ -1,4 +1,5 @@
-"""Many cases in one test: pytest spends more on a case of its own than most of them take."""
+"""Many cases in one test, because pytest spends more time on a separate case than most cases
+take."""
 
 import inspect
 from functools import wraps
@@ -7,7 +8,7 @@ import pytest
 
 
 def every(cases, check):
-    """Check all of some cases, whichever fail; each that does says with which case."""
+    """Check all cases even if some fail; the error names each case that failed."""
     failed = []
     for case in cases:
         try:
@@ -22,8 +23,8 @@ def every(cases, check):
 
 
 def for_all(names, values):
-    """A decorator as pytest.mark.parametrize, of a test that is one for all these values. Fixtures
-    are the same for all of them."""
+    """A decorator like pytest.mark.parametrize, for one test of all these values, which share their
+    fixtures."""
     names = names.split(", ") if isinstance(names, str) else names
     cases = [dict(zip(names, [v] if len(names) == 1 else v, strict=True)) for v in values]
     assert cases

@@ -1,4 +1,5 @@
-"""Functions of one element and operators: numpy's, and of what numpy lacks the plain reading's."""
+"""Functions of one element and operators: numpy's, and the plain reading's for those that numpy
+lacks."""
 
 import numpy as np
 from alu import COMPARISONS as ORDERS
@@ -8,7 +9,7 @@ from neuroncore.plain.arithmetic import activation_of
 
 COMPARISONS = (*ORDERS, *LOGICAL)
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift")
-FUNCTIONS = (  # that both releases of the API have, of any number
+FUNCTIONS = (  # functions of any number in both releases of the API
     *("exp", "tanh", "sigmoid", "relu", "square", "sign", "arctan", "erf_dx", "gelu_apprx_tanh"),
     *("gelu_apprx_sigmoid", "silu", "silu_dx", "softplus", "mish"),
 )

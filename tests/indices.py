@@ -1,10 +1,10 @@
-"""Indices that pick elements."""
+"""Indices that select elements."""
 
 import numpy as np
 
 
 def an_index(shape, elements, seed=0):
-    """Random offsets, some of them more than once."""
+    """Random offsets, some of which are repeated."""
     return np.random.default_rng([seed, *shape]).integers(0, elements, shape)
 
 

@@ -1,5 +1,5 @@
-"""The judge without its processes, for tests of what surrounds it: a candidate runs in the process
-of the test, as in `child`, and so does the judge. tests/eval/test_cheats.py tests the processes."""
+"""The judge without its processes, for tests of its callers: a candidate runs in the process of the
+test, as in `child`, and so does the judge. tests/eval/test_cheats.py tests the processes."""
 
 import json
 
@@ -34,7 +34,7 @@ class Court:
 
 
 def stay_here(monkeypatch):
-    """Let workers start no process, and load nothing in advance."""
+    """Make workers start no process, and load nothing in advance."""
     monkeypatch.setattr(worker, "Zygote", Zygote)
     monkeypatch.setattr(worker, "Court", Court)
     monkeypatch.setattr(worker, "warm", lambda target: None)

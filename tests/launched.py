@@ -1,4 +1,4 @@
-"""Kernels of one instruction or two that tests launch."""
+"""Kernels of one or two instructions that tests launch."""
 
 import nki
 import nki.isa as nisa
@@ -15,6 +15,6 @@ def copied(x):
 
 @nki.jit
 def increased(x):
-    """x itself, one larger."""
+    """Add one to x in place, and return it."""
     nl.store(x, nl.add(nl.load(x), 1.0))
     return x

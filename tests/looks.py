@@ -1,5 +1,5 @@
-"""Looks at pages in a browser as a reader would: what is on the first screen at three sizes, faults
-that an eye would find, and the CPU time until the page is complete."""
+"""Checks of pages in a browser: the text of the first screen at three sizes, visible faults of the
+layout, and the CPU time until the page is complete."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ FRAME = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 
 
 class Eyes:
-    """One tab for many pages, as a new tab takes longer than a look at a page."""
+    """One tab for many pages, because a new tab takes longer than a check of a page."""
 
     def __init__(self, opened):
         context = opened.new_context(offline=True)
@@ -46,8 +46,8 @@ class Eyes:
         return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
     def look(self, path, said, sizes=SIZES):
-        """Look at a page at each of the sizes, in light and dark. Return the words that are not on
-        the first screen, the faults of all panes, and complaints of the browser."""
+        """Check a page at each of the sizes, in light and dark. Return the words that are missing
+        on the first screen, the faults of all panes, and errors of the browser."""
         found = []
         for width, height, scheme in sizes:
             self.page.set_viewport_size({"width": width, "height": height})
@@ -59,6 +59,6 @@ class Eyes:
         return found + self.tab.errors
 
     def glance(self, path, said):
-        """Look at a page at one size, the next one each time: for many pages of the same layout."""
+        """Check a page at one size, which alternates: for many pages of the same layout."""
         self.glances += 1
         return self.look(path, said, [SIZES[self.glances % len(SIZES)]])

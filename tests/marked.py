@@ -1,4 +1,4 @@
-"""Kernels as texts in which the offending piece is marked."""
+"""Kernels as texts in which the text at fault is marked."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ X = np.ones((4, 6), np.float32)
 
 
 def refused(tmp_path, body):
-    """The error of a kernel whose offending text stands between « and », with that place."""
+    """The error of a kernel whose text at fault is between « and », and that place."""
     text = HEADER + body
     before, marked, _ = text.partition("«")[0], *text.partition("«")[2].partition("»")[::2]
     line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1

@@ -1,4 +1,4 @@
-"""How microscaling data is laid out, written out for the tests that need it."""
+"""Layouts of microscaling data, for tests."""
 
 import numpy as np
 
@@ -29,9 +29,9 @@ def matmul_tiles(device, k=64, m=6, n=5, dst="float32", s="float8_e5m2", x="floa
 
 
 def matmul_operand(device, data, scales, offset=0, kind="float8_e8m0fnu"):
-    """A tile of packed data [K, F, 4] and one with its scales [K/8, F] where they belong."""
+    """A tile of packed data [K, F, 4], and one with its scales [K/8, F] at their places."""
     element = data.dtype.name
     tile = device.tile(pack(data.view(np.uint8), element)).view(lookup(f"{element}_x4"))
-    places = np.full((128, scales.shape[1]), 255, np.uint8)  # whoever reads others gets NaN
+    places = np.full((128, scales.shape[1]), 255, np.uint8)  # other scales are NaN
     places[[offset + row for row in rows(len(data))]] = scales
     return tile, device.tile(places).view(lookup(kind))[offset:]

@@ -1,4 +1,4 @@
-"""Formats described a second time, and float32 values to try on them."""
+"""An independent description of formats, and float32 values to test them."""
 
 from fractions import Fraction
 from functools import cache
@@ -41,13 +41,13 @@ def magnitudes(name):
 
 
 def overflow_code(name):
-    """What follows the largest finite code; that again where there is nothing."""
+    """The code after the largest finite code, or the largest itself if there is none."""
     return len(magnitudes(name)) - (not LAYOUT[name][4])
 
 
 def thresholds(name, value):
-    """The code below |value|, and which random words (those below the number) lead to the next,
-    in fractions; 2^32 if all do."""
+    """Return the code below |value|, and the number below which a random word leads to the next
+    code, as a fraction; 2^32 if every word does."""
     table = magnitudes(name)
     size = Fraction(abs(float(value)))
     below = int(np.searchsorted(table, abs(float(value)), side="right")) - 1
@@ -58,8 +58,8 @@ def thresholds(name, value):
 
 
 def around(name, count, seed=0):
-    """Finite float32 of both signs: of any size, in and about the format's range, on its numbers
-    and halfway between them, and next to those."""
+    """Finite float32 of both signs: of any size, in and near the format's range, equal to its
+    numbers, halfway between them, and next to those."""
     rng = np.random.default_rng(seed)
     exponent, mantissa, bias, *_ = LAYOUT[name]
     low = max(0, 127 - bias - mantissa - 4)
@@ -67,7 +67,7 @@ def around(name, count, seed=0):
     field = np.where(rng.random(count) < 0.8, rng.integers(low, high + 1, count), 0)
     field = np.where(field == 0, rng.integers(0, 255, count), field)
     fraction = rng.integers(0, 1 << 23, count)
-    kept = rng.integers(0, 4, count)  # a quarter each: any, representable, halfway, beside halfway
+    kept = rng.integers(0, 4, count)  # a quarter each: any, representable, halfway, next to halfway
     unit = 1 << 23 - mantissa
     exact = fraction // unit * unit
     near = exact + unit // 2 + rng.integers(-1, 2, count) * (kept == 3)
@@ -77,8 +77,9 @@ def around(name, count, seed=0):
 
 
 def neighbors(name):
-    """Every value of an 8-bit format, all halves, quarters and eighths between, and float32 beside
-    those, of both signs, to beyond the largest; of wider formats a million around their range."""
+    """Every value of an 8-bit format, all halves, quarters and eighths between, and their float32
+    neighbors, of both signs, to above the largest; for wider formats a million values around their
+    range."""
     if LAYOUT[name][0] + LAYOUT[name][1] > 7:
         return around(name, 1_000_000)
     table = magnitudes(name)
@@ -92,8 +93,8 @@ def neighbors(name):
 
 
 def codes_with(form, values, words, saturate=False):
-    """The codes of float32 values that are rounded stochastically, with a given word for each: by
-    the loops of `stochastic.encode`."""
+    """The codes of float32 values that are rounded stochastically with a given word each, by the
+    loops of `stochastic.encode`."""
     values, out = codec.prepared(form, values, None, saturate)
     arrays = values.reshape(-1), words.reshape(-1), out.reshape(-1).view(form.code_type)
     numbers = stochastic._numbers(form)

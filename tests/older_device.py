@@ -12,12 +12,12 @@ class Older(Device):
     """One core. Its tiles are tensors of the older API."""
 
     def empty(self, shape, dtype="float32", buffer="sbuf", address=None):
-        """A tensor that nothing has written."""
+        """An uninitialized tensor."""
         memory = self.core.memory
         return Tensor.of(memory.allocate(REGIONS[buffer], shape, lookup(dtype), "", address))
 
     def call(self, function, *args, **kwargs):
-        """Call a function as a kernel would, to its end."""
+        """Call a function like a kernel, to its end."""
         with on(self.core):
             result = function(*args, **kwargs)
             flush()
@@ -39,7 +39,8 @@ class Older(Device):
 
 
 def run(kernel, *values, buffers=(), **options):
-    """A kernel's result and its core, where the values are tiles in these memories, then SBUF."""
+    """A kernel's result and its core. The values are tiles in these memories, and in SBUF if there
+    are more values."""
     device = Older(**options)
     regions = (*buffers, *("sbuf",) * (len(values) - len(buffers)))
     tiles = [device.tile(v, buffer=b) for v, b in zip(values, regions, strict=True)]

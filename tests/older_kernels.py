@@ -1,4 +1,4 @@
-"""Running functions of the older API, neuronxcc.nki, on arrays that a test gives."""
+"""Functions of the older API, neuronxcc.nki, run on arrays of a test."""
 
 import numpy as np
 from neuronxcc import nki
@@ -6,7 +6,8 @@ from neuronxcc.nki import language as nl
 
 
 def applied(function, *values, **options):
-    """What a function of tiles returns: arrays among the values are loaded first, numbers stay."""
+    """Return the result of a function of tiles. Arrays among the values are loaded first; numbers
+    are passed unchanged."""
 
     def kernel(*given):
         tiles = [nl.load(v) if isinstance(v, nki.tensor) else v for v in given]
@@ -23,7 +24,7 @@ def stored(tile):
 
 
 def numbers(*shape, seed=0, dtype=np.float32):
-    """Normal numbers; of integers, from -50 to 50."""
+    """Normal numbers; for integers, from -50 to 50."""
     rng = np.random.default_rng([seed, *shape])
     values = rng.standard_normal(shape)
     whole = np.dtype(dtype).kind in "iu"

@@ -1,4 +1,4 @@
-"""Python files as trees, which several tests of the source tree look through."""
+"""Python files as trees, for tests that read the source."""
 
 import ast
 from functools import cache

@@ -1,4 +1,5 @@
-"""Small kernels beside float64: how to write them, run them and ask who is blamed."""
+"""Small kernels compared with float64: functions to write them, run them and read which lines cause
+the error."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -10,12 +11,12 @@ from neuroncore.frontend.nki.tensor import NkiTensor
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((70, 300)).astype(np.float32)
-SMALL = X[:13]  # as large as no sample is taken of
+SMALL = X[:13]  # so large that no sample is taken
 WIDE = RNG.standard_normal((128, 700)).astype(np.float32)
 
 
 def run(kernel, *args, grid=(), target="trn2", **options):
-    """A launch beside float64, and what was found."""
+    """Launch a kernel with a comparison in float64; return the run and the findings."""
     done = launch(
         getattr(kernel, "function", kernel), args, tensor=NkiTensor, grid=grid, target=target,
         options=Options(precision=True, **options),
@@ -24,7 +25,7 @@ def run(kernel, *args, grid=(), target="trn2", **options):
 
 
 def blamed(found, *words):
-    """The share of the error of the lines whose text has one of the words."""
+    """The share of the error of the lines whose text contains one of the words."""
     return sum(line.share for line in found.lines if any(w in line.place.text for w in words))
 
 

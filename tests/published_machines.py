@@ -1,13 +1,13 @@
-"""What is published of each machine (architecture guides of the SDK), beside its file."""
+"""Published figures of each machine (architecture guides of the SDK), to compare with its file."""
 
 from typing import NamedTuple
 
 
 class Published(NamedTuple):
     """Clocks in GHz, peaks in TFLOPS of one core, SBUF and PSUM in KiB per partition, a core's HBM
-    in GiB and GB/s, its stack in GiB, of a DMA engine GB/s; what was measured has a remark. A
-    machine has the features of generation `features_of`: its own, unless the file copies an older
-    machine."""
+    in GiB and GB/s, its stack in GiB, and GB/s of a DMA engine. Measured figures have a comment. A
+    machine has the features of generation `features_of`: its own generation, unless the file copies
+    an older machine."""
 
     generation: int
     features_of: int

@@ -1,4 +1,4 @@
-"""What a core has done, held to the plain reading of its record."""
+"""Comparison of a core's memory with the plain reading of its record."""
 
 import numpy as np
 
@@ -11,9 +11,9 @@ from neuroncore.replay.verification import codes_at, described, differing, text_
 
 
 def agrees(core, contents, storages):
-    """Every tensor holds what the plain reading says: what the last instruction left in each place,
-    and elsewhere what was there before or nothing. `contents` are the bytes of tensors that tests
-    have filled, by number, `storages` the tensors themselves."""
+    """Assert that every tensor has the contents that the plain reading gives: the result of the
+    last instruction in each place, and elsewhere the previous contents or none. `contents` are the
+    bytes of tensors that tests have filled, by number; `storages` are the tensors."""
     program = core.program
     assert len(program), "nothing was issued"
     setting = Setting(core.machine, core.options, (), (), {}, core.world)
@@ -33,7 +33,8 @@ def agrees(core, contents, storages):
 
 
 def _window_agrees(row, i, name, storage, later):
-    """One result, where nothing was written `later`, of whose bytes it makes a note."""
+    """Compare one result in the elements that no instruction wrote `later`, and add its bytes to
+    the written ones."""
     operand = vars(i)[name]
     emulator = codes_at(storage, operand)
     wrong = differing(vars(i), name, emulator, row, approximate(i))
@@ -50,8 +51,8 @@ def _window_agrees(row, i, name, storage, later):
 
 
 def _rest_agrees(tensor, storage, written):
-    """No instruction wrote there: the bytes are as they were, and those that nothing has written
-    are known to be so."""
+    """Compare the elements that no instruction wrote: their bytes are unchanged, and uninitialized
+    ones are marked as such."""
     byte = FORMATS["uint8"]
     places = np.flatnonzero(~written)
     if places.size:
@@ -66,7 +67,7 @@ def _rest_agrees(tensor, storage, written):
 
 
 def _written(storage, places):
-    """Which bytes the emulator has noted as written."""
+    """Return which bytes the emulator has marked as written."""
     if storage.gaps is None:
         return np.ones(len(places), bool)
     if storage.layout.in_rows:

@@ -1,6 +1,6 @@
-"""The code blocks of README.md, and what commands on other pages print, run.
+r"""The code blocks of README.md, and the output of commands on other pages, are run.
 
-`python tests/readme.py` writes what they print into the pages."""
+`python tests/readme.py` writes the output into the pages."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = README, ROOT / "docs/why.md", ROOT / "docs/diff.md"  # that show what commands print
+PAGES = README, ROOT / "docs/why.md", ROOT / "docs/diff.md"  # pages with output of commands
 BIN = Path(sys.executable).parent
 PRINTED = re.compile(r"<!-- prints: (.+?) -->\n```text\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -26,12 +26,13 @@ def blocks(language):
 
 
 def shown():
-    """Every command that a page shows with what it prints, and that."""
+    """Yield each command that a page shows, with its output."""
     return [found for page in PAGES for found in PRINTED.findall(page.read_text())]
 
 
 def prepare(folder):
-    """Give a folder what the commands find in theirs: kernels/, first.py and its illegal twin."""
+    """Put the files that the commands need into a folder: kernels/, first.py and its illegal
+    twin."""
     (folder / "kernels").symlink_to(ROOT / "kernels")
     first = next(body for body in blocks("python") if body.startswith("# first.py"))
     (folder / "first.py").write_text(first.split("\n", 1)[1])
@@ -39,7 +40,8 @@ def prepare(folder):
 
 
 def run(command, folder):
-    """Run a shell command there with our commands first on the path; the finished process."""
+    """Run a shell command in the folder, with neuroncore's commands first on the path; return the
+    finished process."""
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NEURON_", "NKI_"))}
     return subprocess.run(
@@ -53,7 +55,8 @@ def run(command, folder):
 
 
 def setup_command(line):
-    """A set-up line as it runs where everything is installed; of the tests a few are collected."""
+    """A set-up line changed for an environment with everything installed; only a few tests are
+    collected."""
     line = line.replace(".venv/bin/", f"{shlex.quote(str(BIN))}/")
     some = ROOT / "tests/test_packaging.py"
     return line.replace("-q -n auto", f"-q --collect-only {shlex.quote(str(some))}")
@@ -65,7 +68,7 @@ def without_versions(text):
 
 
 def replacement(shown, folder):
-    """What a page shows of a command, as it is now."""
+    """The text of a page about a command, with its current output."""
     printed = run(shown[1], folder).stdout.replace(COMPILING, "")
     return f"<!-- prints: {shown[1]} -->\n```text\n{printed}```"
 

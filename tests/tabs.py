@@ -1,4 +1,4 @@
-"""A browser without a network, to look at pages with."""
+"""A browser without a network, to test pages."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +10,7 @@ BROWSER = which("chromium") or which("chromium-browser") or which("google-chrome
 
 
 class Tab:
-    """A page that is open in a browser without a network, and what it asked for and complained."""
+    """A page that is open in a browser without a network, with its requests and errors."""
 
     def __init__(self, page):
         self.page, self.requests, self.errors = page, [], []
@@ -31,7 +31,7 @@ class Tab:
         return self.page.evaluate("window.ready")
 
     def leave(self):
-        """Show nothing, and listen no more."""
+        """Show an empty page, and record no more events."""
         for event, heard in self.heard.items():
             self.page.remove_listener(event, heard)
         self.page.goto("about:blank")
@@ -54,7 +54,7 @@ class Tab:
 
 @contextmanager
 def browser():
-    """A headless Chromium; the test is skipped where there is none."""
+    """A headless Chromium; the test is skipped if there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if BROWSER is None:
         pytest.skip("there is no Chromium")
@@ -70,8 +70,8 @@ USUAL = {"viewport": {"width": 1400, "height": 900}, "offline": True}
 
 @contextmanager
 def tab(opened, **options):
-    """An empty tab. Those without options are one and the same, as a new one takes longer than most
-    of what is looked at."""
+    """An empty tab. Tabs without options are the same one, because a new tab takes longer than most
+    tests."""
     if options or not opened.contexts:
         context = opened.new_context(**{**USUAL, **options})
         page = context.new_page()

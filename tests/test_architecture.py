@@ -1,4 +1,4 @@
-"""How the house is built: what its rules say is counted here."""
+"""The structure of the project: the limits in its rules are checked here."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ ON_TOP = 10  # modules of neuroncore/ itself: what every room reads
 LONGEST = 60  # lines of a function
 MODULE = 500  # lines of a file
 FIRST = 150  # modules that a first run loads: each costs a part of the start
-POSITIONAL = 8  # arguments that a reader can still tell apart
+POSITIONAL = 8  # arguments that a reader can still distinguish
 
 
 def rooms():
@@ -33,7 +33,7 @@ def rooms():
 
 
 def stem(name):
-    """A module's name without the endings that make a word of it another."""
+    """A module's name without endings such as plural forms."""
     for ending in ("ing", "ed", "es", "s", "er", "or"):
         if len(name) > len(ending) + 2 and name.endswith(ending):
             return stem(name.removesuffix(ending))
@@ -48,7 +48,7 @@ def sources():
 
 @cache
 def functions_and_calls():
-    """Where each is, and its node."""
+    """Yield the place and the node of every function and call."""
     return [
         (f"{path.relative_to(ROOT)}:{node.lineno}", node)
         for path in sources()
@@ -72,7 +72,7 @@ def test_no_module_is_longer_than_it_may_be():
     assert [(path, lines) for path, lines in found if lines > MODULE] == []
 
 
-def test_no_call_goes_by_the_order_of_many_arguments():
+def test_no_call_has_many_positional_arguments():
     long = [where for where, call in nodes(ast.Call) if len(call.args) > POSITIONAL]
     assert long == []
 
@@ -87,12 +87,12 @@ def test_the_page_of_the_architecture_is_current():
     assert architecture.page() == page, "run docs/generate/architecture.py"
 
 
-def test_the_path_that_the_page_shows_is_the_path(capsys):
+def test_the_page_shows_the_current_path_of_an_instruction(capsys):
     exec(compile(architecture.PATH, "architecture.md", "exec"), {})
     assert float(capsys.readouterr().out) > 0
 
 
-def test_every_room_has_its_sentence():
+def test_every_room_has_a_sentence():
     told = [
         room
         for layer in architecture.floors()
@@ -106,12 +106,12 @@ def test_every_room_has_its_sentence():
         assert 10 < len(architecture.sentence(room)) < 150, room
 
 
-def test_the_top_holds_only_what_every_room_reads():
+def test_the_top_folder_has_only_modules_that_every_room_uses():
     top = [file for file in (ROOT / "neuroncore").glob("*.py") if file.name != "__init__.py"]
     assert len(top) <= ON_TOP
 
 
-def test_types_see_calls_of_modules_that_are_loaded_late():
+def test_calls_of_lazy_modules_are_typed():
     blind = re.compile(r""": Any = Lazy\(\s*["']neuroncore""")
     assert [path for path in sources() if blind.search(path.read_text("utf-8"))] == []
 

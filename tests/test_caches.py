@@ -1,4 +1,4 @@
-"""docs/caches.md names every memo of the package, and no other."""
+"""docs/caches.md names all caches of the package, and no others."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ TABLES = {"OrderedDict", "WeakKeyDictionary", "WeakValueDictionary"}
 
 
 def _called(node):
-    """The last part of the name of what a decorator or a call names."""
+    """The last part of the name that a decorator or a call refers to."""
     node = node.func if isinstance(node, ast.Call) else node
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
@@ -31,7 +31,7 @@ def _is_memo(node):
 
 
 def memos():
-    """Functions whose results are kept, anywhere, and empty tables of modules: (file, name)."""
+    """Yield (file, name) of functions whose results are cached, and of empty tables of modules."""
     for file in sorted(PACKAGE.rglob("*.py")):
         where = file.relative_to(PACKAGE).as_posix()
         functions = [n for n in parsed.nodes(file) if isinstance(n, ast.FunctionDef)]
@@ -45,7 +45,7 @@ def test_the_page_names_every_memo():
     assert sorted(set(memos()) - listed) == []
 
 
-def test_the_page_names_nothing_that_is_not_there():
+def test_everything_that_the_page_of_caches_names_exists():
     for file, name in re.findall(r"`([\w/]+\.py)` `(\w+)`", PAGE):
         assert re.search(rf"\b{name}\b", (PACKAGE / file).read_text()), (file, name)
     for test in re.findall(r"`(tests/[\w/]+\.py)`", PAGE):

@@ -1,4 +1,4 @@
-"""Collecting tests costs little: every process that runs some of them collects all."""
+"""Collecting tests takes little time, because every process that runs some of them collects all."""
 
 import pytest
 from device import Device
@@ -7,7 +7,7 @@ from neuroncore.base.errors import KernelError
 
 
 def refused(function, *arguments):
-    """Whether it may not be called now."""
+    """Return whether the function is refused at this time."""
     try:
         function(*arguments)
     except RuntimeError as error:
@@ -23,5 +23,5 @@ def test_nothing_is_issued_or_checked_while_tests_are_collected():
 
 
 @pytest.mark.parametrize("made", [Device, lambda: KernelError("statement")])
-def test_but_it_is_while_they_run(made):
+def test_instructions_are_issued_while_tests_run(made):
     assert not refused(made)

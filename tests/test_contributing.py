@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md shows is what works."""
+"""The examples of CONTRIBUTING.md work."""
 
 import importlib
 import re
@@ -32,7 +32,7 @@ BLOCKS = [
 
 
 def run(block, module):
-    """A block as if it stood in a module."""
+    """Run a block as if it were in a module."""
     space = dict(vars(module))
     exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), space)
     return space
@@ -62,12 +62,12 @@ def test_the_instruction_agrees_with_its_plain_function(added, monkeypatch):
         device.agrees()
 
 
-def test_the_format_is_one(monkeypatch):
+def test_the_format_of_the_example_works(monkeypatch):
     row = run(BLOCKS[2], formats)["float6_e3m2fn"]
     assert row.max == 28 and row.held == "packs"
 
 
-def test_the_files_that_it_names_are_there():
+def test_the_files_that_the_page_names_exist():
     named = set(re.findall(r"(?:tests|isa|docs|neuroncore|\.ci)/[\w/.*]+\w", PAGE.read_text()))
     new = {"isa/machines/trn4.toml", "neuroncore/site"}  # to be added, and to be built
     assert len(named) > 20
@@ -75,12 +75,12 @@ def test_the_files_that_it_names_are_there():
         assert [*PAGE.parent.glob(path)], path
 
 
-def test_the_limits_of_the_instruction_set_are_those_that_are_checked():
+def test_the_limits_of_the_instruction_set_equal_the_checked_ones():
     most = runpy.run_path(str(PAGE.parent / ".ci/instruction_set.py"))["MOST"]
     assert all(f" {limit:,}" in PAGE.read_text() for limit in most.values() if limit)
 
 
-def test_the_usual_annotations_are_where_it_says():
+def test_the_usual_annotations_are_in_the_named_modules():
     names = re.findall(
         r"`(\w+)`", PAGE.read_text().partition("* **Annotations**")[2].split("All of")[0]
     )

@@ -1,4 +1,4 @@
-"""What docs/ says is what the code says."""
+"""docs/ agrees with the code."""
 
 import re
 import tomllib
@@ -37,7 +37,7 @@ def test_every_claim_about_numbers_has_a_test():
 
 
 @pytest.mark.parametrize("other", ["test_codec.test_nothing_of_the_kind", "test_nowhere.*"])
-def test_a_test_that_there_is_not_is_found(other):
+def test_a_missing_test_is_found(other):
     with pytest.raises(LookupError, match=f"C1: there is no test {other.replace('*', '.')}"):
         numerics.tests_of("C1", (other,), numerics.all_tests())
     with pytest.raises(LookupError, match="C99: there is no test of it"):
@@ -59,7 +59,7 @@ def test_every_option_is_explained():
     assert all(text.endswith(".") and len(text) > 40 for text in explained.values())
 
 
-def test_the_readme_has_the_figures_of_the_calibration_page():
+def test_the_readme_has_the_figures_on_the_calibration_page():
     line = re.search(r"^\| cross-validation: .*$", calibration.PAGE.read_text(), re.MULTILINE)
     error, within, pairs, _, covered, _ = (text.strip() for text in line[0].split("|")[3:-1])
     trust = Path("README.md").read_text().partition("**Time.**")[2]
@@ -74,7 +74,7 @@ def timed(*times):
             for k, row in enumerate(times)]  # fmt: skip
 
 
-def test_repeated_measurements_are_those_of_equal_estimates():
+def test_measurements_with_equal_estimates_count_as_repeated():
     rows = timed(("a", 100, 90), ("a", 102, 90), ("a", 300, 280), ("b", 200, 90))
     assert list(noise.repeated(rows)) == pytest.approx([0.02])
 

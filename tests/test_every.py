@@ -1,4 +1,4 @@
-"""What stands for many cases says which of them fail."""
+"""A test of many cases names the cases that fail."""
 
 import pytest
 from every import every, for_all
@@ -21,7 +21,7 @@ def test_all_that_fail_are_named():
     assert [error.__notes__ for error in caught.value.exceptions] == [["with 1"], ["with 3"]]
 
 
-def test_so_is_what_is_not_refused():
+def test_a_case_that_is_not_refused_is_named():
     def refused(number):
         with pytest.raises(ZeroDivisionError):
             1 / number
@@ -41,7 +41,7 @@ def test_for_all_is_parametrize_within_a_test(a, b, c, d, request):
     assert len(seen) < 4 or seen == [(a, b, c, d) for b in (3, 4) for c, d in ((5, 6), (7, 8))]
 
 
-def test_of_a_test_for_all_what_fails_is_named():
+def test_a_failed_value_of_for_all_is_named():
     @for_all("number", [2, 3])
     @for_all("other", ["x", "y"])
     def test(number, other):

@@ -1,4 +1,4 @@
-"""The functions that issue and execute instructions are those that the clauses make."""
+"""The functions that issue and execute instructions are up to date with the clauses."""
 
 import ast
 from dataclasses import replace
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.source
 functions = module("functions")
 
 
-def test_the_files_are_fresh():
+def test_the_generated_files_are_current():
     for path, text in functions.pages().items():
         assert ast.dump(ast.parse(path.read_text())) == ast.dump(ast.parse(text)), (
             f"run docs/generate/functions.py: {path.name} is not what the clauses make"
@@ -22,7 +22,7 @@ def test_the_files_are_fresh():
 
 
 @pytest.mark.parametrize("name", ["core", "key", "settle", "tile"])
-def test_a_clause_has_no_parameter_by_a_name_of_the_function_that_issues_it(name):
+def test_no_parameter_of_a_clause_has_a_name_of_the_issuing_function(name):
     clause = replace(INSTRUCTIONS["reciprocal"])
     vars(clause)["parameters"] = tuple(replace(p, name=name) for p in clause.parameters[:1])
     with pytest.raises(DefinitionError, match=f"reciprocal can't have a parameter '{name}'"):

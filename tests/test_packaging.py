@@ -1,4 +1,4 @@
-"""What is installed: the packages, their data, one name, one version."""
+"""The contents of an installation: packages, data, one name, one version."""
 
 import json
 import os
@@ -24,7 +24,7 @@ DATA = SETUPTOOLS["package-data"]
 
 
 def python(code, folder):
-    """Run code in a folder, which comes first on the path, as for any script there."""
+    """Run code in a folder, which comes first on the path, like for any script there."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONSAFEPATH")}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True
@@ -38,7 +38,7 @@ def is_data(package, path):
     return any(fnmatch(name, pattern) for pattern in DATA.get(package, ()))
 
 
-BUILT = "site/html/**/*"  # the documentation, which is there where it was built
+BUILT = "site/html/**/*"  # the documentation, if it was built
 
 
 @pytest.mark.source
@@ -65,7 +65,7 @@ def test_every_pattern_of_data_finds_files(package):
         assert pattern == BUILT or [*HOMES[package].glob(pattern)], pattern
 
 
-def test_no_file_is_forgotten_by_the_wheel():
+def test_the_wheel_has_every_file():
     ours = [
         (package, file)
         for package, home in HOMES.items()
@@ -100,7 +100,7 @@ def test_one_top_level_name_is_installed():
     assert "py-modules" not in SETUPTOOLS
 
 
-def test_outside_the_root_our_folders_have_no_names_of_their_own(tmp_path):
+def test_folders_of_the_repository_are_not_importable_outside_it(tmp_path):
     code = "import importlib.util as u, sys\n"
     code += (
         "ours = [s.origin for n in ('isa', 'kernels', 'tests', 'bench') if (s := u.find_spec(n))]\n"

@@ -1,4 +1,4 @@
-"""Modules that programs import by name, beside what `neuroncore` itself offers."""
+"""Modules that programs import by name, in addition to `neuroncore` itself."""
 
 import neuroncore
 from neuroncore.base import errors, options

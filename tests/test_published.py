@@ -1,4 +1,4 @@
-"""Printed peaks and bandwidths: the machine files give them, by sums that are written down."""
+"""Published peaks and bandwidths follow from the machine files by formulas."""
 
 import re
 from importlib.resources import files
@@ -43,7 +43,7 @@ V, S, G = 1.024 * 0.96, 1.024 * 1.2, 0.512 * 1.2
         ("Trainium3", "HBM", "4.9", 4.9),
     ],
 )
-def test_printed_numbers_are_sums_over_engines(of, what, printed, derived):
+def test_published_numbers_are_sums_over_engines(of, what, printed, derived):
     found = line(of, what)
     assert found.claim.printed == printed and found.holds
     assert found.derived == pytest.approx(derived)
@@ -66,7 +66,7 @@ def test_the_tensor_engine_alone_gives_less(of, what, alone):
 
 
 @pytest.mark.parametrize("found", LINES, ids=lambda x: f"{x.claim.of} {x.claim.what}")
-def test_every_number_is_given_or_says_why_not(found):
+def test_every_number_has_a_formula_or_a_reason_for_none(found):
     assert found.holds
     assert found.claim.formula or found.claim.note
 
@@ -91,7 +91,7 @@ def claim(printed, **how):
         ("20", {"cut": True}, 20.0, 19.9),
     ],
 )
-def test_a_number_is_met_to_its_last_digit(printed, how, met, missed):
+def test_a_number_agrees_to_its_last_digit(printed, how, met, missed):
     assert claim(printed, **how).is_met_by(met)
     assert not claim(printed, **how).is_met_by(missed)
 
@@ -105,7 +105,7 @@ def test_formulas_are_arithmetic_on_names():
         assert repr(wrong) in str(refused.value)
 
 
-def test_the_check_prints_every_number_and_is_content(capsys):
+def test_the_check_prints_every_number_and_passes(capsys):
     assert main(["machines", "--check"]) == 0
     out = capsys.readouterr().out
     assert f"{len(LINES)} published numbers, 0 that do not follow from the machine files" in out

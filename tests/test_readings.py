@@ -1,4 +1,4 @@
-"""What holds a device to the plain reading notices a wrong element, and a write beside it."""
+"""The comparison with the plain reading detects a wrong element, and a write next to it."""
 
 import nki.language as nl
 import numpy as np
@@ -18,25 +18,25 @@ def device():
 
 
 @pytest.mark.parametrize("column, said", [(1, "activation: dst"), (2, "tensor_scalar: dst")])
-def test_each_result_is_looked_at_where_nothing_later_has_written(device, column, said):
+def test_each_result_is_compared_where_no_later_instruction_wrote(device, column, said):
     device.wide.codes()[2, column] += 0.5
     with pytest.raises(AssertionError, match=rf"{said}\[2, 1\] is .*plain reading has"):
         device.agrees()
 
 
-def test_what_no_instruction_has_written_stays(device):
+def test_elements_that_no_instruction_wrote_must_not_change(device):
     device.wide.codes()[1, 3] = 7
     with pytest.raises(AssertionError, match=r"\(3, 6\) was overwritten"):
         device.agrees()
 
 
-def test_sources_stay(device):
+def test_sources_must_not_change(device):
     device.x.codes()[0, 0] = 7
     with pytest.raises(AssertionError, match="was overwritten"):
         device.agrees()
 
 
-def test_what_is_noted_as_written_was():
+def test_elements_that_are_marked_as_written_must_be_written():
     device = Device()
     dst = device.empty((3, 4))
     device.issue("memset", dst[:, :2], 1.0)

@@ -1,4 +1,4 @@
-"""Every code block of README.md does what it says, and so does what other pages show."""
+"""The code blocks of README.md, and the commands on other pages, have the output on the page."""
 
 import io
 import os
@@ -22,7 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def called(command):
-    """The exit code of a command of ours and what it prints, without a process of its own."""
+    """Return the exit code and the output of a command of neuroncore, run in this process."""
     program, *arguments = shlex.split(command)
     assert program == "neuroncore"
     printed = io.StringIO()
@@ -33,7 +33,7 @@ def called(command):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("command,printed", readme.shown())
-def test_what_is_shown_is_what_is_printed(command, printed):
+def test_pages_show_the_current_output_of_commands(command, printed):
     code, found = called(command)
     assert readme.without_versions(found) == readme.without_versions(printed)
     assert code == (1 if "error[" in printed else 0)

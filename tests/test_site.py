@@ -1,4 +1,5 @@
-"""The documentation site: its generated pages, its snippets, and where it is built, the site."""
+"""The documentation site: its generated pages, its snippets, and the site itself if it was
+built."""
 
 import re
 from pathlib import Path

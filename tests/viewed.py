@@ -17,7 +17,7 @@ from neuroncore.view.page import TEXTS
 
 @nki.jit
 def product(a_t, b):
-    """a_t.T @ b + 1, one tile of the result after the other."""
+    """Return a_t.T @ b + 1, computed one tile of the result after the other."""
     (depth, rows), columns = a_t.shape, b.shape[1]
     c = nl.ndarray((rows, columns), nl.float32, buffer=nl.shared_hbm)
     for n in range(0, columns, 64):
@@ -54,7 +54,7 @@ def document(page):
 
 
 def filled(forms, of):
-    """The calls of a page, whose numbers fill the holes of the texts of their forms."""
+    """The calls of a page, in which numbers fill the gaps in the texts of their forms."""
     rows = []
     for form in forms:
         columns = [form["columns"][c] if isinstance(c, int) else c for c in form["columns"]]
@@ -79,7 +79,7 @@ def column(core, name):
 
 
 def signed_order(values):
-    """0, 1, 2, 3, 4 as 0, -1, 1, -2, 2."""
+    """Map 0, 1, 2, 3, 4 to 0, -1, 1, -2, 2."""
     return np.where(values % 2, -(values + 1) // 2, values // 2)
 
 

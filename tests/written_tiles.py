@@ -1,4 +1,4 @@
-"""Tiles that an instruction writes."""
+"""Tiles that an instruction has written."""
 
 import nki.isa as nisa
 import nki.language as nl

@@ -55,12 +55,12 @@ CONVERSIONS = {
         "ml_dtypes",
         "numerics.test_numerics_published.test_every_upper_half_of_a_float32_with_sixteen_lower_ones",
         "numerics.test_numerics_published.test_golden_nearest",
-        "numerics.test_numerics_published.test_gfloat_rounds_to_nearest_as_we_do",
+        "numerics.test_numerics_published.test_rounding_to_nearest_agrees_with_gfloat",
     ),
     "C2": (
         "each code of each format has the value that ml_dtypes gives it; 4-bit floats and "
         "scales have their published values",
-        "numerics.test_codec.test_every_code_reads_as_numpy_reads_it",
+        "numerics.test_codec.test_every_code_is_read_like_in_numpy",
         "numerics.test_packed_formats.test_the_sixteen_numbers_of_four_bits",
         "numerics.test_packed_formats.test_a_scale_is_a_power_of_two_and_ff_is_nan",
     ),
@@ -109,7 +109,7 @@ CONVERSIONS = {
     ),
     "C10": (
         "a 32-bit integer is therefore rounded twice on its way to a narrow float",
-        "numerics.test_codec.test_an_integer_rounds_twice_on_its_way_to_bfloat16",
+        "numerics.test_codec.test_an_integer_is_rounded_twice_on_its_way_to_bfloat16",
         "isa.test_copy.test_copies_between_all_pairs_of_formats",
     ),
     "C11": (
@@ -136,7 +136,7 @@ STOCHASTIC = {
         "the step that is cut off",
         "numerics.test_stochastic.test_the_word_below_which_a_number_goes_up_is_the_exact_fraction",
         "numerics.test_stochastic.test_the_definition_and_the_loops_agree",
-        "numerics.test_numerics_published.test_gfloat_rounds_stochastically_as_we_do",
+        "numerics.test_numerics_published.test_stochastic_rounding_agrees_with_gfloat",
     ),
     "S3": (
         "the share of numbers that round up is this fraction, without bias, and numbers are "
@@ -145,13 +145,13 @@ STOCHASTIC = {
     ),
     "S4": (
         "numbers that a format represents exactly never change",
-        "numerics.test_stochastic.test_what_a_format_holds_never_moves",
+        "numerics.test_stochastic.test_representable_numbers_are_never_changed",
     ),
     "S5": (
         "a number between the largest number of a format and the next step becomes infinity, "
         "or NaN, with a probability that grows with its distance from the largest number",
         "numerics.test_stochastic.test_above_the_largest_a_number_overflows_as_often_as_it_is_beyond",
-        "numerics.test_stochastic.test_nothing_overflows_where_it_saturates",
+        "numerics.test_stochastic.test_saturating_formats_never_overflow",
     ),
     "S6": (
         "with the same seed, results have the same bits for any number of threads, any "
@@ -159,12 +159,12 @@ STOCHASTIC = {
         "unrelated",
         "numerics.test_stochastic.test_threads_and_their_order_do_not_matter",
         "numerics.test_stochastic.test_any_part_of_a_tile_is_rounded_as_in_the_whole",
-        "numerics.test_stochastic.test_whatever_differs_the_words_are_unrelated",
+        "numerics.test_stochastic.test_words_of_different_streams_are_unrelated",
     ),
     "S7": (
         "the sum on the vendor's page (1024, to which 0.5 is added 2048 times, in float16) "
         "does not stop growing",
-        "numerics.test_stochastic.test_long_sums_do_not_stand_still",
+        "numerics.test_stochastic.test_long_sums_do_not_stagnate",
     ),
     "S8": (
         "if the option is off, everything is rounded to nearest; if it is on, results in "

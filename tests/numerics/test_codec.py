@@ -1,4 +1,4 @@
-"""Casts: the scalar definition, the compiled loops and numpy / ml_dtypes say the same bits."""
+"""Casts: the scalar definition, the compiled loops and numpy / ml_dtypes give the same bits."""
 
 import math
 
@@ -31,11 +31,11 @@ whole = pytest.mark.parametrize("form", [f for f in INTEGERS if f.kind != "bool"
 every = pytest.mark.parametrize("form", FORMATS.values(), ids=str)
 
 
-# --- the oracle -----------------------------------------------------------------------------------
+# --- reference ------------------------------------------------------------------------------------
 
 
 def numpy_codes(form, values):
-    """What numpy and ml_dtypes make of float32 values, NaN made canonical; unsigned codes."""
+    """The unsigned codes that numpy and ml_dtypes give float32 values, with canonical NaN."""
     values = np.asarray(values, np.float32)
     if form.kind == "bool":
         return (values != 0).astype(np.uint8)
@@ -51,7 +51,7 @@ def numpy_codes(form, values):
 
 
 def tf32(values):
-    """Whole multiples of 2^13 in the bit pattern of the magnitude, the nearest, else the even."""
+    """The nearest multiples of 2^13 of the magnitude's bit pattern, or the even ones on a tie."""
     pattern = bits(values).astype(np.int64)
     kept, rest = np.divmod(pattern & 0x7FFFFFFF, 8192)
     kept += (rest > 4096) | ((rest == 4096) & (kept % 2 == 1))
@@ -59,12 +59,13 @@ def tf32(values):
 
 
 def numpy_values(form, codes):
-    """What numpy and ml_dtypes read in codes of the storage type."""
+    """The values that numpy and ml_dtypes read from codes of the storage type."""
     return codes.view(form.numpy).astype(np.float32)
 
 
 def stratified(per_exponent, seed=1):
-    """float32 of both signs and every exponent: around every tie of every width, and at random."""
+    """float32 numbers of both signs and every exponent: around every tie of every width, and at
+    random."""
     rng = np.random.default_rng(seed)
     shape = (512, per_exponent)
     cut = rng.integers(1, 24, shape)
@@ -83,7 +84,7 @@ def all_codes(form):
 
 
 def some_codes(form):
-    """Every code of up to 16 bits, many of 32, canonical where TF32 and bool want it."""
+    """Every code of up to 16 bits, and many of 32; canonical where TF32 and bool need it."""
     if form.kind == "bool":
         return np.array([0, 1], np.uint8)
     if form.bits <= 16:
@@ -102,7 +103,7 @@ def sample():
 
 
 def agree(values, expected):
-    """Bit for bit, but any NaN of the same sign will do."""
+    """Assert equal bits; any NaN of the same sign is accepted."""
     nan = np.isnan(expected)
     assert np.array_equal(np.isnan(values), nan)
     assert np.array_equal(np.signbit(values), np.signbit(expected))
@@ -113,12 +114,12 @@ def agree(values, expected):
 
 
 @short
-def test_every_code_reads_as_numpy_reads_it(form):
+def test_every_code_is_read_like_in_numpy(form):
     agree(codec.decode(form, all_codes(form)), numpy_values(form, all_codes(form)))
 
 
 @every
-def test_the_definition_reads_what_the_loops_read(form):
+def test_the_definition_reads_the_same_values_as_the_loops(form):
     codes = some_codes(form)
     one = [codec.decode_one(form, int(c)) for c in codes.view(form.code_type)]
     agree(codec.decode(form, codes), np.array(one, np.float64).astype(np.float32))
@@ -149,7 +150,7 @@ def test_wide_integers_round_on_their_way_through_float32(start, value, signed, 
     assert codec.encode(uint32, read) == unsigned
 
 
-def test_an_integer_rounds_twice_on_its_way_to_bfloat16():
+def test_an_integer_is_rounded_twice_on_its_way_to_bfloat16():
     start = np.array([2**30 + 2**22 + 1], np.int32)
     assert codec.cast(FORMATS["int32"], FORMATS["bfloat16"], start) == 0x4E80  # 2^30
 
@@ -157,7 +158,7 @@ def test_an_integer_rounds_twice_on_its_way_to_bfloat16():
 # --- writing --------------------------------------------------------------------------------------
 
 
-def test_the_sample_is_what_it_says(sample):
+def test_the_sample_has_every_exponent_and_tie(sample):
     assert sample.size == 1 << 20
     assert len(np.unique(bits(sample) >> 23)) == 512
     assert np.isnan(sample).sum() > 2000 and np.isinf(sample).sum() >= 2
@@ -172,9 +173,9 @@ def test_writing_agrees_with_numpy(form, sample):
 
 
 @every
-def test_the_definition_writes_what_the_loops_write(form):
+def test_the_definition_writes_the_same_codes_as_the_loops(form):
     values = stratified(16 if form.is_float else 8, seed=2)
-    if form == "float32":  # where NaN keep what they carry: nothing is converted
+    if form == "float32":  # these keep the payload of NaN, because nothing is converted
         values = values[~np.isnan(values)]
     one = np.array([codec.encode_one(form, float(v)) for v in values], form.code_type)
     assert np.array_equal(codec.encode(form, values).view(form.code_type), one)
@@ -307,7 +308,7 @@ def test_integers_at_their_limits(name, value, code):
     assert codec.encode_one(form, value) == code % (1 << form.bits)
 
 
-def test_anything_but_zero_is_true():
+def test_every_number_except_zero_is_true():
     values = np.array([0, -0.0, 1e-45, -3, math.inf, math.nan], np.float32)
     assert codec.encode(FORMATS["bool"], values).tolist() == [0, 0, 1, 1, 1, 1]
     assert [codec.encode_one(FORMATS["bool"], float(v)) for v in values] == [0, 0, 1, 1, 1, 1]
@@ -343,7 +344,7 @@ def test_a_copy_within_a_format_moves_bits(form, instruction):
     assert np.array_equal(bits(target.codes()), bits(codes))
 
 
-def test_a_float32_copy_keeps_what_a_nan_carries():
+def test_a_float32_copy_keeps_the_payload_of_a_nan():
     device, values = Device(), stratified(8).reshape(128, -1)
     target = device.empty(values.shape)
     device.issue("tensor_copy", dst=target, src=device.tile(values))
@@ -365,7 +366,7 @@ VIEWS = {
 
 @every
 @pytest.mark.parametrize("view", VIEWS)
-def test_any_view_will_do(form, view):
+def test_arrays_may_have_any_strides(form, view):
     values = np.asarray(VIEWS[view])
     codes = codec.encode(form, values)
     assert codes.shape == values.shape
@@ -379,7 +380,7 @@ def test_any_view_will_do(form, view):
 
 
 @every
-def test_results_go_where_asked(form):
+def test_results_are_written_to_out(form):
     place = np.empty(GRID.shape, form.storage)
     assert codec.encode(form, GRID, place) is place
     assert np.array_equal(place.view(form.code_type), numpy_codes(form, GRID))
@@ -390,7 +391,7 @@ def test_results_go_where_asked(form):
 
 @every
 @pytest.mark.parametrize("place", ["too small", "too large", "other shape", "with gaps"])
-def test_a_place_that_does_not_fit_is_refused_untouched(form, place):
+def test_an_out_array_that_does_not_fit_is_refused_unchanged(form, place):
     def made(dtype):
         base = np.zeros((4, 10, 24), dtype)
         views = {"too small": base[0, :5, :12], "too large": base, "with gaps": base[:2, :5, :12]}
@@ -407,8 +408,8 @@ def test_a_place_that_does_not_fit_is_refused_untouched(form, place):
 
 
 @narrow
-def test_wider_values_are_float32_first(form):
-    """A float64 just above a tie is the tie itself once it is a float32."""
+def test_wider_values_are_rounded_to_float32_first(form):
+    """A float64 just above a tie is the tie itself once it is rounded to float32."""
     tie = 1 + form.eps / 2
     assert (
         codec.encode(form, np.array([tie + 2.0**-40, 1.0])).view(form.code_type).tolist()
@@ -416,7 +417,7 @@ def test_wider_values_are_float32_first(form):
     )
 
 
-# --- memory that nothing has written --------------------------------------------------------------
+# --- uninitialized memory -------------------------------------------------------------------------
 
 
 @every

@@ -1,4 +1,4 @@
-"""Copies are numpy's, whichever axes lie densely."""
+"""Copies equal numpy's for any order of the axes."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ KINDS = (np.uint8, np.int16, np.float16, np.float32, np.int32, np.float64)
 
 @st.composite
 def arrays(draw, shape):
-    """An array of a shape, whose axes lie in any order, with room beside them."""
+    """An array with a shape, whose axes have any order in memory, with gaps between them."""
     order = draw(st.permutations(range(len(shape))))
     room = [shape[axis] + draw(st.integers(0, 3)) for axis in order]
     kind = draw(st.sampled_from(KINDS))
@@ -46,7 +46,7 @@ def test_a_matrix_can_be_transposed_in_its_place():
 
 
 @pytest.mark.parametrize("bits", [0x7F800001, 0xFFC12345, 0x80000000])
-def test_bits_stay(bits):
+def test_copies_keep_bits(bits):
     source = np.full((64, 64), bits, np.uint32).view(np.float32).T
     target = np.zeros((64, 64), np.float32)
     codec.copy(source, target)

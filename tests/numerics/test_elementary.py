@@ -1,4 +1,4 @@
-"""What the compiled loops are made of: fused multiply-adds, folds and scans in a fixed order."""
+"""Parts of the compiled loops: fused multiply-adds, folds and scans in a fixed order."""
 
 from fractions import Fraction
 
@@ -18,7 +18,7 @@ EDGES = [0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan]
 
 
 def step(name, a, b):
-    """One operator on float32 columns, by numpy."""
+    """Apply one operator to float32 columns with numpy."""
     if name in ("maximum", "minimum"):  # numpy leaves the sign of a zero open
         chosen = np.where(np.signbit(a) == (name == "minimum"), a, b)
         return np.where((a == 0) & (b == 0), chosen, getattr(np, name)(a, b))
@@ -98,7 +98,7 @@ def test_a_reduction_starts_from_its_first_element(name, shape, axes):
 
 @for_all("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])
 @for_all("dtype", ["int8", "uint16", "int32"])
-def test_bit_patterns_reduce_as_they_are(name, dtype):
+def test_bit_patterns_are_reduced_without_conversion(name, dtype):
     info = np.iinfo(dtype)
     values = np.random.default_rng(2).integers(info.min, info.max, (5, 3, 4), dtype, endpoint=True)
     expected = getattr(np, name).reduce(values.reshape(5, -1), axis=1)
@@ -152,7 +152,7 @@ def check_scan(names, swap0, swap1):
 
 
 @pytest.mark.parametrize("exponents", ["each", "lanes", 0.5, 2.0, -3.0, np.inf, np.nan])
-def test_a_power_of_a_negative_number_is_as_numpy_has_it(exponents):
+def test_a_power_of_a_negative_number_agrees_with_numpy(exponents):
     numbers = np.array([*EDGES, -np.nan, 1, -1, 2, -2, 0.5, -0.5, 3, -3, 1e20, -1e20], np.float32)
     a, b = map(np.ascontiguousarray, np.meshgrid(numbers, numbers))
     b = b if exponents == "each" else b[:, :1] if exponents == "lanes" else np.float32(exponents)
@@ -181,7 +181,7 @@ def test_the_first_number_outside_of_a_range(place):
 
 @pytest.mark.parametrize("drawn", [0, 3, 61, (1 << 32) - 70, (1 << 34) - 100])
 @pytest.mark.parametrize("above", [0, 3, (1 << 33) + 1])
-def test_blocks_of_random_numbers_are_those_that_are_drawn_one_by_one(drawn, above):
+def test_blocks_of_random_numbers_equal_numbers_drawn_one_by_one(drawn, above):
     states = generator.PHILOX.seeded(3, 1, 2, 5, 1)
     counters = drawn & 0xFFFFFFFF, drawn >> 32, above & 0xFFFFFFFF, above >> 32
     states[..., :4] = np.array(counters, np.uint32) + states[..., :4] * [0, 0, 1, 1]

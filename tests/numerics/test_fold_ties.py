@@ -1,4 +1,4 @@
-"""Of elements that are equal but for their sign, folds by magnitude keep the last."""
+"""Folds by magnitude keep the last of elements that differ only in their sign."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""One row makes a format: what tells of formats finds it there, by all of its names."""
+"""A format is one row of the table, in which it is found by all of its names."""
 
 import ml_dtypes
 import numpy as np
@@ -20,7 +20,7 @@ NAMES = [
 ]
 
 
-def test_the_table_is_all_there_is():
+def test_the_table_has_all_formats():
     known = [f for f in vars(formats).values() if isinstance(f, Format)]
     assert set(known) == set(ROWS) and len({name for name, _ in NAMES}) == len(NAMES)
     outside = {row for row in ROWS if row not in FORMATS | OPAQUE}
@@ -30,13 +30,13 @@ def test_the_table_is_all_there_is():
 
 
 def test_every_float_is_described_a_second_time():
-    """In tests/numbers_of_formats.py, by which conversions are tested."""
+    """tests/numbers_of_formats.py has the second description, which tests of conversions use."""
     floats = {str(row) for row in ROWS if row.is_float and row.held != "nothing"}
     assert set(LAYOUT) == floats - {"float32"}
 
 
 def test_every_format_of_a_machine_has_a_row_in_the_plain_reading_and_a_numpy_type():
-    """The plain reading converts with the type; a packed format has none."""
+    """The plain reading converts with the type; a packed format has no type."""
     assert set(FORMATS) | set(OPAQUE) <= set(plain.FORMATS)
     for row in FORMATS.values():
         assert row == "tfloat32" or row.numpy.name == row
@@ -53,13 +53,13 @@ def test_a_format_is_found_by_each_of_its_names(name, row):
             lookup(name)
 
 
-def test_what_no_machine_knows_has_no_name():
+def test_a_format_without_a_machine_has_no_name_in_the_language():
     with pytest.raises(UsageError, match="'float64' is not a NeuronCore number format"):
         numerics.info("float64")
 
 
-def test_a_new_format_is_a_row(monkeypatch):
-    """The other 6-bit float of OCP's microscaling formats, against ml_dtypes."""
+def test_a_row_adds_a_format(monkeypatch):
+    """The other 6-bit float of OCP's microscaling formats is compared with ml_dtypes."""
     row = Format("float6_e3m2fn", 6, "float", 3, 2, 3, infinite=False, nan=False, held="packs",
                  short_names=("fp6",))  # fmt: skip
     monkeypatch.setattr(formats, "ROWS", (*ROWS, row))

@@ -1,4 +1,4 @@
-"""Every number format against the published table, and every name it may be asked for by."""
+"""Every number format compared with the published table, and found by each of its names."""
 
 import copy
 import json
@@ -188,7 +188,7 @@ def test_real_torch_dtypes():
     ],
     ids=str,
 )
-def test_what_is_no_format_is_refused_with_the_nearest_one(wrong, nearest):
+def test_an_unknown_format_is_refused_with_the_nearest_one(wrong, nearest):
     with pytest.raises(UsageError, match=f"is not a .*; did you mean .*{nearest}"):
         lookup(wrong)
 
@@ -206,7 +206,7 @@ def test_what_is_no_format_is_refused_with_the_nearest_one(wrong, nearest):
         ("float4_e2m1fn_x2", "float4_e2m1fn_x4"),
     ],
 )
-def test_formats_of_others_are_refused_with_what_they_are(wrong, said):
+def test_formats_of_other_libraries_are_refused_with_an_explanation(wrong, said):
     for find in (lookup, numerics.info):
         with pytest.raises(UsageError, match=f"is not a .*; it is .*{said}"):
             find(wrong)
@@ -221,7 +221,7 @@ def test_the_suggestions_for_formats_of_others_are_right():
 
 
 @for_all("wrong", ["", "xyzzy", np.complex128, "S5", np.dtype("M8[s]"), object()])
-def test_what_is_nothing_like_a_format_is_refused_with_the_list(wrong):
+def test_a_name_that_resembles_no_format_is_refused_with_the_list(wrong):
     with pytest.raises(UsageError, match="is not a NeuronCore number format") as caught:
         lookup(wrong)
     said = str(caught.value)

@@ -212,6 +212,6 @@ def test_the_comparison_with_other_libraries_is_current():
         (lambda x: numerics.finfo("int8"), "not a float"),
     ],
 )
-def test_wrong_calls_say_what_is_right(call, said):
+def test_errors_of_wrong_calls_name_the_right_call(call, said):
     with pytest.raises(UsageError, match=said):
         call(numbers())

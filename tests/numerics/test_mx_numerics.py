@@ -1,5 +1,5 @@
-"""The numbers of microscaling (MX) formats: conformance tests X1 to X6, whose ids are in their
-names, and the orders in which packed products may be added."""
+"""Numerics of microscaling (MX) formats: conformance tests X1 to X6, whose ids are in the names of
+tests, and the orders in which packed products may be added."""
 
 import json
 from pathlib import Path
@@ -56,10 +56,10 @@ def dequantized(data, scale):
     return data.astype(np.float64) * 2.0**power
 
 
-# --- X1: where things are -------------------------------------------------------------------------
+# --- X1: layout -----------------------------------------------------------------------------------
 
 
-def test_X1_elements_from_the_lowest_bits_up():
+def test_X1_elements_are_packed_from_the_lowest_bits_up():
     values = np.zeros((32, 4), np.float32)
     values[0] = [1, 2, -1, 0.5]
     device = Device("trn3")
@@ -152,7 +152,7 @@ def test_X4_what_was_quantized_is_quantized_to_itself(element):
 @for_all("order", ["group", "chain"])
 @for_all("mode", ["chain", "blas"])
 @for_all(("s", "x"), [(s, x) for s in ELEMENTS for x in ELEMENTS])
-def test_X5_exact_sums_are_those_of_einsum(s, x, mode, order):
+def test_X5_exact_sums_agree_with_einsum(s, x, mode, order):
     whole = np.array([0, 1, 2, 3, 4, -1, -2, -3, -4])
     rng = np.random.default_rng(5)
     left, right = (rng.choice(whole, (128, n, 4)).astype(e) for n, e in ((34, s), (65, x)))
@@ -210,7 +210,7 @@ def test_products_may_join_the_sum_one_by_one(s, x, spread):
         assert np.array_equal(bits(got), bits(chain(*(w.astype(np.float32) for w in wide))))
 
 
-def test_the_order_of_packed_products_shows():
+def test_the_order_of_packed_products_changes_a_sum():
     """2^24 in one row and 1 + 1 in the next: together they count, one by one they are lost."""
     s, x = np.zeros((32, 2, 4), "float8_e5m2"), np.ones((32, 1, 4), "float8_e5m2")
     s[0, :, 0], x[0, 0, 0] = 2.0**15, 2.0**9
@@ -229,7 +229,7 @@ def test_one_by_one_with_any_scales(seed, element, middle, spread):
     assert np.array_equal(got, one_by_one(left, ss, right, xs), equal_nan=True)
 
 
-# --- X6: what a device printed --------------------------------------------------------------------
+# --- X6: output of a device -----------------------------------------------------------------------
 
 
 def test_X6_results_of_a_device_are_the_reference_rounded_to_even():

@@ -1,4 +1,4 @@
-"""neuroncore.numerics: what it takes, gives and says."""
+"""neuroncore.numerics: its arguments, results and errors."""
 
 import math
 import pickle
@@ -36,7 +36,7 @@ def test_shapes_and_types(form, shape):
     assert np.array_equal(numerics.decode(codes.view(form.numpy), form), back)
 
 
-def test_numbers_lists_and_single_numbers_will_do():
+def test_arguments_may_be_lists_or_single_numbers():
     assert (
         numerics.round(1.03, "float8_e4m3") == 1 and numerics.round(1.03, "float8_e4m3").shape == ()
     )
@@ -47,7 +47,7 @@ def test_numbers_lists_and_single_numbers_will_do():
     assert numerics.decode(np.array([-3], np.int8), "int8") == -3
 
 
-def test_wider_numbers_are_float32_first():
+def test_wider_numbers_are_rounded_to_float32_first():
     tie = 1 + 2.0**-8
     assert numerics.round(np.array([tie + 2.0**-40, tie + 2.0**-20]), "bfloat16").tolist() == [
         1,
@@ -111,7 +111,7 @@ def test_a_copy_keeps_what_nan_carry():
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "tf32"])
-def test_stochastic_modes_repeat_and_go_on_where_a_part_ended(dtype):
+def test_stochastic_modes_repeat_and_can_be_continued(dtype):
     values = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     whole = numerics.round(values, dtype, "stochastic", seed=7)
     assert np.array_equal(whole, numerics.round(values, dtype, "stochastic", numerics.Stream(7)))
@@ -148,7 +148,7 @@ def test_another_bias_is_another_power_of_two(base, more):
     assert np.array_equal(numerics.encode(scaled[::7], form), one)
 
 
-def test_a_bias_of_its_own_is_the_format_itself():
+def test_the_default_bias_gives_the_format_itself():
     assert numerics.cfp8("float8_e4m3", 7) is lookup("float8_e4m3")
     form = numerics.cfp8("float8_e4m3", 9)
     assert form is numerics.cfp8("float8_e4m3", 9) is pickle.loads(pickle.dumps(form))
@@ -330,12 +330,12 @@ def test_what_cannot_be_tested_is_refused(how, said):
         (lambda: numerics.compare_casts([1], ("float4_e2m1fn_x4",)), "compare float4_e2m1fn"),
     ],
 )
-def test_wrong_calls_say_what_is_right(call, said):
+def test_errors_of_wrong_calls_name_the_right_call(call, said):
     with pytest.raises(UsageError, match=said):
         call()
 
 
-def test_it_is_there_without_a_kernel_and_without_numba():
+def test_numerics_works_without_a_kernel_and_without_numba():
     code = "import sys, neuroncore; neuroncore.numerics.info('bfloat16')\n"
     code += "print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

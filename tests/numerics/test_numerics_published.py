@@ -1,4 +1,4 @@
-"""neuroncore.numerics against published vectors, gfloat and numpy."""
+"""neuroncore.numerics compared with published vectors, gfloat and numpy."""
 
 import json
 from pathlib import Path
@@ -102,7 +102,7 @@ GFLOAT = [pytest.param(n, id=n) for n in LAYOUT]
 
 @pytest.mark.parametrize("name", LAYOUT)
 @pytest.mark.parametrize("saturate", [False, True])
-def test_gfloat_rounds_to_nearest_as_we_do(name, saturate):
+def test_rounding_to_nearest_agrees_with_gfloat(name, saturate):
     gfloat = pytest.importorskip("gfloat")
     values, form = neighbors(name), gfloat_format(gfloat, name)
     sat = saturate or only_saturates(name)
@@ -111,9 +111,10 @@ def test_gfloat_rounds_to_nearest_as_we_do(name, saturate):
 
 
 @pytest.mark.parametrize("name", LAYOUT)
-def test_gfloat_rounds_stochastically_as_we_do(name):
-    """There R' joins the fraction, upwards if they reach 1: our R is 2^20 - 1 - R', in the upper
-    bits. 20 of them: their float64 then adds exactly all but the smallest fractions."""
+def test_stochastic_rounding_agrees_with_gfloat(name):
+    """gfloat adds a random R' to the fraction and rounds up if the sum reaches 1. neuroncore's R is
+    2^20 - 1 - R', in the upper bits. With 20 bits, gfloat's float64 sum is exact except for the
+    smallest fractions."""
     gfloat = pytest.importorskip("gfloat")
     values, form = neighbors(name), gfloat_format(gfloat, name)
     exponent = np.frexp(values.astype(np.float64))[1]
@@ -130,12 +131,12 @@ def test_gfloat_rounds_stochastically_as_we_do(name):
 
 
 def only_saturates(name):
-    """Whether a format has neither infinities nor NaN."""
+    """Return whether a format has neither infinities nor NaN."""
     return LAYOUT[name][3:] == (False, False)
 
 
 @pytest.mark.parametrize("name", LAYOUT)
-def test_gfloat_reads_every_code_as_we_do(name):
+def test_every_code_is_read_like_in_gfloat(name):
     gfloat = pytest.importorskip("gfloat")
     form, width = gfloat_format(gfloat, name), 1 + sum(LAYOUT[name][:2])
     if name == "tfloat32":

@@ -1,4 +1,5 @@
-"""Microscaling formats: what codes mean, how four are packed, and that engines only move them."""
+"""Microscaling formats: the values of codes, the packing of four elements, and engines that only
+move them."""
 
 import copy
 import math
@@ -70,7 +71,8 @@ def test_four_bits_round_to_even_and_saturate():
 
 
 def test_C12_nan_is_the_largest_of_four_bits():
-    """There is no NaN, so that it is what an infinity is; ml_dtypes makes it -0."""
+    """The format has no NaN, so NaN becomes the largest number, like infinity; ml_dtypes makes it
+    -0."""
     nan = np.array([np.nan, -np.nan, np.inf, -np.inf], np.float32)
     values = codec.decode(float4_e2m1fn, codec.encode(float4_e2m1fn, nan))
     assert np.abs(values).tolist() == [6, 6, 6, 6] and values[2:].tolist() == [6, -6]

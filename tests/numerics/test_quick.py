@@ -1,4 +1,5 @@
-"""Small arrays are cast by ml_dtypes, large ones by loops: the same bits, the same errors."""
+"""Small arrays are cast by ml_dtypes and large ones by loops, with the same bits and the same
+errors."""
 
 import warnings
 from itertools import product
@@ -43,7 +44,7 @@ def test_small_and_large_arrays_get_the_same_bits(source, target):
 
 
 def test_all_formats_but_those_with_other_rules_are_cast_by_ml_dtypes():
-    """Its NaN in float4_e2m1fn is -0, and its 0 in float8_e8m0fnu is NaN."""
+    """In ml_dtypes, NaN in float4_e2m1fn is -0, and 0 in float8_e8m0fnu is NaN."""
     small = {form for form in FORMS if quick._plan(np.dtype("bfloat16"), form)[0] > 0}
     assert {*FORMS} - small == {"bfloat16", "float4_e2m1fn", "float8_e8m0fnu"}
 

@@ -1,4 +1,5 @@
-"""Structured sparsity: weights are compressed and tagged, and what breaks a pattern is named."""
+"""Structured sparsity: weights are compressed and tagged, and weights that break a pattern are
+named."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Stochastic rounding: exact thresholds, statistics of many draws, where words come from."""
+"""Stochastic rounding: exact thresholds, statistics of many draws, and the random words."""
 
 import itertools
 import threading
@@ -65,7 +65,7 @@ def test_the_definition_and_the_loops_agree(name, value, word, saturate):
 
 
 @every
-def test_what_a_format_holds_never_moves(name):
+def test_representable_numbers_are_never_changed(name):
     form = FORMS[name]
     codes = np.arange(1 << min(form.bits, 16)).astype(form.code_type)
     if name == "tfloat32":
@@ -87,7 +87,7 @@ def test_above_the_largest_a_number_overflows_as_often_as_it_is_beyond(word, cod
     assert got.tolist() == [code, code | 0x80, 0x78, 0xF8]
 
 
-def test_nothing_overflows_where_it_saturates():
+def test_saturating_formats_never_overflow():
     values = np.float32([449, -470, 1e30, np.inf, -np.inf, np.nan])
     got = codes_with(FORMATS["float8_e4m3fn"], values, np.zeros(6, np.uint32), saturate=True)
     assert got.tolist() == [0x7E, 0xFE, 0x7E, 0x7E, 0xFE, 0x7F]
@@ -228,7 +228,7 @@ def test_threads_and_their_order_do_not_matter():
 
 
 @pytest.mark.parametrize("field", Stream._fields)
-def test_whatever_differs_the_words_are_unrelated(field):
+def test_words_of_different_streams_are_unrelated(field):
     n = 1 << 18
     a = stochastic.words(STREAM, n)
     b = stochastic.words(STREAM._replace(**{field: getattr(STREAM, field) + 1}), n)
@@ -260,7 +260,7 @@ def test_instructions_are_not_correlated():
     assert abs((np.mean(a == b) - 0.5) * 2 * values.size**0.5) < 4.5
 
 
-def test_long_sums_do_not_stand_still():
+def test_long_sums_do_not_stagnate():
     """The vendor's example: 1024 + 2048 times 0.5 in float16, to nearest 1024, else about 2048."""
     replicas = 2000
     nearest, total = np.float32(1024), np.full(replicas, 1024, np.float32)
@@ -271,4 +271,4 @@ def test_long_sums_do_not_stand_still():
     assert nearest == 1024
     mean, spread = total.mean(dtype=np.float64), total.std(dtype=np.float64)
     assert abs(mean - 2048) < 4 * 22.96 / replicas**0.5 and abs(spread - 22.96) < 2
-    assert abs(2056 - mean) < 2 * spread  # what the vendor's page shows
+    assert abs(2056 - mean) < 2 * spread  # the result on the vendor's page

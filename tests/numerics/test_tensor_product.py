@@ -1,5 +1,5 @@
-"""The Tensor engine's product by itself: blocks and their edges, one rounding at each link, and the
-same bits on every kind of processor."""
+"""The Tensor engine's product: blocks and their edges, one rounding at each link, and the same bits
+on every kind of processor."""
 
 import contextlib
 import io
@@ -47,7 +47,7 @@ def test_blocks_and_their_edges_are_the_chain(shape, accumulate):
 
 @for_all("group", [2, 4])
 @pytest.mark.parametrize("shape", ODD, ids=str)
-def test_so_are_those_of_groups(shape, group):
+def test_blocks_of_groups_and_their_edges_are_the_chain(shape, group):
     k, m, n = shape
     s, x = (normal((group * k, c), c).astype("float8_e5m2").astype(np.float32) for c in (m, n))
     want, got = np.zeros((m, n), np.float32), np.empty((m, n), np.float32)
@@ -62,7 +62,8 @@ def test_so_are_those_of_groups(shape, group):
 
 @pytest.mark.parametrize("cut", [np.s_[:, ::2], np.s_[:, ::-1], np.s_[::-1, 3:], np.s_[1:, :-1]])
 def test_arrays_of_any_strides(cut):
-    """Of the operands and, one at a time, of the result, whose other elements stay."""
+    """The operands have any strides, and so has the result in turn, whose other elements are
+    unchanged."""
     s, x = normal((40, 70), 1)[cut], normal((40, 130), 2)[cut]
     want = chain(s, x)
     for make in (np.empty_like, lambda a: np.empty(a.shape[::-1], np.float32).T):
@@ -143,7 +144,7 @@ def digests(which, **environment):
     return done.stdout.split()
 
 
-def test_the_bits_are_those_of_any_processor():
+def test_the_bits_are_the_same_on_any_processor():
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(DIGEST, {})

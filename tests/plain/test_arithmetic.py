@@ -1,4 +1,4 @@
-"""Arithmetic of the plain reading against exact fractions and Python's own functions."""
+"""Arithmetic of the plain reading compared with exact fractions and Python's functions."""
 
 import math
 from fractions import Fraction
@@ -38,7 +38,7 @@ def wide(rng, count, least):
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-@pytest.mark.parametrize("least", [-30, -80])  # of these products some are subnormal
+@pytest.mark.parametrize("least", [-30, -80])  # some of these products are subnormal
 def test_a_fused_multiply_add_rounds_the_exact_result_once(least, narrow):
     rng = np.random.default_rng(0)
     a, b = wide(rng, 1000, least), wide(rng, 1000, least)
@@ -50,7 +50,7 @@ def test_a_fused_multiply_add_rounds_the_exact_result_once(least, narrow):
         assert got == rounded(Fraction(x) * Fraction(y) + Fraction(z)), (x, y, z)
 
 
-def test_ties_that_rounding_twice_gets_wrong():
+def test_ties_that_rounding_twice_would_round_wrongly():
     """1 + 2^-24 + 2^-60 is above the tie between 1 and 1 + 2^-23, though not in float64."""
     a, b = np.array([F(2.0**-30)]), np.array([F(2.0**-30)])
     assert fma(a, b, np.array([F(1)])) == 1

@@ -1,4 +1,4 @@
-"""Formats of the plain reading: vectors that others have made, and exact arithmetic."""
+"""Formats of the plain reading: published vectors, and exact arithmetic."""
 
 import json
 from fractions import Fraction

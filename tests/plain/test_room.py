@@ -1,4 +1,4 @@
-"""The plain reading stays plain: one short function an instruction, and few lines in all."""
+"""The plain reading stays plain: one short function per instruction, and few lines in total."""
 
 import ast
 import inspect
@@ -13,7 +13,7 @@ from neuroncore.plain.reading import meaning
 FILES = sorted(Path(plain.__file__).parent.glob("*.py"))
 MOST_LINES = 1600
 ENUMS = "neuroncore.base.enums"
-MOST_LINES_OF_ONE = 12  # of an instruction's function, without its equation
+MOST_LINES_OF_ONE = 12  # lines of an instruction's function, without its equation
 
 
 @pytest.mark.parametrize("name", sorted(INSTRUCTIONS))

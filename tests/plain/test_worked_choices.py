@@ -1,5 +1,6 @@
-"""Worked examples of instructions that make indices, choose by them, and move data: the rules are
-those of the declarations' pages (nki.isa, nki.collectives), the numbers are done by hand."""
+"""Worked examples of instructions that make indices, select by them, and move data: the rules are
+on the pages of the declarations (nki.isa, nki.collectives), and the numbers are computed by
+hand."""
 
 import nki
 import nki.collectives as ncc
@@ -16,7 +17,7 @@ LOWEST = float(np.finfo(F).min)
 
 
 def left(device, *tiles):
-    """What the emulator has left in tiles, which the plain reading has too."""
+    """Return the contents of tiles in the emulator, after a comparison with the plain reading."""
     device.agrees()
     return [tile.numpy().tolist() for tile in tiles]
 
@@ -183,7 +184,7 @@ def test_a_sum_in_memory_of_several_transfers():
 
 @nki.jit
 def exchanged(x, kind, size):
-    """What one collective makes of x [2, 3] on two ranks."""
+    """Return the result of one collective for x [2, 3] on two ranks."""
     group = ncc.ReplicaGroup([[0, 1]])
     source = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name="source")
     result = nl.ndarray((size, 3), x.dtype, buffer=nl.shared_hbm, name="result")

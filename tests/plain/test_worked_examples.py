@@ -1,5 +1,5 @@
-"""Worked examples: numbers from the documentation or done by hand, in the emulator and in the plain
-reading alike."""
+"""Worked examples: numbers from the documentation or computed by hand, in the emulator and in the
+plain reading."""
 
 import nki.language as nl
 import numpy as np
@@ -12,7 +12,7 @@ F = np.float32
 
 
 def result(device, dst):
-    """What the emulator has left in a tile, which the plain reading has too."""
+    """Return the contents of a tile in the emulator, after a comparison with the plain reading."""
     device.agrees()
     return dst.numpy()
 

@@ -1,4 +1,5 @@
-"""Where the error comes from: float64 beside the kernel against numpy's, and whom it blames."""
+"""The source of the error: float64 results during a run compared with numpy's, and the lines to
+which errors are attributed."""
 
 import ml_dtypes
 import nki.isa as nisa
@@ -18,12 +19,12 @@ from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.precision.findings import Precision, on
 from neuroncore.precision.shadow import Shadow
 
-# --- whom it blames -------------------------------------------------------------------------------
+# --- lines that cause the error -------------------------------------------------------------------
 
 
 @for_all("narrow", [nl.bfloat16, nl.float16, nl.float8_e4m3, nl.float8_e5m2])
 @pytest.mark.parametrize("x", [X, WIDE], ids=["small", "sampled"])
-def test_one_rough_line_is_owed_the_error(narrow, x):
+def test_the_error_is_attributed_to_the_only_imprecise_line(narrow, x):
     _, found = run(through(narrow), x)
     assert blamed(found, "the rough line") > 0.99
 
@@ -43,7 +44,7 @@ def test_a_narrow_result_of_a_matmul_is_the_rough_line():
     assert blamed(found, "the rough line") > 0.95
 
 
-def test_a_sum_goes_on_in_some_elements_and_begins_in_others():
+def test_a_sum_continues_in_some_elements_and_begins_in_others():
     def kernel(x):
         tile, total = loaded(x), empty((1, 8), buffer=nl.psum)
         for part in (total[:, :5], total):
@@ -56,7 +57,7 @@ def test_a_sum_goes_on_in_some_elements_and_begins_in_others():
     assert np.allclose(launched.outputs, wanted, rtol=1e-5) and found.beyond is None
 
 
-def test_the_rougher_of_two_inputs_is_owed_more():
+def test_the_less_precise_of_two_inputs_causes_more_error():
     def kernel(x, y):
         a, b = loaded(x), loaded(y)
         half, eighth = empty(a.shape, nl.bfloat16), empty(a.shape, nl.float8_e4m3)
@@ -72,7 +73,7 @@ def test_the_rougher_of_two_inputs_is_owed_more():
     assert blamed(found, "# float8") == pytest.approx(1 - near, rel=0.01)
 
 
-def test_what_is_overwritten_is_owed_nothing():
+def test_overwritten_results_cause_no_error():
     def kernel(x):
         tile = loaded(x)
         rough = empty(tile.shape, nl.bfloat16)
@@ -87,7 +88,7 @@ def test_what_is_overwritten_is_owed_nothing():
     assert (done.outputs == 1).all()
 
 
-def test_a_part_that_is_overwritten_takes_its_errors_along():
+def test_overwriting_a_part_removes_its_errors():
     def kernel(x):
         tile = loaded(x)
         out = empty(tile.shape)
@@ -123,7 +124,7 @@ def test_errors_go_through_accumulator_registers():
     assert blamed(found, "the rough line") > 0.99
 
 
-def test_shares_are_of_all_results():
+def test_shares_cover_all_results():
     def kernel(x):
         tile = loaded(x)
         return [stored(copied(tile, form)) for form in (nl.bfloat16, nl.float16)]
@@ -159,7 +160,7 @@ def test_results_that_share_a_tensor():
 @pytest.mark.parametrize(
     "options", [{}, {"matmul": "blas"}, {"fp32_matmul": "four_pass"}, {"subnormals": "flush"}]
 )
-def test_float64_is_numpys(options):
+def test_float64_results_agree_with_numpy(options):
     def kernel(x, y):
         a, b = loaded(x), loaded(y)
         turned = empty((100, 70), buffer=nl.psum)
@@ -207,7 +208,7 @@ def test_the_error_introduced_is_that_of_one_rounding():
     assert line.formats == {"bfloat16"} and line.instructions == {"tensor_copy"}
 
 
-def test_a_part_that_is_exact_stays_so_beside_one_that_is_not():
+def test_an_exact_part_stays_exact_next_to_an_inexact_one():
     def kernel(x):
         tile, both = loaded(x), empty((x.shape[0], 2))
         nisa.memset(dst=both[:, 0:1], value=3.0)
@@ -218,7 +219,7 @@ def test_a_part_that_is_exact_stays_so_beside_one_that_is_not():
     assert (found.results[0].exact[:, 0] == 3).all() and 0 < found.results[0].rel_l2 < 1e-7
 
 
-def test_what_is_exact_has_no_error():
+def test_exact_results_have_no_error():
     def kernel(x):
         tile = loaded(x)
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=4.0, op1=nl.add,
@@ -238,7 +239,7 @@ def test_what_is_exact_has_no_error():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_is_what_it_is_without(causal):
+def test_results_of_attention_do_not_change(causal):
     from neuroncore.kernels import ch07_attention as chapter
 
     kernel = chapter.causal_attention if causal else chapter.attention
@@ -318,7 +319,7 @@ def test_two_cores_pass_errors_on():
 
 
 def test_tensors_at_addresses_overlap():
-    """What one tensor had is gone once another is written at its address."""
+    """A tensor loses its float64 numbers when another is written at its address."""
 
     def kernel(x):
         tile = loaded(x)

@@ -40,7 +40,7 @@ MEANS_MORE = {"l2.2", "l2.3", "l3.1", "l7.1", "ch05.2", "ch10.1", "ch11.1"}  # 5
 
 @pytest.mark.parametrize("page", sorted(PAGES), ids=lambda page: page.name)
 def test_no_page_contains_the_answers_of_its_exercises(page):
-    """The notes for the speaker are on the page of a lecture, too."""
+    """The notes for the speaker are on the page of a lecture too."""
     numbers = {float(one.replace(",", "")) for one in NUMBER.findall(page.read_text())}
     for one in exercises().values():
         home = one.name.partition(".")[0]

@@ -117,7 +117,7 @@ def test_a_notebook_has_all_puzzles(tmp_path, capsys):
     assert "delete it to begin again" in capsys.readouterr().err
 
 
-def test_a_slow_solution_is_told_what_limits_it(tmp_path):
+def test_a_slow_solution_gets_the_bound_of_its_time(tmp_path):
     puzzle = replace(load("free_axis"), shapes=[(128, 4096)])
     slow = puzzle.solution.replace("width = 2048", "width = 64")
     file = tmp_path / "p03_free_axis.py"

@@ -1,4 +1,4 @@
-"""Where the error comes from: what one is told of it, and how."""
+"""The source of the error: the findings, their text, and the commands that print them."""
 
 import json
 
@@ -51,7 +51,7 @@ def variance(x, shift):
     return stored(squares)
 
 
-def test_cancellation_is_told_of_where_it_happens():
+def test_cancellation_is_reported_where_it_happens():
     x = X + np.float32(300)
     _, found = run(variance, x, 0.0)
     (told,) = [w for w in found.warnings if w.code == "CANCELLATION"]
@@ -116,7 +116,7 @@ def test_integers_beyond_float32_that_arise():
     assert (done.outputs == 2**24).all() and codes(found) == ["INT32_ROUNDED"]
 
 
-def test_exact_integer_arithmetic_is_not_told_of():
+def test_exact_integer_arithmetic_is_not_reported():
     def kernel(x):
         tile, out = loaded(x), empty(x.shape, nl.int32)
         nisa.tensor_tensor(dst=out, data1=tile, data2=tile, op=nl.add, engine=nisa.engine.gpsimd)
@@ -174,7 +174,7 @@ def test_overflow_to_infinity(form, largest, beyond):
     assert "1 of 24 are finite in float64 only" in next(text(found))
 
 
-def test_what_becomes_of_infinities_is_no_cancellation():
+def test_differences_of_infinities_are_not_cancellation():
     def kernel(x):
         tile, total = loaded(x), empty((x.shape[0], 1))
         nisa.activation(dst=tile, op=nl.exp, data=tile)  # overflows
@@ -215,7 +215,7 @@ def test_saturation(form, inside, outside):
     assert codes(run(kernel, x)[1]) == ["SATURATED"]
 
 
-# --- how it is told -------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 FILE = """
 import nki
@@ -242,7 +242,7 @@ def file(tmp_path):
     return path
 
 
-def test_the_command_tells_it(file, capsys):
+def test_the_command_prints_the_source_of_the_error(file, capsys):
     assert main(["run", f"{file}::rough", "--precision"]) == 0
     shown = capsys.readouterr().out
     assert "result 0: relative L2" in shown and "100.0%" in shown and "rough.py:9" in shown
@@ -250,7 +250,7 @@ def test_the_command_tells_it(file, capsys):
     assert "float64" not in capsys.readouterr().out
 
 
-def test_the_command_gives_json(file, capsys):
+def test_the_command_prints_the_source_of_the_error_as_json(file, capsys):
     assert main(["run", f"{file}::rough", "--precision-bound", "1e-9", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)["launches"]
     (line,) = entry["precision"]["lines"]
