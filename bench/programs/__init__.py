@@ -8,3 +8,9 @@ imports nothing of the package, because the documentation defines which programs
 program that fails is shrunk, and printed as a file that can be run. When its fault has been mended,
 the file is kept in `failed/`. All files there are run first each time.
 """
+
+import os
+
+# Memories of tensors at addresses have 24 MiB, of which a program uses little. numpy asks for huge
+# pages for them, and the kernel of the operating system clears all of each page.
+os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")  # numpy reads it when it is imported
