@@ -189,7 +189,8 @@ def place(first: Array, last: Array, by_last: Array, kind: Array, size: Array, a
     tensor i is written to at[i]."""
     free = np.full(size.shape[0], -1, np.int64)  # by kind: a tensor whose place is free, or -1
     following = np.empty(first.shape[0], np.int64)  # another one, or -1
-    total, ended = 0, 0
+    total: Any = 0
+    ended = 0
     for i in range(first.shape[0]):
         while last[by_last[ended]] < first[i]:
             gone = by_last[ended]
@@ -203,4 +204,4 @@ def place(first: Array, last: Array, by_last: Array, kind: Array, size: Array, a
         else:
             at[i] = total
             total += size[kind[i]]
-    return total
+    return int(total)

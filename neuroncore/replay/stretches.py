@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,15 +36,17 @@ else:
     loops = Lazy("neuroncore.replay.loops")
 
 LEAST = 4  # rows with one template: fewer are not worth the preparation
+FEWEST = 400  # rows of a program that is worth the preparation
 # A stretch takes as long as START single rows, and SHARED more for each tensor that it shares.
-START, SHARED = 2.0, 0.5
+START, SHARED = 4.0, 0.75
+LONG = 10  # rows of a typical stretch that is worth it
 
 
 def are_worth(rows: int) -> bool:
     """Return whether compiled code should execute a program, of which `rows` rows are executed now.
     The import of numba takes as long as COLD rows without it."""
     is_there = "numba" in sys.modules or rows > jit.COLD
-    return is_there and loops.execute.over(rows) is loops.execute
+    return rows >= FEWEST and is_there and loops.execute.over(rows) is loops.execute
 
 
 def load() -> None:
@@ -58,12 +59,12 @@ def load() -> None:
 
 class Shared(NamedTuple):
     """A tensor that a stretch shares with other rows: its position in `Stretches.numbers`, the
-    number of writes, the windows that are written, and whether the stretch reads elements that may
-    not have been written before."""
+    number of writes, the position of the first one in `Stretches._written`, and whether the stretch
+    reads elements that may not have been written before."""
 
     storage: int
     writes: int
-    written: list[int]
+    first: int
     doubtful: bool
 
 
@@ -109,6 +110,8 @@ class Stretches:
         self._window = np.empty(len(self.numbers), np.int64)  # a window of each storage
         self._window[self._storage] = np.arange(len(self._storage))
         self._call = self._rows[self._begins[:-1]]
+        if not _are_long(np.array([_may_have_steps(plan) for plan in plans], np.bool_)[self._call]):
+            return
         self._start = np.concatenate([[0], np.cumsum(tiles_of(program.calls)[self._call])])
         self._of_operand = self._storage[self._operands]
         self._is_read = program.is_read()
@@ -116,7 +119,7 @@ class Stretches:
         self._template = self._templates()
         self._template[[row for row in alone if row < len(self._call)]] = -1
         self._exclude_overlaps()
-        if (self._template >= 0).any():
+        if _are_long(self._template >= 0):
             self._find(contents, kept)
 
     # --- which rows ------------------------------------------------------------------------------
@@ -141,10 +144,8 @@ class Stretches:
         number; -1 if it has none."""
         plan = self._plans[self._call[row]]
         call, instruction = plan.call, plan.call.instruction
-        if not instruction.staged or call.dynamic or len(call.writes) != 1 or plan.lists:
+        if not _may_have_steps(plan):
             return -1
-        if not call.results.get(__name__, True):
-            return -1  # its Run has no steps
         (result,) = (p.operand for p in instruction.operands if p.name in call.writes)
         if result.partial and call.view(*call.writes).region is MemoryRegion.psum:
             return -1  # it does not mark its elements as written by another engine than Tensor
@@ -189,7 +190,10 @@ class Stretches:
     def _find(self, contents: set[int], kept: set[int]) -> None:
         """Find the stretches, and the tensors that each one shares."""
         uses, geometries = self._uses(), self._program.geometries
-        self._last_row = uses.last_row
+        self._last_rows = uses.last_row.tolist()
+        of_storage = self._geometry[self._window].tolist()
+        layouts = [geometries[geometry].layout for geometry in of_storage]
+        self._place_of = [*zip(self.numbers.tolist(), layouts, strict=True)]
         # Tensors of which elements may be unwritten. `run` looks for such elements, so after a part
         # of the tensor was written a new stretch begins before the next read.
         self._doubtful = ~(uses.starts_full | np.isin(self.numbers, [*contents]))
@@ -202,7 +206,6 @@ class Stretches:
         self._base = np.zeros(len(self.numbers), np.int64)
         self._place(np.flatnonzero(local), uses)
         self._share(stretch[self._row], ~local[self._of_operand])
-        self.ends = {first: end for first, end in self.ends.items() if self._is_worth(first, end)}
         nbytes = np.array([plan.nbytes for plan in self._plans], np.int64)[self._call]
         self._written_bytes = np.append(0, np.cumsum(nbytes))
         self._table = loops.Table(
@@ -262,22 +265,30 @@ class Stretches:
         self._base[local] = at + _address(self._block)
 
     def _share(self, stretch: Array, shared: Array) -> None:
-        """List the tensors that each stretch shares with other rows."""
-        self._shared: dict[int, list[Shared]] = {first: [] for first in self.ends}
+        """List the tensors that each stretch shares with other rows, and remove stretches that are
+        not worth it."""
         used = np.flatnonzero(shared & (stretch >= 0))
         used = used[np.lexsort((self._of_operand[used], stretch[used]))]
-        storages, stretches = self._of_operand[used], stretch[used]
-        new = np.append(True, (np.diff(storages) != 0) | (np.diff(stretches) != 0))[: len(used)]
-        for begin, end in pairwise([*np.flatnonzero(new).tolist(), len(used)]):
-            operands, storage = used[begin:end], int(storages[begin])
-            read = self._is_read[operands]
-            written = self._operands[operands[~read]].tolist()
-            doubtful = self._doubtful[storage] and read.any() and not self._fills[operands[0]]
-            shared_here = Shared(storage, len(written), [*dict.fromkeys(written)], bool(doubtful))
-            self._shared[int(stretches[begin])].append(shared_here)
-
-    def _is_worth(self, first: int, end: int) -> bool:
-        return end - first > START + SHARED * len(self._shared[first])
+        storage, of_stretch = self._of_operand[used], stretch[used]
+        begins = np.flatnonzero(
+            np.append(True, (np.diff(storage) != 0) | (np.diff(of_stretch) != 0))[: len(used)]
+        )
+        read = self._is_read[used]
+        self._written = self._operands[used[~read]].tolist()
+        writes = np.add.reduceat(~read, begins, dtype=np.int64) if len(begins) else begins
+        storage, of_stretch = storage[begins], of_stretch[begins]
+        reads = np.diff(np.append(begins, len(used))) - writes
+        doubtful = self._doubtful[storage] & (reads > 0) & ~self._fills[used[begins]]
+        columns = storage, writes, np.cumsum(writes) - writes, doubtful
+        listed = [*map(Shared, *(column.tolist() for column in columns))]
+        firsts = np.array([*self.ends], np.int64)
+        begin, end = (np.searchsorted(of_stretch, firsts, side) for side in ("left", "right"))
+        lengths = np.array([*self.ends.values()], np.int64) - firsts
+        worth = lengths > START + SHARED * (end - begin)
+        bounds = zip(begin[worth].tolist(), end[worth].tolist(), strict=True)
+        of_first = zip(firsts[worth].tolist(), bounds, strict=True)
+        self._shared = {first: listed[low:high] for first, (low, high) in of_first}
+        self.ends = {first: self.ends[first] for first in self._shared}
 
     # --- executing -------------------------------------------------------------------------------
 
@@ -289,9 +300,8 @@ class Stretches:
             return False
         storages = []
         for each in shared:
-            geometry = self._geometry[self._window[each.storage]]
-            layout = self._program.geometries[geometry].layout
-            storage = tensors.get(core, int(self.numbers[each.storage]), layout).storage
+            number, layout = self._place_of[each.storage]
+            storage = tensors.get(core, number, layout).storage
             if each.doubtful and storage.gaps is not None:
                 return False
             storages.append(storage)
@@ -300,16 +310,19 @@ class Stretches:
         end = self.ends[first]
         loops.execute(self._table, first, end)
         for each, storage in zip(shared, storages, strict=True):
-            self._note_writes(each, storage)
-            if self._last_row[each.storage] < end and storage.on_chip:
-                tensors.free(int(self.numbers[each.storage]))
+            if each.writes:
+                self._note_writes(each, storage)
+            if storage.on_chip and self._last_rows[each.storage] < end:
+                tensors.free(self._place_of[each.storage][0])
         return True
 
     def _note_writes(self, each: Shared, storage: Storage) -> None:
         """Record that a stretch has written to a tensor."""
         storage.version += each.writes
         psum = storage.region is MemoryRegion.psum
-        for window in each.written if psum or storage.gaps is not None else ():
+        if not psum and storage.gaps is None:
+            return
+        for window in dict.fromkeys(self._written[each.first : each.first + each.writes]):
             geometry = self._program.geometries[self._geometry[window]]
             tile = Tile(storage, geometry, int(self._offset[window]))
             tile.mark_written()
@@ -319,6 +332,22 @@ class Stretches:
     def bytes_written(self, first: int, end: int) -> int:
         """Return the bytes of the results of rows."""
         return int(self._written_bytes[end] - self._written_bytes[first])
+
+
+def _may_have_steps(plan: ArgumentPlan) -> bool:
+    """Return whether a Call may have a template. It has none if its Run was found to have no
+    steps."""
+    call = plan.call
+    simple = call.instruction.staged and not (call.dynamic or plan.lists or call.transposes)
+    return simple and len(call.writes) == 1 and call.results.get(__name__, True)
+
+
+def _are_long(rows: Array) -> bool:
+    """Return whether a quarter of all rows, or more, are in sequences of LONG or more rows that
+    `rows` flags."""
+    bounds = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]])))
+    lengths = bounds[1::2] - bounds[::2]
+    return bool(4 * lengths[lengths >= LONG].sum() >= len(rows) > 0)
 
 
 def _starts(geometries: Sequence[Geometry], geometry: Array, offset: Array) -> Array:
