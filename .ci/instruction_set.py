@@ -2,10 +2,10 @@
 
     python .ci/instruction_set.py
 
-prints them beside their limits, and fails where one is exceeded. A refusing function constructs an
+prints them with their limits, and fails where one is exceeded. A refusing function constructs an
 error and issues, computes or costs nothing: it calls `fault`, `lacks`, `require` or an error's
 class, and returns a fault, a rule or nothing. A clause runs from its first decorator to its last
-line. A file begins with its clauses: no other function stands before the first.
+line. A file begins with its clauses: no other function precedes the first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_clause(function: ast.FunctionDef) -> bool:
 
 
 def refuses(function: ast.FunctionDef) -> bool:
-    """Whether a function makes errors and gives nothing else."""
+    """Return whether a function makes errors and returns nothing else."""
     makes = any(name in REFUSES or name.endswith("Error") for name in called(function))
     gives = re.findall(r"\w+", ast.unparse(function.returns) if function.returns else "None")
     return makes and set(gives) <= NOTHING_ELSE

@@ -1,7 +1,7 @@
 """Measure the time of NKIBench's kernels, compare it with another version of neuroncore, and show
 which instructions take it.
 
-    python bench/nkibench_speed.py CHECKOUT [-k SUBSTR] [--beside PYTHON] [--rounds N] [--shares]
+    python bench/nkibench_speed.py CHECKOUT [-k SUBSTR] [--other PYTHON] [--rounds N] [--shares]
         [--threads N]
 
 CHECKOUT is a checkout of AccelOpt. PYTHON is the interpreter of an environment with the other
@@ -146,7 +146,7 @@ def in_process(python: str, problem: Problem, shares: bool, threads: int) -> Mea
 def line(problem: Problem, given: argparse.Namespace) -> tuple[str, float, float]:
     """Return a row of the table, the seconds of this version, and those of the other version (0 if
     there is none)."""
-    pythons = [sys.executable, *[given.beside] * bool(given.beside)]
+    pythons = [sys.executable, *[given.other] * bool(given.other)]
     runs: list[list[Measured]] = [[] for _ in pythons]
     for turn in range(given.rounds):
         for python, found in zip(pythons, runs):
@@ -179,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, nargs="?")
     parser.add_argument("--case", type=Path, nargs=2, metavar=("KERNEL", "REFERENCE"))
-    parser.add_argument("--beside", metavar="PYTHON")
+    parser.add_argument("--other", metavar="PYTHON")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--shares", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
@@ -196,7 +196,7 @@ def main() -> None:
         text, *seconds = line(problem, given)
         print(text, flush=True)
         totals = [total + more for total, more in zip(totals, seconds)]
-    print(f"{'together':24s} {totals[0]:7.2f}" + f" {totals[1]:7.2f}" * bool(given.beside))
+    print(f"{'together':24s} {totals[0]:7.2f}" + f" {totals[1]:7.2f}" * bool(given.other))
 
 
 if __name__ == "__main__":

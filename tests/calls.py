@@ -32,8 +32,8 @@ ONE = [[0]]  # a group of one rank
 REGIONS = {MemoryRegion.sbuf: "sbuf", MemoryRegion.psum: "psum"}
 NAMES = [*FORMATS]
 PAIRS = [(f, NAMES[(i + n) % len(NAMES)]) for i, f in enumerate(NAMES) for n in (0, 1, 5)]
-"""Each format before each of three: itself, and others. What is read and what is written is
-converted to float32 and from it, whatever the other is; test_copy.py has all pairs."""
+"""Each format before each of three: itself, and others. Reads convert to float32 and writes from
+it, whatever the other format is; test_copy.py has all pairs."""
 SPECIAL = np.array([0, -0.0, 1, np.inf, -np.inf, np.nan, 1e-40, 3e38], np.float32)
 FOLDS = ("add", "maximum", "minimum", "multiply", "subtract")
 

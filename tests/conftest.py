@@ -34,7 +34,7 @@ def computes(*_, **__):
     """Raises an error instead of making cores and errors while tests are collected."""
     raise RuntimeError(
         "this runs or checks instructions when it is imported, in each process that collects "
-        "tests; parametrise over names, and compute inside"
+        "tests; parametrize over names, and compute inside"
     )
 
 

@@ -11,7 +11,7 @@ def refused(function, *arguments):
     try:
         function(*arguments)
     except RuntimeError as error:
-        return "parametrise over names" in str(error)
+        return "parametrize over names" in str(error)
     return False
 
 

@@ -98,8 +98,8 @@ tables(
     "a bfloat16 tensor that keeps float32",
     "RECORD_REFUSED WRONG_RESULT",
     """
-for lies in t["geometries"]:
-    lies[0][2] = {"format": "float32"}""",
+for geometry in t["geometries"]:
+    geometry[0][2] = {"format": "float32"}""",
     HALVES,
     "halves",
 )
@@ -312,7 +312,7 @@ attack(
 
 
 attack(
-    "a kernel that is no kernel",
+    "an object that is not a kernel",
     "passed UsageError SIGNATURE",
     "class Kernel:\n    def __call__(self, a, b): return 2 * a + b\nkernel = Kernel()",
 )

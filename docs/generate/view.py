@@ -33,7 +33,7 @@ PICTURES = {
 
 
 def picture(browser: Browser, page: Path, fragment: str, scheme: str, to: Path) -> None:
-    """What a page shows at an address."""
+    """Write a screenshot of a page at a fragment of its address."""
     tab = browser.new_page(viewport=SIZE, color_scheme=scheme)
     tab.goto(f"{page.as_uri()}#{fragment}")
     tab.evaluate("window.ready")

@@ -150,7 +150,7 @@ ILLEGAL = {
         "def kernel(x):\n    t = tile(4, 6)\n    «t[0]» = x\n",
         {"statement": "can't be assigned to", "hint": "nisa.dma_copy"},
     ),
-    "misspelt keyword": (
+    "misspelled keyword": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    nisa.tensor_copy(dst=x, scr=«x»)\n",
         {"statement": "no parameter 'scr'", "hint": "did you mean 'src'", "expected": "(dst, src,"},

@@ -41,8 +41,8 @@ from neuroncore.time import compiled
 
 @cache
 def known(seed):
-    """What tests read of the program of a seed. The program itself has the bytes of all operands,
-    too many to keep."""
+    """The parts of the program of a seed that tests read. The program itself has the bytes of all
+    operands, too many to keep."""
     one = generate(seed)
     return SimpleNamespace(
         seed=seed,

@@ -1,4 +1,4 @@
-"""Tensors that the kernel places itself: overlaps behave as on the chip."""
+"""Tensors that the kernel places itself overlap like on the chip."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_an_overlap_in_another_format_shows_the_bits():
     assert np.array_equal(halves.numpy(), values.view(np.uint16))
 
 
-def test_an_allocator_is_asked_for_each_block_with_its_size():
+def test_an_allocator_is_called_for_each_block_with_its_size():
     asked = []
 
     def place(index, rows, size):
@@ -75,7 +75,7 @@ def test_an_allocator_is_asked_for_each_block_with_its_size():
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 9))
-def test_mod_alloc_uses_a_few_places_in_turn(places, base, count):
+def test_mod_alloc_alternates_between_a_few_places(places, base, count):
     device = Older()
     buffer = ncc.sbuf.mod_alloc(base_addr=base * 64, num_free_tiles=(places,))
     blocks = placed(device, buffer, (count, nl.par_dim(8), 16))
@@ -110,7 +110,7 @@ def test_mod_alloc_can_go_down_the_partitions():
         assert np.array_equal(at.numpy(), numbers(32, 4, 1000.0 * i))
 
 
-def test_banks_of_psum_in_turn():
+def test_banks_of_psum_alternate():
     device = Older()
     values = numbers(8, 8, 1.0) / 64
     x = device.tile(values)
@@ -131,7 +131,7 @@ def test_banks_of_psum_in_turn():
         assert np.allclose(tile, times * product, rtol=1e-6)
 
 
-def test_without_counts_every_block_has_the_one_place():
+def test_without_counts_every_block_has_the_same_place():
     device = Older()
     one = placed(device, ncc.sbuf.mod_alloc(base_addr=256))
     fill(device, one, numbers(8, 16))
@@ -139,7 +139,7 @@ def test_without_counts_every_block_has_the_one_place():
     assert np.array_equal(again.numpy(), numbers(8, 16))
 
 
-def test_auto_alloc_finds_places_of_its_own():
+def test_auto_alloc_finds_separate_places():
     device = Older()
     tiles = [placed(device, ncc.sbuf.auto_alloc()) for _ in range(3)]
     for number, tile in enumerate(tiles):
@@ -183,7 +183,7 @@ def test_bad_addresses_in_psum_are_refused(address, kind, message):
         placed(Older(), ncc.psum.alloc(lambda *_: address))
 
 
-def test_a_count_for_each_block_axis():
+def test_each_block_axis_needs_a_count():
     device = Older()
     buffer = ncc.sbuf.mod_alloc(base_addr=0, num_free_tiles=(2,))
     with pytest.raises(SignatureError, match="but the tensor has 2 block axes"):
@@ -198,7 +198,7 @@ def test_a_placed_tensor_does_not_begin_with_a_value():
 
 
 def rooting():
-    """A kernel of a test's own."""
+    """A separate kernel for each test."""
 
     def rooted(x):
         out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
@@ -227,6 +227,6 @@ def test_an_activation_among_placed_tensors_needs_a_bias():
         lambda f: nki.baremetal(nki.compiler.skip_middle_end_transformations(f)),
     ],
 )
-def test_it_needs_none_where_the_middle_end_is_skipped(decorated):
+def test_an_activation_needs_no_bias_if_the_middle_end_is_skipped(decorated):
     result = decorated(rooting())(numbers(8, 16, 1.0))
     np.testing.assert_allclose(result, 1 / np.sqrt(numbers(8, 16, 1.0)), rtol=1e-5)

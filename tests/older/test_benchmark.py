@@ -1,4 +1,5 @@
-"""Benchmarks, bare runs and profiles of the older API: what they measure, print and keep."""
+"""Benchmarks, bare runs and profiles of the older API: the measured times, the output, and the
+files."""
 
 import json
 
@@ -25,7 +26,7 @@ def add(x, y):
     return out
 
 
-def test_latencies_are_at_hand_after_a_benchmark():
+def test_latencies_are_available_after_a_benchmark():
     kernel = nki.benchmark(warmup=2, iters=3)(nki.jit(add))
     kernel(X, Y)
     latency = kernel.benchmark_result.nc_latency
@@ -46,7 +47,7 @@ def test_a_latency_includes_the_time_that_the_vendors_benchmark_adds(target, add
     assert all(line.endswith(said) for line in capsys.readouterr().out.splitlines())
 
 
-def test_what_is_benchmarked_may_be_described_instead_of_given():
+def test_arguments_of_a_benchmark_may_be_described():
     kernel = nki.benchmark(nki.jit(add))
     kernel(nt.tensor[[4, 8], nl.bfloat16], nt.tensor[(4, 8), nl.bfloat16])
     described = kernel.benchmark_result.nc_latency.get_latency_percentile(50)
@@ -62,7 +63,7 @@ def test_percentiles_are_those_of_the_vendors_tool():
         kernel.benchmark_result.nc_latency.get_latency_percentile(95)
 
 
-def test_a_benchmark_prints_latencies_and_on_stderr_what_they_are(capsys):
+def test_a_benchmark_prints_latencies_and_explains_them_on_stderr(capsys):
     nki.benchmark(add)(X, Y)
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
@@ -99,7 +100,7 @@ def run_dma_heavy(columns, piece):
 
 @pytest.mark.parametrize("run", [nki.baremetal, nki.benchmark])
 @pytest.mark.parametrize("piece", [4, 100])
-def test_a_run_is_kept_under_the_names_asked_for(run, piece, tmp_path, capsys):
+def test_a_run_is_saved_under_the_requested_names(run, piece, tmp_path, capsys):
     neff, ntff = tmp_path / "a.neff", tmp_path / "b.ntff"
     kernel = run(run_dma_heavy(400, piece), save_neff_name=str(neff), save_trace_name=str(ntff))
     with settings(target="trn1"):  # whose compiler merges no transfers
@@ -115,7 +116,7 @@ def test_a_trace_alone_has_the_vendors_name_for_its_record(tmp_path, monkeypatch
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file.neff", "t.ntff"]
 
 
-def test_nothing_is_kept_unasked(tmp_path, monkeypatch):
+def test_nothing_is_saved_without_a_request(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     nki.baremetal(add)(X, Y)
     nki.benchmark(add)(X, Y)
@@ -144,7 +145,7 @@ def test_a_profile_keeps_every_nth_execution(executions, nth, kept, tmp_path):
     assert figures["dma_transfer_count"] == 3 and figures["total_time"] > 0
 
 
-def test_a_profile_takes_names_and_replaces_only_if_told_to(tmp_path):
+def test_a_profile_accepts_names_and_replaces_files_only_on_request(tmp_path):
     given = {"working_directory": str(tmp_path), "save_neff_name": "k.neff"}
     once = nki.profile(**given, save_trace_name="k.ntff")(nki.jit(add))
     once(X, Y)

@@ -1,4 +1,4 @@
-"""Block dimensions: axes before the partition axis number tiles, each on its own."""
+"""Block dimensions: axes before the partition axis number separate tiles."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_shape_and_format_are_those_of_all_blocks():
     assert device.block(blocks, 1, 2, slice(None), slice(1, 3)).shape == (4, 2)
 
 
-def test_each_block_is_a_tile_of_its_own():
+def test_each_block_is_a_separate_tile():
     device = Older()
     x = device.tile(VALUES, buffer="hbm")
 
@@ -87,7 +87,7 @@ def test_a_sum_over_blocks_of_psum_begins_once_in_each():
 
 def test_only_blocks_that_are_touched_take_memory():
     device = Older()
-    blocks = made(device, (1000, nl.par_dim(128), 4096))  # 16 MiB a partition, were they all there
+    blocks = made(device, (1000, nl.par_dim(128), 4096))  # 16 MiB per partition for all
 
     def kernel():
         for i in (0, 999):
@@ -103,14 +103,14 @@ def test_a_tile_of_one_free_axis_gets_a_second():
 
 
 @pytest.mark.parametrize("use", [nl.exp, nisa.tensor_copy, lambda b: nl.add(b, 1.0), nl.load])
-def test_many_tiles_are_no_operand(use):
+def test_many_tiles_are_refused_as_an_operand(use):
     device = Older()
     with pytest.raises(SignatureError, match="block dimensions"):
         device.call(use, made(device))
     assert not device.opcodes
 
 
-def test_many_tiles_are_no_target():
+def test_many_tiles_are_refused_as_a_target():
     device = Older()
     blocks = made(device, (2, 3, nl.par_dim(4), 5))
     with pytest.raises(SignatureError, match="block dimensions"):
@@ -119,7 +119,7 @@ def test_many_tiles_are_no_target():
 
 
 @pytest.mark.parametrize("key", [6, -7, (6, slice(None))])
-def test_a_block_that_is_not_there_is_refused(key):
+def test_a_block_that_does_not_exist_is_refused(key):
     with pytest.raises(OutOfBoundsError, match="block axis 0 of size 6"):
         _ = made(Older())[key]
 
@@ -138,18 +138,18 @@ def test_blocks_are_not_indexed_by_expressions():
 @pytest.mark.parametrize(
     "shape", [(nl.par_dim(4), nl.par_dim(5)), (0, nl.par_dim(4)), (), (2.5, 4)]
 )
-def test_shapes_that_are_none_are_refused(shape):
+def test_invalid_shapes_are_refused(shape):
     with pytest.raises(SignatureError, match="not a shape"):
         made(Older(), shape)
 
 
 def test_a_whole_number_may_be_a_float():
-    """As of a division: (128, 256 * 256 / 128)."""
+    """A division gives such a float: (128, 256 * 256 / 128)."""
     tile = Older().call(nl.ndarray, (128, 256 * 256 / 128, np.float32(3)), np.float32)
     assert tile.shape == (128, 512, 3) and all(type(n) is int for n in tile.shape)
 
 
-def test_more_partitions_than_there_are_is_refused():
+def test_more_partitions_than_exist_are_refused():
     device = Older()
     assert device.block(made(device, (300, nl.par_dim(128), 2)), 299).shape == (128, 2)
     with pytest.raises(KernelError, match="129"):

@@ -1,4 +1,5 @@
-"""Forms of published kernels in the older API: each is a small kernel, and numpy has the result."""
+"""Forms of published kernels in the older API: each is a small kernel, and numpy computes its
+result."""
 
 import ml_dtypes
 import neuronxcc.nki as nki
@@ -19,7 +20,7 @@ def numbers(*shape):
 
 
 def stored(make, *arrays, dtype=np.float32, shape=None):
-    """What `make` makes of tiles of the arrays."""
+    """Return the result of `make` for tiles of the arrays."""
 
     @nki.jit
     def kernel(*given):
@@ -36,7 +37,7 @@ def stored(make, *arrays, dtype=np.float32, shape=None):
 @for_all(
     ("fold", "want"), [(nl.sum, np.sum), (nl.max, np.max), (nl.min, np.min), (nl.mean, np.mean)]
 )
-def test_folds_go_along_any_free_axes(axes, fold, want):
+def test_folds_along_any_free_axes(axes, fold, want):
     x = numbers(5, 4, 3, 8)
     got = stored(lambda t: fold(t, axis=axes), x)
     np.testing.assert_allclose(got, want(x, axis=tuple(axes)), rtol=1e-6, atol=1e-6)
@@ -61,13 +62,13 @@ def test_every_instruction_accepts_a_name():
 
 
 @pytest.mark.parametrize("axes", [(1,), (3,), (1, 3)])
-def test_folded_axes_stay_if_asked(axes):
+def test_folded_axes_are_kept_on_request(axes):
     x = numbers(5, 4, 3, 8)
     got = stored(lambda t: nl.sum(t, axis=axes, keepdims=True), x)
     assert (got == x.sum(axes, keepdims=True)).all()
 
 
-def test_a_mask_of_a_fold_is_over_what_is_folded():
+def test_a_mask_of_a_fold_covers_the_folded_elements():
     x = numbers(5, 4, 3, 8)
 
     def folded(t):
@@ -88,7 +89,7 @@ def test_a_mask_of_a_fold_shortens_what_is_out_of_bounds():
     assert (stored(pooled, x) == want).all()
 
 
-def test_lanes_are_no_axis_to_fold():
+def test_the_partition_axis_cannot_be_folded():
     with pytest.raises(ShapeError, match="axis"):
         stored(lambda t: nl.sum(t, axis=[0, 2]), numbers(5, 4, 3))
 
@@ -121,7 +122,7 @@ def test_a_sum_in_psum_begins_with_its_first_product():
 
 @pytest.mark.parametrize("divisor", [38, 7])
 @pytest.mark.parametrize("by_tile", [False, True])
-def test_quotients_of_integers_are_no_integers(divisor, by_tile):
+def test_quotients_of_integers_are_floats(divisor, by_tile):
     x = np.arange(2200, 2328, dtype=np.int32)[:, None]
     y = np.full_like(x, divisor)
 
@@ -216,7 +217,7 @@ def test_numpys_numbers_fill_tensors(dtype):
     assert (stored(padded, x, dtype=dtype).astype(np.float32) == want).all()
 
 
-def test_what_has_no_blocks_needs_no_counts_of_tiles():
+def test_a_tensor_without_blocks_needs_no_counts_of_tiles():
     @nki.jit
     def copied(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -231,14 +232,14 @@ def test_what_has_no_blocks_needs_no_counts_of_tiles():
 
 
 @pytest.mark.parametrize("axes", [(1,), (1, 2), (2,), (1, 3)])
-def test_the_instruction_folds_any_free_axes_too(axes):
+def test_the_instruction_reduces_any_free_axes_too(axes):
     x = numbers(5, 4, 3, 8)
     got = stored(lambda t: nisa.tensor_reduce(nl.add, t, axes, negate=True, keepdims=True), x)
     assert (got == -x.sum(axes, keepdims=True)).all()
 
 
 @pytest.mark.parametrize("shape", [(7, 1), (7, 3), (7, 3, 4), (7, 1, 4, 1)])
-def test_a_predicate_of_the_first_axes_decides_for_what_is_behind(shape):
+def test_a_predicate_of_the_first_axes_applies_to_the_remaining_axes(shape):
     x, y = numbers(7, 3, 4, 2), numbers(7, 3, 4, 2)
     chosen = RNG.integers(0, 2, shape).astype(np.uint8)
 
@@ -277,7 +278,7 @@ def test_a_tile_of_one_element_is_a_number_of_iterations():
         powers(x, np.ones((1, 2), np.int32))
 
 
-def test_a_row_chosen_by_a_tile_stands_beside_slices():
+def test_a_row_selected_by_a_tile_can_be_combined_with_slices():
     x = numbers(6, 4, 5)
 
     @nki.jit
@@ -316,7 +317,7 @@ def test_transfers_between_integers_of_32_bits_move_bits(target):
         assert (got == given.view(target)).all()
 
 
-def test_what_a_gather_did_not_find_is_minus_one_as_an_int32():
+def test_a_missing_row_of_a_gather_is_minus_one_in_int32():
     @nki.jit
     def kernel(x, rows):
         found = nl.ndarray((2, 8), np.int32, buffer=nl.shared_hbm)

@@ -1,4 +1,5 @@
-"""Functions of the older API that only convert and pass on: their parameters fit the clauses."""
+"""Functions of the older API that only convert arguments and call an instruction: their parameters
+agree with the clauses."""
 
 import inspect
 
@@ -15,7 +16,7 @@ FUNCTIONS = {n: getattr(m, n) for m in (forwarded, forwarded) for n in m.__all__
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_parameter_is_one_of_the_instruction(name):
+def test_every_parameter_exists_in_the_instruction(name):
     given = inspect.signature(FUNCTIONS[name]).parameters.keys() - ADDED
     clause = INSTRUCTIONS[NAMED_OTHERWISE.get(name, name)]
     assert given <= {p.name for p in clause.parameters}

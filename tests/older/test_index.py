@@ -1,4 +1,4 @@
-"""Index expressions and masks of the older API against numpy's own grids."""
+"""Index expressions and masks of the older API compared with numpy's grids."""
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def test_the_axes_of_a_grid_have_names():
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 9))
-def test_digits_of_a_split_axis_come_apart(high, low, start):
+def test_digits_of_a_split_axis_are_separate_axes(high, low, start):
     index = nl.arange(high)[:, None] * low + nl.arange(low)[None, :] + start * low
     want = np.arange(high)[:, None] * low + np.arange(low) + start * low
     same(index // low, want // low)
@@ -90,7 +90,7 @@ def test_digits_of_a_split_axis_come_apart(high, low, start):
 
 
 @given(expressions(), st.integers(1, 40))
-def test_a_quotient_is_right_or_refused(pair, number):
+def test_a_quotient_is_correct_or_refused(pair, number):
     index, want = pair
     try:
         quotient, remainder = index // number, index % number
@@ -112,7 +112,7 @@ def test_a_quotient_is_right_or_refused(pair, number):
         lambda i: nl.mgrid[0:2, 3],
     ],
 )
-def test_what_is_not_affine_is_refused(operation):
+def test_expressions_that_are_not_affine_are_refused(operation):
     with pytest.raises(SignatureError):
         operation(nl.arange(12)[None, :])
 
@@ -123,7 +123,7 @@ def test_an_index_is_added_to_integers_only(other):
         nl.arange(4) + other
 
 
-def test_axes_of_other_sizes_do_not_go_together():
+def test_axes_of_different_sizes_cannot_be_combined():
     assert (nl.arange(3)[:, None] + nl.arange(4)[None, :]).shape == (3, 4)
     with pytest.raises(ShapeError, match=r"\(3, 1\) and \(4, 1\)"):
         nl.arange(3)[:, None] + nl.arange(4)[:, None]
@@ -193,12 +193,12 @@ def test_a_mask_is_true_or_false_where_all_elements_agree():
 
 
 @pytest.mark.parametrize("joined", [lambda m: m | m, lambda m: ~m, lambda m: True | m])
-def test_masks_are_joined_by_and_alone(joined):
+def test_masks_can_only_be_joined_by_and(joined):
     with pytest.raises(SignatureError, match="masks have no operator"):
         joined(nl.arange(4)[:, None] < 2)
 
 
-def test_masks_get_axes_as_expressions_do():
+def test_masks_get_axes_like_expressions():
     rows, columns = nl.arange(9) < 5, 3 + nl.arange(7) < 8
     chosen = (np.arange(9) < 5)[:, None] & (3 + np.arange(7) < 8)[None, :]
     assert np.array_equal(painted(rows[:, None] & columns[None, :], chosen.shape), chosen)

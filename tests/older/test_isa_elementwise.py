@@ -1,4 +1,4 @@
-"""Instructions that work element by element, in the older API, against numpy."""
+"""Elementwise instructions of the older API compared with numpy."""
 
 import ml_dtypes
 import numpy as np
@@ -88,7 +88,7 @@ SHAPES = [(1, 1), (5, 7), (33, 64), (128, 3)]
 
 
 def case(name, shape, **options):
-    """What the instruction gives, what numpy gives, and the core."""
+    """Return the result of the instruction, the result of numpy, and the core."""
     call, numpys = CALLS[name]
     x, y = numbers(shape), numbers(shape, 1)
     device = Older()
@@ -98,7 +98,7 @@ def case(name, shape, **options):
 
 
 def near(got, want):
-    """Within two roundings: the Scalar engine's functions are not bit for bit numpy's."""
+    """Compare within two roundings: the Scalar engine's functions do not have numpy's bits."""
     np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=3e-6)
 
 
@@ -163,7 +163,7 @@ def test_operands_may_be_in_psum_and_results_go_there(name):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_blocks_give_their_tiles(name):
+def test_blocks_can_be_operands(name):
     call, numpys = CALLS[name]
     x, y = numbers((2, 4, 6)), numbers((2, 4, 6), 1)
     device = Older()
@@ -181,7 +181,7 @@ def test_blocks_give_their_tiles(name):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_hbm_is_no_operand(name):
+def test_hbm_is_refused_as_an_operand(name):
     device = Older()
     x, y = (device.tile(numbers((4, 6)), buffer="hbm") for _ in range(2))
     with pytest.raises(KernelError, match="hbm"):
@@ -190,7 +190,7 @@ def test_hbm_is_no_operand(name):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_array_is_no_operand(name):
+def test_an_array_is_refused_as_an_operand(name):
     device = Older()
     with pytest.raises(SignatureError, match="not a tile"):
         device.call(CALLS[name][0], numbers((4, 6)), numbers((4, 6)), device.tile(COLUMN[:4]))
@@ -221,7 +221,7 @@ def test_one_element_per_partition_goes_along_all_free_axes(shape, column, swapp
     assert np.array_equal(got.numpy(), -difference if swapped else difference)
 
 
-def test_of_two_columns_the_result_has_the_more_axes():
+def test_the_result_of_two_columns_has_the_larger_number_of_axes():
     device = Older()
     a, b = device.tile(numbers((4, 1, 1))), device.tile(numbers((4, 1), 1))
     for pair in ((a, b), (b, a)):
@@ -247,7 +247,7 @@ def test_a_column_of_a_narrow_format_is_widened(dtype):
     assert len(device.opcodes) == 2
 
 
-def test_bits_are_combined_as_they_are():
+def test_bits_are_combined_without_conversion():
     device = Older()
     x = np.random.default_rng(0).integers(-(2**31), 2**31, (4, 6), np.int32)
     c = np.int32([[1], [3], [255], [-1]])
@@ -323,7 +323,7 @@ def test_an_activation_may_leave_its_sum(function):
     assert np.allclose(total.numpy(), (x * x).sum(1, keepdims=True), rtol=1e-6)
 
 
-def test_an_operator_that_is_none_is_refused():
+def test_an_unknown_operator_is_refused():
     device = Older()
     x = device.tile(numbers((4, 6)))
     with pytest.raises(KernelError, match="not an operator"):

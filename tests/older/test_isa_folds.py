@@ -1,4 +1,4 @@
-"""Folds and statistics of the older API against numpy."""
+"""Folds and statistics of the older API compared with numpy."""
 
 import ml_dtypes
 import numpy as np
@@ -107,7 +107,7 @@ def test_statistics_are_mean_and_variance(shape):
     np.testing.assert_allclose(got[:, 1], wide.var(1), rtol=1e-4, atol=1e-7)
 
 
-def test_statistics_of_pieces_join():
+def test_statistics_of_pieces_can_be_combined():
     x = numbers((5, 700))
     device = Older()
     tile = device.tile(x)

@@ -1,4 +1,4 @@
-"""Products and transposes of the older API against numpy."""
+"""Products and transposes of the older API compared with numpy."""
 
 import ml_dtypes
 import numpy as np
@@ -46,7 +46,7 @@ def test_free_axes_of_moving_stay():
     close(got.numpy(), want, 8)
 
 
-def test_operands_go_by_name_in_any_order():
+def test_operands_can_be_passed_by_name_in_any_order():
     a, b = numbers((8, 4)), numbers((8, 6), seed=1)
     device = Older()
     got = device.call(nisa.nc_matmul, moving=device.tile(b), stationary=device.tile(a))
@@ -80,7 +80,7 @@ def test_parts_of_a_bank_take_their_own_products():
 
 
 @pytest.mark.parametrize("buffers", [("psum", "sbuf"), ("sbuf", "psum"), ("psum", "psum")])
-def test_what_is_in_psum_is_copied_for_the_array_to_read(buffers):
+def test_operands_in_psum_are_copied_for_the_array(buffers):
     a, b = numbers((8, 4)), numbers((8, 6), seed=1)
     device = Older()
     x, y = (device.tile(v, buffer=where) for v, where in zip((a, b), buffers, strict=True))
@@ -154,7 +154,7 @@ def test_a_large_tile_in_psum_is_copied_for_the_array_to_transpose(shape, opcode
 
 
 @pytest.mark.parametrize("engine", [nisa.tensor_engine, nisa.vector_engine])
-def test_an_engine_that_is_named_reads_what_it_can(engine):
+def test_a_named_engine_reads_the_memories_that_it_can(engine):
     device = Older()
     tile = device.tile(numbers((128, 128)), buffer="psum")
     if engine is nisa.vector_engine:
@@ -164,7 +164,7 @@ def test_an_engine_that_is_named_reads_what_it_can(engine):
         device.call(nisa.nc_transpose, tile, engine=engine)
 
 
-def test_a_masked_transpose_is_masked_the_other_way_round():
+def test_the_mask_of_a_transpose_is_transposed():
     x = numbers((6, 8))
     device = Older()
     got = device.call(nisa.nc_transpose, device.tile(x), mask=nl.arange(6)[:, None] < 4)

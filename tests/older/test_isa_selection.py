@@ -1,4 +1,4 @@
-"""Instructions that choose, search and move, in the older API, against numpy."""
+"""Instructions of the older API that select, search and move, compared with numpy."""
 
 import numpy as np
 import pytest
@@ -95,7 +95,7 @@ def test_affine_select_wants_a_comparison():
 # --- other choices --------------------------------------------------------------------------------
 
 
-def test_range_select_keeps_what_lies_between_two_bounds():
+def test_range_select_keeps_elements_between_two_bounds():
     x = numbers()
     low, high = F32([[0], [1], [2], [3], [8]]), F32([[8], [4], [2], [5], [8]])
     device = Older()
@@ -115,7 +115,7 @@ def test_range_select_keeps_what_lies_between_two_bounds():
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_predicated_copies_leave_the_rest(reverse):
+def test_predicated_copies_leave_other_elements_unchanged(reverse):
     x, y = numbers(), numbers(seed=1)
     predicate = np.random.default_rng(0).integers(0, 2, (5, 8)).astype(np.uint8)
     device = Older()
@@ -165,7 +165,7 @@ def test_the_eight_greatest_and_where_they_are(shape):
     assert np.array_equal(rest.numpy(), want)
 
 
-def test_a_masked_search_sees_a_part():
+def test_a_masked_search_covers_a_part():
     x = numbers((5, 20))
     device = Older()
     got = device.call(nisa.max8, src=device.tile(x), mask=nl.arange(20)[None, :] < 12)
@@ -217,7 +217,7 @@ def test_dma_copies_between_memories_and_adds():
         device.call(nisa.dma_copy, dst=there, src=source, dst_rmw_op=np.multiply)
 
 
-def test_a_masked_dma_leaves_the_rest():
+def test_a_masked_dma_leaves_other_elements_unchanged():
     x, y = numbers(), numbers(seed=1)
     device = Older()
     dst = device.tile(y, buffer="hbm")
@@ -244,7 +244,7 @@ def test_a_dma_transposes(shape):
         ("trn1", "sbuf", "float32"),
     ],
 )
-def test_what_of_32_bits_a_dma_may_transpose(target, buffer, dtype):
+def test_32_bit_data_that_a_dma_may_transpose(target, buffer, dtype):
     x = np.arange(512).reshape(16, 32) % 256
     device = Older(target)
     source = device.tile(x, dtype, buffer)

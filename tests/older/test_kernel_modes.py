@@ -1,4 +1,4 @@
-"""Ways of running a kernel of the older API: what each returns, prints and keeps."""
+"""Ways to run a kernel of the older API: their results, output and files."""
 
 import functools
 import re
@@ -37,7 +37,7 @@ def sum_and_difference(x, y):
 
 
 def programs(x):
-    """Each program writes its number into its own row."""
+    """Each program writes its number into its row."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     rank = nl.program_id(0) * nl.num_programs(1) + nl.program_id(1)
     nl.store(out[rank : rank + 1], nl.load(x[rank : rank + 1]) + float(rank))
@@ -72,12 +72,12 @@ def test_every_way_of_running_returns_the_same(way):
     assert (each_way()[way](X, Y) == X + Y).all()
 
 
-def test_a_mode_that_there_is_none_of_is_refused():
+def test_an_unknown_mode_is_refused():
     with pytest.raises(SignatureError, match="jit has no mode 'fast'"):
         nki.jit(add, mode="fast")
 
 
-def test_keywords_and_defaults_are_the_functions_own():
+def test_keywords_and_defaults_of_the_function_are_kept():
     @nki.jit
     def scaled(x, *, factor=2.0):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -88,7 +88,7 @@ def test_keywords_and_defaults_are_the_functions_own():
     assert (nki.simulate_kernel(scaled, X, factor=0.5) == X / 2).all()
 
 
-def test_results_come_as_they_were_returned():
+def test_results_have_the_structure_of_the_returned_value_in_the_older_api():
     total, rest = nki.jit(sum_and_difference)(X, Y)
     assert (total == X + Y).all() and (rest == X - Y).all()
     assert isinstance(nki.simulate_kernel(sum_and_difference, X, Y), tuple)
@@ -175,7 +175,7 @@ def test_a_grid_of_zero_is_one_program():
 
 
 @pytest.mark.parametrize("grid", [-1, "2", 1.5, (2, None), (), (2, (3,)), [2]], ids=repr)
-def test_what_is_no_grid_is_refused(grid):
+def test_invalid_grids_are_refused(grid):
     with pytest.raises(SignatureError, match="launch grid"):
         nki.jit(programs)[grid]
 
@@ -190,7 +190,7 @@ def test_cores_and_programs_are_counted(count):
 
 
 def shared():
-    """Launch grids, and the programs of each that each core runs."""
+    """Launch grids, and the programs that each core runs."""
     return {
         "one axis in turn": (nl.spmd_dim(2, nl.nc(3)), [[0, 3], [1, 4], [2, 5]]),
         "one axis in blocks": (nl.nc(3) * 2, [[0, 1], [2, 3], [4, 5]]),
@@ -271,10 +271,10 @@ def test_torch_tensors_give_torch_tensors():
     assert (half.float().numpy() == want.astype(np.float32)).all()
 
 
-# --- what the compiler sees once -----------------------------------------------------------------
+# --- loops that the compiler traces once ----------------------------------------------------------
 
 
-def test_addresses_counted_up_in_a_loop_are_those_of_its_first_iteration():
+def test_addresses_that_a_loop_increments_keep_their_first_value():
     @nki.jit
     def counting(x):
         out = nl.ndarray((20, *x.shape), x.dtype, buffer=nl.shared_hbm)

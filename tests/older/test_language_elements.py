@@ -1,4 +1,4 @@
-"""neuronxcc.nki.language against numpy: functions of each element, numbers and broadcasting."""
+"""neuronxcc.nki.language compared with numpy: elementwise functions, numbers and broadcasting."""
 
 import functions
 import ml_dtypes
@@ -102,7 +102,7 @@ def test_axes_of_size_1_repeat_in_more_than_two_axes(shape):
     close(applied(nl.subtract, y, x), y - x, 1e-6)
 
 
-def test_a_tile_of_fewer_axes_is_put_along_the_last():
+def test_a_tile_of_fewer_axes_is_aligned_with_the_last_axes():
     x, y = numbers(5, 3, 4), numbers(5, 4, seed=1)
     close(applied(nl.add, x, y), x + y[:, None, :], 1e-6)
 
@@ -120,12 +120,12 @@ def test_a_row_that_does_not_go_along_all_rows_is_refused():
         applied(nl.add, x, x[:1, :2])
 
 
-def test_what_is_not_a_number_is_refused():
+def test_values_that_are_not_numbers_are_refused():
     with pytest.raises(KernelError):
         applied(lambda x: nl.add(x, "1"), numbers(P, F))
 
 
-def test_what_numpy_has_is_taken_of_numbers_and_the_rest_of_tiles():
+def test_functions_of_numpy_accept_numbers_and_other_functions_only_tiles():
     x = numbers(P, F)
     close(applied(lambda t: t * nl.exp(2.0), x), x * np.exp(2.0))
     for name in ("rsqrt", "sigmoid"):
@@ -188,7 +188,7 @@ def test_operators_are_the_functions():
     assert np.array_equal(applied(lambda a, b: a > b, x, y), x > y)
 
 
-def test_numbers_alone_are_the_hosts():
+def test_the_host_computes_with_numbers():
     assert nl.add(2, 3) == 5 and nl.mod(-7, 3) == 2 and nl.fmod(-7, 3) == -1
     assert nl.exp(0.0) == 1.0 and nl.maximum(2, 3) == 3 and nl.divide(1, 4) == 0.25
 
@@ -197,7 +197,7 @@ def test_numbers_alone_are_the_hosts():
 
 
 def inputs(name, *shape):
-    """Normal numbers, of which the tables of arctan have those up to pi / 2."""
+    """Normal numbers; for arctan those up to pi / 2, the range of its tables."""
     return np.clip(numbers(*shape), *((-1.5, 1.5) if name == "arctan" else (None, None)))
 
 
@@ -237,7 +237,7 @@ def test_whole_numbers_are_exact(name, dtype):
 
 
 @pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
-def test_integers_are_whole(name):
+def test_integers_are_unchanged_by_rounding_functions(name):
     x = np.array([[2**30 + 1, -(2**31), 7, -5]], np.int32)
     assert np.array_equal(applied(getattr(nl, name), x), x)
 
@@ -251,7 +251,7 @@ def test_not_of_bits_and_of_truth():
         applied(nl.invert, x)
 
 
-# --- where they write -----------------------------------------------------------------------------
+# --- masks and targets ----------------------------------------------------------------------------
 
 
 def into_zeros(function, mask):
@@ -277,7 +277,7 @@ MASKS = {
 
 @pytest.mark.parametrize("name", ["exp", "negative", "floor", "trunc", "sin", "reciprocal", "copy"])
 @for_all("mask", MASKS)
-def test_a_mask_writes_what_it_chooses_and_nothing_else(name, mask):
+def test_a_mask_writes_only_selected_elements(name, mask):
     ours, theirs = MASKS[mask]
     x = numbers(P, F)
     i, j = np.mgrid[0:P, 0:F]
@@ -300,13 +300,13 @@ def test_a_mask_of_two_operands(name):
     close(nki.simulate_kernel(kernel, x, y), want, 1e-4)
 
 
-def test_an_engine_cant_begin_where_a_triangular_mask_does():
+def test_a_triangular_mask_that_begins_at_an_illegal_partition_is_refused():
     with pytest.raises(StartPartitionError, match="partition 1"):
         nki.simulate_kernel(into_zeros(nl.exp, lambda i, j: i >= j), numbers(P, F))
 
 
 @pytest.mark.parametrize("mask", [3.5, "i < 5", np.ones((P, F), bool)])
-def test_what_is_no_mask_is_refused(mask):
+def test_values_that_are_not_masks_are_refused(mask):
     with pytest.raises((SignatureError, TypeError, ValueError)):
         nki.simulate_kernel(into_zeros(nl.exp, lambda i, j: mask), numbers(P, F))
 

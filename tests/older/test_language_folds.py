@@ -1,4 +1,4 @@
-"""neuronxcc.nki.language against numpy: folds, norms, choices, products and transposes."""
+"""neuronxcc.nki.language compared with numpy: folds, norms, selections, products and transposes."""
 
 import ml_dtypes
 import numpy as np
@@ -29,7 +29,7 @@ def axes_of(axis):
 
 
 def on_chip(folded):
-    """A result with the two axes that a tile has at least."""
+    """A result with at least two axes, like a tile."""
     return folded[:, None] if folded.ndim == 1 else folded
 
 
@@ -77,7 +77,7 @@ def test_folds_round_once(name):
 
 @pytest.mark.parametrize("name", [*FOLDS, "var"])
 @for_all("options", [{}, {"keepdims": True}])
-def test_a_mask_folds_what_it_chooses(name, options):
+def test_a_mask_of_a_fold_selects_elements(name, options):
     options = {} if name == "var" else options  # which has none
     x = numbers(P, F)
 
@@ -93,7 +93,7 @@ def test_a_mask_folds_what_it_chooses(name, options):
     close(nki.simulate_kernel(kernel, x), want)
 
 
-def test_the_mean_of_integers_is_no_integer():
+def test_the_mean_of_integers_is_a_float():
     x = numbers(P, F, dtype=np.int32)
     got = applied(nl.mean, x, 1)
     assert got.dtype == np.float32
@@ -145,7 +145,7 @@ def test_rms_norm_along_the_last_of_several_axes():
 
 
 @pytest.mark.parametrize("name", ["softmax", "rms_norm"])
-def test_norms_of_what_a_mask_chooses(name):
+def test_norms_of_elements_that_a_mask_selects(name):
     x = numbers(P, F)
 
     def kernel(src):
@@ -231,7 +231,7 @@ def test_gather_flattened(shape, picked, dtype):
     assert np.array_equal(narrow, gathered(x, indices).astype(ml_dtypes.bfloat16))
 
 
-def test_gather_flattened_where_a_mask_says_so():
+def test_gather_flattened_with_a_mask():
     x = numbers(P, F)
     indices = np.random.default_rng(0).integers(0, F, (P, F)).astype(np.uint32)
 
@@ -303,7 +303,7 @@ def test_transposes(shape, dtype):
     assert np.array_equal(narrow, x.T.astype(ml_dtypes.bfloat16))
 
 
-def test_a_transpose_of_what_a_mask_chooses():
+def test_a_transpose_of_elements_that_a_mask_selects():
     x = numbers(P, F)
 
     def kernel(src):

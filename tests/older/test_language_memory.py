@@ -1,4 +1,5 @@
-"""neuronxcc.nki.language against numpy: loads, stores, gathers, scatters, casts, random numbers."""
+"""neuronxcc.nki.language compared with numpy: loads, stores, gathers, scatters, casts, random
+numbers."""
 
 import ml_dtypes
 import numpy as np
@@ -29,7 +30,7 @@ P, F = 77, 33
 
 @for_all("shape", [(P, F), (1, 1), (128, 3), (7, 3, 5)])
 @for_all("dtype", [np.float32, ml_dtypes.bfloat16, np.int32])
-def test_what_is_loaded_is_stored(shape, dtype):
+def test_a_load_and_a_store_copy_data(shape, dtype):
     x = numbers(*shape, dtype=dtype)
     assert np.array_equal(applied(lambda t: t, x), x)
 
@@ -96,7 +97,7 @@ def test_a_tile_has_128_partitions():
 
 
 def shifted(x, offsets):
-    """A kernel that copies runs of 4 columns from where one row of offsets says."""
+    """A kernel that copies runs of 4 columns from the offsets in one row."""
     tile, starts = nl.load(x), nl.load(offsets)
     out = nl.ndarray((P, 3, 4), x.dtype)
     i, j = nl.mgrid[0:P, 0:4]
@@ -105,7 +106,7 @@ def shifted(x, offsets):
     return stored(out)
 
 
-def test_an_index_expression_begins_where_a_tile_says():
+def test_an_index_expression_may_begin_at_an_offset_in_a_tile():
     x, offsets = numbers(P, F), np.array([[5, 0, F - 4]], np.int32)
     want = np.stack([x[:, at : at + 4] for at in offsets[0]], 1)
     assert np.array_equal(nki.simulate_kernel(shifted, x, offsets), want)
@@ -129,7 +130,7 @@ def test_load_transpose2d_needs_128_columns_at_most():
         nki.simulate_kernel(lambda src: stored(nl.load_transpose2d(src)), numbers(64, 129))
 
 
-def test_the_mask_of_load_transpose2d_is_over_what_it_loads():
+def test_the_mask_of_load_transpose2d_covers_the_loaded_elements():
     x = numbers(200, 100)
     want = np.zeros((128, 256), np.float32)
     want[:100, :200] = x.T
@@ -157,7 +158,7 @@ def test_rows_are_loaded_by_index():
     assert np.array_equal(nki.simulate_kernel(kernel, x, rows[:, None]), x[rows])
 
 
-def test_rows_are_loaded_by_index_where_a_mask_says_so():
+def test_rows_are_loaded_by_index_with_a_mask():
     x, rows = numbers(200, F), np.random.default_rng(0).permutation(200)[:P].astype(np.int32)
 
     def kernel(src, index):
@@ -185,7 +186,7 @@ def test_rows_are_stored_by_index():
     assert np.array_equal(nki.simulate_kernel(kernel, x, rows[:, None]), want)
 
 
-def test_a_row_that_isnt_there_is_refused():
+def test_a_row_out_of_bounds_is_refused():
     def kernel(src, index):
         return stored(nl.load(src[nl.load(index), nl.arange(F)[None, :]]))
 
@@ -215,7 +216,7 @@ def test_atomic_rmw_adds_to_rows():
 
 
 def copied(values, index, first):
-    """The same by a DMA."""
+    """A kernel that adds the same rows by a DMA."""
     out = nl.ndarray((P, F), first.dtype, buffer=nl.shared_hbm)
     nl.store(out, nl.load(first))
     p, f = nl.arange(P)[:, None], nl.arange(F)[None, :]
@@ -258,7 +259,7 @@ def test_a_mask_of_atomic_rmw_leaves_out_rows_and_columns(rows, columns):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kernel", [added, copied])
-def test_sums_of_a_row_that_repeats_are_all_there(kernel):
+def test_sums_of_a_repeated_row_are_all_added(kernel):
     """ "If duplicated offsets are present, the compiler automatically adds synchronization"
     (nki.isa.dma_copy of SDK 2.26); nl.atomic_rmw is atomic."""
     rows = (np.arange(P, dtype=np.int32) % 7)[:, None]
@@ -380,7 +381,7 @@ def test_rand_is_uniform_and_its_seed_repeats_it():
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.75])
-def test_dropout_zeroes_its_share(rate):
+def test_dropout_zeroes_the_given_share(rate):
     x = numbers(P, 500)
     first, again, other = (drawn(seed, lambda t: nl.dropout(t, rate)) for seed in (1, 1, 2))
     assert np.array_equal(first, again) and not np.array_equal(first, other)
@@ -394,7 +395,7 @@ def test_dropout_of_nothing_and_of_all(rate, left):
     assert np.array_equal(applied(nl.dropout, x, rate), x * np.float32(left))
 
 
-# --- the host, and what isn't there ---------------------------------------------------------------
+# --- the host, and missing functions --------------------------------------------------------------
 
 
 def test_device_print_prints(capsys):
@@ -408,7 +409,7 @@ def test_device_print_prints(capsys):
     assert "tile" in out and "1.5" in out and "-2.5" in out
 
 
-def test_what_was_never_emulated_says_so():
+def test_functions_that_are_not_emulated_are_refused_with_a_reason():
     with pytest.raises(NotEmulated):
         nl.gemm_grid()
     with pytest.raises(NotEmulated):

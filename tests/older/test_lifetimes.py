@@ -1,4 +1,5 @@
-"""Tiles of tensors with block dimensions are kept as long as the kernel's source can name them."""
+"""Tiles of tensors with block dimensions are kept as long as the kernel's source can refer to
+them."""
 
 import linecache
 import weakref
@@ -41,7 +42,7 @@ def ends_with_the_loop_around(x, out, born):
     return alive(born)
 
 
-def made_anew_in_a_loop(x, out, born):
+def made_again_in_a_loop(x, out, born):
     for i in nl.affine_range(2):
         made = nl.ndarray((3, nl.par_dim(4), 5), dtype=np.float32)
         for j in nl.affine_range(3):
@@ -141,7 +142,7 @@ def by_its_parts(x, out, born):
     return alive(born)
 
 
-def by_a_function_of_its_own(x, out, born):
+def by_an_inner_function(x, out, born):
     made = nl.ndarray(SHAPE, dtype=np.float32)
 
     def read(n):
@@ -207,7 +208,7 @@ def by_what_python_finds(x, out, born):
 ENDING = [
     ends_with_each_iteration,
     ends_with_the_loop_around,
-    made_anew_in_a_loop,
+    made_again_in_a_loop,
     held_elsewhere,
     along_a_free_axis,
 ]
@@ -218,7 +219,7 @@ LASTING = [
     in_a_plain_loop,
     by_another_name,
     by_its_parts,
-    by_a_function_of_its_own,
+    by_an_inner_function,
     by_a_variable_that_is_changed,
     backwards_from_the_end,
     by_what_python_finds,
@@ -226,7 +227,7 @@ LASTING = [
 
 
 @pytest.mark.parametrize("kernel", ENDING + LASTING, ids=lambda kernel: kernel.__name__)
-def test_what_can_be_named_is_there(kernel):
+def test_tiles_that_can_be_named_are_kept(kernel):
     device, born = Older(), []
     x, out = (device.tile(values, buffer="hbm") for values in (VALUES, np.zeros_like(VALUES)))
     left = device.call(kernel, x, out, born)
@@ -235,7 +236,7 @@ def test_what_can_be_named_is_there(kernel):
     assert left == (0 if kernel in ENDING else len(born))
 
 
-def test_a_file_that_was_changed_since_tells_nothing(tmp_path):
+def test_a_changed_file_is_not_analyzed(tmp_path):
     head = (
         f"from {nl.__name__} import *\n"
         + """

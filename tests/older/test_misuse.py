@@ -1,5 +1,5 @@
-"""What Python refuses of calls of the older API is told as other errors are, and run-time errors
-tell the iteration."""
+"""Calls of the older API that Python refuses are reported like other errors, and run-time errors
+have the iteration."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
@@ -24,7 +24,7 @@ def tile(x):
     return nl.load(x[0:128, 0:64])
 
 
-def test_a_misspelt_instruction():
+def test_a_misspelled_instruction_of_the_older_api():
     error = refused(lambda x: nisa.tensor_scaler(tile(x), np.add, 1.0), UnknownNameError)
     assert error.statement == "neuronxcc.nki.isa has no 'tensor_scaler'"
     assert error.hint == "did you mean 'tensor_scalar'?"
@@ -32,13 +32,13 @@ def test_a_misspelt_instruction():
     assert "nisa.tensor_scaler" in error.place.text
 
 
-def test_a_misspelt_function_and_method():
+def test_a_misspelled_function_and_method():
     assert "'maximum'" in refused(lambda x: nl.maximun(tile(x), 0), UnknownNameError).hint
     error = refused(lambda x: tile(x).reshpae((64, 128)), UnknownNameError)
     assert "'reshape'" in error.hint and error.statement.startswith("Tensor(128x64")
 
 
-def test_a_misspelt_keyword():
+def test_a_misspelled_keyword():
     error = refused(lambda x: nisa.tensor_scalar(tile(x), np.add, operandO=2.0), SignatureError)
     assert error.statement == "nisa.tensor_scalar has no parameter 'operandO'"
     assert error.hint == "did you mean 'operand0'?"
@@ -73,7 +73,7 @@ def test_functions_of_numpy(compute, name, hint):
         (lambda: nl.mgrid[0:"x"], SignatureError, "'str' object cannot be interpreted"),
     ],
 )
-def test_values_that_nothing_can_be_done_with(ask, kind, words):
+def test_values_without_operators_are_refused(ask, kind, words):
     error = refused(lambda x: ask(), kind)
     assert words in error.statement and error.__cause__ is not None
 
@@ -100,7 +100,7 @@ def test_a_result_on_the_chip_is_refused_where_it_was_made():
 
 
 def copied(place):
-    """A kernel that copies (256, 512) in tiles of 128 x 128 to where `place` says."""
+    """A kernel that copies (256, 512) in tiles of 128 x 128 to the index `place`."""
 
     def kernel(x):
         out = nl.ndarray((256, 512), x.dtype, buffer=nl.shared_hbm)
@@ -120,12 +120,12 @@ def copied(place):
         lambda out, i, j, p, f: out[j * 128 : j * 128 + 128, i * 128 : i * 128 + 128],
     ],
 )
-def test_swapped_indices_are_asked_for(place):
+def test_swapped_indices_are_suggested(place):
     error = refused(copied(place), OutOfBoundsError)
     assert error.hint == "check whether the indices are swapped: axis 0 has 2 pieces of 128"
 
 
-def test_a_last_piece_that_is_shorter_wants_a_mask():
+def test_a_shorter_last_piece_needs_a_mask():
     def ragged(x):
         p, f = nl.mgrid[0:128, 0:100]
         for j in nl.affine_range(6):
@@ -134,13 +134,13 @@ def test_a_last_piece_that_is_shorter_wants_a_mask():
     assert "mask the last piece" in refused(ragged, OutOfBoundsError).hint
 
 
-def test_run_time_errors_tell_the_iteration():
+def test_run_time_errors_have_the_iteration():
     error = refused(copied(lambda out, i, j, p, f: out[p, j * 256 + f]), KernelError)
     assert {**error.stack[1][1]} == {"i": 0, "j": 2}
     assert "(i=0, j=2)" in str(error)
 
 
-def test_also_those_of_instructions():
+def test_run_time_errors_of_instructions_have_the_iteration():
     def kernel(x):
         made = tile(x)
         for i in nl.affine_range(3):

@@ -1,4 +1,4 @@
-"""neuronxcc.nki.nccl: collectives of the older API, as AWS's contributed kernels call them."""
+"""neuronxcc.nki.nccl: collectives of the older API, in the form of AWS's contributed kernels."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.language as nl
@@ -56,7 +56,7 @@ def expected(name, arrays, rank):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_they_are_the_collectives_of_today(name):
+def test_collectives_of_the_older_api_equal_the_current_ones(name):
     arrays = [np.arange(24, dtype=np.float32).reshape(3, 8) + rank for rank in range(4)]
     run = neuroncore.run(through, per_rank=[(x, name) for x in arrays])
     for results in (run.results, run.replay()):
@@ -65,9 +65,9 @@ def test_they_are_the_collectives_of_today(name):
 
 
 @pytest.mark.parametrize("rings", [0, 1])
-def test_collective_matmul_tells_whose_data_is_in_hand(rings):
-    """Each rank multiplies what comes round by its own matrix, in pieces by channel, as AWS's
-    contributed kernel does; a mask that is False moves nothing."""
+def test_collective_matmul_passes_the_rank_of_the_current_data(rings):
+    """Each rank multiplies the data that arrives by its matrix, in pieces for each channel, like
+    AWS's contributed kernel; with a mask that is False, no data is moved."""
     ranks, channels, rows, inner = 4, 2, 6, 5
     each = rows // channels
 

@@ -1,4 +1,4 @@
-"""Parts by index expressions that come again, masked sums, and the methods that make new tiles."""
+"""Repeated parts by index expressions, masked sums, and the methods that create new tiles."""
 
 import neuronxcc.nki as nki
 import neuronxcc.nki.isa as nisa
@@ -16,7 +16,7 @@ X = np.arange(6 * 40, dtype=np.float32).reshape(6, 40)
 
 @nki.jit
 def picked(x, starts, step):
-    """Seven columns from each start, one pick after the other."""
+    """Read seven columns from each start, one part after the other."""
     out = nl.ndarray((len(starts), 6, 7), x.dtype, buffer=nl.shared_hbm)
     tile = nl.load(x)
     i, j = nl.arange(6)[:, None], nl.arange(7)[None, :]
@@ -26,12 +26,12 @@ def picked(x, starts, step):
 
 
 @given(st.lists(st.integers(0, 40 - 19), min_size=2, max_size=5), st.integers(1, 3))
-def test_a_part_that_comes_again_begins_where_it_says(starts, step):
+def test_a_repeated_part_begins_at_its_offset(starts, step):
     want = [X[:, start : start + 7 * step : step] for start in starts]
     assert np.array_equal(picked(X, starts, step), want)
 
 
-def test_a_part_by_the_variable_of_a_loop_is_made_once(monkeypatch):
+def test_a_part_by_a_loop_variable_is_computed_once(monkeypatch):
     made, by_keys = [], Tensor.by_keys
     monkeypatch.setattr(
         Tensor, "by_keys", lambda tile, keys: made.append(keys) or by_keys(tile, keys)
@@ -49,7 +49,7 @@ def test_a_part_by_the_variable_of_a_loop_is_made_once(monkeypatch):
 
 
 @pytest.mark.parametrize("outside", [-1, 34])
-def test_a_part_that_comes_again_outside_is_refused(outside):
+def test_a_repeated_part_out_of_bounds_is_refused(outside):
     with pytest.raises((OutOfBoundsError, IndexError), match=r"exceeds axis 1 of size 40"):
         picked(X, [0, 33, 5, outside], 1)
 
@@ -71,7 +71,7 @@ def summed(a, b, chosen):
     return out
 
 
-def test_a_masked_sum_goes_on_in_the_part_that_its_mask_chooses():
+def test_a_masked_sum_continues_in_the_part_that_its_mask_selects():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(3, 9, 5)), rng.normal(size=(3, 9, 11))
     want = np.einsum("skm,skn->mn", a, b)
@@ -80,7 +80,7 @@ def test_a_masked_sum_goes_on_in_the_part_that_its_mask_chooses():
     assert np.allclose(got, want, atol=1e-5)
 
 
-def test_a_masked_sum_begins_in_each_element_with_the_first_product_there():
+def test_a_masked_sum_begins_in_each_element_with_its_first_product():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(4, 9, 5)), rng.normal(size=(4, 9, 11))
     chosen = (3, 8, 2, 10)
@@ -92,7 +92,7 @@ def test_a_masked_sum_begins_in_each_element_with_the_first_product_there():
 
 
 @pytest.mark.parametrize("tensor", ["zeros", "ndarray"])
-def test_a_sum_in_a_part_of_a_tile_goes_on_in_all_of_it(tensor):
+def test_a_sum_in_a_part_of_a_tile_continues_in_all_of_it(tensor):
     @nki.jit
     def kernel(a, b):
         out = nl.ndarray((5, 11), nl.float32, buffer=nl.shared_hbm)

@@ -1,4 +1,5 @@
-"""What a kernel of the older API may write, where its tensors end, and which keywords it passes."""
+"""Rules of the older API: which tensors a kernel may write, where its tensors end, and which
+keywords it may pass."""
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_kernels_that_return_nothing_write_their_parameters(run):
         lambda x, out: nki.simulate_kernel(adds_one_and_returns, x, out),
     ],
 )
-def test_kernels_that_return_their_results_don_t(run):
+def test_kernels_that_return_their_results_do_not_write_their_parameters(run):
     out = fresh()
     with pytest.raises(errors.ImmutableError, match="'out'") as caught:
         run(X, out)
@@ -74,7 +75,7 @@ def test_kernels_that_return_their_results_don_t(run):
     [nt.mutable_tensor, nt.tensor[nt.mutable], "nt.mutable_tensor"],
     ids=["type", "in brackets", "text"],
 )
-def test_what_is_annotated_as_mutable_is_written(annotation):
+def test_parameters_annotated_as_mutable_are_written(annotation):
     def kernel(x, out):
         nl.store(out, nl.load(x) + 1)
         return out
@@ -97,14 +98,14 @@ def test_a_mutable_parameter_that_was_written_is_returned():
     assert caught.value.place.text.strip() == "return out"
 
 
-def test_unless_a_flag_of_the_compiler_says_otherwise():
+def test_a_flag_of_the_compiler_permits_writes_that_are_not_returned():
     flags = "enable-mutable-parameter, skip-mutable-return-check"
     given = X.copy()
     np.testing.assert_array_equal(nki.jit(writes_both, experimental_flags=flags)(given), X)
     np.testing.assert_array_equal(given, X + 1)
 
 
-def test_a_mutable_parameter_that_is_only_read_need_not_be():
+def test_a_mutable_parameter_that_is_only_read_need_not_be_returned():
     @nki.jit
     def kernel(x: nt.mutable_tensor):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -124,7 +125,7 @@ def never(x):
     return out
 
 
-def test_an_output_that_nothing_writes_is_refused():
+def test_an_output_that_was_never_written_is_refused():
     with pytest.raises(errors.OutputError, match="nothing was written") as caught:
         nki.jit(never)(X)
     assert caught.value.statement.endswith("float32 in shared_hbm)")
@@ -132,7 +133,7 @@ def test_an_output_that_nothing_writes_is_refused():
     assert caught.value.place.text.strip() == "return out"
 
 
-def test_so_are_parameters_of_a_kernel_that_returns_nothing():
+def test_unwritten_parameters_of_a_kernel_that_returns_nothing_are_refused():
     def kernel(x, out):
         for _ in nl.affine_range(x.shape[1] // 8):
             nl.store(out, nl.load(x))
@@ -158,7 +159,7 @@ def test_the_programs_of_a_grid_write_an_output_together():
 
 
 def run(body, *arrays):
-    """What a kernel returns whose body gets the loaded arrays and gives back a tile."""
+    """Return the result of a kernel whose body gets the loaded arrays and returns a tile."""
 
     def kernel(*given):
         tile = body(*[nl.load(x) for x in given])
@@ -182,7 +183,7 @@ def test_a_tile_ends_with_its_iteration(loop):
 
 
 @pytest.mark.parametrize("loop", [nl.static_range, range])
-def test_but_unrolled_loops_have_no_scope(loop):
+def test_unrolled_loops_have_no_scope(loop):
     def body(x):
         for n in loop(3):
             last = x + float(n)
@@ -202,7 +203,7 @@ def test_a_loop_that_is_left_has_ended():
         run(body, X)
 
 
-def test_blocks_belong_to_where_they_were_asked_for():
+def test_blocks_belong_to_the_scope_of_their_allocation():
     def body(x):
         blocks = nl.ndarray((2, nl.par_dim(128), 4), x.dtype)
         for n in nl.affine_range(2):
@@ -224,7 +225,7 @@ def test_a_loop_reduction_outlives_its_loop():
 # --- iterations that may run at the same time -----------------------------------------------------
 
 
-def test_pieces_of_their_own_in_nested_loops():
+def test_separate_pieces_in_nested_loops_have_no_finding():
     def body(x):
         made = nl.ndarray((128, 4), x.dtype)
         for n in nl.affine_range(2):
@@ -281,7 +282,7 @@ def test_equal_values_written_by_iterations_are_a_note():
     assert carried(sums) == ["warning"] and carried(numbers) == ["warning"]
 
 
-def test_a_tile_of_the_outer_iteration_is_its_own():
+def test_a_tile_of_the_outer_iteration_is_not_shared():
     def body(x):
         made = nl.ndarray((128, 4), x.dtype)
         for n in nl.affine_range(2):
@@ -305,7 +306,7 @@ def test_two_writes_of_one_iteration_are_in_order():
     np.testing.assert_array_equal(run(body, X), X + 1)
 
 
-def test_an_accumulator_register_is_no_write():
+def test_an_accumulator_register_is_not_a_write():
     def body(x):
         total = nl.zeros((128, 4), x.dtype)
         for _ in nl.affine_range(3):
@@ -336,7 +337,7 @@ def helper(x):
     return out
 
 
-def test_a_helper_makes_no_shared_memory():
+def test_a_helper_must_not_create_shared_memory():
     def kernel(x):
         return helper(x)
 
@@ -346,14 +347,14 @@ def test_a_helper_makes_no_shared_memory():
     np.testing.assert_array_equal(nki.jit(kernel, experimental_flags=flags)(X), X)
 
 
-def test_a_kernel_inside_a_kernel_does():
+def test_a_kernel_inside_a_kernel_may_create_shared_memory():
     def kernel(x):
         return nki.jit(helper)(x)
 
     np.testing.assert_array_equal(nki.jit(kernel)(X), X)
 
 
-def test_under_a_condition_it_is_made_at_the_top():
+def test_shared_memory_in_a_condition_belongs_to_the_kernel():
     @nki.jit
     def kernel(x, wanted=True):
         if wanted:
@@ -380,13 +381,13 @@ def test_under_a_condition_it_is_made_at_the_top():
         (lambda x: nisa.iota(nl.arange(4)[None, :], nl.int32, mas=True), "iota", "mas"),
     ],
 )
-def test_a_misspelt_keyword_is_refused(call, name, keyword):
+def test_a_misspelled_keyword_is_refused(call, name, keyword):
     with pytest.raises(errors.SignatureError, match=f"{name} has no parameter {keyword!r}") as got:
         run(call, X)
     assert "did you mean" in got.value.hint
 
 
-def test_hints_to_the_compiler_are_taken():
+def test_hints_to_the_compiler_are_accepted():
     def body(x):
         made = nl.zeros((128, 4), x.dtype, lazy_initialization=True)
         for n in nl.affine_range(4, precise_schedule=True):
@@ -396,13 +397,13 @@ def test_hints_to_the_compiler_are_taken():
     np.testing.assert_array_equal(run(body, X), X)
 
 
-def test_what_published_kernels_pass_in_vain_is_told():
+def test_keywords_without_effect_are_reported():
     with pytest.warns(UserWarning, match="multiply ignores max_free_vec_size="):
         got = run(lambda x: nl.multiply(x, 2.0, max_free_vec_size=4), X)
     np.testing.assert_array_equal(got, 2 * X)
 
 
-def test_a_mask_that_holds_everywhere_needs_no_shape():
+def test_a_mask_that_is_true_everywhere_needs_no_shape():
     def copied(x, bound):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
         rows = nl.arange(x.shape[0])[None, None, :, None]

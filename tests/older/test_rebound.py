@@ -1,4 +1,4 @@
-"""What the body of a loop that is traced once does to names of Python's."""
+"""Python names that the body of a loop assigns, if the loop is traced once."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_an_unrolled_loop_runs_its_body_for_each_iteration():
 
 
 def counted(x):
-    """As in the guide to migration: val is 1 behind the loop."""
+    """The guide to migration has this example: val is 1 after the loop."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     val, shape, name, parts = 0, (1, 2), "a", []
     for i in nl.affine_range(4):
@@ -65,7 +65,7 @@ def counted(x):
     return out
 
 
-def test_numbers_tuples_strings_and_lists_have_changed_once_behind_the_loop():
+def test_numbers_tuples_strings_and_lists_have_changed_once_after_the_loop():
     run = neuroncore.run(nki.jit(counted), X)
     assert seen_so_far == [*((i, 0, (1, 2), "a", 0) for i in range(4)), (1, (1, 2, 1), "ab", 4)]
     told = {one.message.split()[0]: one.message for one in rebound(run)}
@@ -83,7 +83,7 @@ def swapped(x):
     return out
 
 
-def test_tiles_that_change_places_do_so_once():
+def test_tiles_are_exchanged_once():
     run = neuroncore.run(nki.jit(swapped), X)
     assert np.array_equal(run.results, np.broadcast_to(X[0], X.shape))
     assert {one.message.split()[0] for one in rebound(run)} == {"one", "other"}
@@ -120,7 +120,7 @@ def unchanged(x):
     return out
 
 
-def test_what_ends_as_it_began_is_not_told():
+def test_names_with_their_old_value_are_not_reported():
     run = neuroncore.run(nki.jit(unchanged), X)
     assert np.array_equal(run.results, X) and not rebound(run)
 

@@ -1,5 +1,5 @@
-"""The mistakes that people and language models make most in the older API: pairs of kernels that
-differ by one line, of which one is refused and the other gives numpy's numbers."""
+"""The most frequent mistakes of people and language models in the older API: pairs of kernels that
+differ in one line, of which one is refused and the other has numpy's result."""
 
 import numpy as np
 import pytest
@@ -182,7 +182,7 @@ PAIRS = {
         "t[...] = nisa.activation(op=np.exp, data=t)",
         *("nl.store(out, t)", lambda: np.exp(X)),
     ),
-    "a misspelt keyword": (
+    "a misspelled keyword": (
         *(errors.SignatureError, "did you mean 'scale'", (128, 512), "t = nl.load(x)"),
         "t = nisa.activation(op=np.exp, data=t, scael=0.5)",
         "t = nisa.activation(op=np.exp, data=t, scale=0.5)",
@@ -198,7 +198,7 @@ PAIRS = {
 
 
 def kernel_of(folder, shape, *parts):
-    """The kernel whose body is the parts, from a file of its own."""
+    """Return the kernel whose body consists of the parts, loaded from a separate file."""
     lines = [line for part in parts for line in part.splitlines()]
     body = "".join(f"    {line}\n" for line in [*lines, "return out"])
     path = folder / "mine.py"
@@ -222,13 +222,13 @@ def test_the_mistake_is_refused(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_its_twin_gives_numpy_s_numbers(name, tmp_path):
+def test_the_twin_gives_the_numbers_of_numpy(name, tmp_path):
     _, _, shape, before, _, good, after, want = PAIRS[name]
     got = kernel_of(tmp_path, shape, before, good, after)(X.copy(), Y.copy())
     np.testing.assert_allclose(got, want(), rtol=2e-5, atol=2e-4)
 
 
-def test_what_was_never_written_is_told(tmp_path):
+def test_uninitialized_reads_of_the_older_api_are_reported(tmp_path):
     kernel = kernel_of(tmp_path, (128, 512), "nl.store(out, nl.ndarray((128, 512), np.float32))")
     with pytest.raises(NeuronWarning, match="UNINIT_READ"):
         kernel(X, Y)

@@ -1,5 +1,5 @@
-"""How a returned tile becomes an instruction's destination: what the record and the memory hold
-after assignments and masks."""
+"""A returned tile becomes the destination of an instruction: the record and the memory after
+assignments and masks."""
 
 import linecache
 import sys
@@ -71,7 +71,7 @@ def test_a_result_without_a_place_gets_one():
     assert len(device.opcodes) == 2
 
 
-def test_a_tile_assigned_later_is_copied_and_stays_what_it_was():
+def test_a_tile_assigned_later_is_copied_and_unchanged():
     def kernel(a, b):
         total = nl.add(a, b)
         t = tile()
@@ -84,7 +84,7 @@ def test_a_tile_assigned_later_is_copied_and_stays_what_it_was():
     assert device.opcodes[:2] == [TT, COPY]
 
 
-def test_a_result_assigned_to_two_places_is_made_once():
+def test_a_result_assigned_to_two_places_is_computed_once():
     def kernel(a, b):
         s, t = tile(), tile()
         s[...] = t[...] = nl.add(a, b)
@@ -106,7 +106,7 @@ def test_an_expression_is_issued_from_the_inside_out():
     assert device.opcodes == [TT] * 3
 
 
-def test_what_is_written_in_place_is_read_first():
+def test_a_tile_is_read_before_it_is_written_in_place():
     def kernel(a, b):
         a[:, 0:5] = nl.add(a[:, 1:6], b[:, 0:5])
         a[...] = nl.add(a, a)
@@ -119,7 +119,7 @@ def test_what_is_written_in_place_is_read_first():
     assert device.opcodes == [TT] * 2
 
 
-def test_calls_held_back_keep_program_order():
+def test_deferred_calls_keep_program_order():
     def kernel(a, b):
         t = tile()
         t[...] = nl.add(a, b)
@@ -201,7 +201,7 @@ def kernel(a, b):
 """
 
 
-def test_without_source_text_results_are_right_too():
+def test_results_are_correct_without_source_text():
     space = {"nl": nl, "nisa": nisa}
     exec(SOURCELESS.replace("t[0:6, 6:12]", "t[:, 6:12]"), space)
     device = Older()
@@ -214,7 +214,7 @@ def test_without_source_text_results_are_right_too():
 # --- formats --------------------------------------------------------------------------------------
 
 
-def test_a_float32_result_rounds_once_to_where_it_is_assigned():
+def test_a_float32_result_is_rounded_once_to_the_format_of_its_target():
     def kernel(a, b):
         t = tile(dtype=nl.bfloat16)
         t[...] = nl.add(a, b)
@@ -225,7 +225,7 @@ def test_a_float32_result_rounds_once_to_where_it_is_assigned():
     assert device.opcodes == [TT]
 
 
-def test_a_result_of_another_dtype_rounds_to_that_first():
+def test_a_result_of_another_dtype_is_rounded_to_that_first():
     def kernel(a, b):
         t = tile()
         t[...] = nl.add(a, b, dtype=nl.bfloat16)
@@ -249,7 +249,7 @@ def test_a_float32_result_assigned_to_integers_is_converted():
 # --- masks ----------------------------------------------------------------------------------------
 
 
-def test_a_masked_result_leaves_the_rest_alone():
+def test_a_masked_result_leaves_other_elements_unchanged():
     def kernel(a, b):
         t = tile()
         t[...] = nl.copy(b)
@@ -285,7 +285,7 @@ def test_a_triangle_is_several_pieces_of_a_dma():
     assert np.array_equal(run(kernel, A, B, buffers=("hbm",))[0], np.where(below, A, B))
 
 
-def test_a_masked_result_without_a_place_is_defined_where_the_mask_is():
+def test_a_masked_result_without_a_target_is_initialized_where_the_mask_is_true():
     def kernel(a):
         made = nl.multiply(a, 2.0, mask=nl.arange(6)[None, :] < 4)
         return nl.copy(made[:, 0:4])
@@ -299,7 +299,7 @@ def test_a_masked_result_without_a_place_is_defined_where_the_mask_is():
     ("given", "to"),
     [((4, 1), (4, 5, 1)), ((4, 6), (4, 3, 6)), ((4, 6), (4, 2, 3, 6)), ((4, 3, 1), (4, 2, 3, 6))],
 )
-def test_a_tile_of_fewer_axes_is_spread_behind_the_partition(given, to):
+def test_a_tile_of_fewer_axes_is_broadcast_after_the_partition_axis(given, to):
     def kernel(a):
         t = tile(to)
         t[...] = a
@@ -313,7 +313,7 @@ def test_a_tile_of_fewer_axes_is_spread_behind_the_partition(given, to):
 
 
 @pytest.mark.parametrize("to", [(5, 4, 6), (4, 3, 7), (4, 6, 3)])
-def test_a_tile_that_no_repetition_makes_fit_is_refused(to):
+def test_a_tile_that_cannot_be_broadcast_is_refused(to):
     def kernel(a):
         tile(to)[...] = a
 
@@ -322,7 +322,7 @@ def test_a_tile_that_no_repetition_makes_fit_is_refused(to):
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32, np.uint8])
-def test_a_number_is_stored_in_hbm_by_way_of_a_tile(dtype):
+def test_a_number_is_stored_in_hbm_through_a_tile(dtype):
     def kernel():
         out = tile((5, 300, 2), dtype, nl.hbm)
         for i in nl.affine_range(5):
@@ -337,7 +337,7 @@ def test_a_number_is_stored_in_hbm_by_way_of_a_tile(dtype):
     assert device.opcodes == ["MEMSET", "DMA_DIRECT2D"] * 6
 
 
-def test_a_number_fills_what_is_larger_than_sbuf():
+def test_a_number_fills_a_tensor_that_is_larger_than_sbuf():
     def kernel():
         out = tile((1024, 8192), np.float32, nl.hbm)
         out[...] = 3.0
@@ -388,7 +388,7 @@ def test_a_result_of_another_shape_is_refused():
 
 
 @pytest.mark.parametrize("of", [lambda a: nl.add(a, 1.0), lambda a: a], ids=["result", "tile"])
-def test_a_result_doesn_t_change_its_partitions_on_the_way(of):
+def test_a_result_keeps_its_partitions(of):
     def kernel(a):
         o = nl.ndarray((2, 4, 6), np.float32, buffer=nl.sbuf)
         o[0, :, :] = of(a)
@@ -408,7 +408,7 @@ def test_a_result_of_one_row_goes_into_one_partition():
 
 
 @pytest.mark.parametrize("rows", [4, 9])
-def test_a_mask_that_chooses_everything_is_none(rows):
+def test_a_mask_that_selects_everything_has_no_effect(rows):
     def kernel(a, b, **masked):
         t = tile()
         t[...] = nl.add(a, b, **masked)
@@ -428,7 +428,7 @@ def here():
     return sys._getframe(1).f_lineno
 
 
-def test_the_lines_of_instructions_are_the_user_s():
+def test_lines_of_instructions_are_those_of_the_user():
     def kernel(a, b):
         t = tile()
         t[...] = nl.add(a, b)
@@ -442,7 +442,7 @@ def test_the_lines_of_instructions_are_the_user_s():
     assert "nl.add" in linecache.getline(__file__, device.lines[0][1])
 
 
-def test_an_error_in_a_call_held_back_names_its_line():
+def test_an_error_in_a_deferred_call_names_its_line():
     line = 0
 
     def kernel(a, b):
@@ -456,7 +456,7 @@ def test_an_error_in_a_call_held_back_names_its_line():
     assert caught.value.to_dict()["line"] == line
 
 
-def test_a_whole_kernel_returns_what_its_last_assignment_wrote():
+def test_a_kernel_returns_the_result_of_its_last_assignment():
     @nki.jit(mode="simulation")
     def kernel(a, b):
         out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)

@@ -1,9 +1,9 @@
-"""The older API's surface against the vendor's public stubs of SDK 2.21 to 2.26, as facts in
-data/signatures_older.json.
+r"""The older API's names and signatures, compared with the vendor's public stubs of SDK 2.21 to
+2.26, which are facts in data/signatures_older.json.
 
-There, a function is a list of [parameter, default] in its latest form; the default is the last part
-of its name or its value, null if there is none, and "*" begins those given by name only.
-"""
+In this file, a function is a list of [parameter, default] in its latest form. The default is the
+last part of its name or its value, or null if there is none; "*" precedes keyword-only
+parameters."""
 
 import importlib
 import inspect
@@ -20,14 +20,14 @@ from neuronxcc.nki import language as nl
 
 FACTS = json.loads((Path(__file__).parents[1] / "data/signatures_older.json").read_text())
 FUNCTIONS = [(space, name) for space, names in FACTS["functions"].items() for name in names]
-LATER = {"nc_matmul": {"perf_mode"}, "dma_transpose": {"dge_mode"}}  # of SDK 2.27
+LATER = {"nc_matmul": {"perf_mode"}, "dma_transpose": {"dge_mode"}}  # functions of SDK 2.27
 # kernels that ran on inf2 pass a name to dma_copy; the other instructions accept one through kwargs
 NAMED = {name: {"kwargs"} for name in ("dma_copy", "local_gather", "sequence_bounds")}
 KINDS = inspect.Parameter
 
 
 def found(path):
-    """What a dotted name stands for."""
+    """Return the object that a dotted name refers to."""
     root = importlib.import_module("neuronxcc")
     return reduce(getattr, path.split(".")[1:], root)
 
@@ -73,7 +73,7 @@ def test_constants_have_the_documented_members(path):
     assert not [name for name in FACTS["members"][path] if not hasattr(home, name)]
 
 
-def test_the_least_numbers_of_two_formats():
+def test_the_smallest_numbers_of_two_formats():
     assert nl.fp32.min == np.finfo(np.float32).min
     assert nl.bfp16.min == float(ml_dtypes.finfo(ml_dtypes.bfloat16).min)
 

@@ -1,5 +1,5 @@
-"""Sums that are added to in place, tensors that begin with a number, and numbers assigned: how many
-instructions they are, and what they leave."""
+"""In-place sums, tensors that begin with a number, and assigned numbers: their instructions and
+results."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ MEMSET, TT = "MEMSET", "TENSOR_TENSOR"
 # --- += -------------------------------------------------------------------------------------------
 
 
-def test_sums_in_psum_are_products_the_first_of_which_overwrites():
+def test_the_first_product_of_a_sum_in_psum_overwrites():
     def kernel(a, b):
         p = nl.zeros((6, 6), np.float32, buffer=nl.psum)
         for _ in nl.affine_range(3):
@@ -29,7 +29,7 @@ def test_sums_in_psum_are_products_the_first_of_which_overwrites():
     assert MEMSET not in device.opcodes and TT not in device.opcodes
 
 
-def test_a_sum_in_psum_goes_on_with_what_is_there():
+def test_a_sum_in_psum_continues_with_its_contents():
     def kernel(a, b):
         p = nl.ndarray((6, 6), dtype=np.float32, buffer=nl.psum)
         p[...] = nisa.nc_matmul(a, b)
@@ -42,7 +42,7 @@ def test_a_sum_in_psum_goes_on_with_what_is_there():
     assert MEMSET not in device.opcodes and TT not in device.opcodes
 
 
-def test_pieces_of_a_sum_begin_on_their_own():
+def test_pieces_of_a_sum_begin_separately():
     def kernel(a, b):
         p = nl.zeros((6, 6), np.float32, buffer=nl.psum)
         for half in nl.affine_range(2):
@@ -70,7 +70,7 @@ def test_updates_of_sbuf_are_one_instruction_each():
     assert len(device.opcodes) == 3
 
 
-def test_a_product_added_to_sbuf_is_made_in_psum_first():
+def test_a_product_added_to_sbuf_is_computed_in_psum_first():
     def kernel(a, b):
         t = nl.zeros((6, 6), np.float32)
         t += nisa.nc_matmul(a, b)
@@ -107,7 +107,7 @@ def test_zeros_that_are_read_are_one_memset():
     assert device.opcodes.count(MEMSET) == 1
 
 
-def test_zeros_of_which_a_part_is_overwritten_are_zeros_elsewhere():
+def test_partly_overwritten_zeros_are_zeros_elsewhere():
     def kernel(a):
         t = nl.zeros((4, 6), np.float32)
         t[:, 0:2] = nl.copy(a[:, 0:2])
@@ -121,7 +121,7 @@ def test_zeros_of_which_a_part_is_overwritten_are_zeros_elsewhere():
 
 
 @pytest.mark.parametrize(("start", "count"), [(0, 5), (32, 5), (64, 33), (0, 95)])
-def test_rows_of_psum_beside_a_product_are_zeros_wherever_they_begin(start, count):
+def test_rows_of_psum_next_to_a_product_are_zeros_at_any_start(start, count):
     """No engine starts at partition 5, and DMA does not reach PSUM."""
     x = np.random.default_rng(3).normal(size=(4, count)).astype(np.float32)
 
@@ -151,7 +151,7 @@ def test_zeros_in_an_update_are_added_to():
     assert device.opcodes.count(MEMSET) == 1
 
 
-def test_zeros_that_nobody_touches_are_never_filled():
+def test_unused_zeros_are_never_filled():
     def kernel(a):
         nl.zeros((4, 6), np.float32)
         return nl.copy(a)
@@ -176,7 +176,7 @@ def test_a_number_assigned_fills():
 
 
 @pytest.mark.parametrize("value", ["x", None, np.zeros((4, 6), np.float32)])
-def test_what_is_no_tile_and_no_number_can_not_be_assigned(value):
+def test_only_tiles_and_numbers_can_be_assigned(value):
     def kernel(a):
         a[...] = value
 
@@ -184,7 +184,7 @@ def test_what_is_no_tile_and_no_number_can_not_be_assigned(value):
         run(kernel, A)
 
 
-def test_zeros_beside_a_sum_are_set_by_an_instruction():
+def test_zeros_next_to_a_sum_are_set_by_an_instruction():
     a, b = (np.random.default_rng(i).normal(size=(8, 4)).astype(np.float32) for i in range(2))
     device = Older()
     x, y = device.tile(a), device.tile(b)

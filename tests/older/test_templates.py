@@ -1,4 +1,4 @@
-"""Iterations that are made from earlier ones are those that Python would have run."""
+"""Iterations that are copied from earlier ones equal those that Python would have run."""
 
 from struct import Struct
 
@@ -271,7 +271,7 @@ RUN_BY_PYTHON = [
 
 
 def outcome(kernel):
-    """Results and findings of a kernel, or its error, and rows with their places."""
+    """Return results and findings of a kernel, or its error, and rows with their places."""
     try:
         run = neuroncore.run(nki.jit(kernel), X)
     except KernelError as error:
@@ -287,8 +287,8 @@ def outcome(kernel):
 
 
 def both(kernel, monkeypatch):
-    """The outcome, and without templates; the values of the loop variables of each iteration that
-    was repeated."""
+    """Return the outcome, the outcome without templates, and the values of the loop variables of
+    each repeated iteration."""
     repeated = []
     repeat = templates.Template.repeat
 
@@ -304,7 +304,7 @@ def both(kernel, monkeypatch):
 
 
 @pytest.mark.parametrize("kernel", REPEATED, ids=lambda kernel: kernel.__name__)
-def test_repeated_iterations_do_what_python_would(kernel, monkeypatch):
+def test_repeated_iterations_equal_those_of_python(kernel, monkeypatch):
     repeated, plain, iterations = both(kernel, monkeypatch)
     assert repeated == plain and iterations
 

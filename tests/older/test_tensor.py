@@ -1,4 +1,4 @@
-"""Indexing and views of the older API's tensors against numpy's."""
+"""Indexing and views of the older API's tensors compared with numpy's."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,8 @@ def filled(shape, dtype=np.float32, buffer="hbm"):
 
 @st.composite
 def indexed(draw):
-    """A shape, and an index of it by ints, slices, nl.ds and `...`: ours and numpy's."""
+    """A shape, and an index of it by ints, slices, nl.ds and `...`: for neuroncore and for
+    numpy."""
     shape = draw(SHAPES)
     ours, numpys = [], []
     for size in shape:
@@ -56,7 +57,7 @@ def indexed(draw):
 
 
 @given(indexed())
-def test_ranges_choose_what_numpy_s_do(drawn):
+def test_ranges_select_the_same_elements_as_in_numpy(drawn):
     shape, ours, numpys = drawn
     tensor, values = filled(shape)
     part, want = tensor[ours], values[numpys]
@@ -75,7 +76,7 @@ def test_on_the_chip_an_int_keeps_the_partition_axis(drawn):
 
 
 @given(st.data(), st.integers(2, 6), st.integers(2, 6), st.integers(1, 3), st.integers(1, 3))
-def test_expressions_choose_what_numpy_s_index_arrays_do(data, rows, columns, down, across):
+def test_expressions_select_the_same_elements_as_index_arrays(data, rows, columns, down, across):
     tensor, values = filled((rows * down, columns * across + 2))
     start = data.draw(st.integers(0, 2))
     p, f = np.arange(rows), np.arange(columns)
@@ -101,7 +102,7 @@ def test_axes_of_an_expression_may_share_an_axis_of_the_tensor():
     assert np.array_equal(tensor[p, 29 - x * 7 - y].numpy(), values[i, 29 - j * 7 - k])
 
 
-def test_expressions_and_slices_and_ints_go_together():
+def test_expressions_slices_and_ints_can_be_combined():
     tensor, values = filled((4, 5, 6))
     p, f = nl.arange(3)[:, None], nl.arange(4)[None, :]
     i, j = np.arange(3)[:, None], np.arange(4)
@@ -137,7 +138,7 @@ def test_indices_outside_are_refused(key):
 
 
 @pytest.mark.parametrize("key", [np.s_[:, 2:2], np.s_[:, ::-1], np.s_[3:1], nl.ds(2, 0)])
-def test_empty_and_backward_ranges_are_called_so(key):
+def test_empty_and_backward_ranges_are_refused_as_such(key):
     tensor, _ = filled((4, 5))
     with pytest.raises(OutOfBoundsError, match="is not a range of axis"):
         _ = tensor[key]
@@ -182,8 +183,8 @@ def test_reductions_of_numpy_are_those_of_the_language(function):
 
 
 def test_a_part_of_a_part_is_inside_where_its_own_elements_are():
-    """waahm7/asst4-trainium's convolution takes a row of 225 columns, whose last is past the end,
-    and reads 222 of them; its compiled program exists, and gives the numbers of numpy."""
+    """The convolution of waahm7/asst4-trainium selects a row of 225 columns, whose last is past the
+    end, and reads 222 of them. Its compiled program exists and gives the numbers of numpy."""
     device = Older()
     values = numbers((4, 5))
     tile = device.call(nl.load, device.tile(values, buffer="hbm"))
@@ -198,7 +199,7 @@ def test_a_part_of_a_part_is_inside_where_its_own_elements_are():
 
 
 @pytest.mark.parametrize("axes", [2, 3, 4])
-def test_what_is_beyond_the_end_of_a_view_is_told_of_the_view_s_axes(axes):
+def test_an_index_beyond_the_end_of_a_view_is_reported_with_the_view_s_axes(axes):
     device = Older()
     values = numbers((4, 5))
     x = device.tile(values, buffer="hbm")
@@ -233,7 +234,7 @@ def test_an_expression_outside_is_refused_where_it_is_used():
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 3))
-def test_a_mask_that_keeps_inside_makes_it_legal(rows, columns, start):
+def test_a_mask_makes_an_expression_outside_legal(rows, columns, start):
     device = Older()
     values = numbers((rows, columns))
     x = device.tile(values, buffer="hbm")
@@ -290,7 +291,7 @@ def test_a_tile_of_one_element_is_an_offset():
     assert np.array_equal(got.numpy(), values[:, 5:6])
 
 
-def test_two_axes_chosen_at_run_time_are_refused():
+def test_two_run_time_axes_are_refused():
     device = Older()
     x, rows = device.tile(numbers((9, 4)), buffer="hbm"), device.tile(np.int32([[1], [2]]))
     with pytest.raises(ViewError, match="run time"):
@@ -354,7 +355,7 @@ def test_broadcast_repeats_without_moving_anything():
             device.call(device.tile(numbers((3, 4))).broadcast_to, wrong)
 
 
-def test_what_a_tensor_says_of_itself():
+def test_the_text_of_a_tensor():
     tensor, _ = filled((3, 8), np.float16)
     assert (tensor.ndim, tensor.itemsize, tensor.shape) == (2, 2, (3, 8))
     assert tensor.assert_shape((3, 8)) is tensor

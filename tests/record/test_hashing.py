@@ -1,4 +1,4 @@
-"""Tables of many rows are found by hashes that differ where the rows do."""
+"""Rows of large tables are found by hashes, which differ if the rows differ."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from neuroncore.record.loops import mixed, no_slots, slot_of
 
 
 def test_boxes_of_a_loop_nest_share_few_slots():
-    """As of tiles in order, of which each reads a column of a tensor of its own."""
+    """The boxes are those of tiles in order, each of which reads a column of a separate tensor."""
     slots = len(no_slots(4000))
     taken = set()
     for tile in range(4000):
@@ -16,7 +16,7 @@ def test_boxes_of_a_loop_nest_share_few_slots():
         for value in (tile // 2, 0, 8, tile % 250 * 16, tile % 250 * 16 + 16, 1, -1, -1):
             key = mixed(key, value)
         taken.add(slot_of(key, slots))
-    assert len(taken) > 3000  # 3,500 of so many at random
+    assert len(taken) > 3000  # 3,500 of as many random boxes
 
 
 @pytest.mark.parametrize("few", [0, 1 << 20], ids=["by hashes", "by a dict"])

@@ -1,4 +1,4 @@
-"""Which accesses share bytes: never less than do, and exactly those where steps are alike."""
+"""Overlaps of accesses: no overlap is missed, and if steps are equal, the result is exact."""
 
 import numpy as np
 from device import Device
@@ -11,7 +11,7 @@ SHAPE = (6, 5, 8)
 
 
 def offsets(tile):
-    """The numbers of the elements that a tile shows, within its tensor."""
+    """The numbers within its tensor of the elements that a tile shows."""
     numbers = np.full(tile.shape, tile.offset)
     for axis, stride in enumerate(tile.strides):
         steps = np.arange(tile.shape[axis]) * stride
@@ -20,7 +20,7 @@ def offsets(tile):
 
 
 def near(device, tiles):
-    """For each tile the tiles that are said to share bytes with it."""
+    """For each tile, the tiles that are reported to share bytes with it."""
     boxes = np.array(device.boxes_of(tiles))
     found, start = device.core.program.boxes().near
     said = [set(found[start[box] : start[box + 1]].tolist()) for box in boxes]
@@ -32,7 +32,7 @@ def sharing(tiles):
     return [{k for k, other in enumerate(places) if own & other} for own in places]
 
 
-def test_lines_of_planes_are_told_apart_however_many_there_are():
+def test_many_lines_of_planes_are_distinguished():
     """300 of them make 44,850 pairs whose rows interleave."""
     device = Device()
     planes = device.zeros((128, 300, 4), buffer="hbm")
@@ -41,7 +41,7 @@ def test_lines_of_planes_are_told_apart_however_many_there_are():
     assert near(device, lines + some) == sharing(lines + some)
 
 
-def test_what_runs_on_over_the_ends_of_rows_reaches_the_end_of_its_last_element():
+def test_an_access_across_rows_includes_all_bytes_of_its_last_element():
     """Two float32 are the bytes of rows 0 to 3."""
     device = Device()
     rows = device.zeros((16, 2), "uint8", buffer="hbm")
@@ -50,7 +50,7 @@ def test_what_runs_on_over_the_ends_of_rows_reaches_the_end_of_its_last_element(
     assert near(device, tiles)[0] == {0, 1, 2, 3, 4}
 
 
-def test_steps_that_run_on_over_the_ends_of_rows_meet_those_of_the_next_row():
+def test_steps_across_rows_overlap_accesses_of_the_next_row():
     """Columns 5, 7 and 9 of rows of 8 are columns 5 and 7, and column 1 of the next row."""
     device = Device()
     table = device.zeros((6, 8), buffer="hbm")
@@ -59,7 +59,7 @@ def test_steps_that_run_on_over_the_ends_of_rows_meet_those_of_the_next_row():
     assert near(device, tiles) == sharing(tiles) == [{0, 1}, {0, 1}, {2}]
 
 
-def test_a_program_s_boxes_stay_as_they_are():
+def test_boxes_of_a_program_do_not_change():
     device = Device()
     tensor = device.zeros((128, 64, 2), address=(0, 0))
     device.boxes_of([tensor[1:128:2, :, 0:1]])
@@ -69,7 +69,7 @@ def test_a_program_s_boxes_stay_as_they_are():
 
 
 @given(st.data())
-def test_parts_of_rows_are_told_apart(data):
+def test_parts_of_rows_are_distinguished(data):
     device = Device()
     tensor = device.zeros((12, 40), buffer="hbm")
     tiles = []
@@ -81,8 +81,8 @@ def test_parts_of_rows_are_told_apart(data):
 
 
 @given(st.data())
-def test_what_shares_bytes_is_always_found(data):
-    """Any slices of a tensor, also such that no common step describes."""
+def test_shared_bytes_are_always_found(data):
+    """The accesses are any slices of a tensor, including ones without a common step."""
     device = Device()
     tensor = device.zeros(SHAPE, buffer="hbm")
     tiles = []
@@ -97,7 +97,7 @@ def test_what_shares_bytes_is_always_found(data):
         assert said >= true
 
 
-def test_a_place_that_is_known_at_run_time_may_be_in_any_row():
+def test_a_run_time_offset_may_be_in_any_row():
     device = Device()
     tensor, index = device.zeros((16, 8), buffer="hbm"), device.zeros((4, 1), "uint32")
     picked = tensor.vector_select(0, index)

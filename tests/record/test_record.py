@@ -1,4 +1,4 @@
-"""The record of a run: what was issued, on which bytes, from which lines."""
+"""The record of a run: the instructions, their bytes, and their lines."""
 
 import sys
 
@@ -67,7 +67,7 @@ def test_a_row_has_its_call_its_line_and_a_box_per_tile():
     assert (call.reads, call.writes) == (("data1", "data2"), ("dst",))
 
 
-def test_calls_that_differ_in_data_only_are_one_call():
+def test_calls_that_differ_only_in_data_are_one_call():
     device = Device()
     tile, other = device.empty((4, 6)), device.empty((4, 6))
     for value in range(5):
@@ -78,7 +78,7 @@ def test_calls_that_differ_in_data_only_are_one_call():
     assert len(program.calls) == 2 and len(program) == 6
 
 
-def test_lines_are_the_user_s():
+def test_lines_are_those_of_the_user():
     device = Device()
     first = here() + 3
 
@@ -102,7 +102,7 @@ def test_lines_are_the_user_s():
     assert {device.core.program.place(line).file for line in columns.line} == {__file__}
 
 
-def test_what_can_be_reused_is():
+def test_equal_parts_of_a_record_are_shared():
     device = Device()
     tile = device.empty((4, 6))
     for _ in range(3):
@@ -159,7 +159,7 @@ def random_view(data, tile, offsets):
 
 
 def touched(program, index, pitch):
-    """The (row, byte)s that the record says an access touches: its box, or its exact pattern."""
+    """The (row, byte) pairs of an access in the record: its box, or its exact pattern."""
     box = boxes_in(program)[index]
     if box.dense:
         rows, columns = np.mgrid[box.row : box.row_end, box.byte : box.byte_end]
@@ -176,7 +176,7 @@ def touched(program, index, pitch):
 
 @pytest.mark.parametrize("buffer", ["hbm", "sbuf"])
 @given(data=st.data())
-def test_the_record_knows_every_byte(buffer, data):
+def test_the_record_has_every_byte_of_an_access(buffer, data):
     device = Device()
     shape = data.draw(st.sampled_from([(3, 7), (4, 6, 5), (2, 3, 4, 2), (1, 1), (33, 2)]))
     dtype, item = data.draw(st.sampled_from([("float32", 4), ("bfloat16", 2), ("int8", 1)]))
@@ -212,7 +212,7 @@ def test_tensors_of_one_geometry_and_different_rows_don_t_mix():
     assert box_of(device, narrow)[1:] == (0, 4, 0, 8, False)
 
 
-def test_a_run_time_index_may_touch_the_whole_tensor():
+def test_a_run_time_index_may_access_the_whole_tensor():
     device = Device()
     register = device.call(nisa.register_alloc, 1)
     for rows in (4, 8):
@@ -224,7 +224,7 @@ def test_a_run_time_index_may_touch_the_whole_tensor():
 # --- areas ----------------------------------------------------------------------------------------
 
 
-def test_an_area_says_what_it_is_and_where_it_was_born():
+def test_an_area_has_its_tensor_and_the_line_of_its_allocation():
     device = Device()
 
     def kernel():
@@ -239,8 +239,8 @@ def test_an_area_says_what_it_is_and_where_it_was_born():
     assert not area.placed and program.place(area.line).line == line
 
 
-def test_areas_of_few_storages_are_those_of_many(monkeypatch):
-    """Storages with and without a name, and one that the record has no allocation of."""
+def test_areas_do_not_depend_on_the_number_of_storages(monkeypatch):
+    """Some storages have a name, others have none, and the record has no allocation of one."""
     device = Device()
 
     def kernel():
@@ -279,7 +279,7 @@ def test_placed_tensors_are_windows_on_one_area():
 # --- large programs -------------------------------------------------------------------------------
 
 
-def test_a_record_that_goes_on_is_read_anew():
+def test_a_continued_record_is_read_again():
     device = Device()
     tiles = [device.empty((4, 6 + n)) for n in range(4)]
     for count, tile in enumerate(tiles, 1):

@@ -1,4 +1,5 @@
-"""A record that ends before the run does: the run goes on, and all who read the record say so."""
+"""A record that ends before the run: the run continues, and all readers of the record report
+this."""
 
 import neuronxcc.nki as older
 import neuronxcc.nki.language as older_nl
@@ -66,7 +67,7 @@ def test_the_finding_is_at_the_first_instruction_left_out():
     assert "at 3: " in finding.message and "Options.record_limit" in finding.message
 
 
-def test_what_is_left_out_waits_for_nothing_and_delays_nothing():
+def test_omitted_instructions_have_no_dependencies():
     def kernel(x):
         first = nisa.memset(nl.ndarray((3, 5), nl.float32), 1.0)
         second = nisa.memset(nl.ndarray((3, 5), nl.float32), 1.0)
@@ -84,23 +85,23 @@ def test_what_is_left_out_waits_for_nothing_and_delays_nothing():
 COVERED = "the first 4 of 9 instructions"
 
 
-def test_the_report_says_what_it_covers():
+def test_the_report_states_the_covered_part():
     assert any(COVERED in line for line in as_text(timeline(run(4))))
     assert not any("covers" in line for line in as_text(timeline(run(ISSUED))))
 
 
-def test_the_figures_count_what_is_left_out():
+def test_the_figures_have_the_number_of_omitted_instructions():
     fields = figures(timeline(run(4)))
     assert (fields["instruction_count"], fields["instructions_left_out"]) == (4, 5)
     assert "instructions_left_out" not in figures(timeline(run(ISSUED)))
 
 
-def test_the_trace_is_named_for_what_it_covers():
+def test_the_name_of_the_trace_states_the_covered_part():
     part, whole = (next(perfetto.events([timeline(run(n))])) for n in (4, ISSUED))
     assert COVERED in part["args"]["name"] and "(estimate)" in whole["args"]["name"]
 
 
-def test_a_saved_profile_says_that_it_covers_the_beginning(tmp_path, capsys):
+def test_a_saved_profile_states_that_it_covers_the_beginning(tmp_path, capsys):
     for limit in (4, ISSUED):
         file = tmp_path / "x.ntff"
         saved.save(run(limit), None, file)
@@ -110,7 +111,7 @@ def test_a_saved_profile_says_that_it_covers_the_beginning(tmp_path, capsys):
         assert ("the beginning of the run" in capsys.readouterr().out) is (limit < ISSUED)
 
 
-def test_a_benchmark_says_what_its_latency_covers(capsys):
+def test_a_benchmark_states_the_covered_part(capsys):
     @older.benchmark
     def kernel(x):
         out = older_nl.ndarray(x.shape, x.dtype, buffer=older_nl.shared_hbm)

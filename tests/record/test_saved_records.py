@@ -1,4 +1,4 @@
-"""Saved records: a program that was read back is timed as the one that was written."""
+"""Saved records: a program that was loaded has the same times as the saved one."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ TIMES = ("queue", "begin", "busy", "done", "end", "cause")
 
 
 def mixed(x, w, index):
-    """Something of everything that a record holds: strided accesses, a run-time address, operators,
+    """A kernel with all parts of a record: strided accesses, a run-time address, operators,
     functions, tiles at addresses, several formats."""
     out = nl.ndarray((128, 64), nl.float32, buffer=nl.shared_hbm)
     placed = nl.ndarray((128, 64), nl.float32, buffer=nl.sbuf, address=(0, 4096))
@@ -72,7 +72,7 @@ def test_the_schedule_is_the_same_on_every_machine(tmp_path, target):
     assert summary(times[0]) == summary(times[1])
 
 
-def test_a_changed_machine_times_what_was_saved(tmp_path):
+def test_a_saved_program_can_be_timed_on_a_changed_machine(tmp_path):
     (before,) = programs()
     (after,) = back(tmp_path / "x", before).programs
     known = machine.load("trn2")
@@ -92,7 +92,7 @@ def test_source_lines_and_the_trace_are_the_same(tmp_path):
     assert traces[0] == traces[1]
 
 
-def test_both_cores_and_what_was_noted_come_back(tmp_path):
+def test_both_cores_and_findings_are_saved(tmp_path):
     record = back(tmp_path / "folder/x", *programs(grid=(2,)), kernel="mixed", seconds=1.5)
     assert [len(p) for p in record.programs] == [len(p) for p in programs(grid=(2,))]
     assert record.about == {"kernel": "mixed", "seconds": 1.5}
@@ -106,8 +106,8 @@ def test_a_saved_program_can_be_saved_again(tmp_path):
     assert len(twice) == len(once) == twice.issued
 
 
-def test_geometries_that_are_alike_are_kept_apart(tmp_path, monkeypatch):
-    """Two objects may be alike where a table of geometry.py was begun anew within a launch."""
+def test_equal_geometries_stay_separate_objects(tmp_path, monkeypatch):
+    """Two equal objects exist if a table of geometry.py was emptied within a launch."""
 
     def kernel(x, w, index):
         tile = nl.ndarray((97, 16), nl.float32, buffer=nl.sbuf)  # no other test has made one
@@ -124,7 +124,7 @@ def test_geometries_that_are_alike_are_kept_apart(tmp_path, monkeypatch):
     assert summary(schedule(after, chip)) == summary(schedule(before, chip))
 
 
-def test_elements_that_are_picked_from_a_tile_at_an_address_come_back(tmp_path):
+def test_selected_elements_of_a_tile_at_an_address_are_saved(tmp_path):
     def kernel(x, w, index):
         placed = nl.ndarray((128, 64), nl.float32, buffer=nl.sbuf, address=(0, 1024))
         nisa.memset(placed, 1.0)
@@ -136,7 +136,7 @@ def test_elements_that_are_picked_from_a_tile_at_an_address_come_back(tmp_path):
     np.testing.assert_array_equal(after.box_table(), before.box_table())
 
 
-def test_an_empty_program_and_one_that_ended_early_come_back(tmp_path):
+def test_an_empty_program_and_one_that_ended_early_are_saved(tmp_path):
     from neuroncore.record.program import Program
 
     short = Program(limit=0)
@@ -146,7 +146,7 @@ def test_an_empty_program_and_one_that_ended_early_come_back(tmp_path):
     assert schedule(after, machine.load("trn1")).total_ns == 0
 
 
-def test_instructions_operators_and_machines_are_ours_again(tmp_path):
+def test_instructions_operators_and_machines_are_the_same_objects_after_loading(tmp_path):
     from neuroncore.clause.instruction import INSTRUCTIONS
 
     (before,) = programs()
@@ -201,7 +201,7 @@ def changed(path, change):
     return crafted(path, json.dumps(head).encode() + b"\n" + numbers)
 
 
-def test_what_was_not_changed_is_read(tmp_path):
+def test_an_unchanged_file_is_read(tmp_path):
     assert len(load(changed(tmp_path / "x", lambda head: None)).programs) == 1
 
 
@@ -272,20 +272,20 @@ def in_area(head):
         (in_indices, "2147483648 indices"),
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path, change, word):
+def test_inconsistent_files_are_refused(tmp_path, change, word):
     with pytest.raises(UsageError, match=f"x is damaged .*{word}"):
         load(changed(tmp_path / "x", change))
 
 
 @pytest.mark.parametrize("content", [b"", b"[1, 2]\n", b'"text"\n', b"null\n", b"[" * 100_000])
-def test_json_of_something_else_is_refused(tmp_path, content):
+def test_other_json_is_refused_as_a_record(tmp_path, content):
     with pytest.raises(UsageError, match="is damaged"):
         load(crafted(tmp_path / "x", content))
 
 
 @pytest.mark.parametrize("waits", ["_edges", "_decisions"])
 @pytest.mark.parametrize(("pair", "fits"), [((2, 1), True), ((2, 2), False), ((1, 2), False)])
-def test_an_instruction_waits_for_one_before_it(tmp_path, waits, pair, fits):
+def test_an_instruction_must_wait_for_an_earlier_one(tmp_path, waits, pair, fits):
     made = programs()
     getattr(made[0], waits).extend(pair)
     save(Record(made), tmp_path / "x")
@@ -304,8 +304,9 @@ def test_a_damaged_record_is_refused(tmp_path, cut):
         load(crafted(tmp_path / "x", content[:cut]))
 
 
-def test_bytes_changed_anywhere_are_refused_or_fit(tmp_path):
-    """What is read then has every window inside its tensor, so that all readers can go on."""
+def test_files_with_changed_bytes_are_refused_or_consistent(tmp_path):
+    """In a file that is read, every window is inside its tensor, so that all readers can
+    continue."""
     save(Record(programs()), tmp_path / "x")
     content = zlib.decompress((tmp_path / "x").read_bytes().partition(b"\n")[2])
     rng = np.random.default_rng(0)
@@ -321,13 +322,13 @@ def test_bytes_changed_anywhere_are_refused_or_fit(tmp_path):
     assert 0 < refused < 300
 
 
-def test_numbers_of_numpy_may_be_noted_and_objects_may_not(tmp_path):
+def test_numbers_of_numpy_may_be_saved_and_objects_may_not(tmp_path):
     assert back(tmp_path / "x", *programs(), seconds=np.float32(1.5)).about == {"seconds": 1.5}
     with pytest.raises(UsageError, match="can't be written: a record can't hold"):
         save(Record([], {"path": tmp_path}), tmp_path / "y")
 
 
-def test_files_that_are_not_there_are_refused(tmp_path):
+def test_missing_files_are_refused(tmp_path):
     with pytest.raises(UsageError, match="can't be read"):
         load(tmp_path / "nothing")
     (tmp_path / "file").write_text("")
@@ -335,7 +336,7 @@ def test_files_that_are_not_there_are_refused(tmp_path):
         save(Record([]), tmp_path / "file/x")
 
 
-def test_the_span_goes_from_the_first_dma_to_the_last(tmp_path):
+def test_the_span_is_from_the_first_dma_to_the_last(tmp_path):
     record = back(tmp_path / "x", *programs())
     timeline = schedule(record.programs[0], machine.load("trn2"))
     moves = [

@@ -19,7 +19,7 @@ COUNT = np.array([[3]], np.int32)
 
 @nki.jit
 def times(x, count):
-    """As many times as a register says: which instructions there are depends on it."""
+    """The number of instructions depends on a register."""
     a, number = loaded(x), loaded(count)
     register = nisa.register_alloc()
     nisa.register_load(register, number)
@@ -30,7 +30,7 @@ def times(x, count):
 
 @nki.jit
 def rows_of(x, count):
-    """A row that a register says: where it is depends on it, and nothing else."""
+    """Only the row of an access depends on a register."""
     number = loaded(count)
     register = nisa.register_alloc()
     nisa.register_load(register, number)
@@ -49,7 +49,7 @@ def picked(x, index):
     return stored(found)
 
 
-def test_a_place_that_data_say_is_that_of_the_new_data():
+def test_a_place_that_depends_on_data_follows_the_new_data():
     run = neuroncore.run(rows_of, X, COUNT, target="trn2")
     np.testing.assert_array_equal(run.results, X[4:5] + 8)
     np.testing.assert_array_equal(run.replay(), run.results)
@@ -69,7 +69,7 @@ def test_a_register_has_no_value_again_before_the_instruction_that_loads_it():
         [registers.value(number) for number in range(2)]
 
 
-def test_a_place_outside_is_refused_at_the_kernels_line():
+def test_a_place_out_of_bounds_is_refused_at_the_kernels_line():
     run = neuroncore.run(rows_of, X, COUNT, target="trn2")
     with pytest.raises(OutOfBoundsError) as refused:
         run.replay(X, COUNT + 100)
@@ -78,7 +78,7 @@ def test_a_place_outside_is_refused_at_the_kernels_line():
 
 @nki.jit
 def outside(x, count):
-    """An access that is left out where a register is past the end."""
+    """An access that is skipped if a register is past the end."""
     number = loaded(count)
     register = nisa.register_alloc()
     nisa.register_load(register, number)
@@ -87,7 +87,7 @@ def outside(x, count):
     return stored(row)
 
 
-def test_what_was_left_out_is_not_taken_to_be_so_on_other_inputs():
+def test_an_access_that_was_skipped_may_happen_on_other_inputs():
     run = neuroncore.run(outside, X, COUNT + 100, target="trn2")
     np.testing.assert_array_equal(run.results, X[0:1])
     np.testing.assert_array_equal(run.replay(), run.results)
@@ -138,7 +138,7 @@ def thrice_decided(x, turns):
     return stored(made)
 
 
-def test_the_decisions_up_to_the_first_other_one_are_known():
+def test_the_decisions_up_to_the_first_different_one_are_known():
     run = neuroncore.run(thrice_decided, X, np.array([[1, 2, 3]], np.int32), target="trn2")
     np.testing.assert_array_equal(run.replay(), (X + 1) * 8)
     for turns in ([4, 2, 3], [1, 4, 3], [1, 2, 4]):
@@ -147,7 +147,7 @@ def test_the_decisions_up_to_the_first_other_one_are_known():
         assert found.value.decisions == tuple(turns[: turns.index(4) + 1])
 
 
-def test_another_way_is_told_with_its_line():
+def test_another_path_is_reported_with_its_line():
     run = neuroncore.run(times, X, COUNT, target="trn2")
     np.testing.assert_array_equal(run.results, X * 32)
     np.testing.assert_array_equal(run.replay(Y, COUNT), Y * 32)

@@ -1,4 +1,4 @@
-"""A record that is executed again has the bits of the run, and goes forward and back."""
+"""A record that is executed again has the bits of the run, and can be stepped forward and back."""
 
 import ml_dtypes
 import neuronxcc.nki as older
@@ -28,7 +28,7 @@ COUNT = np.array([[3]], np.int32)
 
 @nki.jit
 def steps(x, y):
-    """Values that differ by nothing but a sign or a type, a constant of the host, a product."""
+    """Values that differ only in a sign or a type, a constant of the host, a product."""
     a, b = loaded(x), loaded(y, nl.bfloat16)
     nisa.tensor_scalar(a, a, nl.multiply, 0.0, op1=nl.add, operand1=1)
     nisa.tensor_scalar(a, a, nl.multiply, -0.0, op1=nl.maximum, operand1=1.0)
@@ -45,7 +45,7 @@ def steps(x, y):
 
 @nki.jit
 def placed(x, y):
-    """Two tensors at one address, and the sum that each begins anew."""
+    """Two tensors at one address, each of which begins a sum."""
     out = []
     for data in (x, y):
         b = nl.ndarray(data.shape, nl.bfloat16, buffer=nl.sbuf, address=(0, 4096))
@@ -59,7 +59,7 @@ def placed(x, y):
 
 @nki.jit
 def drawn(x, y):
-    """Random numbers, some of a seed that is an input."""
+    """Random numbers, some from a seed that is an input."""
     a, b = loaded(x), loaded(y)
     numbers = nl.ndarray(x.shape, nl.uint32, buffer=nl.sbuf)
     nisa.rng(numbers)
@@ -71,7 +71,7 @@ def drawn(x, y):
 
 @nki.jit
 def both(x, y):
-    """Each core doubles a half, and has the other's half beside it."""
+    """Each core doubles a half, and gets the other's half."""
     rank = nl.program_id(0)
     out = nl.ndarray((64, 32), x.dtype, buffer=nl.shared_hbm)
     mine, theirs = loaded(x[rank * 32 : rank * 32 + 32]), nl.ndarray((32, 32), x.dtype)
@@ -101,7 +101,7 @@ def of_the_older_api(x, y):
 
 @nki.jit
 def added_up(x, y):
-    """Sums that the engine's registers keep from one instruction to the next."""
+    """Sums that the engine's registers keep across instructions."""
     a, b, row = loaded(x), loaded(y), nl.ndarray((64, 1), nl.float32, buffer=nl.sbuf)
     keep, add = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce
     for command, given in ((keep, a), (add, b), (add, a), (keep, b), (add, a)):
@@ -125,7 +125,7 @@ def bits(value):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_it_has_the_bits_of_the_run_and_of_a_run_on_other_inputs(name):
+def test_a_replay_has_the_bits_of_the_run_and_of_a_run_on_other_inputs(name):
     run = neuroncore.run(KERNELS[name], X.copy(), Y, target="trn2")
     x, y = Y[::-1].copy(), X * 3
     other = neuroncore.run(KERNELS[name], x, y, target="trn2")
@@ -156,7 +156,7 @@ def rounded(x, y):
     ids=["stochastic", "float32", "zeros", "number"],
 )
 @for_all("kernel", [rounded, in_place, drawn])
-def test_it_has_the_options_of_the_run(kernel, options):
+def test_a_replay_has_the_options_of_the_run(kernel, options):
     x = X.copy()
     run = neuroncore.run(kernel, x, Y, target="trn2", options=options)
     assert bits(run.replay()) == bits(x if kernel is in_place else run.results)
@@ -164,7 +164,7 @@ def test_it_has_the_options_of_the_run(kernel, options):
 
 @pytest.mark.parametrize("name", ["steps", "placed", "drawn", "both", "added_up"])
 @for_all("room", [0, 1 << 30])
-def test_forward_and_back_anywhere_it_holds_the_same(name, room):
+def test_steps_forward_and_back_give_the_same_tensors(name, room):
     run = neuroncore.run(KERNELS[name], X, Y, target="trn2")
     replay = run.steps(snapshots=room)
     replay._apart = 4
@@ -183,8 +183,8 @@ def test_forward_and_back_anywhere_it_holds_the_same(name, room):
     assert bits(replay.results()) == wanted
 
 
-def test_a_collective_s_result_comes_back_between_the_steps_of_its_ranks(monkeypatch):
-    """The last rank to arrive writes to the tensors of all; the others go on later."""
+def test_the_result_of_a_collective_is_restored_between_the_steps_of_its_ranks(monkeypatch):
+    """The last rank to arrive writes to the tensors of all ranks; the others continue later."""
 
     @nki.jit
     def kernel(x):
@@ -201,7 +201,7 @@ def test_a_collective_s_result_comes_back_between_the_steps_of_its_ranks(monkeyp
             assert np.array_equal(replay.tile(1, "dsts[0]", rank, after=True).elements, 2 * x)
 
 
-def test_data_of_lengths_come_back_between_the_steps_of_their_ranks(monkeypatch):
+def test_data_of_collectives_of_lengths_is_restored_between_the_steps_of_their_ranks(monkeypatch):
     arrays = [np.arange(6, dtype=np.float32) + 10 * rank for rank in range(4)]
     rows = [np.zeros((3, 4), np.uint32) + 2 for _ in arrays]
     monkeypatch.setattr(cursor, "APART", 1)
@@ -216,7 +216,7 @@ def test_data_of_lengths_come_back_between_the_steps_of_their_ranks(monkeypatch)
             assert np.array_equal(replay.tile(row, name, after=True).elements, wanted)
 
 
-def test_from_the_end_back_to_each_step_registers_hold_what_they_held():
+def test_registers_are_restored_when_stepping_back_from_the_end():
     run = neuroncore.run(added_up, X, Y, target="trn2")
     replay, held = run.steps(snapshots=1 << 30), {}
     replay._apart = 1
@@ -249,7 +249,7 @@ def test_snapshots_copy_no_more_than_the_program_writes(monkeypatch):
     assert replay.tile(2, "dst").elements.shape == X.shape
 
 
-def test_tiles_on_the_chip_are_let_go_after_their_last_use():
+def test_tiles_on_the_chip_are_released_after_their_last_use():
     replay = neuroncore.run(steps, X, Y, target="trn2").steps(snapshots=0)
     replay.to_step(replay.steps)
     held = [root.storage.region for root in replay._tensors.roots.values()]
@@ -266,7 +266,7 @@ def test_tiles_before_and_after_an_instruction():
     np.testing.assert_array_equal(replay.tile(at, "dst", after=True).elements, X + Y)
     np.testing.assert_array_equal(replay.tile(at, "dst").elements, X)
     assert replay.tile(0, "dst").unwritten.all() and replay.tile(at, "dst").unwritten is None
-    assert np.isnan(replay.tile(0, "dst").elements).all()  # and not what the host's memory held
+    assert np.isnan(replay.tile(0, "dst").elements).all()  # not old memory of the host
     replay.to(0)
     with pytest.raises(UsageError, match="no tile 'op'"):
         replay.tile(at, "op")
@@ -288,13 +288,13 @@ def test_tiles_before_and_after_an_instruction():
         ((X, Y.astype(np.float16)), r"input y is \(64, 32\) float16"),
     ],
 )
-def test_other_inputs_than_the_kernel_had_are_refused(inputs, word):
+def test_inputs_that_do_not_fit_the_kernel_are_refused(inputs, word):
     run = neuroncore.run(steps, X, Y, target="trn2")
     with pytest.raises(UsageError, match=word):
         run.replay(*inputs)
 
 
-def test_an_input_that_is_held_in_float32_comes_back_in_its_format():
+def test_an_input_that_is_stored_as_float32_is_returned_in_its_format():
     x, y = X.astype(ml_dtypes.bfloat16), Y.astype(ml_dtypes.bfloat16)
     changed = x.copy()
     run = neuroncore.run(in_place, changed, y, options=Options(storage="float32"))
@@ -347,7 +347,7 @@ def test_a_part_of_a_program_is_not_executed():
         run.replay()
 
 
-def test_inputs_that_the_kernel_writes_to_are_left_alone():
+def test_inputs_that_the_kernel_writes_to_are_not_changed():
     run = neuroncore.run(in_place, X.copy(), Y)
     given = X.copy()
     (changed,) = run.replay(given, Y)
@@ -356,7 +356,7 @@ def test_inputs_that_the_kernel_writes_to_are_left_alone():
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_cores_that_never_get_on_are_told(monkeypatch, waits):
+def test_cores_that_never_continue_are_reported(monkeypatch, waits):
     run = neuroncore.run(both[2], X, Y, target="trn2")
     cursor = run.steps()
     if waits:
@@ -370,5 +370,5 @@ def test_cores_that_never_get_on_are_told(monkeypatch, waits):
 
 
 def never():
-    """An instruction that begins anew each time, as one of a damaged record may."""
+    """An instruction that starts again each time, which a damaged record may have."""
     raise Waits

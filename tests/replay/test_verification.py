@@ -1,4 +1,4 @@
-"""The emulator against the plain reading: records agree, and a planted fault is named."""
+"""The emulator compared with the plain reading: records agree, and a planted fault is named."""
 
 import gc
 import json
@@ -125,7 +125,7 @@ def test_a_fault_is_named_with_its_line_operands_and_both_values(monkeypatch):
     kept = Packs.get
 
     def stale(self, tile, form, read, early=False):
-        """As the operand cache once was: told apart by the role alone."""
+        """An earlier fault of the operand cache: the key had only the role."""
         return kept(self, tile, form._replace(group=1), lambda t: read(t) + 1, early)
 
     monkeypatch.setattr(Packs, "get", stale)
@@ -142,7 +142,7 @@ def _line(place):
         return file.read().splitlines()[place.line - 1]
 
 
-def test_a_run_that_differs_from_its_replay_is_told_apart():
+def test_a_difference_between_a_run_and_its_replay_is_reported():
     run = neuroncore.run(several, X, Y)
     run.results[0][3, 4] += 1
     found = run.verify().difference
@@ -185,7 +185,7 @@ def file(tmp_path, monkeypatch):
     return "mine.py::double"
 
 
-def test_run_and_check_say_that_it_agrees(file, capsys):
+def test_run_and_check_report_agreement(file, capsys):
     given = ["--args", "float32[8,4]", "--verify"]
     assert main(["run", file, *given]) == 0
     assert "verify     agrees with the plain reading: 3 instructions bit" in capsys.readouterr().out
@@ -196,7 +196,7 @@ def test_run_and_check_say_that_it_agrees(file, capsys):
     assert "1 launch run; agrees with the plain reading: 3 instr" in capsys.readouterr().out
 
 
-def test_run_exits_with_3_where_it_differs(file, capsys, monkeypatch):
+def test_run_exits_with_3_on_a_difference(file, capsys, monkeypatch):
     monkeypatch.setattr("neuroncore.replay.verification.unequal_arrays", lambda a, b: a == a)
     given = ["run", file, "--args", "float32[8,4]", "--verify"]
     assert main(given) == 3
@@ -212,7 +212,7 @@ def test_the_meaning_of_an_instruction_is_printed(capsys):
     assert "def nc_stream_shuffle(i: Any)" in printed and "plain/elementwise.py:" in printed
 
 
-def test_passes_of_float32_join_a_sum_one_by_one_where_a_part_of_it_begins():
+def test_passes_of_float32_are_added_separately_where_a_part_of_a_sum_begins():
     @nki.jit
     def sums(x, y):
         stationary, moving = tile(x), tile(y)
@@ -229,7 +229,7 @@ def test_passes_of_float32_join_a_sum_one_by_one_where_a_part_of_it_begins():
 
 @nki.jit
 def many_tiles(x):
-    """Each a new one, some of them at an address."""
+    """Create a new tile in each iteration, some of them at an address."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     for number in range(20):
         address = (0, 128 * number) if number % 2 else None
@@ -239,8 +239,9 @@ def many_tiles(x):
     return out
 
 
-def test_the_reading_lets_tiles_go_after_their_last_use():
-    """Without waiting for the collector of cycles: whole memories of the chip were kept so."""
+def test_the_reading_releases_tiles_after_their_last_use():
+    """They are released without the garbage collector; before, cycles kept whole memories of the
+    chip."""
     record = neuroncore.run(many_tiles, X).record
     (number,) = (one.storage for one in record.setting.inputs)
     gc.collect()

@@ -1,4 +1,4 @@
-"""What the compiler makes of a kernel, line by line."""
+"""The compiler's changes to a kernel, line by line."""
 
 import json
 
@@ -40,7 +40,7 @@ NAMES = "loaded", "first", "last"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_run_lists_what_is_left_of_each_line(monkeypatch, tmp_path, capsys, form):
+def test_a_run_lists_the_remaining_instructions_of_each_line(monkeypatch, tmp_path, capsys, form):
     monkeypatch.setenv("NEURON_CC_FLAGS", "--disable-dge --lnc=1")
     file = tmp_path / "kernel.py"
     file.write_text(KERNEL)
@@ -81,7 +81,7 @@ def test_time_and_bytes_are_of_the_same_program():
 
 
 @pytest.mark.parametrize("order", ["in-order", "scheduled"])
-def test_todays_compiler_leaves_nothing_out(order):
+def test_the_current_compiler_omits_nothing(order):
     core = loads(5)
     form = compiled(core.program, core.machine, order)
     assert (form.fate == ISSUED).all() and len(list(listing(form))) == 1
@@ -91,9 +91,9 @@ def test_todays_compiler_leaves_nothing_out(order):
     ("room", "load_first", "wanted"),
     [(2, False, ["spill_save", "spill_reload"]), (2, True, ["load again"]), (3, False, [])],
 )
-def test_what_is_spilled_is_listed_as_the_transfers_that_it_is(room, load_first, wanted):
-    """Of three tiles the one made first has to go where there is room for two: the list, the bytes
-    and the time are of the same transfers."""
+def test_spilled_tiles_are_listed_as_transfers(room, load_first, wanted):
+    """SBUF has space for two of three tiles, so the first tile is spilled. The list, the bytes and
+    the time have the same transfers."""
     device = Device("trn1")
     width = device.core.machine.sbuf.usable_bytes // room // 4 - 1
     loaded, first, last = tiles = [device.empty((128, width)) for _ in range(3)]
@@ -115,6 +115,6 @@ def test_what_is_spilled_is_listed_as_the_transfers_that_it_is(room, load_first,
     assert (timeline.spill_ns > 0) is (total > 0)
 
 
-def test_nothing_is_listed_of_nothing():
+def test_an_empty_program_has_an_empty_list():
     core = Device().core
     assert list(listing(compiled(core.program, core.machine, "compiled"))) == []

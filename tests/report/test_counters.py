@@ -1,4 +1,4 @@
-"""What the profiler counts, against a count by hand of small programs."""
+"""Counters of the profiler compared with counts by hand of small programs."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -19,7 +19,7 @@ VECTOR = QUEUES.index("Vector")
 
 
 def counts(device, order=None):
-    """What isn't zero."""
+    """The counters that are not zero."""
     found = counted(schedule(device.core.program, device.core.machine, order))
     return {name: n for name, n in {**found.bytes, **found.flops}.items() if n}
 
@@ -42,7 +42,7 @@ def multiply(device, dtype, **options):
     ("dtype", "size", "pairs", "passes"),
     [("float32", 4, 2, 4), ("bfloat16", 2, 1, 1), ("float16", 2, 1, 1)],
 )
-def test_a_product_is_pairs_of_instructions_that_each_read_and_write_all(
+def test_a_product_is_pairs_of_instructions_that_read_and_write_all_elements(
     target, dtype, size, pairs, passes
 ):
     device = Device(target)
@@ -70,7 +70,7 @@ def test_weights_of_zeros_and_ones_are_one_instruction_and_a_moving_tile_of_them
     [("trn1", "float32", 2), ("trn1", "bfloat16", 1), ("trn2", "float32", 1)],
 )
 def test_a_transpose_is_a_product_with_an_identity_that_moves(target, dtype, pairs):
-    """On trn1 one like others; later machines have a mode for it."""
+    """On trn1 it is a normal product; later machines have a mode for it."""
     device, size = Device(target), np.zeros((), dtype).itemsize
     form = "float32" if target == "trn1" else dtype
     data, dst = device.zeros((K, M), dtype), device.empty((M, K), form, "psum")
@@ -115,7 +115,7 @@ def test_columns_of_scalars_are_not_counted():
     assert counts(device) == {"sbuf_read_bytes": 50 * 4, "sbuf_write_bytes": 50 * 4}
 
 
-def test_what_is_a_column_itself_is():
+def test_operands_that_are_columns_are_counted():
     device = Device()
     device.issue("tensor_reduce", device.empty((128, 1)), nl.add, device.zeros((128, 50)), axis=1)
     device.issue("reciprocal", device.empty((128, 1)), device.zeros((128, 1)))
@@ -192,7 +192,7 @@ def test_the_older_compiler_loads_once():
 
 @pytest.mark.parametrize(("order", "known"), [("compiled", True), ("scheduled", False)])
 def test_spilled_bytes_are_part_of_all_bytes(order, known):
-    """Three tiles, of which SBUF holds two."""
+    """SBUF has space for two of the three tiles."""
     device = Device("trn1")
     width = machine.load("trn1").sbuf.usable_bytes // 2 // 4
     tiles = [device.empty((128, width)) for _ in range(3)]
@@ -224,7 +224,7 @@ def halves(x):
     return out
 
 
-def test_each_core_of_a_logical_core_has_counters_of_its_own():
+def test_each_core_of_a_logical_core_has_separate_counters():
     run = launch(halves, (np.zeros((2, 128, 30), np.float32),), tensor=NkiTensor, grid=(2,))
     size = 128 * 30 * 4
     for loads, core in zip((1, 3), run.cores, strict=True):

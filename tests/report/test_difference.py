@@ -1,4 +1,4 @@
-"""Two runs side by side: what is faster and how sure that is, bits, figures and lines."""
+"""Comparison of two runs: which is faster with which confidence, bits, figures and lines."""
 
 import json
 import re
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def scaling(times, factor=2.0):
-    """A kernel that multiplies so many times."""
+    """A kernel that multiplies this many times."""
 
     @nki.jit
     def scale(x):
@@ -47,7 +47,7 @@ def products():
     return [neuroncore.run(kernel, *given, target="trn2") for kernel in kernels]
 
 
-def test_what_is_far_faster_surely_is(products):
+def test_a_much_faster_kernel_is_faster_with_high_confidence(products):
     naive, _, blocked = products
     found, back = naive.diff(blocked), blocked.diff(naive)
     assert found.told_apart and found.faster == pairs.stated().most
@@ -56,7 +56,8 @@ def test_what_is_far_faster_surely_is(products):
 
 
 def test_a_kernel_that_costs_less_in_each_instruction_is_faster():
-    """The same instructions on half the bytes; with one more instruction nothing is certain."""
+    """The same instructions process half the bytes; with one more instruction nothing is
+    certain."""
     kernel = scaling(2)
     wide = neuroncore.run(kernel, X, target="trn2")
     narrow = neuroncore.run(kernel, np.ones(X.shape, np.float16), target="trn2")
@@ -65,7 +66,7 @@ def test_a_kernel_that_costs_less_in_each_instruction_is_faster():
     assert wide.diff(other).faster < 0.99
 
 
-def test_what_is_nearly_as_fast_is_inside_the_noise(products):
+def test_a_small_difference_is_inside_the_noise(products):
     _, free, blocked = products
     found = free.diff(blocked)
     assert not found.told_apart and "inside the noise: faster" in str(found)
@@ -93,7 +94,7 @@ def test_a_kernel_without_results_is_compared_by_what_it_changes():
     assert one.diff(nothing).results == "none to compare"
 
 
-def test_figures_that_differ_are_told(products):
+def test_different_figures_are_reported(products):
     naive, _, blocked = products
     found = naive.diff(blocked).figures
     assert found["dma_transfer_count"] == (272, 56)
@@ -111,13 +112,13 @@ def test_lines_are_the_same_wherever_they_are(products):
     assert product.old is None and product.new > 0.5
 
 
-def test_other_machines_have_no_order():
+def test_runs_on_different_machines_have_no_order():
     found = run(1, target="trn1").diff(run(1, target="trn2"))
     assert found.faster is None and not found.told_apart
     assert "on different machines" in str(found) and "trn1 -> trn2" in str(found)
 
 
-def test_answers_are_left_out_for_classes(products):
+def test_answers_are_omitted_for_classes(products):
     found = products[0].diff(products[2], answers=False)
     assert "bound" not in str(found) and "bound_by" not in found.to_dict()
     assert "bound_by" in products[0].diff(products[2]).to_dict()
@@ -155,7 +156,7 @@ def file(tmp_path):
     return path
 
 
-def test_the_command_takes_kernels_and_saved_runs(file, tmp_path, capsys):
+def test_the_command_accepts_kernels_and_saved_runs(file, tmp_path, capsys):
     saved = tmp_path / "double.run"
     assert main(["run", f"{file}::double", "--save", str(saved), "--target", "trn2"]) == 0
     capsys.readouterr()
@@ -178,7 +179,7 @@ def test_a_side_is_one_launch(tmp_path, capsys):
     assert "launches 2 kernels: name one" in capsys.readouterr().err
 
 
-def test_the_page_has_what_is_used():
+def test_the_page_has_the_used_names():
     page, sure = (ROOT / "docs/diff.md").read_text(), pairs.stated()
     head, *lines = re.findall(r"^\| (?:apart|\d+ %) .*$", page, re.MULTILINE)
     parts = [int(part) / 100 for part in re.findall(r"(\d+) %", head)]

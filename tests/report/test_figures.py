@@ -1,4 +1,4 @@
-"""Figures of the profiler that are worked out from others, against the same by hand."""
+"""Figures of the profiler that are computed from others, compared with figures by hand."""
 
 import re
 
@@ -27,7 +27,7 @@ def of(kernel, *args, target="trn2"):
 
 
 def product(a, b):
-    """a.T @ b and a.T, both to HBM."""
+    """Store a.T @ b and a.T to HBM."""
     x, y = nl.load(a), nl.load(b)
     (k, m), n = a.shape, b.shape[1]
     out = nl.ndarray((m, n), nl.float32, buffer=nl.shared_hbm)
@@ -45,8 +45,8 @@ K, M, N = 48, 96, 320
 @for_all("target", TARGETS)
 @for_all(("dtype", "parts"), [("float32", 2), ("bfloat16", 1)])
 def test_the_roofline(target, dtype, parts):
-    """Products of float32 are two instructions each, and on trn1 transposes are products. hfu is
-    of the two cores of a logical core, where there are such."""
+    """Products of float32 are two instructions each, and on trn1 transposes are products. hfu
+    applies to both cores of a logical core, if there are two."""
     form = np.ones((), dtype)
     fields = of(product, np.full((K, M), form), np.full((K, N), form), target=target)
     useful, transposes = 2 * K * M * N, 2 * K * M * K
@@ -74,9 +74,9 @@ def test_the_roofline(target, dtype, parts):
 
 @for_all("target", TARGETS)
 @for_all("dtype", [np.float32, nl.bfloat16])
-def test_the_text_tells_all_flops_by_the_peak_of_mfu(target, dtype):
-    """And so the hardware is never used less than the model: in bfloat16 without transposes as
-    much, in float32 by two instructions twice as much."""
+def test_the_text_relates_all_flops_to_the_peak_of_mfu(target, dtype):
+    """So the utilization of the hardware is never less than that of the model: equal in bfloat16
+    without transposes, and twice in float32, with two instructions."""
     a, b = (np.ones((128, n), dtype) for n in (128, 512))
     run = launch(product_only, (a, b), tensor=NkiTensor, target=target)
     timeline = schedule(run.core.program, run.machine)
@@ -96,8 +96,8 @@ def product_only(a, b):
 
 @pytest.mark.parametrize(("target", "ridge"), [("trn1", 223.78), ("trn2", 78643.2 / 716.8)])
 def test_the_ridge_is_that_of_published_profiles(target, ridge):
-    """AccelOpt's on trn1 give 223.78; those on trn2 divide by the 716.8 GB/s of one stack of HBM,
-    which two cores share."""
+    """AccelOpt's profiles on trn1 have 223.78; those on trn2 divide by the 716.8 GB/s of one stack
+    of HBM, which two cores share."""
     fields = of(product, *(np.ones((K, n), np.float32) for n in (M, N)), target=target)
     assert fields["peak_flops_bandwidth_ratio"] == pytest.approx(ridge, abs=0.01)
 
@@ -112,7 +112,7 @@ def test_cycles_are_those_of_the_cores_clock(target):
         assert fields[cycles] == pytest.approx(fields[time] * CLOCK_GHZ[target] * 1e9, abs=1)
 
 
-def test_what_only_stays_on_the_chip_has_no_intensity():
+def test_a_kernel_without_hbm_traffic_has_no_intensity():
     device = Device()
     device.issue("tensor_copy", device.empty((4, 8)), device.zeros((4, 8)))
     fields = figures(device.timeline())
@@ -140,7 +140,7 @@ def test_loads_of_activation_tables_are_not_in_active_time():
     assert figures(timeline)["total_active_time"] > taken / 1e9
 
 
-def test_spilled_bytes_are_none_or_not_known():
+def test_spilled_bytes_are_zero_or_unknown():
     assert "spill_save_bytes" in of(product, *(np.ones((K, n), np.float32) for n in (M, N)))
 
     def too_much(a):

@@ -1,5 +1,5 @@
-"""How sure the order of two estimates is: it rises with their difference, and falls with what
-differs of the work."""
+"""Confidence in the order of two estimates: it rises with their difference, and falls with the
+difference of their work."""
 
 from itertools import combinations
 
@@ -34,7 +34,7 @@ def test_a_difference_is_one_of_logarithms():
     )
 
 
-def test_work_is_unlike_by_the_time_of_each_engine():
+def test_the_difference_of_work_is_measured_by_the_time_of_each_engine():
     one, other = (
         PairWork(9, {"Vector": 6, "DMA": 2}),
         PairWork(9, {"Vector": 3, "Scalar": 3, "DMA": 2}),
@@ -44,7 +44,7 @@ def test_work_is_unlike_by_the_time_of_each_engine():
     assert unlike(PairWork(1, {"DMA": 1}), PairWork(1, {"Vector": 1})) == 1
 
 
-def test_sureness_is_a_half_at_first_and_rises_to_the_most():
+def test_confidence_is_a_half_at_first_and_rises_to_a_maximum():
     sure = Sureness(noise=0.05, unlike=0.5, slope=1.0, most=0.97, pairs=9, chains=3, sources=2)
     assert sure.of(0, 0) == 0.5
     assert sure.of(0.05, 0) == pytest.approx(1 / (1 + np.exp(-1)))
@@ -53,7 +53,7 @@ def test_sureness_is_a_half_at_first_and_rises_to_the_most():
 
 
 @given(st.lists(st.floats(0, 2), min_size=2, max_size=2), st.floats(0, 1))
-def test_what_is_further_apart_is_not_less_sure(both, part):
+def test_a_larger_difference_does_not_reduce_confidence(both, part):
     near, far = sorted(both)
     sure = pairs.stated()
     assert 0.5 <= sure.of(near, part) <= sure.of(far, part) <= sure.most
@@ -61,8 +61,8 @@ def test_what_is_further_apart_is_not_less_sure(both, part):
 
 
 def drawn(noise, unlike_noise, count=150):
-    """Variants in chains of two, whose errors are normal with a deviation that differing work adds
-    to."""
+    """Variants in chains of two, whose errors are normally distributed with a deviation that grows
+    with the difference of their work."""
     rng = np.random.default_rng(3)
     for k in range(count):
         moved, far = rng.uniform(0, 40), np.exp(rng.uniform(0, 0.6, 2))
@@ -76,8 +76,9 @@ def drawn(noise, unlike_noise, count=150):
             yield Variant(f"c{k}", f"s{k % 5}", one, one.ns * np.exp(error))
 
 
-def test_what_is_told_of_others_holds():
-    """Of pairs of sources that are left out, as many are in order as is said."""
+def test_confidence_is_correct_for_other_sources():
+    """Among pairs of a source that is left out, the share in the right order equals the reported
+    confidence."""
     told = [(p, pairs.in_order(a, b)) for a, b, p in left_out(list(drawn(0.03, 0.3)))]
     for low, high in ((0.5, 0.75), (0.75, 0.95), (0.95, 1.0)):
         own = [one for one in told if low <= one[0] < high]
@@ -85,12 +86,12 @@ def test_what_is_told_of_others_holds():
         assert len(own) > 10 and abs(said - held) < 0.12
 
 
-def test_work_that_differs_is_a_reason_for_noise_where_it_was_one():
+def test_different_work_adds_noise_if_it_did_in_the_measurements():
     it_was, it_was_not = fitted(drawn(0.02, 1.0)), fitted(drawn(0.05, 0.0))
     assert it_was.of(0.2, 0.4) < it_was_not.of(0.2, 0.4)
 
 
-def test_one_pair_is_not_sure():
+def test_one_pair_gives_no_confidence():
     found = fitted(chain("a", (100, 1), (300, 2)))
     assert found.most == pytest.approx(0.75) and (found.pairs, found.chains) == (1, 1)
     assert fitted(chain("a", (100, 2), (300, 1))).most == 0.5  # no better than chance
@@ -116,12 +117,12 @@ def test_equal_measurements_are_in_order_by_half():
     assert pairs.in_order(*chain("a", (1, 3), (2, 2))) == 0
 
 
-def test_which_is_faster_is_told_both_ways():
+def test_the_faster_one_is_reported_for_either_order():
     fast, slow = PairWork(100, {"DMA": 90}), PairWork(120, {"DMA": 108})
     assert faster(slow, fast) == pytest.approx(1 - faster(fast, slow)) and faster(slow, fast) > 0.5
     assert faster(fast, fast) == 0.5
 
 
-def test_what_is_in_use_tells_something():
+def test_the_table_in_use_is_better_than_chance():
     sure = pairs.stated()
     assert sure.of(0.01, 0.5) < pairs.UNCERTAIN < sure.of(0.5, 0.5) < 1

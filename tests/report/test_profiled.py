@@ -1,4 +1,4 @@
-"""The figures of a run as neuron-profile reports them."""
+"""The figures of a run in the form of neuron-profile."""
 
 import nki.language as nl
 import numpy as np
@@ -54,7 +54,7 @@ def test_utilization_is_of_the_whole_time(before, after):
     assert cycles / time == pytest.approx(1.2e9, rel=1e-3)
 
 
-def test_everything_else_stays(before, after):
+def test_other_figures_are_unchanged(before, after):
     changed = {name for name, value in before.items() if after[name] != value}
     assert all("time" in name or "percent" in name or "cycle" in name for name in changed)
     for name in ("tensor_engine_active_time", "hbm_read_bytes", "peak_flops_bandwidth_ratio"):

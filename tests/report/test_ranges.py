@@ -1,4 +1,5 @@
-"""Ranges of estimates: order statistics by hand, classes that are too small, what reports say."""
+"""Ranges of estimates: order statistics by hand, classes that are too small, and the text of
+reports."""
 
 import math
 
@@ -39,7 +40,7 @@ def residuals(ratios, kind=DMA, sources=5):
     return [Residual(ratio, kind, f"source {i % sources}") for i, ratio in enumerate(ratios)]
 
 
-def test_a_range_leaves_as_much_out_on_either_side():
+def test_a_range_excludes_equal_shares_on_both_sides():
     # of 199, (199 + 1) * 0.095 is number 19, from either end
     found = fitted(residuals(range(1, 200), sources=199))["all"]
     assert found == Range(pytest.approx(19), pytest.approx(181), 199, 199)
@@ -55,8 +56,8 @@ def test_at_least_three_quarters_are_inside(ratios):
     assert inside >= 0.75 * len(ratios)
 
 
-def test_a_range_is_expected_to_hold_for_sources_that_it_was_not_made_of():
-    """Kernels of a source err alike: half of the variance is between sources."""
+def test_a_range_should_be_valid_for_other_sources():
+    """Kernels of a source have similar errors: half of the variance is between sources."""
     rng = np.random.default_rng(5)
     held = []
     for _ in range(150):
@@ -121,12 +122,12 @@ def test_every_kind_has_a_range_around_one(what, order, doubt):
     assert 0 < found.low < 1 < found.high and math.isfinite(found.high)
 
 
-def test_what_is_in_doubt_has_a_wider_range():
+def test_an_estimate_with_low_confidence_has_a_wider_range():
     doubt, known = (range_of(Kind("DMA", "compiled", "compiler", why)) for why in ("spills", ""))
     assert doubt.high - doubt.low > known.high - known.low
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def copy(x):
@@ -145,7 +146,7 @@ def timeline(kernel):
     return schedule(run.cores[0].program, machine.load("trn2"))
 
 
-def test_an_estimate_is_told_with_its_range():
+def test_an_estimate_is_printed_with_its_range():
     made = timeline(copy)
     stated, total = range_of(kind_of(made)), made.total_ns
     first = next(as_text(made))
@@ -164,7 +165,7 @@ def test_nothing_has_no_range():
 
 
 def loading(times):
-    """A kernel of the older API's that loads the same so many times."""
+    """A kernel of the older API that loads the same data this many times."""
 
     def kernel(x):
         out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
@@ -175,9 +176,9 @@ def loading(times):
     return kernel
 
 
-def test_what_the_compiler_leaves_out_is_why_its_form_is_in_doubt():
+def test_omitted_instructions_are_a_reason_for_low_confidence():
     made = timeline(loading(4))
-    assert doubt_of(made) == ""  # today's compiler leaves nothing out
+    assert doubt_of(made) == ""  # the current compiler omits nothing
     older = schedule(made.compiled.program, made.machine, "compiled")
     left_out = (older.compiled.fate == REPEATED).mean()
     assert left_out >= LEFT_OUT

@@ -49,7 +49,7 @@ def test_equal_arrays_differ_by_nothing():
         (np.array([1.0, {}]), "^the result or the reference is not numeric"),
     ],
 )
-def test_what_can_not_be_compared(got, said):
+def test_arrays_that_cannot_be_compared_are_refused(got, said):
     with pytest.raises(Incomparable, match=said):
         compare(got, np.ones(2))
 
@@ -101,7 +101,7 @@ def test_what_is_not_finite_on_one_side_is_infinitely_wrong(got, want):
     assert (c.max_abs, c.rel_l2, c.worst) == (np.inf, np.inf, (1,))
 
 
-def test_zero_is_an_exact_reference():
+def test_zeros_can_be_an_exact_reference():
     assert compare([0.0], [0.0]).rel_l2 == 0
     assert compare([1e-30], [0.0]).rel_l2 == np.inf
 
@@ -156,7 +156,7 @@ def products():
     return timeline(product, np.ones((K, M), np.float32), np.ones((K, N), np.float32))
 
 
-def test_counts_are_those_of_the_program(products):
+def test_counts_agree_with_the_program(products):
     fields = summary(products)
     pairs = 3  # the weights of the product, which are float32, are loaded in two parts
     opcodes = {"COPY": 1, "DMA_DIRECT2D": 3, "LDWEIGHTS": pairs, "MATMUL": pairs}
@@ -222,7 +222,7 @@ OURS = {
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_fields_have_the_profilers_names_and_say_that_it_was_no_device(target):
+def test_fields_have_the_profilers_names_and_a_flag_for_the_simulation(target):
     fields = summary(timeline(many, np.ones((16, 48), np.float32), target=target))
     assert set(fields) == PROFILER | OURS
     assert fields["is_simulation"] is True and fields["target"] == target
@@ -318,8 +318,8 @@ def test_every_instruction_is_a_slice_once(trace):
             assert ready == pytest.approx(line.end[i] / 1e3, abs=0.0005001)
 
 
-def test_a_slice_tells_its_operands_and_what_is_not_as_usual(trace):
-    """Operands that are alike stand together."""
+def test_a_slice_has_its_operands_and_unusual_arguments(trace):
+    """Equal operands are listed together."""
     slices = {e["name"]: e["args"] for e in trace[1] if e["ph"] == "X"}
     assert slices["tensor_tensor"]["dst, data1, data2"] == "16x8 float32 in sbuf"
     assert slices["tensor_tensor"]["op"] == "nl.add" and "engine" not in slices["tensor_tensor"]
@@ -356,14 +356,14 @@ def test_rows_have_the_profilers_names(trace):
     assert rows["nc_transpose"] == "TensorMatrix (Matmul)"
 
 
-def test_processes_are_launches_and_say_estimate(trace):
+def test_processes_are_launches_and_are_marked_as_estimates(trace):
     line, made = trace
     names = [e["args"]["name"] for e in made if e["name"] == "process_name"]
     target = line.machine.name
     assert names == [f"launch {i}: NeuronCore {target} (estimate)" for i in (0, 1)]
 
 
-def test_space_comes_and_goes_and_there_is_never_more_than_the_machine_has(trace):
+def test_used_space_rises_and_falls_within_the_size_of_the_machine(trace):
     line, made = trace
     sbuf, psum = line.machine.sbuf.usable_bytes, line.machine.psum.partition_bytes
     for name, space in (("State Buffer Usage", sbuf), ("PSUM usage", psum)):
@@ -373,7 +373,7 @@ def test_space_comes_and_goes_and_there_is_never_more_than_the_machine_has(trace
         assert counters == sorted(counters, key=lambda e: e["ts"])
 
 
-def test_transfers_are_pending_until_their_data_are_there(trace):
+def test_transfers_are_pending_until_their_data_arrives(trace):
     line, made = trace
     counters = [e for e in made if e["name"] == "Pending DMA Count" and e["pid"] == 0]
     held = {e["ts"]: e["args"]["transfers"] for e in counters}
@@ -410,14 +410,14 @@ def test_arrows_lead_from_slice_to_slice(trace, flows):
         assert (first, second) in wanted
 
 
-def test_a_trace_without_arrows_has_all_else(trace):
+def test_a_trace_without_arrows_has_everything_else(trace):
     line, made = trace
     bare = [*perfetto.events([line, line], "none")]
     assert bare == [e for e in made if e["ph"] not in "sf"] != made
 
 
 def _holds(piece, arrow):
-    """Whether an end of an arrow is in a slice."""
+    """Return whether an end of an arrow is in a slice."""
     same = all(piece[name] == arrow[name] for name in ("pid", "tid"))
     begin, at, until = (round(us * 1e3) for us in (piece["ts"], arrow["ts"], _until(piece)))
     return same and begin <= at < until
@@ -452,7 +452,7 @@ def test_sizes_have_three_digits_and_a_unit(count, shown):
     assert units.size(count) == shown
 
 
-def test_the_estimate_says_that_it_is_one_what_bounds_it_and_of_how_much(products):
+def test_the_text_of_an_estimate_has_its_bound_and_its_part(products):
     lines = list(as_text(products))
     assert [line.split()[0] for line in lines] == [
         "estimate", "order", "clock", "busy", "moved", "used", "peak"

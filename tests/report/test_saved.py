@@ -1,4 +1,4 @@
-"""Saved runs: what the files hold, how large they get, and what is refused."""
+"""Saved runs: the contents of the files, their sizes, and refusals."""
 
 import gzip
 import json
@@ -44,7 +44,7 @@ def files(tmp_path):
     return neff, ntff
 
 
-# --- what they hold -------------------------------------------------------------------------------
+# --- contents -------------------------------------------------------------------------------------
 
 
 def test_the_two_files_are_of_one_run(files):
@@ -53,7 +53,7 @@ def test_the_two_files_are_of_one_run(files):
     assert (ntff["kernel"], ntff["target"]) == ("double", "trn2")
 
 
-def test_they_are_json_that_any_program_reads(files):
+def test_the_files_are_json_that_any_program_can_read(files):
     for file, name in zip(files, ("neff", "ntff")):
         document = json.loads(gzip.decompress(file.read_bytes()))
         assert document["format"] == f"neuroncore.{name}/1"
@@ -92,7 +92,7 @@ def test_lines_are_counted_with_their_text(tmp_path):
     )
 
 
-def test_the_same_run_gives_the_same_bytes_and_another_another_name(tmp_path):
+def test_equal_runs_give_equal_bytes_and_different_runs_different_names(tmp_path):
     paths = [tmp_path / name for name in "abc"]
     for path, times in zip(paths, (1, 1, 2)):
         saved.save(run(double, times), path, None)
@@ -101,7 +101,7 @@ def test_the_same_run_gives_the_same_bytes_and_another_another_name(tmp_path):
 
 
 def on_two_cores(x):
-    """The second core has more to do."""
+    """The second core has more work."""
     out = nl.ndarray((2, *x.shape), x.dtype, buffer=nl.shared_hbm)
     for _ in range(1 + 3 * nl.program_id(0)):
         nl.store(out[nl.program_id(0)], nl.load(x))
@@ -121,7 +121,7 @@ def test_every_core_has_its_figures_and_the_slowest_comes_first(tmp_path):
     ]
 
 
-def test_a_summary_is_named_by_the_run_and_says_that_it_is_an_estimate(files):
+def test_a_summary_is_named_after_the_run_and_marked_as_an_estimate(files):
     document = saved.read(files[1], "ntff")
     ((name, fields),) = saved.summaries(document).items()
     assert name == document["id"] and name.startswith("n_") and len(name) == 42
@@ -133,7 +133,7 @@ def test_a_summary_is_named_by_the_run_and_says_that_it_is_an_estimate(files):
 # --- how they are written -------------------------------------------------------------------------
 
 
-def test_only_what_was_asked_for_is_written(tmp_path):
+def test_only_requested_files_are_written(tmp_path):
     saved.save(run(), None, None)
     assert [*tmp_path.iterdir()] == []
     saved.save(run(), None, tmp_path / "new" / "folder" / "x.ntff")
@@ -185,7 +185,7 @@ def test_a_capture_has_the_names_of_the_vendors(files, executions, nth, names):
 
 # --- what is refused ------------------------------------------------------------------------------
 
-NEFFS = {  # what is no file of ours
+NEFFS = {  # other files
     "of the device": bytes([2, 0, 0, 0]) * 300,
     "an archive": gzip.compress(b"\0" * 100),
     "JSON": b"{}",
@@ -197,7 +197,7 @@ NEFFS = {  # what is no file of ours
 
 
 @pytest.mark.parametrize("name", [name for name in NEFFS if name != "other JSON"])
-def test_files_of_others_are_refused(name, tmp_path):
+def test_other_files_are_refused_as_saved_runs(name, tmp_path):
     (tmp_path / "x.neff").write_bytes(NEFFS[name])
     with pytest.raises(
         UsageError, match=r"x\.neff was not written by neuroncore.*`neuroncore neff"
@@ -223,13 +223,13 @@ def test_files_without_a_field_are_damaged(files, field):
             saved.read(files[0], "neff")
 
 
-def test_the_one_is_not_the_other(files):
+def test_the_two_files_cannot_be_exchanged(files):
     for file, kind in zip(files, ("ntff", "neff")):
         with pytest.raises(UsageError, match=f"not the {kind} of a run but its {file.suffix[1:]}"):
             saved.read(file, kind)
 
 
-def test_what_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"there is no file .*none\.neff"):
         saved.read(tmp_path / "none.neff", "neff")
     with pytest.raises(UsageError, match="can't be read: Is a directory"):

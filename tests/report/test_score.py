@@ -114,7 +114,7 @@ def test_flags_are_those_of_the_row_and_of_its_harness():
 
 
 def test_the_launch_path_of_a_row_and_of_its_harness(tmp_path):
-    """That of the first harness that fits, or else of the column `launch`."""
+    """The path of the first harness that fits is used, otherwise the column `launch`."""
     file = tmp_path / "offsets.toml"
     entry = '[[harness]]\ngeneration = "trn2"\nmeasured_by = "bench"\noffset_us = 0\n'
     by_hand = f'{entry}launch = "standalone"\nkernel_source = "mine:k/hand"\n'
@@ -151,7 +151,7 @@ def test_descriptors_and_loads_of_a_row_and_of_its_harness(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[[harness]]\nmeasured_by = 'x'\n", "harness = 3\n", "=\n"])
-def test_other_files_are_no_harnesses(tmp_path, text):
+def test_other_files_are_refused_as_harnesses(tmp_path, text):
     file = tmp_path / "offsets.toml"
     file.write_text(text)
     with pytest.raises(UsageError, match="is not a list of harnesses"):
@@ -251,7 +251,7 @@ def test_what_bounds_an_estimate_has_its_range(capsys, folder):
     assert told["half_width"] == pytest.approx((stated.high - stated.low) / 2)
 
 
-def test_the_order_within_a_chain_is_told(capsys, folder):
+def test_the_order_within_a_chain_is_reported(capsys, folder):
     found = document(capsys, folder)
     (told,) = found["chains"]
     measured = {r["id"]: r["measured_us"] for r in found["rows"]}
@@ -266,7 +266,7 @@ def test_the_order_within_a_chain_is_told(capsys, folder):
 @pytest.mark.parametrize(
     ("by", "groups"), [("bound", {"DMA", "PE"}), ("kernel", {"copy", "other"})]
 )
-def test_errors_are_grouped_as_asked(capsys, folder, by, groups):
+def test_errors_are_grouped_on_request(capsys, folder, by, groups):
     found = document(capsys, folder, "--by", by)["errors"]
     assert {k for k in found if k.startswith(by)} == {f"{by} {g}" for g in groups}
     assert not any(k.startswith("source") for k in found)
@@ -289,7 +289,7 @@ def _empty(folder):
     return file
 
 
-def test_asserted_constants_stand_apart(capsys, folder):
+def test_asserted_constants_are_listed_separately(capsys, folder):
     rows = measurements.read(folder / "t.csv")
     table(folder / "t.csv", *rows[:2], {**rows[2], "kernel_source": "nki-library:src/a.py"})
     found = document(capsys, folder)
@@ -310,7 +310,7 @@ def test_the_slower_core_counts(capsys, folder):
     assert alone < beside < 3 * alone  # of three programs; two cores share an HBM stack
 
 
-def test_the_text_says_the_same(capsys, folder):
+def test_the_text_has_the_same_figures(capsys, folder):
     assert score(folder / "t.csv", "--records", folder, "--recorder", folder / "none.py") == 0
     said = capsys.readouterr().out
     lines = said.splitlines()
@@ -322,8 +322,8 @@ def test_the_text_says_the_same(capsys, folder):
     assert "2 rows without a record" in said and "R9 copies: it was refused" in said
 
 
-def test_sources_are_given_to_the_recorder(capsys, folder, tmp_path):
-    """It fills the folder, and what it prints is not ours."""
+def test_sources_are_passed_to_the_recorder(capsys, folder, tmp_path):
+    """The recorder fills the folder, and its output is not printed as neuroncore's."""
     recorder = folder / "recorder.py"
     recorder.write_text(
         "import json, pathlib, sys\n"
@@ -359,7 +359,7 @@ def test_wrong_usage_is_refused(capsys, folder):
         assert said in capsys.readouterr().err
 
 
-# --- what runs published kernels ------------------------------------------------------------------
+# --- the recorder of published kernels ------------------------------------------------------------
 
 FUSED = """
 from neuronxcc import nki

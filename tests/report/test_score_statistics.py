@@ -28,7 +28,7 @@ def points(*pairs, **fields):
     return [point(m, e, **fields) for m, e in pairs]
 
 
-def test_an_error_is_how_far_the_ratio_is_from_one():
+def test_an_error_is_the_distance_of_the_ratio_from_one():
     low, high = point(100.0, 80.0), point(100.0, 150.0)
     assert (low.ratio, high.ratio) == (0.8, 1.5)
     assert low.error == pytest.approx(0.2) and high.error == pytest.approx(0.5)
@@ -98,11 +98,11 @@ def test_estimates_that_are_alike_are_not_in_order():
     assert chain("a", points((200, 6), (100, 5))).right == 1
 
 
-def test_the_rank_correlation_of_two_says_nothing():
+def test_two_points_have_no_rank_correlation():
     assert chain("a", points((100, 5), (200, 6))).spearman is None
 
 
-def test_chains_are_told_apart_and_lone_kernels_left_out():
+def test_chains_are_separate_and_single_kernels_are_omitted():
     found = chains(
         [
             *points((1, 1), (2, 2), (3, 3), chain="up"),
@@ -122,7 +122,7 @@ def test_chains_are_told_apart_and_lone_kernels_left_out():
     assert order([]).accuracy is None and order([]).spearman is None
 
 
-def test_groups_are_in_order_of_their_names():
+def test_groups_are_sorted_by_name():
     mixed = [point(1, 1, generation=g) for g in ("trn2", "trn1", "trn2")]
     assert [(g, len(own)) for g, own in grouped(mixed, lambda p: p.generation)] == [
         ("trn1", 1), ("trn2", 2)

@@ -1,5 +1,5 @@
-"""What is read off a timeline: totals, the critical path, bounds and shares; and that nothing but
-the record and the machine goes into it."""
+"""Figures from a timeline: totals, the critical path, bounds and shares. They depend only on the
+record and the machine."""
 
 import nki.isa as nisa
 import nki.language as nl
@@ -24,7 +24,7 @@ def copy(device, shape, engine):
 
 
 def chain(target="trn2", columns=512):
-    """Load, compute, store: each waits for the one before."""
+    """Load, compute and store: each instruction waits for the previous one."""
     device = Device(target)
     a, b = device.empty((128, columns)), device.empty((128, columns))
     device.issue("dma_copy", a, device.zeros((128, columns), buffer="hbm"))
@@ -64,7 +64,7 @@ def test_a_short_chain_is_mostly_the_latency_of_its_transfers():
     assert bound(timeline).what == "serial chain" and next(iter(found.named)) == "DMA latency"
 
 
-def test_what_works_all_the_time_is_the_bound():
+def test_an_engine_that_is_always_busy_is_the_bound():
     device = Device()
     for engine, count in ((VECTOR, 20), (SCALAR, 2)):
         for _ in range(count):
@@ -76,7 +76,7 @@ def test_what_works_all_the_time_is_the_bound():
     assert bound_by(timeline)["bound_by"] == "Vector"
 
 
-def test_loads_that_keep_all_engines_at_work_are_the_bound():
+def test_loads_that_keep_all_dma_engines_busy_are_the_bound():
     device = Device()
     for _ in range(8):
         src = device.zeros((128, 4096), buffer="hbm")
@@ -120,7 +120,7 @@ def test_a_record_is_timed_for_another_machine_without_running_again(recorded, t
         assert np.array_equal(getattr(timeline, name), getattr(native, name))
 
 
-def test_a_schedule_leaves_the_record_as_it_was():
+def test_a_schedule_does_not_change_the_record():
     device = chain()
     before = device.timeline()
     for target in TARGETS:

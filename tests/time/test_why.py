@@ -210,7 +210,7 @@ def test_the_slower_of_two_cores_is_reported():
 
 
 @pytest.mark.parametrize("command", ["why", "run"])
-def test_answers_are_left_out_for_classes(command, file, capsys):
+def test_answers_are_omitted_for_classes(command, file, capsys):
     words = [command, file, "--args", "float32[128,64]", "--no-answers"]
     assert main(words) == 0
     text = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What the tests of the page share: a browser, and a run to look at."""
+"""Shared parts of the tests of the page: a browser, and a run."""
 
 import pytest
 import tabs

@@ -23,7 +23,7 @@ def file(run, tmp_path_factory):
 
 @pytest.fixture
 def tab(chromium, file):
-    """The page, open; it asks for nothing and has nothing to complain about."""
+    """The open page, which makes no requests and has no errors."""
     with tabs.tab(chromium) as opened:
         opened.open(file)
         yield opened
@@ -31,7 +31,7 @@ def tab(chromium, file):
         assert opened.requests == [opened.requests[0]] and "gr%C3%B6%C3%9Fer" in opened.requests[0]
 
 
-def test_what_is_on_the_screen_is_in_the_document(tab, run):
+def test_everything_on_the_screen_is_in_the_document(tab, run):
     made = viewed.document(run.view())
     (core,) = made["cores"]
     assert " ".join(core["verdict"]["text"].split()) in tab.text("#verdict")
@@ -89,14 +89,14 @@ def test_the_source_opens_at_the_most_expensive_line(tab, run):
     assert tab.does("view.state.line") == min(at + 1, len(lines) - 1)
 
 
-def test_a_border_moves_by_keys(tab):
+def test_a_border_can_be_moved_by_keys(tab):
     wide = tab.page.locator("#source").bounding_box()["width"]
     tab.page.focus("#along")
     tab.page.keyboard.press("ArrowLeft")
     assert tab.page.locator("#source").bounding_box()["width"] > wide
 
 
-def test_what_would_help_is_told_as_why_tells_it(tab, run):
+def test_suggestions_agree_with_why(tab, run):
     answers = run.why().answers
     tab.does("view.set({ pane: 'whatif' })")
     shown = tab.text("[data-pane=whatif].pane")
@@ -106,7 +106,7 @@ def test_what_would_help_is_told_as_why_tells_it(tab, run):
         assert f"{100 * abs(one.gain):.1f} %" in row and row.endswith(one.bound)
 
 
-def test_times_that_the_page_decodes_are_those_of_the_run(tab, run):
+def test_times_that_the_page_decodes_agree_with_the_run(tab, run):
     rows, tick = run.instructions, 0.11
     for name, wanted in (
         ("begin", rows["begin_ns"]),
@@ -118,7 +118,7 @@ def test_times_that_the_page_decodes_are_those_of_the_run(tab, run):
         assert found == pytest.approx(wanted.tolist(), abs=tick)
 
 
-def test_steps_forwards_and_back_say_the_same(tab):
+def test_steps_forwards_and_back_show_the_same(tab):
     walk = random.Random(0)
     tab.page.keyboard.press("Home")
     for order in ("program", "time"):
@@ -134,7 +134,7 @@ def test_steps_forwards_and_back_say_the_same(tab):
                 assert tab.text("body") == said[-1]
 
 
-def test_every_step_says_who_wrote_and_who_reads(tab):
+def test_every_step_shows_its_writers_and_readers(tab):
     tab.does("view.set({ step: 2 })")
     matmul = tab.text("[data-pane=step].pane")
     assert "2 nc_matmul" in matmul and "waiting for it: 3 tensor_scalar" in matmul
@@ -170,7 +170,7 @@ def place_of(tab, i):
     return tab.does(f"view.timeline.placeOf({i})")
 
 
-def test_rectangles_are_where_they_should_be(tab):
+def test_rectangles_are_at_their_times(tab):
     for i in (0, 2, 3):
         x, y = place_of(tab, i)
         tab.does("view.set({ step: -1, line: -1 })")
@@ -205,14 +205,14 @@ def test_dma_engines_have_rows_and_a_throughput(tab, run):
 
 
 def engines(timeline):
-    """The transfers that each DMA engine moves bytes of."""
+    """The transfers whose bytes each DMA engine moves."""
     used = timeline.lane[:, 0], timeline.lane[:, 0] + timeline.engines_used
     for engine in range(int(used[1].max())):
         own = np.flatnonzero((used[0] <= engine) & (engine < used[1]) & timeline.moves)
         yield own[np.argsort(timeline.done[own], kind="stable")].tolist()
 
 
-def test_a_gap_is_explained_where_the_pointer_is(tab, run):
+def test_a_gap_is_explained_at_the_pointer(tab, run):
     box = tab.page.locator(CANVAS).bounding_box()
     x, y = place_of(tab, 2)
     tab.page.mouse.move(box["x"] + 160, box["y"] + y)  # before the first product
@@ -279,7 +279,7 @@ def test_an_address_leads_to_a_step_a_pane_and_a_window(chromium, file):
         assert "step=4" in opened.does("location.hash")
 
 
-def test_moments_are_told_from_each_other(tab):
+def test_close_moments_are_distinguished(tab):
     said = "[1234.5678, 36700123.4, 0, 5e9].map((ns) => view.moment(ns))"
     assert tab.does(said) == ["1.2346 us", "36.7001234 ms", "0.0 ns", "5.0000000000 s"]
     apart = "[36700000, 36701000].map((ns) => view.moment(ns, 1000))"
@@ -352,8 +352,8 @@ def test_a_served_page_asks_for_the_values_of_the_step(chromium, run):
     server.close()
 
 
-def test_what_the_policy_forbids_is_forbidden(chromium, file, tmp_path):
-    """Of a page with a script and a picture of somebody else's, neither is run or asked for."""
+def test_the_browser_enforces_the_content_policy(chromium, file, tmp_path):
+    """In a page with a script and a picture from another site, neither is run or requested."""
     other = tmp_path / "other.html"
     more = "<script>window.ran = true</script><img src='http://127.0.0.1:9/x.png'>"
     other.write_text(file.read_text("utf-8").replace("</body>", f"{more}</body>"), "utf-8")

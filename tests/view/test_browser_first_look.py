@@ -1,5 +1,5 @@
-"""The first screen of pages at three sizes: what it says, and that it can be read: no overflow, no
-labels over each other or cut, enough contrast, and everything by keyboard."""
+"""The first screen of pages at three sizes: its text, and that it can be read: no overflow, no
+labels that overlap or are cut off, enough contrast, and everything accessible by keyboard."""
 
 import importlib
 from dataclasses import replace
@@ -35,7 +35,7 @@ KERNELS = {
     "ch11_model": ["late", "early"],
 }
 HOME = Path(importlib.import_module("neuroncore.kernels").__file__).parent
-# One kernel of each chapter is looked at in all sizes. The pages of the others have its layout.
+# One kernel of each chapter is tested in all sizes. The pages of the others have its layout.
 FIRST = {names[0] for names in KERNELS.values()}
 PUZZLES = sorted(path.stem for path in HOME.glob("puzzles/p*.py"))
 ALL = [(file, name) for file, names in KERNELS.items() for name in names]
@@ -68,7 +68,7 @@ FAILING = REFUSED | {"IndexError": PYTHON}
 
 @nki.jit
 def steps(x, count):
-    """`count` turns of a load, up to three steps and a store."""
+    """`count` iterations of a load, up to three steps and a store."""
     out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     for n in range(count):
         part = slice(8 * (n % 64), 8 * (n % 64) + 8)
@@ -101,7 +101,7 @@ def eyes(chromium, pytestconfig):
 
 
 def answers(core):
-    """What the first screen says of a core that ran."""
+    """The text that the first screen must have for a core that ran."""
     hot = max(core["lines"], key=lambda line: line["critical_ns"])
     gains = [f"{100 * one['gain']:.1f} %" for one in core["suggestions"]]
     before = "line " if len({line["file"] for line in core["lines"]}) == 1 else ".py:"
@@ -189,7 +189,7 @@ def test_tab_and_enter_lead_everywhere(chromium, folder, run):
         assert opened.does("view.state.line") >= 0
 
 
-def test_the_look_finds_faults(chromium, folder, run):
+def test_the_checks_find_faults(chromium, folder, run):
     run.view(values=None).save(folder / "faults.html")
     with tabs.tab(chromium) as opened:
         opened.open(folder / "faults.html")

@@ -21,7 +21,7 @@ from neuroncore.view.document import PageOutcome, Shown
 from neuroncore.view.page import PageSide, of_measured, of_sides, page
 
 
-def test_without_answers_nothing_says_what_bounds_it(chromium, run, tmp_path):
+def test_without_answers_the_page_does_not_name_the_bound(chromium, run, tmp_path):
     page = run.view(values=None, answers=False)
     (core,) = viewed.document(page)["cores"]
     assert not core.keys() & {"bound", "what_if", "sentence", "path_share"}
@@ -34,14 +34,14 @@ def test_without_answers_nothing_says_what_bounds_it(chromium, run, tmp_path):
         assert opened.errors == []
 
 
-def test_a_page_opens_at_the_selection_that_is_asked_for(chromium, run, tmp_path):
+def test_a_page_opens_at_the_requested_selection(chromium, run, tmp_path):
     run.view(None, at="step=2&pane=memory").save(tmp_path / "page.html")
     with tabs.tab(chromium) as opened:
         opened.open(tmp_path / "page.html", "")
         assert opened.page.evaluate("[view.state.step, view.state.pane]") == [2, "memory"]
 
 
-def test_the_page_of_a_trace_says_that_it_is_measured(chromium, tmp_path):
+def test_the_page_of_a_trace_states_that_it_is_measured(chromium, tmp_path):
     for name, data in zip(("k.ntff", "k.neff"), captures.copied()):
         (tmp_path / name).write_bytes(data)
     of_measured(*load(tmp_path / "k.ntff").shown()).save(tmp_path / "page.html")
@@ -107,7 +107,7 @@ def test_an_error_before_the_first_instruction_has_a_page_of_the_source(chromium
         assert opened.errors == []
 
 
-def test_a_step_tells_its_calls_and_the_variables_of_loops(chromium, tmp_path):
+def test_a_step_shows_its_calls_and_the_variables_of_loops(chromium, tmp_path):
     found = neuroncore.run(viewed.product, *viewed.operands(), options=Options(stacks=True))
     found.view(values=None).save(tmp_path / "page.html")
     with tabs.tab(chromium) as opened:
@@ -167,7 +167,7 @@ def summed(x):
     return out
 
 
-def test_what_ranks_do_together_has_a_row(chromium, tmp_path):
+def test_collectives_of_ranks_have_a_row(chromium, tmp_path):
     page = neuroncore.run(summed, per_rank=[(np.ones((8, 8), np.float32),)] * 2).view()
     page.save(tmp_path / "ranks.html")
     with tabs.tab(chromium) as opened:
@@ -180,7 +180,7 @@ def test_what_ranks_do_together_has_a_row(chromium, tmp_path):
         assert opened.errors == []
 
 
-def test_ranks_are_under_each_other_and_a_click_opens_one(chromium, tmp_path):
+def test_ranks_are_stacked_and_a_click_opens_one(chromium, tmp_path):
     run = neuroncore.run(summed, per_rank=[(np.ones((8, 8), np.float32),)] * 2)
     run.view(values=None).save(tmp_path / "ranks.html")
     (meeting,) = run.collectives

@@ -1,4 +1,4 @@
-"""What a notebook shows of a run."""
+"""The display of a run in a notebook."""
 
 import html
 import re
@@ -22,15 +22,15 @@ def test_a_run_shows_its_estimate_bound_engines_and_lines():
     assert len(shown) < 4000 and "<script" not in shown
 
 
-def test_a_run_without_a_record_shows_what_repr_says():
+def test_a_run_without_a_record_shows_its_repr():
     options = Options(record=False)
     assert (
         neuroncore.run(viewed.product, *viewed.operands(64), options=options)._repr_html_() is None
     )
 
 
-def test_answers_differences_estimates_and_precision_show_themselves():
-    """Each shows what its text has, without scripts."""
+def test_answers_differences_estimates_and_precision_are_displayed():
+    """Each display has the contents of the text, without scripts."""
     run = viewed.run()
     found, other = run.why(), run.diff(run)
     errors = neuroncore.precision_of(viewed.product, *viewed.operands(64))

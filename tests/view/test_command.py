@@ -46,7 +46,7 @@ def test_a_page_of_a_script_has_all_its_launches(folder, capsys):
     assert capsys.readouterr().out.startswith("{")
 
 
-def test_a_scripts_values_are_those_before_its_kernels_changed_them(folder):
+def test_values_of_a_script_are_those_before_its_kernels_changed_them(folder):
     again = "\nin_place(x), in_place(x)"
     (folder / "again.py").write_text(f"{KERNEL}\nx = inputs_of_ones(){again}")
     assert main(["view", "again.py", "-o", "out.html"]) == 0
@@ -61,22 +61,22 @@ def test_a_page_that_cant_be_written_is_refused_before_the_run(capsys):
 
 
 @pytest.mark.parametrize("values", ["some", "0:1", "none"])
-def test_values_are_there_as_asked_for(folder, values):
+def test_requested_values_are_on_the_page(folder, values):
     command = ["view", "mine.py::double", "-o", "page.html", "--values", values, "--ref", "zeros"]
-    assert main(command) == 1  # it differs, and the page is there all the same
+    assert main(command) == 1  # the result differs, and the page is still written
     (core,) = document(Page((folder / "page.html").read_text("utf-8")))["cores"]
     assert ("reason" in core["values"]) == (values == "none")
     if values == "0:1":
         assert ["data" in tile for tile in core["values"]["tiles"]] == [True, False]
 
 
-def test_values_that_are_no_range_are_refused(capsys):
+def test_an_invalid_range_of_values_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["view", "mine.py::double", "-o", "page.html", "--values", "5"])
     assert "'5' is not A:B, some or none" in capsys.readouterr().err
 
 
-def test_without_a_name_the_page_has_that_of_the_kernel_or_the_script(folder, capsys):
+def test_without_a_name_the_page_is_named_after_the_kernel_or_the_script(folder, capsys):
     for file, name in (("mine.py::double", "double.html"), ("script.py", "script.html")):
         for _ in range(2):  # the second page replaces the first
             assert main(["view", file, "--values", "none"]) == 0
@@ -84,7 +84,7 @@ def test_without_a_name_the_page_has_that_of_the_kernel_or_the_script(folder, ca
         assert document(Page((folder / name).read_text("utf-8")))["cores"]
 
 
-def test_a_file_that_is_no_page_is_replaced_only_on_request(folder, capsys):
+def test_a_file_that_is_not_a_page_is_replaced_only_on_request(folder, capsys):
     (folder / "double.html").write_text("<p>mine</p>")
     assert main(["view", "mine.py::double"]) == 2
     assert "double.html exists and is not a page of a run: use -o" in capsys.readouterr().err
@@ -92,7 +92,7 @@ def test_a_file_that_is_no_page_is_replaced_only_on_request(folder, capsys):
     assert main(["view", "mine.py::double", "-o", "double.html"]) == 0
 
 
-def test_a_page_says_whether_the_result_is_right(folder, capsys):
+def test_a_page_shows_whether_the_result_is_right(folder, capsys):
     (folder / "mine.py").write_text(
         f"{KERNEL}\ndef expected(x):\n    return 2 * x\n"
         "def other(x):\n    found = 2 * x\n    found[1, 2] = 9\n    return found\n"
@@ -110,7 +110,7 @@ def test_a_page_says_whether_the_result_is_right(folder, capsys):
 
 
 def outcome(folder, command):
-    """What the page of a command says of the result."""
+    """Return the text about the result on the page of a command."""
     main(["view", *command, "-o", "page.html", "--values", "none"])
     (core,) = document(Page((folder / "page.html").read_text("utf-8")))["cores"]
     return core["outcome"]
@@ -178,7 +178,7 @@ def test_a_script_that_fails_keeps_the_launches_before_the_error(folder):
         assert made["cores"][0]["outcome"] is None
 
 
-def test_a_script_that_was_changed_is_shown_as_it_is(folder):
+def test_a_changed_script_is_shown_with_its_current_text(folder):
     for doubled in ("inputs_of_ones()", "2 * inputs_of_ones()"):
         text = f"{KERNEL}\ndouble({doubled})"
         (folder / "again.py").write_text(text)
@@ -187,7 +187,7 @@ def test_a_script_that_was_changed_is_shown_as_it_is(folder):
         assert file["text"].strip() == text.strip()
 
 
-def test_a_page_has_the_window_that_was_asked_for(folder, capsys):
+def test_a_page_has_the_requested_window(folder, capsys):
     for window, first, count in (("1:3", 1, 2), ("0ns:1ns", 0, 1), ("2:99", 2, 1)):
         assert main(["view", "mine.py::double", "-o", "page.html", "--window", window]) == 0
         (core,) = document(Page((folder / "page.html").read_text("utf-8")))["cores"]
@@ -201,7 +201,7 @@ def test_a_page_has_the_window_that_was_asked_for(folder, capsys):
         assert f"{wrong!r} is not A:B, in instructions or times with B after A" in said
 
 
-def test_serve_tells_where_until_it_is_ended(monkeypatch, capsys):
+def test_serve_prints_its_address_and_runs_until_it_is_stopped(monkeypatch, capsys):
     asked = []
 
     class Ended:

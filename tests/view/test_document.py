@@ -1,4 +1,4 @@
-"""What the document says is what the run says."""
+"""The document agrees with the run."""
 
 import json
 
@@ -25,7 +25,7 @@ def shown():
 
 
 def decoded(core):
-    """The columns of instructions, put together as the page does it."""
+    """The columns of instructions, combined like the page does."""
     queue, since = column(core, "queue"), signed_order(column(core, "begin"))
     move, moving = column(core, "move"), column(core, "moving")
     busy, rest, engines = column(core, "busy"), column(core, "rest"), column(core, "engines")
@@ -41,7 +41,7 @@ def decoded(core):
     return begin, end, cause
 
 
-def test_times_and_causes_are_those_of_the_run(shown):
+def test_times_and_causes_agree_with_the_run(shown):
     found, made = shown
     (core,), rows = made["cores"], found.instructions
     begin, end, cause = decoded(core)
@@ -58,7 +58,7 @@ def test_times_and_causes_are_those_of_the_run(shown):
     assert names == rows["name"].tolist()
 
 
-def test_figures_and_shares_of_lines_are_those_of_the_run(shown):
+def test_figures_and_shares_of_lines_agree_with_the_run(shown):
     found, made = shown
     (core,) = made["cores"]
     assert core["figures"] == json.loads(json.dumps(found.summary))
@@ -86,7 +86,7 @@ def test_edits_are_the_suggestions_and_come_first_of_the_what_ifs():
     assert core["what_if"][0] == row and core["suggestions"][0] == row | {"space": first.space}
 
 
-def test_nothing_of_a_kernel_ends_the_document_or_fills_the_template(shown):
+def test_text_of_a_kernel_cannot_end_the_document_or_fill_the_template(shown):
     name = "</script><!-- @script@"
     found = Shown(name, shown[0].timelines, ())
     assert document(page([found]))["cores"][0]["kernel"] == name
@@ -95,11 +95,11 @@ def test_nothing_of_a_kernel_ends_the_document_or_fills_the_template(shown):
 @given(
     st.lists(st.dictionaries(st.sampled_from("ab1"), st.text("07%#\n.", max_size=12)), max_size=9)
 )
-def test_calls_are_those_that_were_written_by_form(calls):
+def test_calls_written_by_form_are_complete(calls):
     assert filled(**json.loads(json.dumps(forms_of(calls)))) == calls
 
 
-def test_a_page_takes_little_room_and_less_for_each_instruction(shown):
+def test_a_page_is_small_and_smaller_per_instruction_for_long_runs(shown):
     few = len(shown[0].view(values=None).html)
     many = neuroncore.run(product, *operands(64 * 400))
     assert len(many.instructions) == 2000
@@ -114,7 +114,7 @@ def test_without_a_record_there_is_no_page():
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20), st.integers(1, 40)), max_size=40))
-def test_tiles_in_use_at_a_time_lie_apart(tiles):
+def test_tiles_in_use_at_the_same_time_do_not_overlap(tiles):
     begin, length, size = (np.array([t[i] for t in tiles], np.int64) for i in range(3))
     for bank in (0, 32):
         at = addresses(begin, begin + length, size, bank)

@@ -1,4 +1,4 @@
-"""A notebook that nbconvert has made HTML of, in a browser."""
+"""A notebook that nbconvert has converted to HTML, in a browser."""
 
 import warnings
 from pathlib import Path
@@ -17,7 +17,7 @@ TEMPLATES = Path(nbconvert.__file__).parents[4] / "share/jupyter/nbconvert/templ
 
 
 def exported(*values):
-    """A notebook with a cell for each value, which displays it, as HTML."""
+    """A notebook as HTML, with a cell for each value, which displays it."""
     form = formatters.DisplayFormatter().format
     cells = []
     for number, value in enumerate(values):

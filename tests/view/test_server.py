@@ -1,4 +1,4 @@
-"""A page with a server behind it: what it answers, and to whom."""
+"""A page with a server: its answers, and who may request them."""
 
 import json
 import zlib
@@ -35,11 +35,11 @@ def refused(status):
         yield
     with found.value as answer:
         assert answer.code == status
-        assert b"<" not in answer.read()  # no page
+        assert b"<" not in answer.read()  # not a page
 
 
-@pytest.mark.parametrize("step", [7, 2, 19])  # also back
-def test_a_steps_values_are_those_of_the_run(server, run, step):
+@pytest.mark.parametrize("step", [7, 2, 19])  # also backwards
+def test_values_of_a_step_agree_with_the_run(server, run, step):
     found = json.loads(asked(server, f"values?core=0&step={step}"))
     rows = run.timelines[0].program
     call = rows.calls[rows.columns().call[step]]
@@ -53,14 +53,14 @@ def test_a_steps_values_are_those_of_the_run(server, run, step):
         np.testing.assert_array_equal(got, held.elements.reshape(got.shape))
 
 
-def test_the_page_has_the_window_that_is_asked_for(server):
+def test_a_served_page_has_the_requested_window(server):
     made = viewed.document(Page(asked(server, "?window=5:10")))
     assert made["served"] and (made["cores"][0]["first"], made["cores"][0]["count"]) == (5, 5)
     whole = viewed.document(Page(asked(server, "")))
     assert (whole["cores"][0]["first"], whole["cores"][0]["count"]) == (0, 20)
 
 
-def test_only_a_page_that_is_served_may_ask(server, run):
+def test_only_a_served_page_may_request_values(server, run):
     assert "connect-src 'self'" in asked(server, "") and "connect-src" not in run.view().html
 
 
@@ -75,12 +75,12 @@ def test_only_a_page_that_is_served_may_ask(server, run):
         ("../../etc/passwd", HTTPStatus.NOT_FOUND),
     ],
 )
-def test_what_is_no_question_is_refused(server, rest, status):
+def test_invalid_requests_are_refused(server, rest, status):
     with refused(status):
         asked(server, rest)
 
 
-def test_who_doesnt_know_the_token_or_calls_it_by_another_name_gets_nothing(server):
+def test_requests_without_the_token_or_with_another_host_get_nothing(server):
     assert asked(server, "", server.host)
     for target, host in (
         (server.url, "evil.example"),
@@ -92,7 +92,7 @@ def test_who_doesnt_know_the_token_or_calls_it_by_another_name_gets_nothing(serv
 
 
 @pytest.mark.parametrize("target", ["*", "", "/", "http://[", "/\xff/"])
-def test_what_is_no_address_is_refused_without_a_word(server, target):
+def test_invalid_addresses_are_refused_without_a_message(server, target):
     assert server.answer(target, server.host).status == HTTPStatus.FORBIDDEN
 
 
@@ -101,5 +101,5 @@ def test_a_port_that_is_taken_is_refused(server, run):
         run.serve(port=int(server.host.split(":")[1]))
 
 
-def test_a_notebook_shows_the_page_and_where_it_is(server):
+def test_a_notebook_shows_the_page_and_its_address(server):
     assert f'src="{server.url}"' in server._repr_html_() and server.url in repr(server)

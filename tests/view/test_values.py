@@ -1,4 +1,4 @@
-"""What the page says that tiles held is what they held."""
+"""The contents of tiles on the page agree with the run."""
 
 import base64
 import zlib
@@ -19,7 +19,8 @@ from neuroncore.view.elements import layout, picture
 
 
 def of(core, instruction, name):
-    """The tile of an operand in a document, by the Python that the page's script repeats."""
+    """The tile of an operand in a document, decoded by the Python equivalent of the page's
+    script."""
     call = core["calls"][viewed.column(core, "call")[instruction]]
     names = [*call["reads"], *call["indices"], *call["writes"]]
     widths = [
@@ -37,20 +38,20 @@ def elements(tile):
     return np.frombuffer(content, lookup(tile["format"]).numpy).reshape(tile["shape"])
 
 
-def test_operands_hold_what_they_held_before_and_after_their_instruction(run):
+def test_operands_have_their_values_before_and_after_their_instruction(run):
     (core,) = viewed.document(run.view())["cores"]
     a_t, b = viewed.operands()
     np.testing.assert_array_equal(elements(of(core, 2, "stationary")), a_t)
     np.testing.assert_array_equal(elements(of(core, 2, "moving")), b[:, :64])
     stored = elements(of(core, 9, "dst"))
     np.testing.assert_array_equal(stored, run.results[:, 64:128])
-    assert of(core, 3, "data") is of(core, 2, "dst")  # what is read is what was written
+    assert of(core, 3, "data") is of(core, 2, "dst")  # the data that is read was written before
     tile = of(core, 9, "dst")
     assert (tile["low"], tile["high"]) == (stored.min(), stored.max())
     assert sum(tile["bins"]) == stored.size and len(tile["bins"]) == BINS
 
 
-def test_figures_tell_what_is_not_finite_and_what_was_never_written():
+def test_figures_count_infinite_nan_and_uninitialized_elements():
     numbers = np.arange(64, dtype=np.float32).reshape(8, 8)
     numbers[0, :3], numbers[1, 0] = np.nan, -np.inf
     lost = np.zeros((8, 8), np.bool_)
@@ -69,7 +70,7 @@ def test_a_tile_of_one_number_has_figures(value):
     assert sum(found.get("bins", [])) == (16 if np.isfinite(value) else 0)
 
 
-def test_named_steps_are_there_in_full_and_others_in_pictures():
+def test_named_steps_have_all_values_and_others_have_pictures():
     found = viewed.run()
     shown = found.view(values=range(2, 3))
     (core,) = viewed.document(shown)["cores"]
@@ -77,7 +78,7 @@ def test_named_steps_are_there_in_full_and_others_in_pictures():
     assert "small" in of(core, 9, "src")
 
 
-def test_a_page_without_values_says_so(run):
+def test_a_page_without_values_states_this(run):
     (core,) = viewed.document(run.view(values=None))["cores"]
     assert core["values"] == {"reason": "the page was written without values"}
 
@@ -86,7 +87,7 @@ FORMATS = ["float8_e4m3", "float8_e5m2", "float8_e4m3fn", "bfloat16", "float16",
            "int16", "float8_e8m0fnu"]  # fmt: skip
 
 
-def test_codes_of_every_format_are_the_numbers_that_they_are(chromium, run, tmp_path):
+def test_codes_of_every_format_are_decoded_correctly(chromium, run, tmp_path):
     run.view().save(tmp_path / "page.html")
     with tabs.tab(chromium) as tab:
         tab.open(tmp_path / "page.html")
@@ -162,7 +163,7 @@ PRODUCTS = {
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_what_leaves_the_array_is_what_the_run_has_in_psum(chromium, tmp_path, name):
+def test_results_of_the_array_agree_with_psum_in_the_run(chromium, tmp_path, name):
     kernel, shapes, dtype, more = PRODUCTS[name]
     given = [random(*shape, dtype=dtype) for shape in shapes]
     run = neuroncore.run(kernel, *given, **more)
@@ -190,7 +191,7 @@ def test_what_leaves_the_array_is_what_the_run_has_in_psum(chromium, tmp_path, n
         assert tab.errors == []
 
 
-def test_a_cell_works_on_a_column_a_cycle_after_those_above_and_to_the_left(chromium, tmp_path):
+def test_a_cell_works_one_cycle_after_the_cells_above_and_to_the_left(chromium, tmp_path):
     run = neuroncore.run(one_product, *(random(4, n, dtype="bfloat16") for n in (3, 5)))
     run.view().save(tmp_path / "page.html")
     with tabs.tab(chromium) as tab:

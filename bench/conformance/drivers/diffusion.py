@@ -93,7 +93,7 @@ def attention_to_text(checkout: Checkout) -> Iterator[Result]:
     yield Result("out", got, want, HALF)
 
 
-@drives(FORCING, each=("nkilib's allocator", "an allocator of its own"))
+@drives(FORCING, each=("nkilib's allocator", "a separate allocator"))
 def attention_to_frames(checkout: Checkout, version: str) -> Iterator[Result]:
     own = version.startswith("an")
     kernel = kernels(

@@ -52,7 +52,9 @@ def older_rms_norm(checkout: Checkout) -> Iterator[Result]:
     yield Result("result", out, rms_norm(x, gamma, 1e-5))
 
 
-PARTITIONS = Fault("SHAPE_MISMATCH", "it writes 128 partitions to one, for want of a block axis")
+PARTITIONS = Fault(
+    "SHAPE_MISMATCH", "it writes 128 partitions to one, because it has no block axis"
+)
 
 
 @drives(VISUALISER, target="trn1", faults={"": PARTITIONS})
