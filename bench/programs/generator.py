@@ -9,6 +9,7 @@ from bench.programs import (
     cores,
     elementwise,
     folds,
+    functions,
     loops,
     masks,
     nests,
@@ -23,7 +24,18 @@ from bench.programs import (
 from bench.programs.maker import Maker
 from bench.programs.program import Program
 
-FAMILIES = (elementwise, folds, choices, products, transfers, repeats, loops, turns, parts)
+FAMILIES = (
+    elementwise,
+    folds,
+    choices,
+    products,
+    transfers,
+    repeats,
+    loops,
+    turns,
+    functions,
+    parts,
+)
 OF_OLDER = (*older.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of programs

@@ -16,7 +16,18 @@ sys.path.insert(0, str(ROOT))
 
 from bench import mutants
 from bench.programs import __main__ as command
-from bench.programs import checks, hits, loops, picks, records, repeats, transfers, walks, watching
+from bench.programs import (
+    checks,
+    functions,
+    hits,
+    loops,
+    picks,
+    records,
+    repeats,
+    transfers,
+    walks,
+    watching,
+)
 from bench.programs.counts import Counts
 from bench.programs.generator import generate
 from bench.programs.hazards import Uses, broken, decisions, pairs
@@ -31,6 +42,8 @@ from neuroncore.clause.product import of_scaled
 from neuroncore.core import leftovers, packs
 from neuroncore.frontend.neuronxcc.nki.language import loops as language_loops
 from neuroncore.frontend.neuronxcc.nki.templates import Template
+from neuroncore.frontend.nki import isa
+from neuroncore.frontend.nki.language import elementwise as language_elementwise
 from neuroncore.memory import geometry
 from neuroncore.plain.memory import Operand
 from neuroncore.record import boxes, call_json, inputs, saved
@@ -392,6 +405,29 @@ def test_reductions_over_loops_equal_those_by_operators(monkeypatch):
     assert _failure("loop_reduce", range(440, 4000)) == "run: results that differ"
 
 
+@pytest.mark.parametrize("step", [one for one, _ in functions.STEPS])
+def test_functions_of_the_language_equal_their_instructions(step):
+    for seed in range(5):
+        maker = Maker(seed)
+        step(maker)
+        assert len(maker.program().equal) == 1
+        checks.check(maker.program())
+
+
+def test_a_function_of_the_language_that_reads_another_element_is_found(monkeypatch):
+    """The first partition of a repeated row has another number."""
+    given = language_elementwise.in_partitions
+
+    def other_first(x, count):
+        out = given(x, count)
+        if count > 1:
+            isa.memset(out[0:1], 7.0)
+        return out
+
+    monkeypatch.setitem(given.__globals__, "in_partitions", other_first)
+    assert _failure("a function of the language") == "run: results that differ"
+
+
 @pytest.mark.parametrize("concurrent", [True, False])
 def test_races_of_two_cores_are_held_to_bytes_and_meetings(monkeypatch, concurrent):
     """All instructions of two cores are in no order, or all are in some order."""
@@ -550,5 +586,5 @@ def test_cache_hits_are_counted(monkeypatch):
         for place in (asks, *makers):
             monkeypatch.setattr(*place, getattr(*place))  # restored after the test
     hits.watch()
-    found = [command._checked(seed).found["cache hits"] for seed in range(12)]
+    found = [command._checked(seed).found["cache hits"] for seed in range(30)]
     assert set().union(*found) >= {"a packed operand", "a legal call of an earlier program"}
