@@ -301,7 +301,7 @@ class Execution:
 
     def _window_on(self, storage: int, geometry: Geometry, offset: int) -> Tile:
         root = self.tensors.get(self.core, storage, geometry.layout)
-        return root if geometry is root.geometry and offset == 0 else root.at(geometry, offset)
+        return root if geometry is root.geometry else root.at(geometry, offset)
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
         """Return the tiles whose offsets are only known at run time, by their positions in the row.
