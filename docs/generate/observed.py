@@ -174,12 +174,13 @@ The device behaves in these ways, and the model does not:
   copy takes 462 ns on Scalar and 184 ns on Vector. Scalar is therefore busy for 94 % of the time.
   In the model, Scalar makes 1,112 of these copies. Counters of a batched product of
   kda-for-trainium (M0987: Vector 20 %, Scalar 14 % busy) imply that Scalar makes about half of the
-  copies; in the model, Scalar makes nearly all. If a copy goes to the engine that has been free the
-  longest, the product's counters fit, 88.9 % of the rows are within 20 %, and the median error of
-  all rows falls by 0.2 %. But the ratio of small convolutions in float16 falls from 0.86 to 0.82.
-  If the compiler in the model also expects the same time on both engines, the ratio of small
-  convolutions rises to 0.88, but the ratios of large convolutions rise from 0.86 and 1.01 to 1.17
-  and 1.16. So the rule is not known.
+  copies; in the model, Scalar makes nearly all. Two other rules were tried in the model. With the
+  first rule, a copy goes to the engine that has been free the longest. Then the product's counters
+  fit, 88.9 % of the rows are within 20 %, and the median error of all rows falls by 0.2 %. But the
+  ratio of small convolutions in float16 falls from 0.86 to 0.82. The second rule differs from the
+  first in that the compiler expects a copy to take the same time on both engines. With it, the
+  ratio of small convolutions rises to 0.88, but the ratios of large convolutions rise from 0.86 and
+  1.01 to 1.17 and 1.16. So the device's rule is not known.
 * In a transposition, stores begin only after the last load was issued, although the data of the
   stores are available earlier. Only cs149stanfordasst4 shows this behavior. A rule for it was not
   tried.

@@ -52,8 +52,8 @@ Run it on many copies of one number, a fifth of the way from 1 to its neighbor:
 {prints 0}
 
 `neuroncore.numerics.stochastic_test` counts how often the number was rounded up, and looks for
-correlations between elements at distances of 1, 2, 3, 4, 128 and 512. By chance, a single one of
-these seven tests is more than 4.5 standard deviations off once in 150,000 times.
+correlations between elements at distances of 1, 2, 3, 4, 128 and 512. By chance, each of these
+seven tests is more than 4.5 standard deviations off once in 150,000 times.
 
 ## A long sum
 

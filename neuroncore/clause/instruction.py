@@ -455,7 +455,7 @@ def instruction(
             raise DefinitionError(f"{name} is already defined at {old.where}")
         terms, takes = letters.parse(shapes), _names_of_parameters(meaning)
         if unknown := terms.keys() - takes:
-            raise DefinitionError(f"{name} has shapes of {unknown}, which it doesn't take")
+            raise DefinitionError(f"{name} has no parameter {min(unknown)}, but shapes= names it")
         INSTRUCTIONS[name] = Instruction(
             name=name,
             engines=engines,

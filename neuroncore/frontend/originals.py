@@ -113,7 +113,8 @@ class Originals:
         return args, named
 
     def leaves(self) -> Iterator[Any]:
-        """Return the single arguments in order. A large array is an OriginalArray."""
+        """Return the arguments in order, with the items of lists, tuples and dicts instead of these
+        containers, and an OriginalArray instead of each large array."""
         return (self.of.get(id(value), value) for value in leaves(self._arguments))
 
     def _value(self, argument: Any) -> Any:

@@ -86,8 +86,8 @@ class Package:
         return self.repository is not None and not self.public
 
     def is_public(self, path: str) -> bool:
-        """Return whether the repository contains an object of the package, given by its path, such
-        as attention.flash_fwd, or a member of such an object."""
+        """Return whether the repository contains what `path` names in the package: a module, an
+        object such as attention.flash_fwd, or a member of an object."""
         first, *rest = path.split(".")
         names = self.public.get(first)
         if names is None:

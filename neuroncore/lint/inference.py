@@ -313,7 +313,8 @@ class Scope(Names):
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Value:
-        """Return the value of an attribute of an object that this function makes."""
+        """Return the value of an attribute, such as a.b. It can be known only if the function of
+        this scope binds `a` exactly once, and assigns to a.b."""
         name = name_of(node) or ""
         first = name.partition(".")[0]
         if (

@@ -217,8 +217,8 @@ class Geometry:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """The arguments from which `layout` and `Layout.geometry` made this geometry: the arguments
-        of the layout as a tuple, shape, strides and format."""
+        """The tuple (arguments of its layout, shape, strides, format), from which `layout` and
+        `Layout.geometry` made this geometry."""
         return self.layout.arguments, self.shape, self.strides, self.dtype
 
     def note_part(self, alike: Any, part: Geometry) -> None:

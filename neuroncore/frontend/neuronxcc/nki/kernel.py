@@ -237,7 +237,8 @@ def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
 
 
 class Saved(Kernel):
-    """A kernel whose record is saved after each launch in save_neff_name and save_trace_name."""
+    """A kernel whose record is saved after each launch, if one of the options save_neff_name and
+    save_trace_name is given. The options are names of files."""
 
     def _ran(self, run: Launch) -> None:
         neff, trace = self.options.get("save_neff_name"), self.options.get("save_trace_name")
