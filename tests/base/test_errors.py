@@ -392,7 +392,7 @@ def test_after_an_error_the_next_kernel_runs():
     assert launch(lambda x: x, (x,), tensor=NkiTensor).outputs is x
 
 
-def test_misspelt_instructions_get_a_suggestion():
+def test_misspelled_instructions_get_a_suggestion():
     with pytest.raises(AttributeError, match="did you mean 'tensor_copy'"):
         nisa.tensr_copy  # noqa: B018
     assert errors.did_you_mean("xyzzy", ["tensor_copy"]) is None

@@ -12,7 +12,7 @@ from neuroncore.checks import orders
 X = np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
 
 
-def told(kernel):
+def findings_of(kernel):
     found = neuroncore.run(kernel, X).findings
     return [one for one in found if one.code == "LOOP_CARRIED_READ"]
 
@@ -57,7 +57,7 @@ def of_the_outer_loop(x):
 
 @pytest.mark.parametrize("kernel", [within_sbuf, through_hbm, of_the_outer_loop])
 def test_a_read_of_data_of_another_iteration_is_reported_with_both_lines(kernel):
-    (found,) = told(kernel)
+    (found,) = findings_of(kernel)
     assert "# reads" in line_of(found)
     values, line = ("2", "1") if kernel is through_hbm else ("1", "0"), found.message.split(":")[-1]
     assert f"iteration {values[0]} of" in found.message
@@ -77,7 +77,7 @@ def before_it_is_overwritten(x):
 
 
 def test_overwriting_data_of_another_iteration_is_reported_for_a_loaded_run_too(tmp_path):
-    (found,) = told(before_it_is_overwritten)
+    (found,) = findings_of(before_it_is_overwritten)
     assert "# reads" in line_of(found) and "reads what iteration 1 overwrites at" in found.message
     neuroncore.run(before_it_is_overwritten, X).save(tmp_path / "a.run")
     again = neuroncore.load(tmp_path / "a.run").findings
@@ -168,7 +168,7 @@ LEGAL = in_place, in_sequence, sums, filled_when_first_read, folded, repeated_ro
 
 @for_all("kernel", LEGAL)
 def test_independent_iterations_have_no_finding(kernel):
-    assert not told(kernel)
+    assert not findings_of(kernel)
 
 
 # --- other orders ---------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_other_orders_of_iterations_name_two_lines_that_depend(kernel, tmp_path)
     for run in (neuroncore.run(kernel, X), neuroncore.load(tmp_path / "a.run")):
         found = run.orders(3)
         assert found.finding.code == "ORDER_MATTERS" and found.iterations.tried == 1
-        carried = told(kernel)[0]
+        carried = findings_of(kernel)[0]
         assert found.finding.place.line in (carried.place.line, int(carried.message[-2:]))
         assert str(carried.place.short) in found.finding.message
         assert "the bits differ" in str(found) and "affine_range" in found.finding.because
@@ -223,7 +223,7 @@ def test_outer_iterations_can_be_reordered_around_the_sum_of_an_inner_loop():
 
 
 def test_loops_that_begin_with_the_kernel_are_distinguished():
-    assert not told(by_turns)
+    assert not findings_of(by_turns)
     marks = neuroncore.run(by_turns, X).record.programs[0].data.iterations
     assert marks[:9:3].tolist() == [0, 0, 1] and marks[1] != marks[4]
 

@@ -59,7 +59,7 @@ def test_results_belong_to_the_library_of_the_first_array_argument():
     assert all(isinstance(x, torch.Tensor) for x in kernel(torch.ones(3, 8), array()))
 
 
-def test_what_no_engine_computes_with_is_refused_by_name():
+def test_formats_without_an_engine_are_refused_by_name():
     with pytest.raises(DtypeError, match="argument x has dtype complex64") as caught:
         copied(array("complex64"))
     assert ".astype(jnp.float32)" in caught.value.hint

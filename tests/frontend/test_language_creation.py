@@ -85,7 +85,7 @@ def test_a_dtype_no_engine_knows_is_refused(dtype):
 
 
 @pytest.mark.parametrize("shape", [(), (2, -1), (2, 1.5), "ab", None])
-def test_what_is_not_a_shape_is_refused(shape):
+def test_invalid_shapes_of_tensors_are_refused(shape):
     with pytest.raises(SignatureError, match="is not a shape"):
         made(nl.ndarray, shape, nl.float32)
 

@@ -139,7 +139,7 @@ def test_objects_with_an_array_interface_are_accepted():
 
 
 @for_all("dtype", [np.float64, np.int64, np.complex64, object, "U3", "datetime64[s]"])
-def test_what_no_engine_computes_with_is_refused_by_name(dtype):
+def test_formats_without_an_engine_are_refused_by_name(dtype):
     bad = np.zeros((2, 2), dtype)
     for call in (lambda: copied(bad), lambda: copied(x=bad)):
         with pytest.raises(DtypeError, match="argument x has dtype") as caught:

@@ -83,7 +83,7 @@ def test_a_result_whose_format_torch_lacks_is_a_numpy_array():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "complex64"])
-def test_what_no_engine_computes_with_is_refused_by_name(dtype):
+def test_formats_without_an_engine_are_refused_by_name(dtype):
     with pytest.raises(DtypeError, match=f"argument x has dtype torch.{dtype}") as caught:
         copied(tensor(dtype))
     assert ".to(torch.float32)" in caught.value.hint

@@ -182,7 +182,7 @@ def test_an_instruction_treats_selected_elements_like_a_tile(use, places):
     assert not device.findings
 
 
-def test_of_two_writes_to_a_place_the_later_one_with_a_true_predicate_stays():
+def test_the_later_of_two_writes_with_a_true_predicate_stays():
     device = Device("trn3")
     spots, predicate = device.tile(np.full((16, 1), 2), "uint8"), np.zeros((16, 16), np.uint8)
     src, predicate[:, 5] = device.tile(noise((16, 16), special=False)), 1

@@ -81,7 +81,7 @@ def test_without_matplotlib_the_error_names_it(monkeypatch):
 
 
 def test_both_ways_of_rounding_use_the_target_and_call_the_observer():
-    class Told:
+    class Observer:
         def begun(self, core):
             pass
 
@@ -89,7 +89,7 @@ def test_both_ways_of_rounding_use_the_target_and_call_the_observer():
             launched.append((run.machine.name, run.core.options.stochastic))
 
     launched = []
-    with settings("trn1", Options(stochastic=True, stochastic_seed=3), Told()):
+    with settings("trn1", Options(stochastic=True, stochastic_seed=3), Observer()):
         for seed in (None, 0):
             chapter.sums(BF16, 0.0, 1.0, 1, seed)
     assert launched == [("trn1", False), ("trn1", True)]

@@ -301,7 +301,7 @@ def test_negative_numbers_are_tested_alike():
         ({"dtype": "bfloat16", "results": np.full(5000, 3.0)}, "must be 1.0 or 1.0078125"),
     ],
 )
-def test_what_cannot_be_tested_is_refused(how, said):
+def test_wrong_arguments_of_the_stochastic_test_are_refused(how, said):
     with pytest.raises(UsageError, match=said):
         numerics.stochastic_test(**how)
 

@@ -253,7 +253,7 @@ def test_scales_can_be_filled_with_a_power_of_two():
 
 
 @opaque
-def test_what_was_never_written_is_poison(name):
+def test_uninitialized_packed_elements_are_poison(name):
     device = Device("trn3")
     src, dst = device.empty((3, 7), name), device.empty((3, 7), name)
     device.issue("tensor_copy", dst, src)

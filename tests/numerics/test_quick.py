@@ -58,7 +58,7 @@ def test_the_order_of_elements_and_the_number_of_axes_stay():
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "mxfp8", "float32", "int8", ["a list"]])
-def test_what_may_differ_goes_through_the_loops(dtype):
+def test_casts_that_may_differ_use_the_loops(dtype):
     x = np.array([0.3, -2.0], np.float32)
     if dtype in ("mxfp8", ["a list"]):
         with pytest.raises(UsageError):

@@ -93,7 +93,7 @@ def test_saturating_formats_never_overflow():
     assert got.tolist() == [0x7E, 0xFE, 0x7E, 0x7E, 0xFE, 0x7F]
 
 
-def test_what_is_smaller_than_the_smallest_becomes_it_or_zero():
+def test_numbers_below_the_smallest_become_it_or_zero():
     values = np.float32([2.0**-10, -(2.0**-10), 2.0**-41, 2.0**-42, 1e-45])  # min is 2^-9
     form = FORMATS["float8_e4m3"]
     for word, codes in ((0, [1, 0x81, 1, 0, 0]), (TOP >> 1, [1, 0x81, 0, 0, 0])):

@@ -214,14 +214,14 @@ def test_each_core_runs_its_programs_one_after_the_other(name):
         nl.store(out[rank : rank + 1], nl.load(x[rank : rank + 1]) + float(rank))
         return out
 
-    class Told:
+    class Observer:
         def begun(self, core): ...
 
         def done(self, run):
             runs.append(run)
 
     count = sum(map(len, shares))
-    with settings(observer=Told()):
+    with settings(observer=Observer()):
         got = noted[grid](np.zeros((count, 5), np.float32))
     assert (got == RANKS[:count]).all()
     assert seen == [rank for share in shares for rank in share]

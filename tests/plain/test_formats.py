@@ -88,7 +88,7 @@ def test_packed_codes_have_their_elements_from_the_lowest_bits_up():
     assert narrow.tolist() == [[1, 2, 3, 4]]
 
 
-def test_poison_is_no_number_and_four_of_integers():
+def test_poison_is_nan_or_four_for_integers():
     for name, form in FORMATS.items():
         if form.kind == "float" and form.mantissa > 1:
             assert np.isnan(decode(form, np.array([poison(form)], form.codes))).all(), name

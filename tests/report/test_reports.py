@@ -96,7 +96,7 @@ def test_comparison_in_strips(shape, form, scale):
         (1e308, -1e308),
     ],
 )
-def test_what_is_not_finite_on_one_side_is_infinitely_wrong(got, want):
+def test_a_value_that_is_finite_on_one_side_only_has_an_infinite_error(got, want):
     c = compare([1.0, got, 2.0], [1.0, want, 2.0])
     assert (c.max_abs, c.rel_l2, c.worst) == (np.inf, np.inf, (1,))
 

@@ -76,7 +76,7 @@ def test_the_source_of_a_row_is_its_repository(given, repository):
         ("spills from L=7168 on", "Vector", False),
     ],
 )
-def test_which_runs_spilled(notes, bound, spilled):
+def test_runs_with_spills_are_marked(notes, bound, spilled):
     assert measurements.spilled(row(notes=notes, bound=bound)) is spilled
 
 
@@ -239,7 +239,7 @@ def figures(group):
     return group["count"], group["median"], group["close"]
 
 
-def test_what_bounds_an_estimate_has_its_range(capsys, folder):
+def test_each_bound_has_its_range(capsys, folder):
     found = document(capsys, folder, "--by", "limit")
     assert {r["limit"] for r in found["rows"]} == {"latency"}
     row = found["rows"][0]

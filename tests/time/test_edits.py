@@ -186,7 +186,7 @@ def test_rows_that_are_loaded_again_are_kept():
     assert found["load each tile once and keep it"].sbuf == 256
 
 
-def test_an_edited_program_waits_for_space_in_the_order_of_its_own_tiles():
+def test_an_edited_program_waits_for_space_in_the_order_of_its_tiles():
     """There are more iterations than SBUF has space for: the copies of a tile are used early,
     although they were added last."""
     given = np.broadcast_to(zeros(*TILE), (150, *TILE))

@@ -54,7 +54,7 @@ def test_a_part_of_a_launch_may_do(capsys):
         launched(f"twice({first})", lambda x: 2 * x + 1, part=2)
 
 
-def test_what_was_never_launched_or_has_no_reference_fails():
+def test_kernels_without_a_launch_or_a_reference_fail():
     with pytest.raises(Exception, match="never launched twice"):
         launched("", lambda x: x).finish()
     with pytest.raises(Exception, match="no reference for the kernel other"):
@@ -180,7 +180,7 @@ def test_blocks_of_a_guide_are_cut_out_one_kernel_at_a_time(tmp_path):
     assert three.source.strip() == "@nki.jit()\ndef first(z): ..." and three.line == 22
 
 
-def test_kernels_of_the_vendors_documentation_are_beside_the_script(tmp_path, monkeypatch):
+def test_kernels_of_the_vendors_documentation_are_next_to_the_script(tmp_path, monkeypatch):
     (tmp_path / "some_kernels.py").write_text("here = True\n")
     monkeypatch.setattr(sys, "meta_path", [Documented(tmp_path), *sys.meta_path])
     from neuronxcc.nki.docs.examples.layer.some_kernels import here

@@ -28,7 +28,7 @@ def test_every_case_is_of_a_repository_with_a_commit():
     assert all(Fault(**script.fault).reason for script in listed if script.fault)
 
 
-def test_every_driver_and_script_has_a_name_of_its_own():
+def test_every_driver_and_script_has_a_unique_name():
     names = [driver.name for driver in DRIVERS]
     names += [everyone.Script(**script).name for script in everyone.LISTED["script"]]
     assert len(names) == len(set(names))
@@ -82,14 +82,14 @@ def test_the_table_has_a_line_for_each_repository():
     assert line == f"| {name} | {COMMITS[name][:7]} | 1 | 0 | 0 | 0 | 0 | 1 |"
 
 
-def test_what_is_not_there_is_skipped_and_told_how_to_be_made(tmp_path, capsys):
+def test_missing_clones_are_skipped_with_instructions(tmp_path, capsys):
     commands = list(everyone.clones(tmp_path))
     assert len(commands) == 2 * len(COMMITS)
     assert commands[0].startswith("git clone -q https://github.com/")
     assert not list(everyone.elsewhere(tmp_path))
 
 
-def test_a_clone_at_another_commit_is_told(tmp_path):
+def test_a_clone_at_another_commit_is_reported(tmp_path):
     name = next(iter(COMMITS))
     home = tmp_path / name.replace("/", "+")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a", "-C", str(home)]

@@ -181,7 +181,7 @@ def test_only_what_is_asked_for_runs_and_the_checkout_stays_as_it_was(checkout, 
     assert sorted(checkout.rglob("*")) == before
 
 
-def test_what_the_suite_lacks_is_told_in_a_sentence(checkout, tmp_path):
+def test_tests_that_the_suite_lacks_are_reported_in_a_sentence(checkout, tmp_path):
     tools = tmp_path / "test/utils"
     tools.mkdir(parents=True)
     (tmp_path / "test/conftest.py").write_text("import os\nfrom no_such_package.core import x\n")
@@ -205,7 +205,7 @@ def test_so_is_a_python_without_neuroncore(checkout):
     assert finished.stderr.startswith("nki_library: /no/such/python lacks neuroncore; ")
 
 
-def test_of_each_function_the_smallest_test_that_was_asked_for(checkout):
+def test_the_smallest_requested_test_of_each_function_is_selected(checkout):
     cases = ran(checkout, "--smallest", "-k", "passes or is_skipped or (order and not 2)")
     assert {name for name, case in cases.items() if case["verdict"] == "passed"} == {
         "passes",

@@ -100,7 +100,7 @@ def test_a_result_may_be_off_by_the_tolerance_and_no_more(checkout, factor, verd
     assert only(checkout).verdict == verdict
 
 
-def test_what_we_refuse_is_refused(checkout):
+def test_kernels_that_the_emulator_refuses_are_counted_as_refused(checkout):
     wrong = IMPORTS + KERNEL.format(factor="scale").replace("nl.load(x)", "x")
     baseline(checkout, wrong)
     outcome = only(checkout)
@@ -160,7 +160,7 @@ def test_inputs_are_those_of_the_seed():
     assert np.array_equal(seen[0], np.random.rand(4).astype(np.float32))
 
 
-def test_a_launch_is_timed_and_its_bits_are_told(checkout):
+def test_a_launch_is_timed_and_its_bits_are_printed(checkout):
     files = checkout / "NKIBench/kernels/twice.py", checkout / "NKIBench/reference/twice.py"
     found = nkibench_speed.case(*files, shares=False)
     assert found["seconds"] > 0 and "unrecorded" not in found

@@ -56,7 +56,7 @@ def asked(refs, **changes):
     return sample.sampled(argparse.Namespace(**given | changes), scratch)
 
 
-def test_what_agrees_passes_and_what_is_not_cloned_is_not_counted(refs, capsys):
+def test_kernels_that_agree_pass_and_missing_clones_are_not_counted(refs, capsys):
     assert asked(refs, k="2025/naive", part=["cs149", "nkibench"]) == 0
     said = capsys.readouterr().out
     assert "passed" in said and "cs149: cs149-2025/naive" in said
@@ -77,7 +77,7 @@ def test_every_launch_is_held_to_the_plain_reading(refs, capsys):
     assert json.loads(line)["kernel"] == "vector_add_naive"
 
 
-def test_what_is_refused_fails(refs, capsys):
+def test_refused_kernels_fail(refs, capsys):
     file = refs / "stanford-cs149+asst4-trainium2/part1/run_benchmark.py"
     file.write_text(VECTORS.replace("int(sys.argv[-1])", "129"))
     assert asked(refs, k="2025/naive") == 1
@@ -107,7 +107,7 @@ def test_a_whole_part_is_noted_with_commit_and_figures(tmp_path):
     assert ", 8 of 9; not run: " in verified and sample.PARTS[-1].name in verified
 
 
-def test_what_did_not_pass_is_noted_with_its_cause(tmp_path):
+def test_failures_are_recorded_with_their_cause(tmp_path):
     outcomes = [Outcome("a", "passed"), Outcome("b[1-2]", "refused", "SIGNATURE: no such")]
     sample.noted([sample.row("cs149", outcomes, 1.0, [])], False, tmp_path / "sample.json")
     kept = json.loads((tmp_path / "sample.json").read_text())["plain"]["cs149"]
@@ -145,7 +145,7 @@ def test_a_part_of_a_part_is_not_noted(refs):
     assert not sample.LAST.exists()
 
 
-def test_files_of_an_earlier_commit_are_put_beside(tmp_path):
+def test_files_of_an_earlier_commit_are_written_next_to_the_clone(tmp_path):
     clone = tmp_path / "refs/a+b"
     clone.mkdir(parents=True)
 
