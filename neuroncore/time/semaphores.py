@@ -29,13 +29,16 @@ Array = npt.NDArray[Any]
 def final_stores(form: Compiled, work: Work) -> Array:
     """Return the stores of a compiled program for which no instruction waits, neither for their
     data nor for the space of their tiles. `work` has the waits for space."""
+    stores: Array = np.flatnonzero((work.queue == STORES) & (work.lane[:, 0] >= 0))
+    if not len(stores):
+        return stores
     waited = np.zeros(len(work.queue) + 1, np.bool_)  # the last entry is for -1
     waited[form.flow.needs] = True
-    waited[work.previous] = True
+    waited[work.previous[:, STORES]] = True
     members = np.flatnonzero(form.heads >= 0)
     waited[form.heads[members[waited[members]]]] = True  # the head of merged stores moves all bytes
-    stores: Array = np.flatnonzero((work.queue == STORES) & (work.lane[:, 0] >= 0) & ~waited[:-1])
-    return stores
+    unwaited: Array = stores[~waited[stores]]
+    return unwaited
 
 
 def complete_last_store(
