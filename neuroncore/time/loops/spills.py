@@ -240,9 +240,9 @@ def _bring(
 
 @borrowing
 def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
-    """Make room by removing one tile: the one that has been idle for the longest time, or else the
-    one that has not been used for the longest time. Its data is saved unless HBM has it. Return
-    False if there is none that instruction i does not use."""
+    """Remove one tile from SBUF, and return True. If there are tiles in `residents.idle`, remove
+    the first of them; otherwise remove the tile that has not been used for the longest time. Save
+    its data unless HBM has it. If instruction i uses every tile in SBUF, return False."""
     ends = residents.seen.shape[0]
     victim = residents.idle[AFTER, ends]
     if victim == ends:
