@@ -51,7 +51,7 @@ def binary(maker: Maker) -> None:
     wide, there = maker.new("sbuf", (lanes, free), y.form), "[:]"
     turns = 1
     if shape != (lanes, free):
-        turns, there = (free, "[:, n:n + 1]") if shape[1] == 1 else (lanes, "[n:n + 1, :]")
+        turns, there = (free, "[:, n:n + 1]") if shape[0] == lanes else (lanes, "[n:n + 1, :]")
     maker.say(f"for n in range({turns}):\n    nisa.dma_copy(dst={wide.text}{there}, src={y.text})")
     maker.wrote(wide)
     tiles, wider = [_loaded(maker, x), _loaded(maker, y)], [_loaded(maker, x), wide]
