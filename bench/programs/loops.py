@@ -163,6 +163,9 @@ def forget(maker: Maker, name: str) -> None:
     word = re.compile(rf"\b{name}\b")
     maker.tensors = [one for one in maker.tensors if one.name != name]
     maker.used = [one for one in maker.used if not word.search(one.text)]
+    for tensor in maker.tensors:
+        if tensor.last is not None and word.search(tensor.last.text):
+            tensor.last = tensor.whole() if tensor.whole().is_written() else None
     maker.issued = [
         one for one in maker.issued if not word.search(" ".join(map(_words, one[2].values())))
     ]

@@ -4,6 +4,7 @@ shrunk."""
 import json
 import re
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -201,6 +202,15 @@ def test_nothing_uses_a_tensor_that_is_deleted():
         for line, text in enumerate(texts):
             if text.startswith("del "):
                 assert text[4:] not in re.findall(r"\w+", " ".join(texts[line + 1 :]))
+
+
+def test_a_write_is_not_returned_whose_index_was_deleted():
+    maker = Maker(0)
+    tile, index = maker.new("sbuf", (4, 4), "float32"), maker.new("sbuf", (1, 1), "int16")
+    maker.wrote(replace(tile, at=tile.at[:2], text=f"{tile.text}[{index.text}]"))
+    loops.forget(maker, index.text)
+    maker.returned()
+    assert maker.results == []
 
 
 def test_arrays_of_either_memory_order_have_the_numbers_of_their_seed():
@@ -411,6 +421,15 @@ def test_functions_of_the_language_equal_their_instructions(step):
         maker = Maker(seed)
         step(maker)
         assert len(maker.program().equal) == 1
+        checks.check(maker.program())
+
+
+@pytest.mark.parametrize("sizes", [(7, 1), (1, 7), (1, 1)])
+def test_a_row_or_a_column_may_be_one_number(sizes, monkeypatch):
+    monkeypatch.setattr(functions, "_sizes", lambda maker: sizes)
+    for seed in range(6):
+        maker = Maker(seed)
+        functions.binary(maker)
         checks.check(maker.program())
 
 
