@@ -183,7 +183,7 @@ def test_two_versions_are_compared(checkout, monkeypatch, bits, word):
 
     monkeypatch.setattr(nkibench_speed, "in_process", measured)
     problem, *_ = nkibench_speed.problems(checkout)
-    given = argparse.Namespace(beside="python-of-another", rounds=2, shares=True, threads=2)
+    given = argparse.Namespace(other="python-of-another", rounds=2, shares=True, threads=2)
     text, ours, theirs = nkibench_speed.line(problem, given)
     assert (ours, theirs) == (2.0, 4.0)
     assert asked == [(True, True, 2), (False, False, 2), (True, False, 2), (False, False, 2)]
