@@ -53,8 +53,9 @@ def test_operands_can_be_passed_by_name_in_any_order():
     close(got.numpy(), product(a, b), 8)
 
 
-def test_a_mask_is_over_moving():
-    a, b = numbers((8, 4)), numbers((8, 6), seed=1)
+@pytest.mark.parametrize("columns", [4, 6])
+def test_a_mask_is_over_moving_even_if_stationary_has_as_many_columns(columns):
+    a, b = numbers((8, columns)), numbers((8, 6), seed=1)
     device = Older()
     k, n = nl.arange(8)[:, None], nl.arange(6)[None, :]
     got = device.call(nisa.nc_matmul, device.tile(a), device.tile(b), mask=(k < 5) & (n >= 2))

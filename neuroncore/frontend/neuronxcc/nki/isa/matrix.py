@@ -54,6 +54,8 @@ def nc_matmul(
     m = s.free_size
     shape: Dims = (m // 2, x.free_size // 2) if doubled else (m, *x.shape[1:])
     mode = constants.matmul_perf_mode.double_row if doubled else constants.matmul_perf_mode.none
+    if mask is not None and len(s.shape) == 2 and s.shape[1] == x.shape[1]:
+        s = s.expand_dims(1)  # the mask is not over this axis, although the sizes are equal
 
     def columns(dst: Tensor, box: Box) -> Tensor:
         return dst.within(((0, dst.shape[0]), *box[1:])) if not doubled else dst
