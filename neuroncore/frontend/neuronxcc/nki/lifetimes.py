@@ -257,7 +257,7 @@ def _of_assigned(statement: ast.AST, file: str) -> Numbering:
     function = next((node for node in around if isinstance(node, SCOPES)), None)
     if not isinstance(function, ast.FunctionDef):
         return NONE
-    nodes = syntax.nodes(function)
+    nodes = [*ast.walk(function)]
     names = [n for n in nodes if isinstance(n, ast.Name)]
     anywhere = any(isinstance(n, ast.Global | ast.Nonlocal) for n in nodes)
     if anywhere or any(n.id in ANYWHERE for n in names):
@@ -275,7 +275,7 @@ def _of_assigned(statement: ast.AST, file: str) -> Numbering:
 @syntax.by_text
 def _above(file: str) -> dict[ast.AST, ast.AST]:
     """Return the parent of each node of a file."""
-    nodes = syntax.nodes(syntax.tree(file))
+    nodes = ast.walk(syntax.tree(file))
     return {child: node for node in nodes for child in ast.iter_child_nodes(node)}
 
 
@@ -355,7 +355,7 @@ def _variable(loop: ast.AST) -> str | None:
             pass
         case _:
             return None
-    inside = (node for part in loop.body for node in syntax.nodes(part))
+    inside = (node for part in loop.body for node in ast.walk(part))
     stored = (n for n in inside if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
     return None if any(n.id == name for n in stored) else name
 

@@ -119,7 +119,7 @@ def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
     and Python 3.13 reports the span of the iterable.
     """
     loops = {}
-    for function in syntax.nodes(syntax.tree(file)):
+    for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):
             names = _Names(function)
             for nest in _nests(function.body, []):
@@ -142,9 +142,9 @@ class _Names:
     """The names that a function reads, and those that each of its loops binds."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
-        nodes = syntax.nodes(function)
+        nodes = [*ast.walk(function)]
         self._loops = [node for node in nodes if isinstance(node, ast.For)]
-        self._within = {id(loop): {id(node) for node in syntax.nodes(loop)} for loop in self._loops}
+        self._within = {id(loop): {id(node) for node in ast.walk(loop)} for loop in self._loops}
         names = [node for node in nodes if isinstance(node, ast.Name)]
         # a loop that changes a name (+=) which it does not bind is not repeated by itself
         changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
@@ -159,7 +159,7 @@ class _Names:
         """Return whether names that a loop binds are read only inside it, or in other loops that
         bind them again. This is checked for `outermost` and for all loops inside it."""
         within, bound = self._within, self._bound
-        for loop in (node for node in syntax.nodes(outermost) if isinstance(node, ast.For)):
+        for loop in (node for node in ast.walk(outermost) if isinstance(node, ast.For)):
             inside, names = within[id(loop)], bound[id(loop)]
             after = [n for n in self._read if n.id in names and id(n) not in inside]
             others = [id(o) for o in self._loops if id(o) not in inside]
@@ -202,8 +202,8 @@ class _Reader:
     def _reads_others(self, nest: Sequence[ast.For]) -> bool:
         """Return whether the innermost loop reads a name that the loops around it bind, other than
         their variables."""
-        inside = {id(node) for node in syntax.nodes(nest[-1])} | {id(loop.target) for loop in nest}
-        outer = (node for node in syntax.nodes(nest[0]) if id(node) not in inside)
+        inside = {id(node) for node in ast.walk(nest[-1])} | {id(loop.target) for loop in nest}
+        outer = (node for node in ast.walk(nest[0]) if id(node) not in inside)
         names = {n.id for n in outer if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         return bool(names & _read(nest[-1]))
 
@@ -256,7 +256,7 @@ class _Reader:
         """Return whether an expression contains a loop variable, or a name that is bound to a mask
         or to an affine function of loop variables."""
         names = self.varying | self.masks
-        return any(isinstance(n, ast.Name) and n.id in names for n in syntax.nodes(node))
+        return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(node))
 
     def _is_value(self, node: ast.expr | None) -> bool:
         """Return whether an expression is the same in all iterations, or is a tile: a new one, or a
@@ -354,7 +354,7 @@ def _target(loop: ast.For) -> ast.Name | None:
 
 def _read(loop: ast.For) -> set[str]:
     """Return the names that a loop reads and does not bind."""
-    names = [node for node in syntax.nodes(loop) if isinstance(node, ast.Name)]
+    names = [node for node in ast.walk(loop) if isinstance(node, ast.Name)]
     bound = {n.id for n in names if isinstance(n.ctx, ast.Store)}
     return {n.id for n in names if isinstance(n.ctx, ast.Load)} - bound
 
