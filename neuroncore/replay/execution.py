@@ -99,7 +99,7 @@ class Execution:
     def __init__(self, program: Program, core: Core, tensors: Tensors) -> None:
         self.program, self.core, self.tensors = program, core, tensors
         self.registers = Registers(program.data)
-        self.row = self.wrote = 0  # the next row, and the bytes of all results before it
+        self.row = self.wrote = 0  # the next row; the bytes of all results before it, for snapshots
         self._tiles: dict[int, Tile] = {}
         self.plans = [plan(call.of_launch()) for call in program.calls]
         self._rows, self._begins = program.raw()
@@ -171,7 +171,6 @@ class Execution:
         if stretch_end > end or not self.stretches.run(first, self.tensors):
             self.step()
             return
-        self.wrote += self.stretches.bytes_written(first, stretch_end)
         self.row = stretch_end
         self._tiles = {w: t for w, t in self._tiles.items() if self._window_ends[w] >= stretch_end}
         self._ended = bisect_left(self._ends[0], stretch_end)

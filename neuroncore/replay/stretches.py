@@ -206,8 +206,6 @@ class Stretches:
         self._base = np.zeros(len(self.numbers), np.int64)
         self._place(np.flatnonzero(local), uses)
         self._share(stretch[self._row], ~local[self._of_operand])
-        nbytes = np.array([plan.nbytes for plan in self._plans], np.int64)[self._call]
-        self._written_bytes = np.append(0, np.cumsum(nbytes))
         self._table = loops.Table(
             rows=self._rows,
             begins=self._begins,
@@ -328,10 +326,6 @@ class Stretches:
             tile.mark_written()
             if psum:
                 tile.mark_other_engine(True)
-
-    def bytes_written(self, first: int, end: int) -> int:
-        """Return the bytes of the results of rows."""
-        return int(self._written_bytes[end] - self._written_bytes[first])
 
 
 def _may_have_steps(plan: ArgumentPlan) -> bool:

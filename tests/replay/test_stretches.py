@@ -176,16 +176,6 @@ def test_a_replay_may_stop_and_go_back_inside_a_stretch(executed):
     assert executed
 
 
-def test_the_bytes_that_a_stretch_writes_are_counted(executed):
-    x, y = drawn((16, 4)), drawn((16, 4))
-    run = neuroncore.run(elementwise, x, y, nl.float32, target="trn2")
-    program, replay = run.record.programs[0], run.steps(snapshots=0)
-    replay.finish()
-    written = sum(program.calls[n].written_bytes for n in program.columns().call)
-    assert replay.executions[0].wrote == written
-    assert sum(executed)
-
-
 @nki.jit
 def row_after_steps(x, index):
     """Elementwise rows, then a row that an index chooses."""
