@@ -4,10 +4,11 @@
 
 A mutant is a copy of the tree with one fault. `mutants.toml` lists some faults as patches, and
 files from which other faults are drawn by a seed: a comparison, a sign, an argument, a part of a
-key, or a statement is changed. A room is a folder of neuroncore/. A mutant is killed if a test for
-its room fails, if `bench.programs` finds a difference in COUNT random programs (3,000 by default),
-or if one of the two takes longer than TIMEOUT. The results are appended to FILE; a mutant that is
-in FILE already is not run again.
+key, or a statement is changed. A room is a folder of neuroncore/. The tests for each room must pass
+without a mutant; with one, they may take TIMES as long, or LEAST. A mutant is killed if a test
+fails, if `bench.programs` finds a difference in COUNT random programs (3,000 by default), or if one
+of the two takes longer than that limit ("time"). The results are appended to FILE; a mutant that is in FILE already is
+not run again.
 
 The script prints a table by room, and the mutants that survive, with their explanations in
 `mutants.toml`.
@@ -24,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,7 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).with_suffix(".toml")
 COPY = Path(tempfile.gettempdir()) / "neuroncore-mutants"  # one path: numba's caches go by it
 SELDOM = 4  # the exit code of bench.programs if no program fails, and some kind is too rare
-TIMEOUT = 900  # seconds, for a mutant whose loop does not end
+TIMES = 10  # a mutant whose loop does not end takes longer than this many runs without it,
+LEAST = 900  # and longer than this many seconds, which loops to compile and programs may take
 COPIED = ("neuroncore", "isa", "kernels", "tests", "bench", "docs", ".ci")
 FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
 
@@ -183,21 +186,24 @@ def mutants(entries: dict[str, Any], root: Path = ROOT) -> list[Mutant]:
 # --- running -------------------------------------------------------------------------------------
 
 
-def killed_by(mutant: Mutant, tests: Sequence[str], programs: int, tree: Path = COPY) -> str:
-    """Return how a fault is detected: "tests", "programs", or "" if it survives."""
+def killed_by(
+    mutant: Mutant, tests: Sequence[str], programs: int, limit: float, tree: Path = COPY
+) -> str:
+    """Return how a fault is detected: "tests", "programs", "time" if the tests or the programs take
+    longer than `limit` seconds, or "" if it survives."""
     original = (tree / mutant.file).read_bytes()
     mutant.apply(tree)
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    caches = {}
     if "/loops/" in mutant.file:  # numba's caches do not see a change of what a function inlines
-        environment["NUMBA_CACHE_DIR"] = str(tree / "compiled" / str(mutant.at))
-    commands = [("tests", ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests])]
-    if programs:
-        commands.append(("programs", ["-m", "bench.programs", "--count", str(programs)]))
+        caches = {"NUMBA_CACHE_DIR": str(tree / "compiled" / str(mutant.at))}
     try:
-        for kind, command in commands:
-            passing = (0, SELDOM) if kind == "programs" else (0,)
-            if not _passes([sys.executable, *command], tree, environment, passing):
-                return kind
+        if not _passes(_tests(tests), tree, limit, caches):
+            return "tests"
+        command = ["-m", "bench.programs", "--count", str(programs)]
+        if programs and not _passes(command, tree, limit, caches, (0, SELDOM)):
+            return "programs"
+    except subprocess.TimeoutExpired:
+        return "time"
     finally:
         (tree / mutant.file).write_bytes(original)
         # The next fault in this file may be of the same second and size.
@@ -206,15 +212,34 @@ def killed_by(mutant: Mutant, tests: Sequence[str], programs: int, tree: Path = 
     return ""
 
 
+def seconds_without(tests: Sequence[str], tree: Path = COPY) -> float:
+    """Return how many seconds the tests take without a mutant. Raises RuntimeError if one fails."""
+    begun = time.monotonic()
+    if not _passes(_tests(tests), tree, None):
+        raise RuntimeError(f"without a mutant, a test of {' '.join(tests)} fails")
+    return time.monotonic() - begun
+
+
+def _tests(tests: Sequence[str]) -> list[str]:
+    return ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+
+
 def _passes(
-    command: list[str], tree: Path, environment: dict[str, str], passing: Sequence[int]
+    arguments: Sequence[str],
+    tree: Path,
+    limit: float | None,
+    caches: dict[str, str] | None = None,
+    passing: Sequence[int] = (0,),
 ) -> bool:
-    try:
-        finished = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, timeout=TIMEOUT
-        )
-    except subprocess.TimeoutExpired:
-        return False
+    """Run Python in the tree. Raises subprocess.TimeoutExpired after `limit` seconds."""
+    paths = {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    finished = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=tree,
+        env={**os.environ, **paths, **(caches or {})},
+        capture_output=True,
+        timeout=limit,
+    )
     return finished.returncode in passing
 
 
@@ -245,9 +270,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     results = _read(given.results)
     tree = copied()
+    limits: dict[str, float] = {}
     for n, one in enumerate(asked, 1):
         if one.name not in results:
-            results[one.name] = killed_by(one, entries["tests"][one.room], given.programs, tree)
+            tests = entries["tests"][one.room]
+            if one.room not in limits:
+                limits[one.room] = max(LEAST, TIMES * seconds_without(tests, tree))
+            results[one.name] = killed_by(one, tests, given.programs, limits[one.room], tree)
             with given.results.open("a") as file:
                 print(json.dumps({"mutant": one.name, "killed_by": results[one.name]}), file=file)
         print(f"{n} of {len(asked)}  {results[one.name] or 'SURVIVES':9} {one.name}", flush=True)
@@ -264,10 +293,10 @@ def _read(file: Path) -> dict[str, str]:
 def _report(asked: Sequence[Mutant], results: dict[str, str]) -> int:
     """Print how many mutants of each room are killed, and the mutants that survive. Return 1 if one
     of these has no explanation, otherwise 0."""
-    print(f"\n{'room':12}{'mutants':>9}{'tests':>9}{'programs':>9}{'survive':>9}")
+    print(f"\n{'room':12}{'mutants':>9}{'tests':>9}{'programs':>9}{'time':>9}{'survive':>9}")
     for room in sorted({one.room for one in asked}):
         own = Counter(results[one.name] for one in asked if one.room == room)
-        counts = own.total(), own["tests"], own["programs"], own[""]
+        counts = own.total(), own["tests"], own["programs"], own["time"], own[""]
         print(f"{room:12}" + "".join(f"{count:9}" for count in counts))
     alive = [one for one in asked if not results[one.name]]
     print(f"{len(asked) - len(alive)} of {len(asked)} are killed")

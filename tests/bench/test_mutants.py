@@ -70,7 +70,20 @@ def test_the_same_seed_draws_the_same_faults(tree):
 def test_a_fault_is_killed_only_by_a_test_that_detects_it(tree):
     drawn = mutants.drawn("neuroncore/core/memo.py", 9, 1, tree)
     dropped = next(one for one in drawn if one.new == "key = (a,)")
-    assert mutants.killed_by(dropped, ["test_memo.py"], 0, tree) == "tests"
+    assert mutants.killed_by(dropped, ["test_memo.py"], 0, 60, tree) == "tests"
     (tree / "test_memo.py").write_text("def test_nothing():\n    pass\n")
-    assert mutants.killed_by(dropped, ["test_memo.py"], 0, tree) == ""
+    assert mutants.killed_by(dropped, ["test_memo.py"], 0, 60, tree) == ""
     assert (tree / "neuroncore/core/memo.py").read_text() == KEYED
+
+
+def test_a_fault_that_takes_too_long_is_not_counted_as_one_that_fails_a_test(tree):
+    dropped = mutants.drawn("neuroncore/core/memo.py", 1, 1, tree)[0]
+    (tree / "test_memo.py").write_text("import time\n\ntime.sleep(60)\n")
+    assert mutants.killed_by(dropped, ["test_memo.py"], 0, 1, tree) == "time"
+
+
+def test_tests_that_fail_without_a_fault_are_refused(tree):
+    assert mutants.seconds_without(["test_memo.py"], tree) > 0
+    (tree / "test_memo.py").write_text("def test_nothing():\n    assert False\n")
+    with pytest.raises(RuntimeError, match=r"without a mutant, a test of test_memo\.py fails"):
+        mutants.seconds_without(["test_memo.py"], tree)
