@@ -7,8 +7,8 @@ files from which other faults are drawn by a seed: a comparison, a sign, an argu
 key, or a statement is changed. A room is a folder of neuroncore/. The tests for each room must pass
 without a mutant; with one, they may take TIMES as long, or LEAST. A mutant is killed if a test
 fails, if `bench.programs` finds a difference in COUNT random programs (3,000 by default), or if one
-of the two takes longer than that limit ("time"). The results are appended to FILE; a mutant that is in FILE already is
-not run again.
+of the two takes longer than that limit ("time"). The results are appended to FILE; a mutant that
+is in FILE already is not run again.
 
 The script prints a table by room, and the mutants that survive, with their explanations in
 `mutants.toml`.
