@@ -172,6 +172,19 @@ def test_a_masked_search_covers_a_part():
     assert np.array_equal(got.numpy(), -np.sort(-x[:, :12], 1)[:, :8])
 
 
+def test_a_mask_over_eight_elements_does_not_cut_the_eight_values_to_find():
+    x, device = numbers((5, 8)), Older()
+    top = -np.sort(-x, 1)
+    got = device.call(
+        nisa.nc_match_replace8,
+        data=device.tile(x),
+        vals=device.tile(top),
+        imm=-1.0,
+        mask=nl.arange(8)[None, :] < 6,
+    )
+    assert (got.numpy()[:, :6] == -1).all()
+
+
 def test_fewer_than_eight_are_refused():
     device = Older()
     with pytest.raises(KernelError):

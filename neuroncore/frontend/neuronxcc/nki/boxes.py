@@ -7,11 +7,13 @@ is the whole tile.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from neuroncore.base.errors import SignatureError
+from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
 from neuroncore.frontend.neuronxcc.nki.scopes import running
@@ -43,19 +45,43 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
     )
 
 
+def parts(name: str, arguments: dict[str, Any], masked: str, box: Box, space: Dims) -> Any:
+    """Return the parts of the arguments of instruction `name` for `box` of its operand `masked`,
+    which has the shape `space`."""
+    return {
+        argument: follow(value, box, space, _has_axes_of(name, masked, argument))
+        for argument, value in arguments.items()
+    }
+
+
+@cache
+def _has_axes_of(name: str, masked: str, argument: str) -> bool:
+    """Return False if the clause of instruction `name` gives the free axes of two operands
+    different letters. Their sizes may be equal by chance, as those of both operands of a product,
+    or of 8 values to find and of the data."""
+    shapes = INSTRUCTIONS[name].shapes
+    if masked not in shapes or argument not in shapes:
+        return True
+    return shapes[masked][1].letter == shapes[argument][1].letter
+
+
 # The parts of tiles that belong to boxes, by (the tile's geometry, box, space): the geometry of the
 # part, and its offset minus the offset of the tile.
 _parts: dict[tuple[Geometry, Box, Dims], tuple[Geometry, int]] = {}
 
 
-def follow(value: Any, box: Box, space: Dims) -> Any:
+def follow(value: Any, box: Box, space: Dims, free: bool = True) -> Any:
     """Return the part of an argument that an instruction on `box` of a tile of shape `space` uses.
-    A tile is cut along the axes in which its size equals that of `space`. A list is replaced by the
-    list of the parts. Other arguments are returned unchanged."""
+    A tile is cut along the axes in which its size equals that of `space`, and unless `free` only
+    along partitions. A list is replaced by the list of the parts. Other arguments are returned
+    unchanged."""
     if box and isinstance(value, list):
-        return [follow(item, box, space) for item in value]
+        return [follow(item, box, space, free) for item in value]
     if not box or not isinstance(value, Tensor):
         return value
+    if not free:
+        box = (box[0], *((0, size) for size in value.shape[1:]))
+        space = (space[0], *value.shape[1:])
     if value.dynamic or value.spans:
         return _followed(value, box, space)
     geometry = value.geometry

@@ -28,7 +28,7 @@ from neuroncore.frontend.issue import function
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.neuronxcc.nki import integer_transfers, refusals
 from neuroncore.frontend.neuronxcc.nki.blocks import check_explicit
-from neuroncore.frontend.neuronxcc.nki.boxes import chosen, extent, follow, in_patterns
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen, extent, follow, in_patterns, parts
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import (
     Running,
@@ -256,7 +256,7 @@ def produce(
     *,
     region: MemoryRegion = SBUF,
     regions: tuple[MemoryRegion, ...] | None = None,
-    space: Dims | None = None,
+    masked: str = "dst",
     part: Part | None = None,
     now: bool = False,
     **arguments: Any,
@@ -265,9 +265,9 @@ def produce(
     of this tile, and `region` is its memory. If the kernel assigns the result next, the instruction
     is delayed, unless `now`. `regions` are the memories that the assigned tensor may be in.
 
-    A mask chooses elements of a tile of shape `space` (by default the result's), and the
-    instruction is issued for each box of them. Tiles among the arguments are cut along the axes
-    whose size is that of `space`. `part`(result, box) cuts a result that has other axes.
+    A mask chooses elements of the operand `masked` (by default the result), and the instruction is
+    issued for each box of them. Tiles among the arguments are cut along the axes that they share
+    with this operand. `part`(result, box) cuts a result that has other axes.
     """
     core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)
@@ -282,9 +282,9 @@ def produce(
             result = delayed(core, scope, region, sizes, out[1])
         else:
             result = _new(core, state, (region, sizes, out[1]))
-        over = sizes if space is None else space
+        over = sizes if masked == "dst" else arguments[masked].shape
         # an access pattern can always describe two axes
-        elementwise = part is None and space is None and len(over) > 2
+        elementwise = part is None and masked == "dst" and len(over) > 2
         boxes: list[Box] = [()]
         if mask is None and not elementwise:
             if not awaited:
@@ -294,11 +294,11 @@ def produce(
             run: Run = partial(_run_whole, name, arguments)
         else:
             boxes = chosen(mask, over)
-            run = partial(_run_boxes, name, arguments, boxes, over, part, elementwise)
+            run = partial(_run_boxes, name, arguments, boxes, masked, part, elementwise)
         if not awaited:
             run(result, {})
             return result
-        whole = mask is None or (part is None and space is None)
+        whole = mask is None or (part is None and masked == "dst")
         written = boxes if whole else [_written(result, box, over, part) for box in boxes]
         into = _usual_regions(name) if regions is None else regions
         assert frame is not None
@@ -325,17 +325,18 @@ def _run_boxes(
     name: str,
     arguments: dict[str, Any],
     boxes: list[Box],
-    over: Dims,
+    masked: str,
     part: Part | None,
     elementwise: bool,
     dst: Tensor,
     changed: dict[str, Any],
 ) -> None:
     passed = {**arguments, **changed}
+    over = dst.shape if masked == "dst" else arguments[masked].shape
     cut = in_patterns(boxes, over, (dst, *arguments.values())) if elementwise else boxes
     for box in cut:
         if box:
-            pieces = {n: follow(v, box, over) for n, v in passed.items()}
+            pieces = parts(name, passed, masked, box, over)
             issue(name, **pieces, dst=_of_result(dst, box, over, part))
         else:
             issue(name, **passed, dst=dst)

@@ -12,7 +12,7 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion, engine, reduce_cmd
 from neuroncore.base.errors import DtypeError
-from neuroncore.frontend.neuronxcc.nki.boxes import chosen, follow
+from neuroncore.frontend.neuronxcc.nki.boxes import chosen, parts
 from neuroncore.frontend.neuronxcc.nki.isa.constants import member
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
 from neuroncore.frontend.neuronxcc.nki.results import flush, issue, produce, tile
@@ -185,7 +185,7 @@ def per_partition(columns: int, operand: str, name: str, values: dict[str, Any])
         name,
         ((x.shape[0], columns), format_or(dtype, x.dtype)),
         mask,
-        space=x.shape,
+        masked=operand,
         part=lambda dst, box: dst.within((box[0], (0, columns))),
         **arguments,
     )
@@ -204,7 +204,7 @@ def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
     if not isinstance(dst, Tensor):
         tile(dst, "dst")
     for box in chosen(mask, dst.shape):
-        pieces = {n: follow(v, box, dst.shape) for n, v in arguments.items()}
+        pieces = parts(name, arguments, "dst", box, dst.shape)
         issue(name, dst=dst.within(box) if box else dst, **pieces)
     return dst
 

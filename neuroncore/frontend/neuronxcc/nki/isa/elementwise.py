@@ -135,7 +135,7 @@ def tensor_reduce(
         "tensor_reduce",
         (shape, format_or(dtype, x.dtype)),
         mask,
-        space=x.shape,
+        masked="data",
         part=reduced_part,
         op=token(op),
         data=x,

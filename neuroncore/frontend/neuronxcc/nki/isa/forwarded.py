@@ -133,7 +133,7 @@ def tensor_partition_reduce(
         "tensor_partition_reduce",
         ((1, *x.shape[1:]), format_or(dtype, x.dtype)),
         mask,
-        space=x.shape,
+        masked="data",
         part=lambda dst, box: dst.within(((0, 1), *box[1:])),
         **arguments,
     )
@@ -253,7 +253,7 @@ def sequence_bounds(*, segment_ids: Any, dtype: Any = None, **kwargs: Any) -> Te
         "sequence_bounds",
         ((x.shape[0], 2, x.free_size), format_or(dtype, x.dtype)),
         None,
-        space=x.shape,
+        masked="segment_ids",
         part=lambda dst, box: dst.within((box[0], (0, 2), *box[1:])),
         **arguments,
     )

@@ -54,8 +54,6 @@ def nc_matmul(
     m = s.free_size
     shape: Dims = (m // 2, x.free_size // 2) if doubled else (m, *x.shape[1:])
     mode = constants.matmul_perf_mode.double_row if doubled else constants.matmul_perf_mode.none
-    if mask is not None and len(s.shape) == 2 and s.shape[1] == x.shape[1]:
-        s = s.expand_dims(1)  # the mask is not over this axis, although the sizes are equal
 
     def columns(dst: Tensor, box: Box) -> Tensor:
         return dst.within(((0, dst.shape[0]), *box[1:])) if not doubled else dst
@@ -65,7 +63,7 @@ def nc_matmul(
         (shape, _transposed_format(s) if is_transpose else float32),
         mask,
         region=PSUM,
-        space=x.shape,
+        masked="moving",
         part=columns,
         stationary=s,
         moving=x,
@@ -139,7 +137,7 @@ def nc_transpose(
         mask,
         region=SBUF if on_vector else PSUM,
         regions=(SBUF, PSUM) if on_vector else (PSUM,),
-        space=x.shape,
+        masked="data",
         part=lambda dst, box: dst.within(box[::-1]),
         data=x,
         engine=constants.engine.vector if on_vector else constants.engine.tensor,
@@ -263,7 +261,7 @@ def dma_transpose(
         "dma_transpose",
         (shape, x.dtype),
         mask,
-        space=x.shape,
+        masked="src",
         part=lambda dst, box: dst.within(tuple(box[axis] for axis in order)),
         src=x,
         axes=order,
