@@ -41,7 +41,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> _Any:
-    """A public name or a module of this package, which is imported when it is first used."""
+    """Return a public name or a module of this package. It is imported when it is first used."""
     if name in _HOMES:
         public = getattr(_importlib.import_module(f"neuroncore.{_HOMES[name]}"), name)
     elif name.startswith("_") or _util.find_spec(f"neuroncore.{name}") is None:

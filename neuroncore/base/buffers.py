@@ -48,20 +48,21 @@ _pool = _Pool()
 
 
 def _allocated(nbytes: int) -> tuple[Array, int]:
-    """Return a new block of at least `nbytes` bytes after its first cache line, and the position of
-    that line in bytes."""
+    """Allocate a block. Return it, and the offset in bytes of its first cache-line boundary, after
+    which the block has at least `nbytes` bytes."""
     raw = np.empty(nbytes + CACHE_LINE, np.uint8)
     return raw, -raw.__array_interface__["data"][0] % CACHE_LINE
 
 
 def fresh(nbytes: int) -> Array:
-    """Return bytes that start on a cache line, new from the allocator."""
+    """Return newly allocated bytes that start on a cache line."""
     raw, skip = _allocated(nbytes)
     return raw[skip : skip + nbytes]
 
 
 def _unused_block(nbytes: int) -> tuple[Array, int]:
-    """Return a block that is not in use, and the position of its first cache line in bytes."""
+    """Return a block that no array uses, and the offset in bytes of its first cache-line
+    boundary."""
     blocks = _pool.blocks.get(nbytes)
     if blocks is None:
         blocks = _pool.blocks[nbytes] = deque()

@@ -28,7 +28,7 @@ NeuronError
 ├── NotEmulated                 legal, but not built here yet (also NotImplementedError)
 ├── UsageError                  neuroncore itself was called wrongly
 ├── EmulatorError               neuroncore itself is wrong (also RuntimeError)
-└── DefinitionError             the instruction set's own tables are wrong
+└── DefinitionError             a table or data file of neuroncore is wrong
 
 A KernelError looks up the line of the user's kernel when the line is first asked for.
 """
@@ -113,18 +113,20 @@ class KernelError(NeuronError, ValueError, AssertionError):
         return syntax.argument(self.stack[0][0], self._name, self._position)
 
     def placed(self, site: tuple[CodeType, int] | None) -> Self:
-        """Return this error, moved to another place of the user's code; None removes the place."""
+        """Move this error to another place in the user's code, and return it. None removes the
+        place."""
         self._visits = [(*site, {})] if site else []
         return self
 
     def coming_through(self, trace: TracebackType | None) -> Self:
-        """Return this error, moved to the place where the error with this traceback was raised."""
+        """Move this error to the place where the error with this traceback was raised, and return
+        it."""
         self._visits = source.visits_of(trace)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the error with its places in the source, in place of code objects, which can't be
-        pickled."""
+        """Pickle the error with places in the source (`source.Place`) instead of code objects,
+        because code objects can't be pickled."""
         places = {"place": self.place, "stack": self.stack, "_visits": []}
         return type(self), self.args, {**self.__dict__, **places}
 
@@ -299,7 +301,7 @@ class EmulatorError(NeuronError, RuntimeError):
 
 
 class DefinitionError(NeuronError):
-    """A table of the instruction set contradicts itself."""
+    """A table or data file of neuroncore, in isa/ or in base/codes/, is wrong."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -1,5 +1,5 @@
-"""Findings: reports of likely problems, which do not stop the kernel; and the one table of their
-codes."""
+"""Findings: reports of likely problems, which do not stop the kernel; and the table of their codes,
+`codes/*.toml`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class CodeRule:
 
     `sentence` states the problem in general; the message of a finding states it for one place.
     `source` is the public text that the rule comes from. `releases` are the API releases in which
-    the rule holds, such as "0.3-" or "0.2-0.5"; if it is empty, the rule holds in all. `form_of` is
-    a release that accepts the reported form, while later releases refuse it. A file with such a
-    form was probably written for that release.
+    the rule holds, such as "0.3-" or "0.2-0.5"; if it is empty, the rule holds in all. Some rules
+    report code that an earlier release accepts: `form_of` is this release, and a file with such
+    code was probably written for it.
 
     `example` is a diff of the lines that follow `header`. The text with the "-" lines is reported
     with this code, at one of these lines. The text with the "+" lines in their place is not. Codes

@@ -69,14 +69,14 @@ class TileContents:
 
     @property
     def _rows(self) -> Array:
-        """Return the elements as [partitions, elements of each]."""
+        """Return the elements as an array [partitions, elements per partition]."""
         elements = self.elements
         return elements.reshape(len(elements), -1) if elements.ndim else elements.reshape(1, 1)
 
 
 def _coloured(picture: Array) -> Array:
-    """Return red, green and blue of each pixel of a picture, which has a level (`levels`) for each
-    pixel."""
+    """Return the RGB values [height, width, 3] of a picture. `picture` [height, width] has the
+    level of each pixel (see `levels`)."""
     at = np.linspace(1, 254, len(VIRIDIS))
     ramp = [np.interp(np.arange(256), at, colour) for colour in zip(*VIRIDIS, strict=True)]
     table = np.column_stack(ramp).astype(np.uint8)
@@ -137,10 +137,10 @@ def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Arra
 
 
 def levels(elements: Array, lost: Array | None, side: int) -> Array:
-    """Return the thumbnail of a tile [P, F], at most `side` pixels each way, as a level for each
-    pixel. The level is 0 if one of the pixel's elements is uninitialized (`lost` flags these), and
-    255 if all are initialized but one is not finite. Otherwise it shows the mean of the elements,
-    from 1 for the minimum of the tile to 254 for its maximum."""
+    """Return the thumbnail of a tile [P, F]: an array of at most `side` pixels each way, which has
+    a level for each pixel. The level is 0 if any element of the pixel is uninitialized (`lost`
+    flags such elements), and 255 if all are initialized but not all are finite. Otherwise it shows
+    the mean of the elements, from 1 for the minimum of the tile to 254 for its maximum."""
     numbers, unwritten, finite = _sorted_out(elements, lost)
     edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
     inside = numbers[finite]

@@ -1,5 +1,6 @@
-"""Options of a run: a frozen value in which every field has a default and its reason, and named
-profiles for numerics that are not published. Also the folder of the cache."""
+"""Options of a run: a frozen dataclass with a default for every field, and named profiles for
+numerics that are not published. The text below a field describes it, and gives the reason for its
+default. Also the folder of the cache."""
 
 from __future__ import annotations
 
@@ -99,15 +100,16 @@ class Options:
     1e-5 for float32, and the gap between 1 and the next number for narrower floats."""
 
     fn_overflow: Literal["nan", "saturate"] = "nan"
-    """The result of rounding numbers that are too large, including infinities, to float8_e4m3fn:
-    NaN, as in ml_dtypes, which the vendor's simulator uses for its narrow formats; or the largest
-    number, which the OCP specification of 8-bit floats allows too. Not published for the device.
-    quantize_mx saturates in any case, like the vendor's reference results."""
+    """The result of converting an infinity, or a number beyond the largest number of the format, to
+    float8_e4m3fn. `nan`: NaN, as in ml_dtypes, which the vendor's simulator uses for its narrow
+    formats. `saturate`: the largest number, which the OCP specification of 8-bit floats allows too.
+    Not published for the device. quantize_mx saturates in any case, like the vendor's reference
+    results."""
 
     nan_minmax: Literal["propagate", "number"] = "propagate"
     """The result of nl.maximum and nl.minimum for NaN and a number, as operators of an instruction
-    and in reductions: NaN, as in numpy, or the number. nl.max8 sorts NaN above all numbers, but
-    below them with `number`. Not published; by default NaN is not lost."""
+    and in reductions. `propagate`: NaN, as in numpy; nl.max8 sorts NaN above all numbers. `number`:
+    the number; nl.max8 sorts NaN below all numbers. Not published; by default NaN is not lost."""
 
     simulator_operators: bool = False
     """Accept nl.divide, nl.mod and nl.fmod as operators of instructions, like the vendor's
@@ -139,21 +141,22 @@ class Options:
 
     loads: Literal["ahead", "single", "limited", "once"] = "ahead"
     """The order and the number of loads, for the estimate. `ahead`: loads run ahead while there is
-    space. `single`: a load for a product waits until the product has read the tile of the load
-    before it at the same line, and such loads are never left out. `limited`: every load waits in
-    this way if tiles that DMA writes take more than 88 KiB of a partition. `once`: a kernel of
-    today's API loads the same bytes only once while they fit into SBUF, as the older API's compiler
-    does. Only one source reports each of the last three rules, and no other source has shown them
-    yet."""
+    space. `single`: a load of an operand of a matmul waits until the tile of the previous load at
+    the same source line has been read for the last time; such a load is executed even if SBUF still
+    has the same bytes. `limited`: every load waits in this way if tiles that DMA writes take more
+    than 88 KiB of a partition. `once`: a kernel of today's API loads the same bytes only once while
+    they fit into SBUF, as the older API's compiler does. Only one source reports each of the last
+    three rules, and no other source has shown them yet."""
 
     assume: str = ""
     """Rules that the estimate also uses, separated by commas. Only one source reports each of them,
-    so none is in use by default. `slices`: the slices of a tile in SBUF that no access shares free
-    their space one by one, not when the whole tile is dead. `loop-drains`: each iteration of a loop
-    that the device runs ends with a wait of all engines for all DMA queues and for each other.
-    `slow-strides`: a DMA has half the bandwidth if the partitions' rows in HBM begin a power of two
-    bytes apart and are not adjacent. `copies-in-turn`: the older API's compiler lets no copy out of
-    PSUM overtake work on its engine."""
+    so none is in use by default. `slices`: a tile in SBUF is divided into slices so that each
+    access is inside one slice, and the space of a slice is free after the slice's last use, not
+    only when the whole tile is dead. `loop-drains`: each iteration of a loop that the device runs
+    ends with a wait of all engines for all DMA queues and for each other. `slow-strides`: a DMA has
+    half the bandwidth if the partitions' rows in HBM begin a power of two bytes apart and are not
+    adjacent. `copies-in-turn`: with the older API's compiler, a copy out of PSUM begins after all
+    earlier work on its engine."""
 
     clock_phase: float | None = None
     """For the estimate: the phase of the Tensor engine's clock when the first product begins. The
@@ -179,7 +182,7 @@ class Options:
     numbers. The results of a kernel without a race do not depend on it."""
 
     record: bool = True
-    """Keep the Program that the schedule, the checks and the reports read."""
+    """Keep the record of the instructions, which the schedule, the checks and the reports read."""
 
     record_limit: int = 4_000_000
     """The largest number of instructions in a record. An instruction takes 60 to 80 bytes, so a
@@ -188,9 +191,9 @@ class Options:
     states that it covers only the beginning."""
 
     stacks: bool = False
-    """Record the call stack of each instruction, with the variables of loops, for the page
-    (docs/view.md). It takes some microseconds per instruction; a saved record keeps only the
-    line."""
+    """Record the call stack of each instruction, with the variables of loops, for the HTML
+    page of a run (docs/view.md). It takes some microseconds per instruction; a saved record keeps
+    only the line."""
 
     uninitialized: Literal["report", "zeros", "raise"] = "report"
     """The value of uninitialized memory: poison (NaN; 4 for integers), or 0. A read of it is
@@ -231,8 +234,8 @@ def assumptions(text: Any) -> tuple[str, ...]:
 
 
 def phase(value_given: Any) -> float:
-    """Return a phase of the Tensor engine's clock as a float: the part of a window of the clock
-    that has passed, from 0 to less than 1 (`Options.clock_phase`). Raises UsageError for anything
+    """Return a phase of the Tensor engine's clock as a float, from 0 to less than 1: the part of a
+    clock window that has passed (see `Options.clock_phase`). Raises UsageError for anything
     else."""
     try:
         value = float(value_given)
@@ -286,7 +289,7 @@ def cache_folder() -> Path:
 
 
 def order_of(order: Order, path: LaunchPath) -> Order:
-    """Return the order of instructions for a kernel that is launched on this path. If `order` is
-    one of the values of PATHS, which are the orders of today's compiler, the result is the order of
-    the path. Any other order is returned unchanged."""
+    """Return the order of instructions for a kernel that is launched on this path. PATHS has the
+    orders of today's compiler: if `order` is one of them, return the order that PATHS has for the
+    path. Any other order is returned unchanged."""
     return PATHS[path] if order in PATHS.values() else order

@@ -190,8 +190,8 @@ def _calls(file: str) -> dict[tuple[int | None, ...], ast.Call]:
 
 
 def conjuncts(frame: FrameType) -> list[Any]:
-    """Return the values of the comparisons in the expression `a < b and c < d` that a frame is
-    evaluating. The list is empty if the frame evaluates no such expression, or if any operand of
+    """If a frame is evaluating an expression such as `a < b and c < d`, return the values of its
+    comparisons. The list is empty if the frame evaluates no such expression, or if an operand of
     the `and` is not a comparison."""
     where = source.span(frame.f_code, frame.f_lasti)
     values = _conjunctions(frame.f_code.co_filename).get(where, [])

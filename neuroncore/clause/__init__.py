@@ -1,4 +1,5 @@
-"""The building blocks of clauses: operands, shapes, rules, arithmetic, costs."""
+"""The building blocks of clauses, the functions in isa/ that define instructions: operands, shapes,
+rules, arithmetic, costs."""
 
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,6 @@
-"""The tables of the ALU's operators and of the activation functions. isa/ fills them. Also the
-steps of which the function that executes a call may consist.
+"""The tables of the ALU's operators and of the activation functions. isa/ fills them. Also steps
+(`Loop` and `Fold`), which describe a Run, the function that executes a call, as operations on whole
+tiles.
 
 Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
 Operators"). Arrays are [P, F...]; every function writes its result into `out`.
@@ -285,8 +286,9 @@ PREVIOUS: Any = object()  # as an input: the result of the step before
 
 class Loop(NamedTuple):
     """result = function(*inputs), element by element, in float32. An input is a tile, a number, or
-    PREVIOUS. It has the shape of the result or one element for each partition. The result of the
-    last step is rounded to the destination, which is the first argument of the Run."""
+    PREVIOUS, the result of the step before. It has the shape of the result or one element for each
+    partition. The result of the last step is rounded to the destination, which is the first
+    argument of the Run."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]
@@ -307,7 +309,8 @@ _Run = Callable[..., None]
 
 
 def copied(dst: Any, value: Any) -> list[Loop | Fold]:
-    """Return the step that copies a tile or a code. Other formats are converted through float32."""
+    """Return the step that copies a tile, or a number that is encoded in the format of `dst`. A
+    tile of another format is converted through float32."""
     return [Loop(np.copyto, (value,))]
 
 
@@ -317,8 +320,9 @@ def elementwise(function: Callable[..., Any]) -> Steps:
 
 
 def chained(*operations: tuple[Operator, Any, bool]) -> Steps:
-    """Return the steps of a Run that combines a value with one operand after the other. Each has an
-    operator, the operand of the first use, and a flag that is true if the operand comes first."""
+    """Return the steps of a Run that combines a value with one operand after the other.
+    `operations` has for each step an operator, the operand of the first use, and a flag that is
+    true if the operand comes before the value."""
     functions = [(op.apply, reverse and op.arity != 1) for op, _, reverse in operations]
 
     def steps(dst: Any, value: Any, *operands: Any) -> list[Loop | Fold]:
@@ -332,8 +336,9 @@ def chained(*operations: tuple[Operator, Any, bool]) -> Steps:
 
 
 def in_steps(run: _Run, steps: Steps) -> _Run:
-    """Return a Run that has steps. `steps` takes the varying arguments of a use, without the core,
-    and returns the steps of this use. It raises KernelError if the Run would."""
+    """Return the Run, after attaching `steps` to it. This function takes the varying arguments of a
+    use, without the core, and returns the steps of this use. It raises KernelError if the Run
+    would."""
     run.steps = steps  # type: ignore[attr-defined]
     return run
 

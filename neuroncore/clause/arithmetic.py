@@ -1,6 +1,9 @@
-"""Functions that the bodies of clauses use: arrays for results, chains of operators, folds.
+"""Functions with which clauses (the definitions of instructions in isa/) compute: arrays for
+results, chains of operators, folds.
 
-Arrays are [P, F...]; every function writes its result into `out` or into its tile.
+Arrays are [P, F...]; every function writes its result into `out` or into its tile. A Run is the
+function that executes a call; it takes the arguments that vary between uses of the instruction
+(`neuroncore.clause.instruction`). Codes are the bits of elements as memory stores them.
 """
 
 from __future__ import annotations

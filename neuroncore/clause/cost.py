@@ -1,7 +1,10 @@
-"""The time that an instruction occupies its engine: functions for the clauses in isa/.
+"""The time that an instruction occupies its engine: functions for the clauses in isa/, the
+definitions of the instructions.
 
-A cost depends on a Call and a machine, never on data. So a record can be timed again for another
-machine. Times are in nanoseconds. `neuroncore isa NAME` prints the docstring of a clause's cost.
+A cost depends on a Call (a use of an instruction without its data) and a machine, never on data. So
+a record can be timed again for another machine. Times are in nanoseconds. `neuroncore isa NAME`
+prints the docstring of a clause's cost. ARCH1 to ARCH3 and ISA226 are keys of the sources in
+isa/machines/*.toml.
 """
 
 from __future__ import annotations
@@ -358,12 +361,12 @@ def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, nee
     * If software is needed, it writes one descriptor for each row of elements, contiguous or not.
       This explains how long GpSimd is busy on trn3 in a published mixture of experts that requests
       software.
-    * If software writes the descriptors without a request, GpSimd takes the times that traces and
-      rows of the older API show. Transfers of products on trn1 with NKI 0.6 (Matmul-Inspector) take
-      as long.
-    * Hardware takes about as long for a single row (486 ns each for 76,800 rows, asst4-trainium2)
-      as for a tile (550 ns). If the kernel requests hardware, all of the hardware's generators
-      write descriptors for the queue.
+    * If software writes the descriptors without a request, GpSimd takes the times that are known
+      from traces and measured latencies of kernels of the older API. DMAs for matmuls on trn1 with
+      NKI 0.6 (Matmul-Inspector) take as long.
+    * Hardware takes about as long for a transfer of a single row (486 ns each for 76,800 rows,
+      asst4-trainium2) as for a whole tile (550 ns). If the kernel requests hardware, all of the
+      hardware's generators write descriptors for the queue.
     * If no mode is requested and hardware can't write the descriptors, they are prepared before the
       run."""
     it = machine.dma

@@ -1,7 +1,8 @@
-"""Calls that an instruction refuses, with the code of the error: for pages, readers and tests.
+"""Example calls of each instruction with their outcome, which for most is the code of an error: for
+`neuroncore isa` and tests.
 
-A family of instructions has a table in `isa/counterexamples/`. A key states how the call differs
-from the clause's example (`neuroncore.clause.example`); the value is the outcome:
+A family of instructions has a table in `isa/counterexamples/`. A row has a key, which states how
+the call differs from the clause's example (`neuroncore.clause.example`), and a value, the outcome:
 
     [tensor_tensor]
     "data1=psum; data2=psum" = "BUFFER_KIND one read port"
@@ -10,8 +11,8 @@ from the clause's example (`neuroncore.clause.example`); the value is the outcom
     "trn3: data1=float8_e4m3fn" = "legal"
 
 The words after a code are a part of the message. Braces list alternatives: each alternative is a
-row. A row holds on every machine that has the instruction, or only on the machines that it names. A
-header may name several instructions and machines, and changes that all of its rows share:
+separate row. A row holds on every machine that has the instruction, or only on the machines that it
+names. A header may name several instructions and machines, and changes that all of its rows share:
 
     ["nc_matmul trn2 trn3: perf_mode='double_row'; stationary=float8_e4m3 4 2 6"]
 """

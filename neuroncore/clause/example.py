@@ -1,4 +1,4 @@
-"""An example of a call of each instruction, made from its clause, for pages and readers.
+"""An example of a call of each instruction, made from its clause, for `neuroncore isa` and tests.
 
 The letters of shapes (`neuroncore.clause.letters`) have the size 128 along partitions and 512 along
 free axes, or less if a limit requires it. The format of a tile is the first of the usual formats

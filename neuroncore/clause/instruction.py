@@ -392,7 +392,7 @@ class Call:
 
 def out_of_reach(call: Call, unit: engine) -> list[str]:
     """Return the names of the tiles that an engine can't reach: GpSimd has no port to PSUM
-    (ARCH1)."""
+    (ARCH1, a source in isa/machines/*.toml)."""
     if unit is not engine.gpsimd:
         return []
     tiles = ((name, v) for name, v in call.arguments.items() if isinstance(v, View))

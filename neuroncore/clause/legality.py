@@ -1,6 +1,7 @@
 """Legality of a call. Each argument is checked by itself first. Then all arguments are checked
-together: the sizes of the letters of the clause, the indices that choose elements along the free
-axes (ISA), and the rules."""
+together: the sizes of the letters in the shapes of the clause (`neuroncore.clause.letters`), the
+indices that choose elements along the free axes, and the rules. ISA is a key of the sources in
+isa/machines/*.toml."""
 
 from __future__ import annotations
 

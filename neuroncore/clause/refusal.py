@@ -1,4 +1,5 @@
-"""Rules that letters can't express, as data: a sentence, a condition and a reason.
+"""Rules that the letters of shapes can't express (`neuroncore.clause.letters`), as data: a
+sentence, a condition and a reason.
 
 A rule is a function of (call, machine) with the decorator `@rule`. Its docstring is the sentence
 that `neuroncore isa NAME` prints. It returns None if the call is legal, otherwise a `fault`. Rules

@@ -1,6 +1,9 @@
-"""Rebuild the arguments of an instruction from its row in a record. Replays execute rows with these
-arguments. Loops of the older API do this too, for iterations that are derived from earlier
-iterations (`known_iterations`)."""
+"""Rebuild the arguments of an instruction from its row in a record, which has a row for each
+instruction. Replays execute rows with these arguments. Loops of the older API do this too, for
+iterations that are derived from earlier iterations (`known_iterations`).
+
+A Call is a use of an instruction without its data (`neuroncore.clause.instruction`). Many rows may
+have the same Call."""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from neuroncore.memory.geometry import View
 
 
 class ArgumentPlan(NamedTuple):
-    """How to make the arguments of a Call from a row of a record.
+    """How to make the arguments of an instruction from any row that has this Call.
 
     `constants` has the constant arguments, by position of the parameter, and None for all others.
     `tiles`, `lists` and `values` have pairs that begin with the position of a parameter. The second
@@ -35,8 +38,8 @@ class ArgumentPlan(NamedTuple):
 
 
 def plan(call: Call) -> ArgumentPlan:
-    """Return the ArgumentPlan of a Call. Its lists must not be changed: copies of the Call for
-    other launches have the same ones."""
+    """Return the ArgumentPlan of a Call. Its lists must not be changed, because copies of the Call
+    for other launches share them."""
     others = call.derived(__name__, lambda: _made(call)[1:])
     return ArgumentPlan(call, *others)
 

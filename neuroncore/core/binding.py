@@ -1,5 +1,6 @@
 """Helpers of the generated functions: `frontend/instructions.py` binds and checks a call, and
-`core/execute.py` executes it. `docs/generate/functions.py` writes both files from the clauses.
+`core/execute.py` executes it. `docs/generate/functions.py` writes both files from the clauses of
+isa/, the definitions of the instructions.
 
 The functions are generated so that a call costs little more than its checks:
 `inspect.Signature.bind` alone would take longer than a small instruction.
@@ -9,7 +10,8 @@ This module defines:
 * the result of a generated function (`NkiInstruction`),
 * the errors for arguments that do not fit its signature (`settle`),
 * offsets that are known only when an instruction runs (`resolve`),
-* the function that executes a Call (`stage`),
+* the function, called a Run, that executes a Call (`stage`): a Call is a use of an instruction
+  without its data, and the Run takes the arguments that vary between uses,
 * the error for faults of neuroncore, which are never reported as mistakes of the kernel
   (`our_fault`).
 """
@@ -165,8 +167,8 @@ def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
 
 
 def _unstaged(call: Call, by_name: dict[str, Any]) -> Run:
-    """Return a Run that takes only the varying arguments, for a clause whose body takes all
-    arguments."""
+    """Return a Run, which takes only the arguments that vary between uses, for a clause whose
+    function takes all arguments."""
     meaning, parameters = call.instruction.meaning, call.instruction.parameters
     first = [by_name[p.name] for p in parameters]
     places = [i for i, p in enumerate(parameters) if p.varies]
@@ -185,7 +187,7 @@ def _unstaged(call: Call, by_name: dict[str, Any]) -> Run:
 def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None = None) -> None:
     """Execute a call once on `core`, with these arguments. `run` is the function that executes the
     call, by default the result of `stage`. The tiles may differ from the tiles for which the call
-    was checked, but have the same Views."""
+    was checked, but must have equal Views (their shapes, formats and other properties)."""
     instruction = call.instruction
     by_name = _body_arguments(call, arguments) if instruction.lists else arguments
     varying = [by_name[name] for name in instruction.varying_names]
@@ -197,8 +199,8 @@ def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None
 
 
 def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a clause's body, by parameter. A parameter for a list gets a list of
-    tiles, and `engine` gets the engine that executes the call."""
+    """Return the arguments of the function that defines the instruction, by parameter. A parameter
+    for a list gets a list of tiles, and `engine` gets the engine that executes the call."""
     by_name = {p.name: arguments[p.name] for p in call.instruction.parameters}
     for name in call.instruction.lists:
         by_name[name] = [arguments[n] for n in spread(name, by_name[name])]
@@ -209,8 +211,8 @@ def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """The arguments of one instruction as the kernel passed them, and its operands at their current
-    offsets."""
+    """The arguments of one instruction as the kernel passed them, and (in `tiles`) its operands at
+    their current run-time offsets."""
 
     core: Core
     call: Call
@@ -220,9 +222,9 @@ class Offsets:
 
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
         """Scatter results to the elements that an index chose, append the instruction with its
-        original arguments to the record, and return its row. `values` is the key of the
-        instruction's values (`record.inputs`), to which this function adds the registers in the
-        instruction's offsets."""
+        original arguments to the record, and return its row. `values` has the instruction's numbers
+        and registers, each followed by its type (`record.inputs`); this function adds the registers
+        in the instruction's offsets."""
         self.write_out()
         core, call, arguments = self.core, self.call, self.arguments
         used = [d.index for n in call.dynamic for d in arguments[n].dynamic]

@@ -172,7 +172,8 @@ class Core:
     # --- checking --------------------------------------------------------------------------------
 
     def prepare(self, instruction: Instruction, key: Any, arguments: dict[str, Any]) -> Call:
-        """Check a call that this core has not seen before, and remember the Call by its key.
+        """Check a call that this core has not seen before, and store the resulting Call under
+        `key`.
 
         Raises the first error of the call; the message of this error lists the other errors.
         """
@@ -338,8 +339,8 @@ class Core:
         if there is no record, and the last row if the record is full.
 
         `tiles` are the operands of `call.reads`, the indices of `call.indices`, and the operands of
-        `call.writes`, in this order. `values` is the key of the instruction's values
-        (`record.inputs`)."""
+        `call.writes`, in this order. `values` has the numbers and registers of the instruction,
+        each followed by its type (`record.inputs`)."""
         program = self.program
         if program is None:
             return -1

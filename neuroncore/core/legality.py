@@ -1,5 +1,6 @@
-"""Legality of a call: each argument is checked by itself first, and then all arguments together.
-Legal calls are remembered for later launches."""
+"""Legality of a call: each argument is checked by itself first, and then all arguments together. A
+legal call becomes a Call, a use of an instruction without its data, which is remembered for later
+launches."""
 
 from __future__ import annotations
 
@@ -121,8 +122,8 @@ def misused(
 
 
 def _row(declared: Op | Act | Static, value: Any) -> Any:
-    """Return the row of the table of operators or functions for a value; other values
-    are returned unchanged."""
+    """Return the entry for a value in the table of operators or of activation functions; other
+    values are returned unchanged."""
     if isinstance(declared, Static):
         return value
     return getattr(value, "operator" if isinstance(declared, Op) else "function", value)

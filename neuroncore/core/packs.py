@@ -8,8 +8,9 @@ The key is (storage, offset, geometry, form). A geometry fixes shape, strides an
 `PackForm` names everything else on which the result depends: the role of the operand, how many rows
 are multiplied as a group, and the function that packs. An entry also has the version of its
 storage, which every write increments. The key leaves out the options and the machine, because a
-cache belongs to one core. It leaves out the other operand, because only the form depends on it.
-Tiles at addresses that the kernel chose are not cached: other tensors may write the same bytes.
+cache belongs to one core. It leaves out the other operand of the product, which determines the form
+but not the data in this form. Tiles at addresses that the kernel chose are not cached: other
+tensors may write the same bytes.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def chip_ranks(core: Core) -> int:
 def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
     """Return the group that contains the core's rank, and report groups of different sizes. Raises
     SignatureError if no group contains the rank, if a group has a rank that doesn't exist, or if
-    the launch uses too many different groups for the rank."""
+    the rank is in too many different groups of the launch."""
     last = core.world.ranks - 1
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
     own_groups = [ranks for ranks in groups if core.rank in ranks]
@@ -55,7 +55,7 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
             expected=f"ranks 0 to {last}, each in one list",
             got=str([list(ranks) for ranks in groups]),
             because=f"the kernel runs on {plural(core.world.ranks, 'rank')}",
-            hint="neuroncore run --ranks N, or per_rank= with the arguments of each rank",
+            hint="use neuroncore run --ranks N, or per_rank= with the arguments of each rank",
         )
     sizes = [len(ranks) for ranks in groups]
     if len({*sizes}) > 1:

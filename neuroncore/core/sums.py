@@ -1,7 +1,8 @@
 """Sums in PSUM and in accumulator registers, and transposes that pass through PSUM.
 
 In this module `dst (+)= x` means that x is written to dst or added to dst, as the argument
-`accumulate` requires. A leftover is a number that was never initialized.
+`accumulate` requires. A leftover is a number that was never initialized. ISA and ARCH2 are keys of
+sources in isa/machines/trn2.toml.
 
 A product with an identity matrix only moves numbers. A leftover in a device's memory is nearly
 always finite, and 0 times a finite number is 0. So on a device a leftover reaches only the element
@@ -114,9 +115,10 @@ PICKS = PackForm("picks", 1, tuple)  # the row numbers that a matrix of zeros an
 def multiplied(
     core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
-    """Return a Run that executes dst (+)= the product of the tiles `stationary` and `moving`. With
-    a `group` of more than 1, an operand is [K, group, columns]: the products of the `group` rows of
-    a partition are added to each other before they are added to the sum over the partitions."""
+    """Return a Run, the function that executes a call: dst (+)= the product of the tiles
+    `stationary` and `moving`. With a `group` of more than 1, an operand is [K, group, columns]: the
+    products of the `group` rows of a partition are added to each other before they are added to the
+    sum over the partitions."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # without `chain`, which would only pass its arguments on

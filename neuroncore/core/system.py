@@ -264,9 +264,9 @@ class System:
         return f"{self.world.all_named(numbers)} {verb}"
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
-        """Return a text for the point at which core `number` waits; "" if its program has ended. If
-        the point has the name of the point of `than`, but other cores, the text names these
-        cores."""
+        """Return a text for the point at which core `number` waits; "" if its program has ended.
+        The text also names the cores of this point if it has the same name as the point at which
+        `than` waits."""
         if number in self._ended:
             return ""
         wait = self._waits[number]

@@ -162,7 +162,7 @@ def _table(sources: Sources, preprocessed: str) -> str:
     if not registered:
         files = ", ".join(path.name for path in sources.shape)
         raise UsageError(
-            f"{files} registers no operator: NEURON_LIBRARY(name, m) {{ m.def(...); }}"
+            f"{files} registers no operator; use NEURON_LIBRARY(name, m) {{ m.def(...); }}"
         )
     names = list(dict.fromkeys(kernel for _, kernel in registered))
     code = "".join(path.read_text(errors="replace") for path in sources.compute)

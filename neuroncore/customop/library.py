@@ -76,11 +76,11 @@ REASONS = {
     ),
     "TCM_FREE": Reason(
         "the state of the device's allocator becomes invalid",
-        "free each pointer from tcm_malloc once",
+        "pass each pointer from tcm_malloc to tcm_free only once",
     ),
     "TCM_LEAK": Reason(
-        "there are 16 KiB of TCM for buffers, and 4 KiB of them for each stream",
-        "tcm_free each buffer",
+        "TCM has 16 KiB for buffers and streams, and each stream takes 4 KiB",
+        "free each buffer with tcm_free",
     ),
     "TIME_LIMIT": Reason("the operator did not end", "look for an endless loop"),
 }

@@ -22,10 +22,11 @@ NUMBERS = (
 class Chip:
     """One package: physical cores, and banks of HBM. Several cores share a bank.
 
-    `host_dma_engines` come in addition to `dma_engines`. `cc_cores` wait and signal for
-    collectives, at most `cc_streams` at a time. `logical_core_sizes` are the numbers of physical
-    cores that a logical core may have; the first number is the default. `inline_compression` is
-    the vendor's text about the compression of data in transfers.
+    `host_dma_engines` come in addition to `dma_engines`. `cc_cores` are processors that wait and
+    signal for collectives; at most `cc_streams` collectives run at the same time.
+    `logical_core_sizes` are the numbers of physical cores that a logical core may have; the first
+    number is the default. `inline_compression` is the vendor's text about the compression of data
+    in transfers.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The time of a collective: launch + steps x latency + bytes / bandwidth.
 
-The numbers come from one published table (`CollectiveTable`). Other instances are scaled from it,
-by the bytes that a chip receives and by the bandwidth of its links.
+The numbers come from one published table (`CollectiveTable`), of one instance. The times of other
+instances are scaled from it, by the bytes that a chip receives and by the bandwidth of its links.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class CollectiveTime(NamedTuple):
 
     @property
     def bus_bandwidth(self) -> float:
-        """The bandwidth of the links in GB/s, comparable between numbers of ranks: each stage
-        counts (n - 1) / n of the bytes, as in nccom-test and NCCL's tests."""
+        """The bandwidth of the links in GB/s, defined as in nccom-test and NCCL's tests, so that it
+        can be compared between numbers of ranks n: the algorithm bandwidth times (n - 1) / n for
+        each stage of the pattern (`STAGES`). For a shift it is the algorithm bandwidth."""
         if self.pattern == "shift":
             return self.algorithm_bandwidth
         shares = len(STAGES[self.pattern]) * (self.ranks - 1) / self.ranks
@@ -58,8 +59,8 @@ class CollectiveTime(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The communication on one level, or inside a chip: the name of its algorithm, its number of
-    steps, and its time in ns."""
+    """The communication inside a chip, or between the chips of a `_Level`: the name of its
+    algorithm, its number of steps, and its time in ns."""
 
     algorithm: str
     steps: int
@@ -77,7 +78,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Group:
-    """The properties of the ranks of a collective on which its time depends."""
+    """The properties of a collective's ranks that determine its time."""
 
     instance: Instance
     lnc: int
@@ -142,11 +143,11 @@ def _group(instance: Instance, lnc: int, ranks: Sequence[int]) -> _Group:
 
 
 def _levels(instance: Instance, chips: Sequence[int]) -> Iterator[_Level]:
-    """Yield the levels of a group of chips: one per axis if the chips fill a grid of the instance's
-    axes, otherwise a single level.
+    """Yield the levels of a group of chips: one per kind of links if the chips fill a grid of the
+    instance's axes, otherwise a single level.
 
-    A group uses the links along the axes on which its chips differ. It is assumed that both links
-    of a chip along an axis of a torus are within the group's row.
+    A group uses the links along the axes on which its chips differ. Along an axis of a torus a chip
+    has two links; it is assumed that both lead to chips of the group.
     """
     at = [instance.topology.coordinates(chip) for chip in chips]
     axes = enumerate(instance.topology.axes)

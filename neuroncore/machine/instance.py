@@ -63,10 +63,9 @@ class AlgorithmNumbers:
 
 @dataclass(frozen=True)
 class CollectiveTable:
-    """Numbers that were fitted to a published table. The table has times of collectives of all
-    ranks of the instance, if a logical core consists of `lnc` physical cores, for sizes from
-    `least_bytes` to `most_bytes`. A collective takes `launch_us` once. `algorithms` are sorted by
-    size."""
+    """Numbers that were fitted to a published table: times of collectives in which all ranks of the
+    instance take part, with `lnc` physical cores per logical core, for sizes from `least_bytes` to
+    `most_bytes`. A collective takes `launch_us` once. `algorithms` are sorted by size."""
 
     lnc: int
     least_bytes: int
@@ -177,7 +176,7 @@ def aliases() -> dict[str, str]:
             if alias in by_alias or alias in names():
                 other = by_alias.get(alias, alias)
                 raise DefinitionError(
-                    f"isa/instances/{name}.toml: aliases has {alias!r}, which means {other}"
+                    f"isa/instances/{name}.toml: aliases has {alias!r}, a name of {other}"
                 )
             by_alias[alias] = name
     return by_alias
@@ -198,9 +197,8 @@ def find(name: str) -> Instance:
 
 @cache
 def holding(machine: str, lnc: int, ranks: int) -> Instance | None:
-    """Return the smallest instance with at least `ranks` logical cores of `lnc` physical cores,
-    among the instances whose chip is the first product in the machine's list. Return None if there
-    is none."""
+    """Return the smallest instance with at least `ranks` logical cores of `lnc` physical cores. Its
+    chip must be the first of the machine's `products`. Return None if there is no such instance."""
     product = load_machine(machine).products[0].lower()
     candidates = [
         instance

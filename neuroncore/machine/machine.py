@@ -20,7 +20,7 @@ GRADES = ("documented", "measured", "assumed")
 
 @dataclass(frozen=True)
 class Fact:
-    """One number of a machine file, with its meaning, grade and source."""
+    """One value of a data file in isa/, with its grade (one of GRADES) and source."""
 
     value: Any
     grade: str
@@ -115,7 +115,7 @@ class Dma:
     A transfer occupies its queue for `issue_ns` if its descriptors exist. If software writes them,
     each takes `software_descriptor_ns` in addition. If one of `hardware_generators` writes the
     descriptors for all engines, the transfer occupies its queue for `hardware_issue_ns`. The
-    `gpsimd` times apply if GpSimd writes the descriptors of a transfer that names no mode. In
+    `gpsimd` times apply if GpSimd writes the descriptors of a transfer without dge_mode. In
     kernels of the older API they replace all times of software."""
 
     engines: int
@@ -251,8 +251,8 @@ class Machine:
         return tuple(self.start_partitions[str(min(fits))])
 
     def shared_by(self, cores: int) -> Machine:
-        """Return the machine as one of `cores` that run at the same time. Cores fill one HBM stack
-        before the next, and share the bandwidth of their stack."""
+        """Return the machine for one of `cores` cores that run at the same time. Cores fill one HBM
+        stack before the next, and share the bandwidth of their stack."""
         sharing = max(1, min(cores, self.hbm.cores_per_stack))
         share = self.hbm.stack_gigabytes_per_s / sharing
         if sharing == 1:
@@ -384,7 +384,7 @@ def aliases() -> dict[str, str]:
             other = alias if alias in names() else by_alias.get(alias)
             if other is not None:
                 where = f"isa/machines/{name}.toml"
-                raise DefinitionError(f"{where}: aliases has {alias!r}, which means {other}")
+                raise DefinitionError(f"{where}: aliases has {alias!r}, a name of {other}")
             by_alias[alias] = name
     return by_alias
 

@@ -2,8 +2,8 @@
 storage, for example those that were never written.
 
 One flag is for several adjacent bytes, because kernels write whole rows or blocks of columns. All
-flags of a storage have the same number of bytes: as many as possible, so that no access so far
-covers only a part of a flag. A tensor that is written in 32 blocks of rows has 32 flags.
+flags of a storage are for the same number of bytes: as many as possible, so that no access so far
+covers only a part of a flag's bytes. A tensor that is written in 32 blocks of rows has 32 flags.
 """
 
 from __future__ import annotations
@@ -224,9 +224,10 @@ class Flags:
 
 
 class Gaps(Flags):
-    """Flags of the bytes of a storage that were written. A storage that was written completely has
-    no Gaps. All storages of one layout that were never written use the same Gaps, whose `shared` is
-    true; writes are recorded in a new Gaps instead."""
+    """Flags that are set for the bytes of a storage that were written; the other bytes are its
+    gaps. A storage that was written completely has no Gaps. All storages of one layout that were
+    never written use the same Gaps, whose `shared` is true; writes are recorded in a new Gaps
+    instead."""
 
     __slots__ = ("_covered", "_start", "shared", "written")
 

@@ -101,7 +101,8 @@ def make_room(table: dict[Any, Any]) -> None:
 
 
 class Layout:
-    """The layout of a storage, independent of its position and its contents.
+    """The layout of a storage, independent of its contents and of its position in the emulator's
+    memory.
 
     On the chip it has `partitions` rows of `row_bytes`; the first row is in `partition0`, and every
     row starts at `byte0` of its partition. In HBM it is one row. In the emulator's memory, elements
@@ -173,8 +174,9 @@ def unplaced(
     held: Format,
     place: tuple[int, int] = (0, 0),
 ) -> Layout:
-    """Return the layout of a storage that has no address chosen by the kernel. Its elements are
-    codes of `held`, whose width is a multiple of the width of `dtype`."""
+    """Return the layout of a storage whose address the kernel did not choose. Memory stores its
+    elements in the format `held`, whose width is a multiple of the width of `dtype`. `place` is the
+    first partition, and the first byte in each partition."""
     spread = held.itemsize // dtype.itemsize
     row = prod(shape[1:] if region in ON_CHIP else shape)
     return layout(region, shape, dtype, spread, row * dtype.itemsize * spread, place, False)

@@ -65,7 +65,7 @@ class Parted(Tile):
     __slots__ = ()
 
     def by_keys(self: T, keys: tuple[Any, ...], /) -> T:
-        """Return the part that the indices of the axes select. Raises the error for an illegal
+        """Return the part that the indices of the axes select. Raises a KernelError for an illegal
         index."""
         raise NotImplementedError
 

@@ -36,9 +36,9 @@ class Recorder(Protocol):
 
 
 class Load(NamedTuple):
-    """The origin of a register's value. `record` is the record of the core. `row` is the last load
-    instruction in it on which the value depends. `number` is the number of the value among the
-    registers of the record."""
+    """The origin of a register's value. `record` is the record of the core, which has a row for
+    each instruction. `row` is the row of the last load instruction on which the value depends.
+    `number` is the number of the value among the registers of the record."""
 
     record: Recorder
     row: int

@@ -51,8 +51,8 @@ class Storage:
     """One allocation: its contents, and their state.
 
     Its `layout` states where its bytes are in `data`, starting at `origin`. The elements are stored
-    as codes of `held`. This is `dtype`, unless narrow formats are stored as float32
-    (Options.storage).
+    as codes (bit patterns) of the format `held`. This format is `dtype`, unless narrow formats are
+    stored as float32 (Options.storage).
     """
 
     __slots__ = (
@@ -97,8 +97,8 @@ class Storage:
         return self.data
 
     def changed_since(self, before: Array) -> Array:
-        """Return flags, in the shape of the storage, of the elements whose bits differ from those
-        of `before`: the earlier elements, C-contiguous, as memory holds them."""
+        """Return flags, in the shape of the storage, of the elements whose bits have changed.
+        `before` has the earlier elements in the form in which memory stores them, C-contiguous."""
         bits = f"u{self.held.itemsize}"
         flags: Array = self.settled.view(bits) != before.reshape(-1).view(bits)
         return flags.reshape(self.shape)
@@ -143,8 +143,8 @@ class Storage:
 
 
 class Image:
-    """The bytes of the whole SBUF or PSUM, for storage at addresses that the kernel chose. Each
-    byte of the chip has `spread` bytes here."""
+    """The bytes of the whole SBUF or PSUM. A storage at an address that the kernel chose is a part
+    of the image. Each byte on the chip takes `spread` bytes here."""
 
     def __init__(self, identity: int, size: Sbuf | Psum, spread: int) -> None:
         self.id = identity
@@ -193,8 +193,8 @@ class Memory:
     depend on which core runs first. Storages in shared HBM are numbered per rank.
 
     A tensor without an address gets separate bytes, which are reused for later tensors of the same
-    size. If the kernel chooses an `address=(partition, byte)`, the tensor is a window on the image
-    of the memory, where overlaps behave as on the chip.
+    size. If the kernel chooses an `address=(partition, byte)`, the tensor is a window on the bytes
+    of the whole memory (`Image`), where overlaps behave as on the chip.
     """
 
     def __init__(self, machine: Machine, hbm: HbmMemory, core: int = 0) -> None:

@@ -1,7 +1,7 @@
 """A tile: a strided window on a storage, with a number format.
 
 `offset` and `strides` count elements of the tile's format. On the chip, axis 0 is the partition
-axis; its stride is the length of a row.
+axis; its stride is the length of a row. Codes are the bits of elements as memory stores them.
 """
 
 from __future__ import annotations
@@ -222,8 +222,9 @@ class Tile:
         return self.offset == 0 and all(n == 1 or a == b for n, a, b in axes)
 
     def signature(self) -> View:
-        """Return the View of this tile, for a Call. Raises the error in `fault` if the tile has
-        one, and ShapeError if the tile has no elements."""
+        """Return the View of this tile: its properties, which a Call (a use of an instruction
+        without its data) has in place of the tile. Raises the error in `fault` if the tile has one,
+        and ShapeError if the tile has no elements."""
         if self._signature is None:
             if self.fault is not None:
                 raise self.fault

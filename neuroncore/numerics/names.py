@@ -57,10 +57,10 @@ def plain(name: str) -> str:
 
 
 def reason(name: str) -> str | None:
-    """Return a hint if a name means a format that no NeuronCore has, or numbers with scales;
-    otherwise None."""
+    """Return a hint if a name means a format that no NeuronCore has, or a format with scales such
+    as "mxfp8"; otherwise None."""
     name = plain(name)
     if name in SCALED:
-        return f"it is numbers with scales: neuroncore.numerics.quantize(x, {name!r})"
+        return f"it means numbers with scales: neuroncore.numerics.quantize(x, {name!r})"
     name = SAME.get(name, name.replace("fp8_", "float8_"))
     return f"it is {ELSEWHERE[name]}" if name in ELSEWHERE else None
