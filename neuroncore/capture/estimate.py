@@ -1,9 +1,10 @@
-"""The estimate of a compiled program: its own instructions and semaphores, timed on the machine.
+"""The estimate of a compiled program: the times of its instructions and semaphores on a machine.
 
 The estimate assumes nothing about a compiler. Each engine executes its instructions in order, and
 an instruction begins when its semaphores have the values that it waits for. Transfers use the DMA
 engines one after the other. All times come from the machine's file; times of transfers are in its
-section `replay`.
+section `replay`. The Tensor engine's clock changes its rate at the ends of windows of equal length
+(`Clock`).
 """
 
 from __future__ import annotations
@@ -274,8 +275,8 @@ def _sizes(move: DmaMove) -> tuple[int, int]:
 
 
 def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
-    """Return the name of the Vector engine's rate for an instruction whose large operands are
-    `streams`."""
+    """Return the name, in the machine's file, of the rate at which the Vector engine executes an
+    instruction. `streams` are the large operands of the instruction."""
     if sum(operand.reads for operand in streams) > 1:
         return "two_streams"
     apart = any(operand.steps[0] not in (0, 1) for operand in streams if operand.free > 1)

@@ -1,7 +1,7 @@
-"""The execution of a compiled program on the CPU: the instructions that the device's compiler made.
+"""The execution of a compiled program, which the device's compiler made, on the CPU.
 
-Five engines execute their instructions in order, and each waits for its semaphores. The whole of a
-transfer is executed when an engine starts it. A program is executed only if all of its opcodes,
+Five engines execute their instructions in order, and each waits for its semaphores. All copies of a
+transfer are executed when an engine starts it. A program is executed only if all of its opcodes,
 formats, operators and settings are known.
 """
 

@@ -83,8 +83,8 @@ def _engines(capture: Capture, total: float) -> dict[str, Any]:
 
 
 def _works(core: MeasuredCore, rows: Array) -> Array:
-    """Return, for each instruction in `rows`, whether its time counts. Instructions of the compiler
-    count, and instructions of the runtime that wait for nothing."""
+    """Return, for each instruction in `rows`, whether its time counts. The time of an instruction
+    of the runtime that waits for something does not count; all others do."""
     idle = np.array([bool(kind.waits) for kind in core.kinds], np.bool_)
     works: Array = rows["own"] | ~idle[rows["kind"]]
     return works

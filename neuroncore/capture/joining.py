@@ -5,10 +5,10 @@ Two instructions have the same signature if they do the same kind of work on ope
 size. Instructions of the device can belong to a statement of its compiler. The matching has five
 steps:
 
-* All instructions of a statement with one signature get the first line that has the same number of
-  instructions with this signature.
-* If there is no such line, the device's compiler may have merged n instructions into each. Then the
-  line must have n times as many instructions, which each do 1/n of the work.
+* If some instructions of a statement have the same signature, they get the first line that has as
+  many instructions with this signature.
+* If there is no such line, the device's compiler may have merged instructions. Then they get a
+  line that has n times as many instructions, each of which does 1/n of the work.
 * The remaining instructions are matched one by one: the k-th of a signature gets the line of
   neuroncore's k-th unused instruction with this signature.
 * All instructions of a statement get the line that most of its matched instructions have.
@@ -99,7 +99,7 @@ def ours(timeline: Timeline) -> list[JoinedWork]:
 def _done_by(call: Call, queue: int, machine: Machine) -> tuple[str, tuple[int, ...], int]:
     """Return the kind and the sizes of the work of a call (as in `JoinedWork`), and how many
     instructions of the device do this work. The kind is "" if the device has no instruction for the
-    call."""
+    call. A call represents all instructions with the same function and equal arguments."""
     if is_transfer(call, queue):
         return _direction(call), (call.written_bytes,), 1
     done = product(call, machine)
@@ -230,11 +230,11 @@ def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list
 
 
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], unused: Lines) -> None:
-    """Set the places of instructions, statement by statement. All instructions of a statement that
-    have one signature get the first line that has the same number of instructions with this
-    signature. If there is no such line, they get a line with n times as many instructions, each of
-    which does 1/n of the work of one of the statement's. `unused` counts neuroncore's instructions
-    by signature and line; entries that are used are removed."""
+    """Set the places of instructions, statement by statement. The instructions of a statement that
+    have the same signature get the first line with as many instructions of this signature. If there
+    is no such line, they get a line with n times as many instructions, n of which do the work of
+    one of the statement's instructions. `unused` counts neuroncore's instructions by signature and
+    line; entries that are used are removed."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:

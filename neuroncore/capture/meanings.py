@@ -1,5 +1,5 @@
-"""The effect of each instruction of a device. The field `does` of an opcode in `isa/encoding.toml`
-names its function here.
+"""The effect of each instruction of a device. For each opcode, the field `does` in
+`isa/encoding.toml` names a function of this module.
 
 Arithmetic is float32 with one rounding per operation. Operators, functions and products are those
 of neuroncore's own instructions.
@@ -201,7 +201,8 @@ def _zero(bits: int) -> int:
 
 
 def trigger(state: State, kind: DecodedInstruction) -> None:
-    """Execute the transfers of a static block."""
+    """Execute the transfers of a static block, which is a group of transfers that one instruction
+    starts."""
     key = str(kind.settings["queue"]), int(kind.settings["block"])
     block = state.blocks.get(key)
     if block is None:

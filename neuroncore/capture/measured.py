@@ -40,11 +40,11 @@ class MeasuredCore:
     """Measurements of one core, in nanoseconds since the profiler began to count.
 
     `instructions` is a structured array of INSTRUCTION, sorted by begin: `kind` is an index of
-    `kinds`; `own` is True for instructions of the compiler and False for those of the runtime;
-    `statement` is the number of the compiler's statement, or -1 if unknown. `names` has the
-    compiler's name of each instruction. `moves` are the kernel's DMA instructions (`moves.MOVE`).
-    `elements` is what the DMA engines moved for the kernel and for the runtime (ELEMENT). In both,
-    `queue` is an index of `queues`.
+    `kinds`; `own` is True for instructions of the kernel's compiled program and False for those
+    that the runtime added; `statement` is the number of the compiler's statement, or -1 if unknown.
+    `names` has the compiler's name of each instruction. `moves` are the kernel's DMA instructions
+    (`moves.MOVE`). `elements` is what the DMA engines moved for the kernel and for the runtime
+    (ELEMENT). In both, `queue` is an index of `queues`.
     """
 
     name: str

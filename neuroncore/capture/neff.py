@@ -150,7 +150,8 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The program of one core. `code` and `blocks` are listed by engine, `statements` by number."""
+    """The program of one core. `code` and `blocks` are listed by engine, `statements` by number.
+    `fp8` has the file's settings for conversions of fp8."""
 
     name: str
     code: Mapping[int, Code]
@@ -198,7 +199,7 @@ def shown(queue: str) -> str:
 
 def load(path: Path) -> Neff:
     """Read a compiled program. Raise UsageError if the file does not exist, is not a compiled
-    program, is cut short or damaged."""
+    program, or is cut short or damaged."""
     data = content(path, LARGEST)
     try:
         return read(data)

@@ -162,7 +162,7 @@ def _end(
     variable: Variable | None, offset: int, sizes: Sequence[int], steps: Sequence[int], form: str
 ) -> DmaEnd:
     if variable is None or not sizes or steps[0] != 1 or len(sizes) != len(steps):
-        raise UsageError("a static DMA block has a variable or bytes whose place is not known")
+        raise UsageError("a static DMA block has an unknown variable, or its layout is not known")
     return DmaEnd(variable, offset, steps[1:], sizes[1:], sizes[0], lookup(form))
 
 

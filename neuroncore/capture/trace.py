@@ -127,7 +127,7 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class _Clocks:
-    """The rates of the clocks of recorded times. `of` has, by the number of a clock, one or more
+    """The clocks that the recorded times come from. `of` has, by the number of a clock, one or more
     triples: a reference time in ps; the length of a tick that the recorded times assume; and the
     true length of a tick. Both lengths are in 1/1024 ps. On trn1 each engine has a separate clock;
     on trn2 all engines share one, whose recorded times are right."""

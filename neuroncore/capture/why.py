@@ -15,7 +15,7 @@ from neuroncore.report.summary import union_ns
 
 SCHEMA = "neuroncore.measured_why/1"
 SHOWN = 0.005  # share of the time; smaller parts are not printed
-NOTHING = "nothing that the trace has"
+NOTHING = "a cause that the trace does not show"
 
 
 @dataclass(frozen=True, repr=False)

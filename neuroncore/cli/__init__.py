@@ -55,14 +55,14 @@ COMMANDS = {
     "isa": ("instructions", "print the instruction set"),
     "explain": ("explain", "explain an error or a finding, with an example"),
     "doctor": ("doctor", "check this installation"),
-    "env": ("environment", "print versions and settings, for a report of a fault"),
-    "warm": ("doctor:add_warm", "load and compile what first runs need"),
+    "env": ("environment", "print versions and settings, for a bug report"),
+    "warm": ("doctor:add_warm", "load and compile in advance what a first run needs"),
     "schema": ("schemas", "print the JSON Schema of the output of --json"),
     "completion": ("completion", "print a script that completes commands in bash, zsh or fish"),
     "docs": ("documentation", "open the documentation in a browser (it needs no network)"),
     "alias-path": (
         "tools:add_alias_path",
-        "print a folder for PYTHONPATH that makes `import nki` work in programs that start others",
+        "print a folder for PYTHONPATH: programs, and programs that they start, can `import nki`",
     ),
     "tools-path": (
         "tools",

@@ -29,7 +29,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "Read a file of kernels and everything that it calls. Report errors that the device or "
         "its compiler would report, likely mistakes, and slow operations. Files that launch "
         "kernels, and kernels with arguments, are also run, in a separate process. FILE may also "
-        "be a saved run, whose record is checked. "
+        "be a saved run, whose recorded instructions are checked. "
         "Exit codes: 0 no errors, 1 errors, 2 wrong usage, 3 a fault of neuroncore."
     )
     parser.allow_abbrev = False
@@ -60,12 +60,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="execute the record of a run again in up to N other legal orders",
+        help="execute the recorded instructions of a run again in up to N other legal orders",
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="compare a run with the plain implementation (docs/verify.md)",
+        help="execute the recorded instructions of a run in plain numpy too, and compare the "
+        "bits of the results (docs/verify.md)",
     )
     limits = ExecutionLimits()
     parser.add_argument(

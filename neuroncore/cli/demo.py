@@ -1,4 +1,4 @@
-"""neuroncore demo: run a matrix multiplication of the chapters, and write its page."""
+"""neuroncore demo: run the matrix multiplication of chapter 5, and write a page about it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ KERNEL = HOME.parent / "ch05_matmul.py::blocked"
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Run the matrix multiplication of chapter 5, compare the result with numpy, estimate the "
-        "time on trn2, and write a page that shows the run. It needs no other file."
+        "Run the matrix multiplication of kernels/ch05_matmul.py, compare the result with numpy, "
+        "estimate the time on trn2, and write a page that shows the run. It needs no other file."
     )
     parser.add_argument(
         "--html",

@@ -1,5 +1,5 @@
-"""neuroncore doctor: check whether this installation works. neuroncore warm: load and compile what
-first runs need."""
+"""neuroncore doctor: check whether this installation works. neuroncore warm: load and compile in
+advance what a first run needs."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def add_warm(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Load all that first runs load, and compile loops that are not compiled yet. Later runs of "
-        "this user read them from the cache."
+        "Load in advance everything that a first run loads, and compile the loops that are not "
+        "compiled yet. Later runs of this user read the compiled loops from the cache."
     )
     parser.add_argument("--target", default="trn2", metavar="MACHINE")
     parser.set_defaults(command=warm)

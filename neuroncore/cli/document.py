@@ -93,8 +93,8 @@ class Document:
         self.refused = False  # whether --strict refused the run
 
     def read(self, findings: Sequence[Finding]) -> None:
-        """Store the findings about the source, which `say_source` prints. With --strict, findings
-        of severity "error" are printed at once, and the run is refused."""
+        """Store the findings about the source, which `say_source` prints later. With --strict,
+        print the findings of severity "error" now, and refuse the run."""
         self.source = self.unprinted = findings
         for finding in findings:
             if finding.severity == "error" and self.arguments.strict:
@@ -118,9 +118,9 @@ class Document:
         )
 
     def say_source(self) -> None:
-        """Print the findings about the source that are errors or warnings, all as warnings. They
-        are printed once: before the results of the first launch, or after the error that ended the
-        session. Findings at the line of that error are left out."""
+        """Print the errors and warnings about the source, all of them as warnings. They are printed
+        once: before the results of the first launch, or after the error that ended the command.
+        Findings at the line of that error are left out."""
         failed = self.failure or {}
         spot = abspath(failed.get("file") or ""), failed.get("line")
         for line, same in by_line(likely_wrong(self.unprinted)).items():
@@ -174,8 +174,8 @@ class Document:
 
     @property
     def _is_brief(self) -> bool:
-        """Return whether each launch gets one line. This is so for scripts without --verbose, which
-        may launch many kernels."""
+        """Return whether each launch gets one line. This is so for a script, which may launch many
+        kernels, unless --verbose is given."""
         asked = self.arguments
         return asked.is_script(asked) and not asked.verbose and not is_record(Path(asked.file))
 

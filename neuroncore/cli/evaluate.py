@@ -71,8 +71,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examine",
         action="store_true",
-        help="report which instructions of the first candidate could write zeros although the "
-        "candidate would still pass",
+        help="report the instructions of the first candidate that the verdict does not depend on: "
+        "the candidate still passes if one of them writes zeros",
     )
     parser.set_defaults(command=command)
 

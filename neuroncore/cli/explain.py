@@ -1,7 +1,7 @@
 """neuroncore explain: the meaning of an error or a finding, with a wrong and a correct example.
 
 A page is a section of a file in explanations/: `## NAME (CODE)`, a text, and an example as a diff.
-With its "-" lines the example is refused; with its "+" lines instead it runs. The Python block at
+An example with its "-" lines is refused; with its "+" lines instead, it runs. The Python block at
 the top of a file precedes each of its examples; tests execute all of them. Findings that are not
 errors are rows of the table of codes (`findings.CodeRule`).
 """

@@ -1,4 +1,4 @@
-"""neuroncore isa: the instruction set, one instruction or one operator, from the tables."""
+"""neuroncore isa: the instruction set, one instruction or one operator, from the tables in isa/."""
 
 from __future__ import annotations
 

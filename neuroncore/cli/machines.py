@@ -322,7 +322,8 @@ class Claim:
 
     @property
     def step(self) -> float:
-        """Return the precision of the claim, by default its last digit."""
+        """Return the step to which the result of the formula is rounded: `to`, or by default 1 in
+        the last printed digit."""
         return self.to or 10.0 ** -len(self.printed.partition(".")[2])
 
     @property
@@ -471,7 +472,7 @@ def check() -> int:
 
 def _contradictions(groups: Mapping[str, list[Claim]]) -> Iterator[str]:
     yield f"{len(groups)} contradictions: quantities with different published numbers"
-    yield "(the machine files have the first number of each quantity, if a formula gives it)"
+    yield "(if a quantity can be derived from the machine files, they give its first number)"
     for quantity, every in groups.items():
         printed = (f"{c.printed} {c.unit}".rstrip() + f" ({c.source}: {c.what})" for c in every)
         yield f"  {quantity}: " + "; ".join(printed)

@@ -152,10 +152,10 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, Document]:
-    """Return (the saved run, the profile). The saved run is in the file `neff` and contains the
-    program; it is None without this file. The profile is in the file `trace`; without this file it
-    is the saved run. Raise UsageError if no file is given, or if the files are of different
-    runs."""
+    """Return (the saved run, the profile). The file `neff` has the saved run, which contains the
+    program; without this file the saved run is None. The file `trace` has the profile; without this
+    file the saved run is also the profile. Raise UsageError if no file is given, or if the files
+    are of different runs."""
     run = saved.read(neff, "neff") if neff else None
     profile = saved.read(trace, "ntff") if trace else run
     if profile is None:

@@ -127,13 +127,14 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         type=natural,
         default=0,
         metavar="N",
-        help="execute the record again in up to N other legal orders, and compare the bits",
+        help="execute the recorded instructions again in up to N other legal orders, and compare "
+        "the bits of the results",
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="execute the record in plain numpy too, and report the first instruction with "
-        "different bits (docs/verify.md)",
+        help="execute the recorded instructions in plain numpy too, and report the first one with "
+        "a result of other bits (docs/verify.md)",
     )
     add_world(parser)
     _add_reference(parser)
@@ -197,39 +198,40 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "--order",
         choices=get_args(Order),
         help="the order of instructions that the estimate assumes. in-order: the order of the "
-        "source; standalone: this order, but loads are in the order of first use; scheduled: the "
-        "order of the compiler of today's API; compiled: the order of the older API's compiler, "
-        "which also changes instructions (default: depends on the API of the kernel)",
+        "source; standalone: the order of the source, but loads are in the order of first use; "
+        "scheduled: the order of the compiler of today's API (`nki`); compiled: the order of the "
+        "compiler of the older API (`neuronxcc.nki`), which also changes instructions (default: "
+        "depends on the API of the kernel)",
     )
     parser.add_argument(
         "--launch",
         choices=get_args(LaunchPath),
-        help="how a kernel of today's API is launched, for the estimate: by a framework, whose "
-        "compiler reorders instructions, or standalone, in the order of the source (default: "
+        help="how a kernel of today's API (`nki`) is launched, for the estimate: by a framework, "
+        "whose compiler reorders instructions, or standalone, in the order of the source (default: "
         "framework)",
     )
     parser.add_argument(
         "--descriptors",
         choices=choices()["descriptors"],
         help="for the estimate: whether hardware or software writes the descriptors of DMAs of "
-        "today's API that have no dge_mode (default: hardware)",
+        "today's API (`nki`) that have no dge_mode (default: hardware)",
     )
     parser.add_argument(
         "--loads",
         choices=choices()["loads"],
         help="when loads begin, for the estimate. ahead: as soon as there is space (default); "
-        "single: a load for a product waits until the product has read the tile of the previous "
-        "load; limited: every load waits in this way if DMA writes more than 88 KiB of a "
-        "partition; once: the same bytes are loaded only once. Only one source reports each of "
-        "the last three rules",
+        "single: the load of an operand of a product waits until a product has read the tile of "
+        "the load before it at the same line; limited: every load waits in this way if the tiles "
+        "that DMA writes take more than 88 KiB of a partition; once: the same bytes are loaded "
+        "only once. For each of the last three rules there is only one source",
     )
     parser.add_argument(
         "--assume",
         type=assumed,
         metavar="RULES",
         help=f"for the estimate: one or more of the rules {', '.join(ASSUMPTIONS)}, separated by "
-        "commas. Only one source reports each of them; docs/estimates.md explains them (default: "
-        "none)",
+        "commas. For each rule there is only one source; docs/estimates.md explains the rules "
+        "(default: none)",
     )
     parser.add_argument(
         "--clock-phase",
@@ -334,8 +336,8 @@ def clock_phase(text: str) -> float:
 
 
 def is_script(arguments: argparse.Namespace) -> bool:
-    """Return whether FILE is a script, which gets its own arguments; FILE.py::KERNEL names a
-    kernel."""
+    """Return whether FILE is a script, which gets its own arguments, and not a kernel
+    FILE.py::KERNEL."""
     return "::" not in arguments.file
 
 
@@ -383,7 +385,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def finished(arguments: argparse.Namespace, document: Document) -> int:
-    """Run a session, write its document, and return the exit code."""
+    """Run the kernels of a command, write the document of the results, and return the exit code."""
     keeping = "html", "serve", "save", "orders", "verify"
     keeps = any(getattr(arguments, name) for name in keeping)
     session = Session(arguments, document, compares=True, keeps=keeps)
@@ -401,8 +403,8 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
 
 
 def _source_findings(arguments: argparse.Namespace) -> Sequence[Finding]:
-    """Return the findings about the source, before anything runs. Return none if the file can't be
-    read: the run reports this error."""
+    """Return the findings about the source, before anything runs. Return no findings if the file
+    can't be read, because the run reports this error."""
     file, _, kernel = arguments.file.partition("::")
     try:
         return read(Path(file), kernel or None, None).findings

@@ -56,8 +56,8 @@ CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"
 @dataclass(frozen=True)
 class TableScore:
     """The result of a comparison of a table with estimates. `asserted` has the rows of the source
-    ASSERTED, and `points` all others. `missing` has the id, the kernel and the reason of each row
-    that has no estimate."""
+    ASSERTED, whose latencies are constants in its tests, and `points` all others. `missing` has the
+    id, the kernel and the reason of each row that has no estimate."""
 
     points: Sequence[ScoredPoint]
     asserted: Sequence[ScoredPoint]

@@ -1,5 +1,5 @@
-"""neuroncore tools-path and alias-path: folders with the vendor's commands and `import nki`, for
-programs that start other programs."""
+"""neuroncore tools-path and alias-path: folders that give the vendor's commands and `import nki` to
+programs, and to the programs that these start."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def tools_path(_: argparse.Namespace) -> int:
 
 @contextmanager
 def on_the_path() -> Iterator[None]:
-    """A context manager: programs that are started inside find neuron-profile and `import nki`.
-    They do not find neuron-profile if no file can be written, as in an isolated process."""
+    """A context manager: programs that are started in its block find neuron-profile and `import
+    nki`. They do not find neuron-profile if no file can be written, as in an isolated process."""
     alias = str(PATH)
     with ExitStack() as stack:
         stack.enter_context(_first("PYTHONPATH", alias, ""))
@@ -53,8 +53,8 @@ def on_the_path() -> Iterator[None]:
 
 @contextmanager
 def serving(named: Sequence[Checkout]) -> Iterator[None]:
-    """A context manager: imports from these checkouts work here and in programs that are started
-    inside."""
+    """A context manager: imports from these checkouts work in this process, and in programs that
+    are started in its block."""
     with ExitStack() as stack:
         for checkout in reversed(named):
             stack.enter_context(_first(WITH, f"{checkout.repository.name}={checkout.folder}", ""))

@@ -38,8 +38,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--serve",
         action="store_true",
-        help="serve the page on this machine until Ctrl-C; the values of a step are computed when "
-        "you open the step, and links lead to earlier and later parts of a long run",
+        help="serve the page on this machine until Ctrl-C; the values of a step (one instruction) "
+        "are computed when you open it, and links lead to earlier and later parts of a long run",
     )
     parser.add_argument(
         "--open", action="store_true", help="open the page in the browser of this machine"

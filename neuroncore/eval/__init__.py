@@ -1,5 +1,6 @@
-"""Judges kernels that are not trusted, by a replay of their records on hidden inputs. The process
-that replays a record never runs the kernel."""
+"""Judges candidates, which are kernels that are not trusted. A candidate runs on public inputs in
+an isolated process. Its record, which has the instructions that it issued, is replayed on hidden
+inputs by another process, which never runs the candidate."""
 
 from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.loading import load_spec

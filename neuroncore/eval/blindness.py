@@ -1,5 +1,5 @@
-"""The blind spots of a specification: work of a baseline that a kernel could leave out and still
-pass."""
+"""The blind spots of a specification: work that a kernel could leave out and still pass. They are
+found with a baseline, which is a kernel that passes."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ class Blindness:
     """The blind spots of a specification, found with a baseline:
 
     * `instructions`: the number of instructions of the baseline;
-    * `unseen`: those of its instructions that could write zeros without an effect on the verdict;
+    * `unseen`: the instructions of the baseline that could write zeros without an effect on the
+      verdict;
     * `idle_inputs`: the positions of inputs without effect on the reference;
-    * `weak_results`: the positions of results of the reference that are constant or tiny."""
+    * `weak_results`: the positions of results of the reference that are constant or tiny.
+    """
 
     instructions: int
     unseen: Sequence[Unseen]
@@ -53,7 +55,7 @@ class Blindness:
         for blind_spot in self.unseen:
             yield (
                 f"line {blind_spot.place.line}: the results pass even if {blind_spot.instruction} "
-                "writes zeros: add a family of inputs that needs its results"
+                "writes zeros: add a family of inputs for which its results matter"
             )
         for number in self.idle_inputs:
             yield f"input {number} has no effect on the reference"
@@ -66,9 +68,9 @@ class Blindness:
 
 
 def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
-    """Examine a specification with a baseline that passes, on the first shape. One instruction
-    after the other is made to write zeros, which costs up to one replay for each hidden seed. Raise
-    UsageError if the baseline does not pass."""
+    """Examine a specification with a baseline that passes, on the first shape. Each instruction in
+    turn is made to write zeros, which costs up to one replay for each hidden seed and instruction.
+    Raise UsageError if the baseline does not pass."""
     worker = Worker(spec, pool.level or "process", pool.limits)
     try:
         verdict = worker.verdict(baseline)

@@ -1,5 +1,5 @@
 """The work of a candidate's process: it runs the kernel on public inputs, and its answer has the
-records of the runs, without arrays."""
+records of the runs, without arrays. A case is one shape of the specification with its inputs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FILE = "candidate.py"
 
 class Request(NamedTuple):
     """A request to run a candidate: its source; the index of the case that it runs on (None for
-    all); and `decisions`, the values of the device that its loops and conditions use, in the order
-    of their use."""
+    all); and `decisions`, the values that the device would compute and that loops and conditions
+    depend on, in the order of their use."""
 
     source: str
     case: int | None = None

@@ -2,9 +2,9 @@
 a candidate.
 
 A request has the records of one run of a candidate. The process judges one request after the other,
-because a fork costs more than a small record. A damaged or illegal record may leave data in its
-memory that affects later verdicts. So the process is replaced after such a record, and after MOST
-requests.
+because a fork costs more than the judging of a small record. A damaged or illegal record may leave
+data in the memory of the process that affect later verdicts. So the process is replaced after such
+a record, and after MOST requests.
 """
 
 from __future__ import annotations

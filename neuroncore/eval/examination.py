@@ -43,13 +43,13 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
     if setting is None:
         raise Refused("RECORD_REFUSED", "the record has no settings")
     if setting.machine is not machine.load(spec.target):
-        message = f"the record is of {setting.machine.name}, the specification of {spec.target}"
+        message = f"the record is for {setting.machine.name}, the specification for {spec.target}"
         raise Refused("WRONG_TARGET", message)
     world = setting.world
     if (world.ranks, world.cores, len(record.programs)) != (1, spec.cores, spec.cores):
         message = (
-            f"the record has {world.ranks} ranks of {world.cores} cores, the specification 1 of "
-            f"{spec.cores}"
+            f"the record has {world.ranks} ranks of {world.cores} cores, the specification has "
+            f"1 rank of {spec.cores}"
         )
         raise Refused("WRONG_CORES", message)
     storages = {array.storage for array in setting.inputs}
@@ -127,8 +127,8 @@ def waits_for_registers(program: Program) -> bool:
 
 
 def _last_loads(data: Data) -> Array:
-    """Return, for each register, the last row with a load that its value depends on; -1 if it
-    depends only on constants."""
+    """Return, for each register, the last row of the record with a load on which the register's
+    value depends; -1 if the value depends only on constants."""
     registers = np.array(data.registers, np.int64).reshape(-1, 3)
     last_loads = np.full(len(registers), -1, np.int64)
     for number, (operation, left, right) in enumerate(registers.tolist()):
@@ -151,7 +151,7 @@ def _of_call(call: Call, spec: Spec, formats: frozenset[str]) -> Iterator[Refuse
     for value in call.arguments.values():
         simulated = isinstance(value, Operator) and SIMULATED.get(value.name) is value
         if simulated and not spec.options.simulator_operators:
-            message = f"{call.name} with {value.name}, which no engine has"
+            message = f"{call.name} has the operator {value.name}, which no engine supports"
             yield Refused("NO_SUCH_OPERATOR", message)
     if call.instruction.traits.multiplies:
         used = {call.view(name).dtype.name for name in call.reads}

@@ -1,5 +1,5 @@
 """The judge: it evaluates a candidate's records by the specification. A candidate never runs in the
-judge's process."""
+judge's process. The path of a program is the sequence of instructions that it executes."""
 
 from __future__ import annotations
 
@@ -112,10 +112,10 @@ def one_seed(
     contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
 ) -> dict[str, Any]:
     """Return the entries of a verdict for a record, replayed on hidden seed `number` of a case, as
-    `judged` does. If the candidate passed, there is also the entry `path` (`eval.paths`). If the
-    inputs of this seed lead the program to another path than the record's, the entries are
-    `passed`, which is False, and `decisions`: the values that decide the program's path, up to the
-    first value that differs."""
+    `judged` does. If the candidate passed, there is also the entry `path` (`eval.paths`). The
+    inputs of this seed may lead the program to a path that is not the record's. Then the entries
+    are `passed`, which is False, and `decisions`: the values that decide the program's path, up to
+    the first value that differs from the record's."""
     case_of_seed = Case(case.shape, case.public, (case.hidden[number],))
     try:
         entries = judged(contents, spec, [case_of_seed], why=why)
@@ -146,7 +146,10 @@ def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str,
     hidden = case.hidden[0]
     floor = hbm_ns(slowest, hidden.expected)  # not every kernel has to read all inputs
     if slowest.total_ns < floor:
-        message = f"{slowest.total_ns:.0f} ns; writing the results alone takes {floor:.0f} ns"
+        message = (
+            f"the estimate is {slowest.total_ns:.0f} ns, but writing the results alone takes "
+            f"{floor:.0f} ns"
+        )
         raise Refused("BELOW_ROOFLINE", message)
     shape_figures = {
         "shape": repr(case.shape),

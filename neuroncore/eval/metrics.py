@@ -40,8 +40,8 @@ def _plain(value: Any) -> Any:
 
 def why(timeline: Timeline) -> dict[str, Any]:
     """Return the bottleneck and the best what-ifs of a timeline: first edits of the kernel, then
-    removed limits. Each what-if is scheduled separately, which takes longer than the rest of a
-    verdict."""
+    removed limits of the machine. Each what-if is scheduled separately. Together they take longer
+    than the rest of a verdict."""
     answers = reasons("", timeline, BEST).answers
     if answers is None:
         return {"bound_by": "nothing", "what_ifs": []}

@@ -22,8 +22,8 @@ from neuroncore.record.program import Program, Record
 
 def taken(record: Record) -> dict[str, Any]:
     """Return the path of a record of one core, as a dict. `decisions` has the values that decide
-    the path, in order. `chosen` has the hashes of the record's distinct instructions, with their
-    arguments and numbers, and of the constants that the host adds."""
+    the path, in order. `chosen` has the hashes of the record's distinct instructions, each with its
+    arguments and the numbers that it got, and of the constants that the host adds."""
     (program,) = record.programs
     values = np.array(program.data.branches, np.int64).reshape(-1, 4)[:, 2]
     return {"decisions": values.tolist(), "chosen": sorted(_chosen(program))}

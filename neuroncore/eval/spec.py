@@ -29,7 +29,7 @@ class Spec:
     A candidate runs on `shapes` and `hidden_shapes`, with the inputs of seed 0. The latency for the
     first of `shapes` is the latency of the candidate. The record of each shape is replayed with the
     inputs of `seeds` hidden seeds. Hidden seed n uses the entry n of `families` (`eval.families`),
-    which is repeated if it is shorter.
+    which are repeated if there are fewer than `seeds`.
     """
 
     reference: Callable[..., Any]

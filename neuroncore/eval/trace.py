@@ -1,7 +1,7 @@
 """Verdicts as traces of flashinfer-bench, which SOL-ExecBench and AccelOpt read too.
 
-The fields and statuses are those of `flashinfer_bench.data.Trace` (0.1.2). Correctness and
-performance are present only for the statuses that have them.
+The fields and statuses are those of `flashinfer_bench.data.Trace` (0.1.2). A trace has correctness
+and performance only if its status provides for them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""An attempt at a puzzle: a kernel that runs on the puzzle's shapes until one fails."""
+"""An attempt at a puzzle: a run of a kernel on each of the puzzle's shapes, until it fails for one
+of them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ SEVERE = ("error", "warning")  # findings that explain a wrong result
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """The result of an attempt: the first failure, or the run on the first shape if there is none.
+    """The result of an attempt: the first failure, or the run on the first shape if no shape fails.
 
     `error` is the exception of the kernel. `differences` is the comparison of a wrong result with
     the reference. Both are None if all results are right. `run` is None if the kernel raised an
@@ -48,7 +49,7 @@ class Attempt:
 
 
 def attempt(puzzle: Puzzle, kernel: Callable[..., Any]) -> Attempt:
-    """Run a kernel on the shapes of a puzzle, until one fails."""
+    """Run a kernel on the shapes of a puzzle, until it fails for one of them."""
     spec, first = puzzle.spec, None
     for shape in spec.all_shapes:
         seed, _ = spec.hidden_seeds(shape)[0]
@@ -82,8 +83,8 @@ def first_wrong(agreement: Agreement) -> int:
 
 
 def likeness(one: Attempt, other: Attempt) -> int:
-    """Return how similar two attempts are: 0 if they differ, 1 if they are alike, and 2 if they are
-    alike and wrong with the same findings.
+    """Return how similar two attempts are: 0 if they differ; 1 if they are alike; 2 if they are
+    alike, both have wrong results, and their runs have the same findings.
 
     Attempts that raise an exception are alike if their messages are equal except for numbers; wrong
     results are alike if the first wrong results are equal except for rounding; correct kernels are

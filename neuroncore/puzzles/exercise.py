@@ -29,8 +29,8 @@ TARGET = "trn2"
 class Exercise:
     """A question. `value` is a Python expression for the answer, or "" for an open question. In the
     expression, `machine` has the numbers of trn2, `run` is the run of `kernel` (FILE:NAME in
-    `kernels/`) with `edits`, and `before` its run without them. The answer of a user may differ by
-    the fraction `within`."""
+    `kernels/`) with `edits`, and `before` is the run of `kernel` without `edits`. The answer of a
+    user may differ by the fraction `within`."""
 
     name: str
     text: str
@@ -77,7 +77,7 @@ def _run(exercise: Exercise, edits: Sequence[Sequence[str]]) -> Run:
     text = path.read_text("utf-8")
     for was, now in edits:
         if text.count(was) != 1:
-            raise UsageError(f"{exercise.name}: {was!r} does not occur once in {path.name}")
+            raise UsageError(f"{exercise.name}: {was!r} does not occur exactly once in {path.name}")
         text = text.replace(was, now)
     program = module(text, path)
     return run(getattr(program, kernel), *program.inputs(np.random.default_rng(0)), target=TARGET)

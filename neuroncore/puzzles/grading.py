@@ -1,8 +1,8 @@
 """Stars for a solution of a puzzle, and the hint for its mistake.
 
-A mistake is recognized by its effect: the typical mistakes of a puzzle are run as well. A solution
-gets the hint of the mistake that has the same error message, the same wrong result, or the same
-bottleneck.
+A mistake is recognized by its effect. For this, the best known solution is also run with each
+typical mistake of the puzzle. A solution gets the hint of the mistake with which that run has the
+same error message, the same wrong result, or the same bottleneck.
 """
 
 from __future__ import annotations
@@ -167,15 +167,15 @@ def _hint(puzzle: Puzzle, tried: Attempt) -> str:
 
 def hint(puzzle: Puzzle, tried: Attempt, effects: Sequence[Attempt]) -> str:
     """Return the hint of the mistake whose effect is most similar to an attempt; "" if none is
-    similar. `effects` are attempts with each of the puzzle's mistakes."""
+    similar. `effects` are the attempts with each of the puzzle's mistakes."""
     rated = [(likeness(tried, effect), _nearness(tried, effect)) for effect in effects]
     best = max(range(len(rated)), key=rated.__getitem__)
     return puzzle.mistakes[best].hint if rated[best][0] else ""
 
 
 def _nearness(tried: Attempt, effect: Attempt) -> float:
-    """Return minus the relative difference of two correct kernels' times, so 0 is the most similar.
-    Return 0 if one of the kernels is not correct."""
+    """Return minus the relative difference of the times of two correct kernels, which is 0 for
+    equal times. Return 0 if one of the kernels is not correct."""
     if not tried.right or not effect.right:
         return 0.0
     return -abs(tried.latency_us / effect.latency_us - 1)

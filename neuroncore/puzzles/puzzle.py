@@ -91,7 +91,7 @@ class Puzzle:
         """Return the solution with a mistake. Raises UsageError if the text that the mistake
         replaces does not occur exactly once."""
         if self.solution.count(mistake.was) != 1:
-            raise UsageError(f"{self.name}: {mistake.was!r} does not occur once")
+            raise UsageError(f"{self.name}: {mistake.was!r} does not occur exactly once")
         return self.solution.replace(mistake.was, mistake.now)
 
     @cached_property

@@ -83,13 +83,14 @@ def _instructions(core: int, timeline: Timeline) -> Array:
 
 
 def lines(timelines: Sequence[Timeline]) -> Array:
-    """Return a row for each source line with instructions, for all cores together, sorted by the
-    time of the lines on the critical paths of the cores.
+    """Return a row for each source line that has instructions, with sums over all cores. The rows
+    are sorted by `critical_ns`, the largest first.
 
     `instruction_ns` is the sum of the times from the begin of an instruction until its result is
     available. `busy_ns` is the sum of the times for which instructions occupy their queues.
-    `critical_ns` is the line's part of the critical paths, including waits for its results.
-    `transfers` counts the DMA instructions of the program, and `transfer_bytes` their bytes.
+    `critical_ns` is the time of the line on the critical paths of the cores, including waits for
+    its results. `transfers` counts the DMA instructions of the program, and `transfer_bytes` their
+    bytes.
     """
     rows: dict[str, Array] = {}
     for timeline in timelines:
@@ -126,9 +127,10 @@ def tiles(timelines: Sequence[Timeline]) -> Array:
     """Return a row for each tensor that instructions accessed, core by core, in order of first use.
 
     `row_bytes` is the number of bytes in each of the tensor's `partitions`. `place` is the line
-    that created the tensor; it is empty for arguments. Tensors at explicit addresses share one row
-    for each memory, without a place. `first` and `last` are the first and the last instruction that
-    accessed the tensor, as positions among the rows of `instructions` for the same core.
+    that created the tensor; it is empty for arguments. If the kernel chose the addresses of
+    tensors, all of them in one memory share one row, without a place. `first` and `last` are the
+    first and the last instruction that accessed the tensor, as positions among the rows of
+    `instructions` for the same core.
     """
     return _together([_tiles(core, t) for core, t in enumerate(timelines)], TILE)
 

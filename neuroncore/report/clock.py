@@ -1,8 +1,8 @@
 """The phase of the Tensor engine's clock, and the times of a run over all phases.
 
-The clock changes its rate only at the ends of windows of fixed length. The phase is the fraction of
-a window that has passed when the first product begins. The program does not determine the phase, so
-an estimate assumes one.
+Time is divided into windows of fixed length, and the clock changes its rate only at the ends of
+windows. The phase is the fraction of a window that has passed when the first product begins. The
+program does not determine the phase, so an estimate assumes one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOM = 20_000  # a launch with more instructions is not scheduled again for each
 class ClockPhase:
     """The phase that an estimate uses. `assumed` is true if the phase comes from the machine's
     file, because the program names none. `over_all` has the shortest and the longest time of the
-    run among phases at equal distances, in nanoseconds. It is None for a long program, in which
+    run in nanoseconds, among phases that are evenly spaced. It is None for a long program, in which
     these times differ little."""
 
     phase: float

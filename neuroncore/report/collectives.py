@@ -39,8 +39,8 @@ class CollectiveOperation:
         return tuple(latest - arrived for arrived in self.arrived_ns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return fields for JSON: times in seconds, bandwidths in bytes per second, with the
-        profiler's names for collectives where they exist."""
+        """Return fields for JSON: times in seconds, bandwidths in bytes per second. A collective
+        has the profiler's name if the profiler has one for it."""
         fields = {
             "operation": self.name,
             "replica_group": list(self.ranks),

@@ -57,7 +57,8 @@ class Difference:
     """The comparison of an old run and a new run. `faster` is the probability that the new run is
     faster, or None if the machines differ. `unlike` is the fraction of the work that only one of
     the runs does (`pairs.unlike`). `results` says in words how the results differ. `figures` has
-    the figures that differ, as pairs (old, new), and `lines` the shares of the critical paths."""
+    the figures that differ, as pairs (old, new), and `lines` the shares of the critical paths.
+    Without `answers` the bottlenecks are not shown."""
 
     old: Estimate
     new: Estimate
@@ -90,8 +91,7 @@ class Difference:
 
     @property
     def told_apart(self) -> bool:
-        """Return whether the order of the runs is certain enough to be reported
-        (`pairs.UNCERTAIN`)."""
+        """Return whether it is certain enough which run is faster (`pairs.UNCERTAIN`)."""
         return self.faster is not None and max(self.faster, 1 - self.faster) >= pairs.UNCERTAIN
 
     def __repr__(self) -> str:

@@ -4,13 +4,15 @@ A range has two factors: 80 % of measurements are expected to be between these m
 estimate. The range comes from the errors of other estimates in the same class. A class has four
 properties:
 
-* the order in which the compiler issues instructions (for today's API, this is the launch path);
+* the order in which the compiler issues instructions: one for the older API (`neuronxcc.nki`), and
+  one for each launch path of today's API (`nki`);
 * whether the compiled form, which is the program after the compiler's changes, is certain;
 * the writer of DMA descriptors (which depends on the compiler's release and flags);
 * the limit: the engine or DMA that takes most of the time, or latency.
 
 The ranges are in ranges.toml, which bench/calibration/ranges.py computes from a table of
-measurements."""
+measurements.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,9 @@ ALL, KNOWN, IN_DOUBT = "all", "certain", "uncertain"  # classes
 
 
 class Kind(NamedTuple):
-    """The class of an estimate: its limit, the order of the compiler, the writer of descriptors
-    (`Policy.writer`), and the reason why the compiled form is uncertain, or an empty string."""
+    """The class of an estimate: its limit, the order in which the compiler issues instructions, the
+    writer of descriptors (`Policy.writer`), and the reason why the compiled form is uncertain, or
+    an empty string."""
 
     limit: str
     order: str
@@ -148,8 +151,8 @@ def range_of(kind: Kind) -> Range | None:
 
 
 def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
-    """Return the range of an estimate: that of its narrowest class in `ranges`. The class of all
-    estimates is always there."""
+    """Return the range of the narrowest class of an estimate that is in `ranges`. The widest class,
+    which has all estimates, is always in `ranges`."""
     return next(ranges[name] for name in reversed(classes(kind)) if name in ranges)
 
 
@@ -253,8 +256,8 @@ class Estimate:
 
     @property
     def bound(self) -> Bound:
-        """Return the bottleneck. It is computed on demand, because the program may be scheduled
-        again for each change that is tried, such as an engine that is twice as fast."""
+        """Return the bottleneck. It is computed on demand, because the program is scheduled again
+        with each change that may save time, such as an engine that is twice as fast."""
         return bound(self.timeline)
 
     @property

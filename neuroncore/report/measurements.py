@@ -6,12 +6,13 @@ that variants of one kernel share if one harness measured them. There are option
 
 * `launch` is `standalone` or `framework`.
 * `descriptors` is `software` if GpSimd writes the descriptors of DMAs that name no mode.
+* `loads` says when loads begin (`Options.loads`).
 * `assume` names rules that the estimate also uses (`Options.assume`).
 * `clock_phase` is the fraction of a window of the Tensor engine's clock that had passed when the
   first product began.
 
-A folder of records has an index.json. It has, for each row's id, the name of the `record`, or the
-reason why it is `missing`.
+A folder of records, which are recorded launches of kernels, has an index.json. It has, for each
+row's id, the name of the `record`, or the reason why it is `missing`.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 @dataclass(frozen=True)
 class Harness:
     """A tool that measures kernels. The tool adds `offset_us` microseconds to the span from the
-    first DMA transfer of a kernel to the last. `grade` says how reliable this number is. `flags`
+    first DMA transfer of a kernel to the last. `grade` says how reliable `offset_us` is. `flags`
     are the flags that the tool passes to the device's compiler, and `launch` is the way in which it
-    launches kernels. `descriptors` and `loads` are the values of these columns for rows that leave
-    them empty."""
+    launches kernels. `descriptors` and `loads` replace empty values of the table's columns with
+    these names."""
 
     generation: str
     measured_by: str  # the beginning of the column `measured_by`
@@ -74,10 +75,10 @@ class Harness:
 
 class LaunchFacts(NamedTuple):
     """How the kernel of a row was compiled and launched. `dge` is true if the compiler of the older
-    API left DMA descriptors to the device. `software` is true if the compiler of today's API left
-    DMA descriptors to software. `path` is the launch path. `clock_phase` is the phase of the Tensor
-    engine's clock, or None if it is unknown. `loads` says which loads wait (`Options.loads`), and
-    `assume` which rules the estimate also uses (`Options.assume`)."""
+    API (`neuronxcc.nki`) left DMA descriptors to the device. `software` is true if the compiler of
+    today's API (`nki`) left DMA descriptors to software. `path` is the launch path. `clock_phase`
+    is the phase of the Tensor engine's clock, or None if it is unknown. `loads` says when loads
+    begin (`Options.loads`), and `assume` which rules the estimate also uses (`Options.assume`)."""
 
     dge: bool = False
     path: LaunchPath = "framework"
@@ -175,8 +176,8 @@ def offset_us(row: Row, known: Sequence[Harness]) -> float:
 
 
 def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
-    """Return how a row's kernel was compiled. The columns `launch`, `descriptors` and `loads` have
-    precedence over the harness."""
+    """Return how a row's kernel was compiled and launched. Values in the columns `launch`,
+    `descriptors` and `loads` override those of the harness."""
     harness = harness_of(row, known) or Harness("", "", 0.0)
     return LaunchFacts(
         leaves_descriptors(row, known),
@@ -193,7 +194,7 @@ def _loads_of(row: Row, harness: Harness) -> str:
     Raise UsageError if `Options.loads` does not allow the value."""
     loads = row.get("loads") or harness.loads or "ahead"
     if loads not in choices()["loads"]:
-        raise UsageError(f"row {row['id']}: the value of `loads` is {loads!r}, which no option has")
+        raise UsageError(f"row {row['id']}: {loads!r} in `loads` is not a value of Options.loads")
     return loads
 
 
@@ -268,7 +269,7 @@ def programs(record: Record, facts: LaunchFacts) -> list[Program]:
 
 
 def estimate(record: Record, generation: str, facts: LaunchFacts = PLAIN) -> Span:
-    """Return the span of the core whose span is the longest."""
+    """Return the longest span of any core of a record."""
     slowest = slowest_core(record, generation, facts)
     if slowest is None:
         return Span(0.0, Kind("nothing", "", ""))

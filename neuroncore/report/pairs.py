@@ -1,10 +1,11 @@
 """The probability that one of two variants of a kernel is faster.
 
-Most of the error of an estimate belongs to its kernel: variants that do the same work have similar
-errors, so even a small difference of their estimates shows which is faster. The more of their work
-differs, the larger the difference must be. The fitted numbers (`Sureness`) are in pairs.toml, which
+Variants of a kernel that do the same work have similar errors of their estimates, so even a small
+difference of the estimates shows which variant is faster. The more their work differs, the larger
+the difference must be. The fitted numbers (`Sureness`) are in pairs.toml, which
 bench/calibration/pairs.py computes from measurements. A chain is a group of variants of one kernel
-that one harness measured on one machine."""
+that one harness measured on one machine.
+"""
 
 from __future__ import annotations
 
@@ -157,9 +158,9 @@ def fitted(variants: Iterable[Variant]) -> Sureness:
     """Return the numbers for which the measured order of all pairs within chains is most likely.
 
     A chain of n variants has n (n - 1) / 2 pairs, and each pair has the weight 2 / n. The highest
-    probability, `most`, comes from the pairs whose x (`Sureness`) is at least FAR: it is the
-    weighted fraction of them that is in the right order, but at least 0.5. One more pair of weight
-    1, which is half right, is counted too.
+    probability, `most`, is found from the pairs whose x (`Sureness`) is at least FAR. It is the
+    weighted fraction of these pairs that is in the right order, but at least 0.5. One more pair of
+    weight 1 counts as half right.
     """
     known_variants = list(variants)
     chains = _chains(known_variants)

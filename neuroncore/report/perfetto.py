@@ -105,8 +105,8 @@ CHUNK = 4096  # events that are formatted together
 def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dict[str, Any]]:
     """Yield the events of a trace. Each timeline is a process. Every instruction is a slice on the
     row of its queue; a transfer that an engine issues is also a slice on the engine's row. Operands
-    with the same view are listed together. Arguments with default values are omitted. The time at
-    which the result is available is omitted if it is the end of the slice.
+    with the same shape, format and memory are listed together. Arguments with default values are
+    omitted. The time at which the result is available is omitted if it is the end of the slice.
 
     If `flows` is "path", arrows follow the critical path. If it is "all", an arrow leads to each
     instruction from the instruction that it waited for. If it is "none", there are no arrows.
@@ -259,8 +259,8 @@ def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
 
 
 def _described(call: Call) -> tuple[str, str]:
-    """Return the JSON of a call's event as two format strings. The source line is inserted between
-    them."""
+    """Return the JSON of the slice of an instruction, from its call, as two format strings. The
+    source line is inserted between them."""
     names_by_view: dict[str, list[str]] = {}
     defaults = {p.name: p.default for p in call.instruction.parameters}
     others: dict[str, str] = {}

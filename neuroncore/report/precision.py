@@ -15,14 +15,15 @@ LEAST = 1e-3  # smallest ulps that count as an error
 
 
 def lines_of(precision: Precision) -> list[LineError]:
-    """Return the lines that introduce errors, sorted by their share, then by position."""
+    """Return the lines that introduce errors, sorted by their share of the error, the largest
+    first."""
     touched = [line for line in precision.lines if line.max_ulps >= LEAST or line.share]
     return sorted(touched, key=lambda line: -line.share)
 
 
 def text(precision: Precision) -> Iterator[str]:
-    """Yield the errors of the results, a table of lines, and the first instruction whose result is
-    beyond the bound."""
+    """Yield the errors of the results, a table of lines, and the first instruction whose result has
+    an error above the bound."""
     for number, result in enumerate(precision.results):
         error = f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
         if result.lost:

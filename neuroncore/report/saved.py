@@ -8,18 +8,19 @@ formats. They have
 * `id`: a hash of the program, the same in the two files of one run;
 * `kernel` and `target`: names of the kernel and of the machine;
 * `profile`: `cores`, the figures of each core (`summary.figures`), the slowest first;
-  `instructions`, how many were recorded; `trace`, their timeline as Chrome Trace Events, or null
-  if there are more than TRACED. If a core issued more instructions than its record holds, the
-  figures say how many are missing, and everything else covers the beginning.
+  `instructions`, how many instructions were recorded; `trace`, the timeline of the instructions as
+  Chrome Trace Events, or null if there are more than TRACED. If a core issued more instructions
+  than its record holds, the figures say how many are missing. Everything else is then about the
+  instructions that were recorded.
 
-The neff has in addition
+The neff also has
 
 * `instructions`: rows of `core`, `engine`, `name`, `opcode`, `count` and `instruction_time`
   (estimated seconds until the results were available);
 * `lines`: rows of source lines with `place`, `text`, `count` and `instruction_time`, the longest
   first, at most LINES of them; `lines_left_out` is the number of other lines;
-* `record`: the programs in base64, packed by `record.saved`, for the page; null if they cannot be
-  packed.
+* `record`: the programs in base64, packed by `record.saved`, from which the HTML page is made; null
+  if they cannot be packed.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Finished(Protocol):
 
 
 def save(run: Finished, neff: Path | None, trace: Path | None) -> None:
-    """Write the program to `neff` and its estimated profile to `trace`, and create folders.
+    """Write the program to `neff` and its estimated profile to `trace`, and create missing folders.
 
     Raises UsageError if the run has no record or a file cannot be written.
     """

@@ -3,7 +3,8 @@
 Counts, bytes and flops are exact; times are estimates, in seconds. Percentages are fractions, as in
 published profiles: 0.45 is 45 %. The definitions of the counters of instructions, bytes and flops
 are inferred from published counters of kernels on trn1 and trn2, and reproduce them
-(docs/counters.md). `as_text` has the most important ones as text.
+(docs/counters.md). `as_text` has the most important figures as text. A call represents all
+instructions with the same function and equal arguments.
 """
 
 from __future__ import annotations
@@ -128,8 +129,8 @@ def _spill(counts: Counter[str], moves: Moves) -> None:
 
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
-    """Move bytes from the reads of SBUF to the reads of PSUM: those of operands that the compiled
-    program reads in PSUM, although the kernel reads a copy in SBUF."""
+    """Subtract bytes from the reads of SBUF and add them to the reads of PSUM, for operands that
+    the kernel reads from a copy in SBUF, but the compiled program reads in PSUM."""
     columns, places = form.program.columns(), np.flatnonzero(form.read_in_psum)
     if not len(places):
         return
@@ -148,7 +149,7 @@ def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
 
 
 def _count(counters: Counters, call: Call, queue: int, times: int, machine: Machine) -> None:
-    """Add to `counters` the counts of a call that was made `times` times on a queue."""
+    """Add to `counters` the counts of a call that is issued `times` times on a queue."""
     work = product(call, machine)
     for memory, nbytes in accesses(call, machine):
         counters.bytes[memory] += nbytes * times
@@ -326,8 +327,8 @@ def union_ns(begin: Array, end: Array) -> float:
 def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
     """Return the counts and active times of engines. An engine is active from the begin of an
     instruction until its result is available, as in published profiles of attention and of isolated
-    copies; these intervals overlap. Loads of activation tables are not included, because the times
-    of exponentials and copies in profiles of attention have no room for them."""
+    copies; these intervals overlap. Loads of activation tables are not included, because the active
+    times in profiles of attention are too short to include them."""
     fields: dict[str, Any] = {}
     durations = timeline.end - timeline.begin
     working = timeline.begin + _table_loads(timeline)
@@ -384,9 +385,9 @@ def _collectives(timeline: Timeline) -> dict[str, Any]:
 
 
 def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
-    """Return the counters of bytes. If tiles do not fit into the memory, spills are left out,
-    unless the program has the order of the older API's compiler: the model has spills for this
-    compiler only, and what other compilers do with such tiles is not known."""
+    """Return the counters of bytes. The counters of spills are left out if tiles do not fit into
+    the memory and the program does not have the order of the older API's compiler. The model has
+    spills only for this compiler, and it is not known how other compilers treat such tiles."""
     unknown = timeline.order != "compiled" and is_overcommitted(timeline)
     return {
         name: count for name, count in counters.bytes.items() if not (unknown and name in SPILLS)

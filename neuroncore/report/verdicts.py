@@ -1,5 +1,5 @@
 """The bottleneck of a run as a sentence. If no resource is the bottleneck, it is a serial chain:
-instructions that each wait for the one before."""
+instructions that each wait for the one before. A world is all ranks of a launch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # most lines that are named, and the least s
 
 @dataclass(frozen=True)
 class BoundText:
-    """How to report that a run is bound by a resource. `share` gets the parts of the time that a
-    line occupies the critical path, and returns the nanoseconds that the resource takes. `sentence`
-    gets the timeline and the name of the line with the largest share, and returns the sentence."""
+    """How to report that a run is bound by a resource. For one line, `share` gets its time on the
+    critical path in parts, and returns the nanoseconds that the resource takes. `sentence` gets the
+    timeline and the name of the line with the largest share, and returns the sentence."""
 
     share: Callable[[PathParts], float]
     sentence: Callable[[Timeline, str], str]

@@ -55,7 +55,7 @@ ROUNDS = 8  # the least number of schedules, even for a long run
 MUCH, MOSTLY = 0.1, 0.3
 MOST = 48  # the largest number of edits that are scheduled
 PART = 0.6  # the share of all schedules that edits may use
-SOME = "long run: only the changes for the largest parts of the critical path were scheduled"
+SOME = "long run: only the changes for the largest parts of the critical path were tried"
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class Advice(WhatIf):
 class Answers:
     """The answers about a run. `bound` is the bottleneck, and `sentence` describes it. `chain` has
     the names of the lines that take most of the critical path, in order. `edits` are edits of the
-    kernel that save time, the best first. `world` are what-ifs with other collectives or ranks, and
-    `limits` are what-ifs that no edit reaches: more of each resource, and perfect overlap. If `all`
-    is False, the run was too long to schedule all changes."""
+    kernel that save time, the best first. `world` are what-ifs with other collectives or ranks.
+    `limits` are what-ifs of ideal hardware: more of each resource, and perfect overlap. If
+    `all` is False, the run was too long to schedule all changes."""
 
     bound: Bound
     sentence: str
@@ -310,8 +310,8 @@ class _Search:
         )
 
     def _ns(self, timelines: Sequence[Timeline]) -> float:
-        """Return the time with a change, in nanoseconds: the time of the slowest core if the
-        answers are about a world, otherwise that of the one core."""
+        """Return the time with a change, in nanoseconds. If the answers are about a world, this is
+        the time of its slowest core."""
         if self.world:
             return max(timeline.total_ns for timeline in timelines)
         return timelines[self.timeline.core].total_ns
@@ -328,7 +328,7 @@ class _Search:
         return WhatIf(change.what, change.how, ns, 1 - ns / self.total, then_bound_by(changed))
 
     def _limits(self) -> list[WhatIf]:
-        """Return the what-ifs that no edit reaches: more of each resource that may save time, and
+        """Return the what-ifs of ideal hardware: more of each resource that may save time, and
         perfect overlap."""
         path_parts, base = parts(self.timeline, steps(self.timeline)), self.search.base
         known = {effect.change.what for effect in self.search.effects}

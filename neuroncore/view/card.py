@@ -1,8 +1,9 @@
-"""The bottleneck and the what-ifs of a core, for a page; and a launch in a few lines of HTML, for
-notebooks and exported notebooks.
+"""Two reports: the bottleneck and the what-ifs of a core as fields of a page; and a launch in a few
+lines of HTML, for notebooks.
 
 A what-if is the estimate of the kernel after one change, such as an edit of the kernel or a limit
-of the machine that is removed."""
+of the machine that is removed.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
     `path_share` has the fraction of the time that each kind of work or wait takes on the critical
     path. `suggestions` are the edits that save most. `what_if` has all what-ifs: edits, changes of
     ranks or collectives, and limits. A what-if has the time in nanoseconds, the fraction that is
-    saved, and the new bottleneck. `covers` is a text about a long run, for which only some what-ifs
-    were computed, or "" if all were computed."""
+    saved, and the new bottleneck. `covers` is "" if all what-ifs were computed. For a long run it
+    is a text that says which ones were."""
     estimated, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
     fields: dict[str, Any] = {

@@ -1,14 +1,14 @@
 """Columns of integers as compressed text, decoded by `web/columns.js`: the times of instructions,
-their accesses, and possible addresses of tiles that have none.
+their accesses, and possible addresses of tiles without an address.
 
 A box is the bytes that an operand accesses: a range of partitions, and a range of bytes in each. An
-area is the tensor that contains the box, or a whole memory if the kernel chose addresses.
-Instructions with the same function and equal arguments share a call, although their boxes may
-differ.
+area is the tensor that contains the box, or a whole memory if the kernel chose addresses. A call
+represents all instructions with the same function and equal arguments; their boxes may differ.
 
 A tile without an address gets the lowest address that is free while the tile is in use. The
 device's compiler chooses different addresses, which are not published. The amount of memory in use
-does not depend on the addresses."""
+does not depend on the addresses.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def packed(values: Array) -> Packed:
 
 
 def differences(values: Array) -> Packed:
-    """Return a packed column of the differences between successive integers. `sums` makes the page
-    add them up."""
+    """Return a packed column of the differences between successive integers. Its field `sums` makes
+    the page add them up."""
     return {**packed(np.diff(values.astype(np.int64), prepend=0)), "sums": True}
 
 

@@ -2,7 +2,8 @@
 
 Every number on the screen is in the document, or follows from it by adding, subtracting and
 counting. Times of instructions are integers in units of `tick_ns` nanoseconds; columns have a row
-for each instruction, box or tensor, written by `columns.packed`.
+for each instruction, box or tensor, written by `columns.packed`. A call represents all instructions
+with the same function and equal arguments.
 """
 
 from __future__ import annotations
@@ -129,8 +130,8 @@ TICKS = 1 << 31  # most ticks of a run
 class Shown:
     """A launch to show: the name of the kernel, the timelines of its cores, and the findings.
 
-    `steps` returns the record in a form that can be executed again, which gives the values of
-    tiles; it is None for a page without values. The page has all elements of the operands of the
+    `steps` returns the record in a form that can be executed again, to compute the values of tiles;
+    it is None for a page without values. The page has all elements of the operands of the
     instructions `wanted`. Without `answers` the page has no bottleneck and no advice. `window`
     selects the instructions of the page; by default there are as many as fit. The `outcome` is at
     the top of the page. If an error occurred before the first instruction, there are no timelines.

@@ -1,5 +1,5 @@
-"""The contents of tiles, which come from executing the record again: all elements, or
-thumbnails."""
+"""The contents of tiles, as all elements or as thumbnails. They are computed by executing the
+record again. A call represents all instructions with the same function and equal arguments."""
 
 from __future__ import annotations
 

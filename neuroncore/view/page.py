@@ -1,4 +1,4 @@
-"""The page: the document of a run and its script in a single file.
+"""The page: one HTML file with the document of a run and the script that shows it.
 
 The content security policy of the page forbids all requests, and all scripts and styles but those
 in the file.
@@ -153,9 +153,9 @@ def _json(value: Any) -> str:
 
 def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return calls in less space. Calls are grouped by their JSON text without numbers. A form is
-    the text of one group, with a hole for each number, and a column of numbers for each hole, with
-    an entry for each call. A column that equals an earlier one is replaced by the index of that
-    column. `of` has the index of each call's form."""
+    the text of one group, with a hole for each number. For each hole it has a column of numbers,
+    with an entry for each call of the group. A column that equals an earlier one is replaced by the
+    index of that column. `of` has the index of each call's form."""
     rows: dict[str, list[list[int]]] = {}
     of: list[str] = []
     for call in calls:

@@ -46,9 +46,9 @@ def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
 
     `critical_ns` is the time of the line on the critical path, and `busy_ns` the time for which it
     occupies each queue. `flying_ns` is the time in which at least one of its transfers is in
-    flight. `efficiency` is the number of bytes that it transfers, divided by the number that could
-    have been moved in that time: by all DMA engines, or by the HBM stack if it is slower. `flops`
-    are the model flops of its products, `operand_bytes` the bytes of their operands, and
+    flight. `efficiency` is the number of bytes that the line transfers, divided by the number that
+    all DMA engines (or the HBM stack, if it is slower) could have moved in `flying_ns`. `flops` are
+    the model flops of the line's products, `operand_bytes` the bytes of their operands, and
     `product_ns` their time.
     """
     program = timeline.program
@@ -107,8 +107,8 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 
 def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
-    """Return, for each line with products, the format of the weights in the call with most flops.
-    line[i] is the line of instruction i."""
+    """Return the format of the weights for each line with products. If a line has several products,
+    it is the format of the one with most flops. line[i] is the line of instruction i."""
     calls, call = timeline.program.calls, timeline.columns.call
     flops = np.array([_product_flops(used, timeline.machine) for used in calls], np.int64)
     products = np.flatnonzero(flops[call] > 0)
@@ -152,8 +152,8 @@ def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | Non
 
 
 def roofline(timeline: Timeline) -> dict[str, Any]:
-    """Return the roofs in TFLOPS by format, the HBM bandwidth in GB/s, and the position of the
-    kernel: its flops, its HBM bytes and its TFLOPS."""
+    """Return the roofs in TFLOPS by format, the HBM bandwidth in GB/s, and the kernel's point in
+    the diagram: its flops, its HBM bytes and its TFLOPS."""
     machine, figures = timeline.machine, summary(timeline)
     moved = figures["hbm_read_bytes"] + figures["hbm_write_bytes"]
     return {

@@ -238,7 +238,7 @@ def test_a_definition_of_flashinfer_is_read(tmp_path):
     assert (a.shape, a.dtype.name, scale) == ((4, 8), "bfloat16", 0.5)
     assert np.array_equal(spec.reference(a, scale)[0], a * a.dtype.type(0.5))
     stored = {"a": {"type": "safetensors", "path": "x", "tensor_key": "a"}}
-    with pytest.raises(UsageError, match="in a file of safetensors"):
+    with pytest.raises(UsageError, match="in a safetensors file"):
         load_spec(defined(tmp_path, [{"axes": {"M": 4}, "inputs": stored}]))
     with pytest.raises(UsageError, match="has 0 files"):
         load_spec(f"flashinfer:scaled@{tmp_path / 'workloads'}")

@@ -164,7 +164,7 @@ def test_a_specification_is_the_one_that_eval_judges(tmp_path, monkeypatch):
 def test_wrong_names_and_files_are_refused(puzzles, capsys):
     with pytest.raises(UsageError, match="did you mean 'copy'"):
         load("copi")
-    with pytest.raises(UsageError, match="does not occur once"):
+    with pytest.raises(UsageError, match="does not occur exactly once"):
         load("copy").mistaken(Mistake("nisa", "", ""))
     Path("mine.py").write_text("kernel = 1\n")
     Path("p02_rows.py").write_text("x = (\n")

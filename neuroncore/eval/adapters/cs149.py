@@ -1,5 +1,6 @@
 """Part 2 of assignment 4 of Stanford's CS149: a convolution with bias, followed by max pooling. The
-assignments of both years ask for `fused_conv2d_maxpool(X, W, bias, pool_size=1)`."""
+assignments of both years ask for `fused_conv2d_maxpool(X, W, bias, pool_size=1)`. The harness is
+the program of the course that tests a submission."""
 
 from __future__ import annotations
 
@@ -102,8 +103,8 @@ def spec(name: str, _: Path) -> Spec:
 def assignment(year: str) -> Assignment | None:
     """Return the tests of a year's harness; None for a name that is not a year. In 2025 a
     performance test gives points only if correctness tests pass: all of them if the performance
-    test uses pooling, otherwise those without pooling. The harness runs with and without
-    --test_maxpool, and the better score counts."""
+    test uses pooling, otherwise those without pooling. The harness runs once with --test_maxpool
+    and once without, and the better score counts."""
     if year not in YEARS:
         return None
     right = [Part(name, f"cs149:{year}/{name}", points) for name, points in POINTS[year].items()]
@@ -123,9 +124,9 @@ def _needs(year: str, name: str) -> tuple[str, ...]:
 
 
 def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
-    """Return the arguments of the kernel: images, filters and bias with random numbers between 0
-    and 1, as the harness does, and the height and width of a pool (one number). The bias is 0
-    unless `shape.bias`."""
+    """Return the arguments of the kernel: images, filters and bias, and one number for the height
+    and width of a pool. The arrays have random numbers between 0 and 1, like those of the harness.
+    The bias is 0 unless `shape.bias`."""
     random = np.random.default_rng(seed)
     sizes = (
         (shape.images, shape.inputs, shape.height, shape.width),

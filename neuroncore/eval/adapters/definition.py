@@ -71,7 +71,7 @@ def _axes(text: str) -> Shape:
 
 
 def _workloads(folder: Path, name: str, definition: Mapping[str, Any]) -> list[Shape]:
-    """Return the shapes of the first MOST_SHAPES workloads that differ."""
+    """Return the shapes of the first MOST_SHAPES workloads with different shapes."""
     if all(axis["type"] == "const" for axis in definition["axes"].values()):
         return [{}]
     shapes: list[Shape] = []
@@ -87,7 +87,7 @@ def _workloads(folder: Path, name: str, definition: Mapping[str, Any]) -> list[S
 def _scalars(inputs: Mapping[str, Any]) -> dict[str, Any]:
     if stored := [name for name, value in inputs.items() if value["type"] == "safetensors"]:
         raise UsageError(
-            f"input {stored[0]} of a workload is in a file of safetensors, which is not supported"
+            f"input {stored[0]} of a workload is in a safetensors file, which is not supported"
         )
     return {name: value["value"] for name, value in inputs.items() if value["type"] == "scalar"}
 

@@ -106,8 +106,8 @@ def _tolerances(call: ast.Call) -> tuple[float, float]:
 
 
 def _target(source: str) -> str:
-    """Return the machine that a harness sets. The default is trn1 for the older API, because its
-    kernels were measured there, and trn2 for today's API."""
+    """Return the machine that a harness sets. The default is trn1 for the older API
+    (`neuronxcc.nki`), because its kernels were measured there, and trn2 for today's API (`nki`)."""
     match = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", source)
     return match[1] if match else "trn1" if OLDER in source else "trn2"
 

@@ -1,8 +1,8 @@
 """Folders of problems like those of KernelBench: LEVEL/NUMBER_NAME.py.
 
 A file defines `get_inputs`, and either a torch module `Model` with `get_init_inputs`, or a function
-`forward` of arrays. The kernel gets the inputs, and then the parameters and buffers of the model in
-the order of its state.
+`forward` of arrays. The kernel gets the inputs, and then the parameters and buffers of the model,
+in the order of its `state_dict()`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _seeded(seed: int, torch: Any | None) -> None:
 
 
 class _Model:
-    """A module of torch as a function of its inputs and its state."""
+    """A module of torch as a function of its inputs, its parameters and its buffers."""
 
     def __init__(self, problem: ModuleType, torch: Any) -> None:
         if not hasattr(problem, "Model"):

@@ -33,8 +33,8 @@ from neuronxcc.nki.language import par_dim
 
 
 class Problem(NamedTuple):
-    """A problem: the names of its operator and its case in the summary, and the files of its
-    reference and baseline."""
+    """A problem: the names of its operator and its case in the benchmark's summary file, and the
+    files of its reference and baseline."""
 
     operator: str
     case: str

@@ -74,8 +74,8 @@ class EvalBackend:
 
 
 def _candidates(spec: Spec, sources: Sequence[str]) -> list[Candidate]:
-    """Return candidates, named by their numbers. As autocomp does, imports of the older API are
-    removed from candidates for today's API."""
+    """Return candidates, named by their numbers. As autocomp does, imports of the older API
+    (`neuronxcc.nki`) are removed from candidates for today's API (`nki`)."""
     if spec.order == "scheduled":
         sources = [OLDER.sub("", source) for source in sources]
     return [Candidate(str(number), source) for number, source in enumerate(sources)]

@@ -3,8 +3,8 @@ NKIBench's problems, and prints their speedups over the baselines.
 
     python -m neuroncore.eval.drivers.kda --op silu --candidate candidate.py
 
-The folder of NKIBench is that of the environment variable NKIBENCH_ROOT, or ../AccelOpt/NKIBench.
-Exit codes: 0 all problems passed, 1 not all, 2 wrong usage.
+The environment variable NKIBENCH_ROOT names the folder of NKIBench; the default is
+../AccelOpt/NKIBench. Exit codes: 0 all problems passed, 1 not all, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="verify", description=(__doc__ or "").split("\n\n")[0])
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--op", help="judge only this problem (default: all problems)")
-    group.add_argument("--pilot", action="store_true", help="the pilot problems")
+    group.add_argument("--pilot", action="store_true", help="judge only the pilot problems")
     parser.add_argument("--candidate", type=Path, help="a kernel for --op (default: the baseline)")
     parser.add_argument("--build-baselines", action="store_true", help=f"write {BASELINES}")
     parser.add_argument("--fast", action="store_true", help="use one hidden seed, not five")
@@ -71,7 +71,7 @@ def _main(arguments: argparse.Namespace) -> int:
     if arguments.candidate and (not arguments.op or arguments.build_baselines):
         raise UsageError("--candidate needs --op, and excludes --build-baselines")
     if arguments.num_cores != 1:
-        raise UsageError("problems of NKIBench run on one core: --num-cores 1")
+        raise UsageError("problems of NKIBench run on one core: use --num-cores 1")
     folder = Path(os.environ.get("NKIBENCH_ROOT", "../AccelOpt/NKIBench"))
     operators = (
         [arguments.op]
