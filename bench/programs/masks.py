@@ -10,6 +10,7 @@ import numpy as np
 
 from bench.programs.maker import Maker
 from bench.programs.older import FORMS, ROWS, Box, Tiles, columns, filled, grid, load, say, viewed
+from bench.programs.program import Statement
 from bench.programs.views import STARTS, Array, Tensor, View
 
 
@@ -168,4 +169,78 @@ def added(tiles: Tiles) -> None:
     say(maker, text, None, ["atomic"])
 
 
-STEPS = ((computed, 1.5), (loaded, 0.7), (stored, 0.7), (picked, 1.3), (added, 0.7))
+def multiplied(tiles: Tiles) -> None:
+    """Multiply by a part of a tile. Stationary often has as many columns as moving, which the mask
+    is over."""
+    maker, moving = tiles.maker, tiles.any()
+    lanes, free = moving.shape
+    wide = free if maker.chance(0.5) else columns(maker)
+    stationary = load(tiles, lanes, wide, moving.form)
+    chosen = mask(maker, lanes, free, moved=False, block=True)
+    for rows, wanted in chosen.boxes():
+        out, product = tiles.new(wide, free, "float32"), maker.name("p")
+        places = f"[0:{wide}, {wanted.start}:{wanted.stop}]"
+        call = f"nisa.nc_matmul({stationary.name}, {moving.name}, mask={chosen.text})"
+        text = (
+            f"{grid(maker, lanes, free)}\n{product} = {call}\n"
+            f"{out.name} = nl.zeros(({wide}, {free}), dtype=nl.float32)\n"
+            f"{out.name}{places} = nl.copy({product}{places})"
+        )
+        views = {
+            "stationary": part(stationary, rows, slice(0, wide)),
+            "moving": part(moving, rows, wanted),
+        }
+        kinds = frozenset(("mask", "index expression", "masked product or fold"))
+        maker.statements.append(Statement(text, {1: [views]}, out.name, kinds))
+
+
+def folded(tiles: Tiles) -> None:
+    """Reduce a part of a tile of three axes along one or two of them."""
+    maker = tiles.maker
+    lanes, sizes = maker.between(1, ROWS), (maker.between(2, 6), maker.between(2, 6))
+    data = load(tiles, lanes, sizes[0] * sizes[1])
+    axes = maker.choose(((1,), (2,), (1, 2)))
+    box = [slice(0, maker.between(1, lanes)), *(_piece(maker, size) for size in sizes)]
+    limits = [f"i < {box[0].stop}"]
+    for name, size, (begin, end, _) in zip(
+        "jl", sizes, (b.indices(9) for b in box[1:]), strict=True
+    ):
+        limits += [f"{name} >= {begin}"] * (begin > 0) + [f"{name} < {end}"] * (end < size)
+    made = tuple(size for axis, size in enumerate((lanes, *sizes)) if axis not in axes)
+    kept = [each for axis, each in enumerate(box) if axis not in axes]
+    if len(made) == 1:
+        made, kept = (lanes, 1), [*kept, slice(0, 1)]
+    out, total = tiles.new(*made, "float32"), maker.name("r")
+    places = ", ".join(f"{each.start}:{each.stop}" for each in kept)
+    call = f"nisa.tensor_reduce(nl.{maker.choose(OPERATORS)}, u, axis={[*axes]}"
+    text = (
+        f"u = {data.name}.reshape({(lanes, *sizes)})\n"
+        f"i, j, l = nl.mgrid[0:{lanes}, 0:{sizes[0]}, 0:{sizes[1]}]\n"
+        f"{total} = {call}, mask={' & '.join(f'({one})' for one in limits)}, dtype=nl.float32)\n"
+        f"{out.name} = nl.zeros({made}, dtype=nl.float32)\n"
+        f"{out.name}[{places}] = nl.copy({total}[{places}])"
+    )
+    whole = data.whole().at.reshape(lanes, *sizes)
+    order = [axis for axis in range(3) if axis not in axes] + [*axes]
+    views = {"data": viewed(data, whole[tuple(box)].transpose(order), f"{box}")}
+    kinds = frozenset(("mask", "index expression", "masked product or fold"))
+    maker.statements.append(Statement(text, {2: [views]}, out.name, kinds))
+
+
+def _piece(maker: Maker, size: int) -> slice:
+    """Return a random part of an axis, which is not empty."""
+    begin = maker.between(0, size - 1)
+    return slice(begin, maker.between(begin + 1, size))
+
+
+OPERATORS = ("add", "maximum", "minimum")
+
+STEPS = (
+    (computed, 1.5),
+    (loaded, 0.7),
+    (stored, 0.7),
+    (picked, 1.3),
+    (added, 0.7),
+    (multiplied, 0.8),
+    (folded, 0.8),
+)
