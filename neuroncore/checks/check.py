@@ -23,7 +23,7 @@ SCHEMA = "neuroncore.check/1"
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings of a check, and its extent.
+    """The findings of a check, and what it covered.
 
     `files` are the sources that were read, `runs` the saved runs that were read, and `api` is the
     release whose rules apply. `launches` is the number of launches that ran, None if nothing was
@@ -49,7 +49,8 @@ class Checked:
 
     @property
     def extent(self) -> str:
-        """A line that describes the extent of the check."""
+        """A line that states what the check covered: the numbers of files, saved runs and launches,
+        and the sentences in `orders`, `verified` and `unfinished`."""
         extent_of_sources = (
             [f"{_counted(len(self.files), 'file')} read, API {self.api}"] if self.files else []
         )
@@ -64,7 +65,7 @@ class Checked:
         return "; ".join([*extent_of_sources, *extent_of_runs, launched, *rest])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the findings and the extent as fields, for JSON."""
+        """Return the check as a dict, for JSON."""
         return {
             "schema": SCHEMA,
             "api": self.api,
@@ -108,20 +109,22 @@ def check(
     """Check a file and all functions that it calls, and run it if it can be run. If the file is a
     saved run, check its record.
 
-    The file runs if it launches kernels, or if `kernel` has arguments: `words`, as `neuroncore run`
-    takes them, or a function `inputs` in the file. It runs in a separate process with `limits` of
-    time and memory, and its record is checked as well. If `static` is True, nothing is executed.
-    The record of each launch is replayed in up to `orders` other orders that the device may take.
-    If `verify` is True, the record is compared with the plain reading: the results that the
-    definitions in `neuroncore.plain` give. `api` is a release, "0.1" to "0.6", by default the
-    release that fits the file's imports and forms; `target` is a machine.
+    The file runs if it has a part under `if __name__ == "__main__"`; `kernel` runs if the file has
+    a function `inputs`; and either runs with `words`, the arguments that `neuroncore run` takes. It
+    runs in a separate process with `limits` of time and memory, and its record is checked as well.
+    If `static` is True, nothing is executed. Each launch is replayed in up to `orders` other orders
+    of instructions that the device may choose. If `verify` is True, each result of the emulator is
+    compared with the plain reading, a second implementation in numpy (`neuroncore.plain`). `api` is
+    a release, "0.1" to "0.6", by default the one whose names and parameters fit the file best.
+    `target` is a machine.
 
-    Raises UsageError for a file that can't be read and for an unknown kernel, release or machine.
+    Raises UsageError for a file that can't be read, for an unknown kernel, release or machine, and
+    for a saved run if `static` is True.
     """
     options = [*(["--orders", str(orders)] if orders else []), *(["--verify"] if verify else [])]
     if is_record(Path(file)):
         if static:
-            raise UsageError(f"{file} is a saved run: --static reads sources")
+            raise UsageError(f"{file} is a saved run, and --static checks only source files")
         return _of_a_run(Path(file), target, options, limits or execution.ExecutionLimits())
     sources = read(Path(file), kernel, api)
     if static or not (words or sources.runs):
@@ -163,7 +166,7 @@ def _of_a_run(
 
 
 def together(checks: Sequence[Checked]) -> Checked:
-    """Return the check with the findings and the extent of several checks."""
+    """Return one check that combines several: their findings, and what they covered."""
     launches = [check.launches for check in checks if check.launches is not None]
     unfinished = [check.unfinished for check in checks if check.unfinished]
     return Checked(

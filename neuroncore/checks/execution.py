@@ -28,8 +28,8 @@ WRONG_USAGE, PREFIX = 2, "neuroncore: "  # the exit code and the message of wron
 
 @dataclass(frozen=True)
 class ExecutionLimits:
-    """The limits of a process: seconds of wall time, and bytes of address space. If `here` is True,
-    the file runs in this process instead, which must have limits already."""
+    """The limits of the process that runs a file: seconds of wall time, and bytes of address space.
+    If `here` is True, the file runs in the present process, without these limits."""
 
     seconds: float = 300.0
     memory: int = 16 << 30
@@ -99,7 +99,7 @@ def _file_run(output: str, code: int, errors: bytes) -> FileRun:
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if code == WRONG_USAGE and last.startswith(PREFIX):
             raise UsageError(last.removeprefix(PREFIX)) from None
-        return FileRun([], 0, f"the process ended with {code} and no result: {last}")
+        return FileRun([], 0, f"the process ended with code {code} and without a result: {last}")
     findings = [Finding.from_dict(fields) for launch in launches for fields in launch["findings"]]
     failure = document["error"]
     if failure and failure.get("code"):

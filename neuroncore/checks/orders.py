@@ -86,8 +86,8 @@ class Permutations:
 
     @cached_property
     def _items(self) -> Items:
-        """The rows of the program and the runs of its outermost parallel loops, in order; only rows
-        for a program with registers, because registers decide which rows exist."""
+        """The rows of the program and the runs of its outermost parallel loops, in order. Loops of
+        a program with registers are left out, because registers decide which rows exist."""
         marks = np.array(self.program.data.iterations, np.int64).reshape(-1, 3).tolist()
         top: Items = []
         around, last = [top], 0
@@ -230,7 +230,7 @@ class Iterations:
             return self.untried
         return (
             f"{_orders(self.tried)} of iterations replayed, in which {self.moved} of {self.among} "
-            "iterations of parallel loops changed places, but additions to a sum did not: "
+            "iterations of parallel loops changed places (additions to one sum kept their order): "
             f"{_outcome(self.finding)}"
         )
 
@@ -238,7 +238,7 @@ class Iterations:
 @dataclass(frozen=True)
 class Orders:
     """The result of running the cores in other orders. `tried` is the number of replays. `open` is
-    the number of pairs of accesses whose order no meeting (`checks.races`) defines, and `reversed`
+    the number of pairs of accesses whose order no synchronization defines (races), and `reversed`
     the number of such pairs that were reversed in at least one replay. `iterations` is the result
     of running iterations of loops in other orders. `finding` reports a difference of the results
     for any of these orders."""
@@ -274,9 +274,9 @@ def _outcome(finding: Finding | None) -> str:
 
 def compare_orders(record: Record, count: int) -> Orders:
     """Replay a record in other orders, until the bits of a result differ. First the cores of all
-    ranks run in up to `count` other orders. Their results are compared with those of a replay in
-    which each step is a step of the core with the lowest number that can run. Then the iterations
-    of parallel loops run in up to `count` other orders, which are compared with the recorded order.
+    ranks run in up to `count` other orders. Their results are compared with those of a replay whose
+    next step is always of the core with the lowest number that can run. Then the iterations of
+    parallel loops run in up to `count` other orders, which are compared with the recorded order.
 
     Raises the errors of `Replay`.
     """
@@ -482,8 +482,8 @@ def _cores_finding(
     differing: str, suspects: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
     """Return the finding for cores whose order matters. Among the races that `flipped` flags as
-    reversed, it names the race that was complete first, and its place is the second access of this
-    race. It has no place if no race is reversed. `order` has the core of each step."""
+    reversed, it names the race whose accesses have both happened first. Its place is the second
+    access of this race, or None if no race is reversed. `order` has the core of each step."""
     reversed_races = [
         race for race, is_reversed in zip(suspects, flipped, strict=True) if is_reversed
     ]

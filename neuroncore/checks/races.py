@@ -6,8 +6,9 @@ threads. Meetings divide the instructions of a thread into segments: a meeting i
 instruction of its segment. If several threads join a meeting, all their instructions before it
 happen before all their instructions after it. Vector clocks represent this happens-before order.
 
-A box has the bytes of an access in a storage, which is the memory of one tensor. If these bytes are
-strided, a pattern describes them exactly. A use is an operand that an instruction reads or writes.
+A box is the set of bytes of an access. It is in a storage, which is the memory of one tensor, and
+has bounds, within which a pattern describes strided bytes exactly. A use is an operand that an
+instruction reads or writes.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ class Access(NamedTuple):
 
 
 class SharedSpot(NamedTuple):
-    """The exact bytes of a box: its storage, the shape of the strided access (sizes and steps in
-    bytes), and the byte at which the access starts."""
+    """The exact bytes of a box: its storage, its `form` (the sizes of its axes, and their steps in
+    bytes), and the byte at which it starts."""
 
     storage: int
     form: Form
@@ -148,11 +149,11 @@ class SharedSpot(NamedTuple):
 class SharedBoxes:
     """The boxes of all threads and the accesses to them.
 
-    In `area`, `box` and `pattern`, each core has an array with an element for each of its boxes:
-    the box's area; its bounds [row, row_end, byte, byte_end]; and the number of its pattern, or -1
-    if it fills these bounds. In `start` and `form`, each core has an array with an element for each
-    pattern: its first byte and the number of its form, which `forms` lists. `spots` and `accesses`
-    have an element for each box, core by core.
+    The first five fields have an array for each core. In `area`, `box` and `pattern`, element k of
+    the array describes box k of the core: the number of its storage; its bounds [row, row_end,
+    byte, byte_end]; and the number of its pattern, or -1 if it fills the bounds. In `start` and
+    `form`, element k describes pattern k: its first byte, and the number of its form (as in
+    SharedSpot) in `forms`. `spots` and `accesses` have an element for each box, core by core.
     """
 
     area: list[Array] = field(default_factory=list)
@@ -457,8 +458,8 @@ def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
     values. There are two such cases:
 
     * Both accesses are writes to the same bytes from one line.
-    * The first access is a read of bytes that its thread wrote earlier, from the line of the second
-      access."""
+    * The first access reads bytes that its thread wrote earlier, at the line that also makes the
+      second access."""
     first, second = race.first, race.second
     if first.writes:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]

@@ -38,7 +38,8 @@ SHOWN = 4  # lines whose tiles are listed
 
 class Alive(NamedTuple):
     """The first tile that does not fit (`culprit`), and the tiles that are alive at its first use:
-    their bytes per partition in total, and their number by kind."""
+    their bytes per partition in total, and their number by kind (memory, size, name and source
+    line)."""
 
     culprit: Area
     bytes_needed: int
@@ -249,7 +250,7 @@ def _transposing(call: Call, machine: Machine) -> str | None:
     if not ends or not _transposes(call, ends):
         return None
     least = min(view.dtype.itemsize for view in ends)
-    return f"{call.name} transposes by DMA, element by element of {least} bytes"
+    return f"{call.name} transposes by DMA, which moves single elements of {least} bytes"
 
 
 def _stays_on_chip(call: Call, machine: Machine) -> str | None:
@@ -269,7 +270,7 @@ def _few_lanes(call: Call, machine: Machine) -> str | None:
     every = machine.limits.partitions
     if not 0 < lanes <= every * FEW_LANES:
         return None
-    return f"{call.name} works on {lanes} of {every} partitions: the other lanes are idle"
+    return f"{call.name} works on {lanes} of {every} partitions; the lanes of the others are idle"
 
 
 def _multiplies(call: Call) -> bool:
@@ -283,7 +284,10 @@ def _float32_products(call: Call, machine: Machine) -> str | None:
     if not any(view.dtype == "float32" for view in call.views(*call.reads)):
         return None
     passes = machine.fixed.float32_passes
-    return f"{call.name} multiplies float32, which takes {passes} passes and a slower rate"
+    return (
+        f"{call.name} multiplies float32: the engine loads the weights {passes} times, and takes "
+        "the columns at a lower rate"
+    )
 
 
 SLOW = (

@@ -1,5 +1,5 @@
-"""The instructions that use each byte of a record, and its last writer; and findings about these
-uses:
+"""The instructions that read or write each byte of memory in a record, the last instruction that
+wrote it before each use, and findings about these uses:
 
 * sums in PSUM that continue after they were read, or that are never read,
 * tensors whose addresses overlap, and tensors without an address in a memory where other tensors
@@ -7,8 +7,8 @@ uses:
 * iterations of a parallel loop that read bytes that other iterations write.
 
 A use is one operand of one instruction. A window is a view of one tensor, and a storage is the
-memory of one tensor. A box has the bytes that a window covers in an area. An area is a storage, or
-a whole memory if the kernel specifies addresses in it.
+memory of one tensor. A box is the set of bytes that a window covers in an area. An area is a
+storage, or a whole memory if the kernel specifies addresses in it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Makes `import nki` find this package while the alias is active. Also imports packages that only
-the vendor ships: from a checkout, or with placeholders for missing functions.
+"""Makes `import nki` find neuroncore.frontend.nki while the alias is active. Also imports packages
+that only the vendor ships: from a checkout that the user names (`run --with`, or an environment
+variable), or as placeholders.
 
 The distribution never installs a top-level `nki`, because the name is the vendor's. Frameworks
 launch kernels through other packages of the vendor (`STAND_INS`). If one of these packages is not
@@ -45,8 +46,7 @@ class VendorFinder(MetaPathFinder):
         return spec
 
     def forget(self) -> None:
-        """Remove all modules that this finder has loaded, and the attributes for them in their
-        packages."""
+        """Remove all modules that this finder has loaded, also as attributes of their packages."""
         inside = tuple(f"{name}." for name in self.loaded)
         for name in [n for n in sys.modules if f"{n}.".startswith(inside)]:
             parent, _, last = name.rpartition(".")
@@ -235,8 +235,8 @@ def _other(name: str, home: str, module: ModuleType) -> Any:
 
 @functools.cache
 def _print_once(text: str) -> None:
-    """Print a text to standard error once, although an import searches for a package several
-    times."""
+    """Print a text to standard error, but only at the first call: one import searches for a package
+    several times."""
     print(text, file=sys.stderr)
 
 

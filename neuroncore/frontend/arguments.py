@@ -38,8 +38,8 @@ Array = npt.NDArray[Any]
 
 class Annotation:
     """An annotation of a parameter, such as nt.tensor. It accepts anything in brackets. Only three
-    forms have a meaning: `mutable`, the sizes of a tensor, and a list of its sizes with its
-    format."""
+    forms have a meaning: `mutable`, the sizes of a tensor, and a pair (list of the sizes, format of
+    the elements)."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name
@@ -93,7 +93,8 @@ def of_a_rank(arguments: Any) -> Arguments:
     if isinstance(arguments, list | tuple):
         return tuple(arguments), {}
     raise UsageError(
-        f"the arguments of a rank are a tuple or a dict by name, not {type(arguments).__name__}"
+        "the arguments of a rank must be a list, a tuple, or a dict by name, not "
+        f"{type(arguments).__name__}"
     )
 
 

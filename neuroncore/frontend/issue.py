@@ -1,5 +1,5 @@
 """The function of each instruction, by name, for both dialects. Also additions of the current API:
-registers, and promises that it requires of kernels."""
+registers, and arguments by which a kernel must promise something, such as `unique_indices`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def function(name: str) -> Issues:
 
 
 def _with_scales_first(dma_compute: Issues) -> Issues:
-    """Return dma_compute with `scales` before `reduce_op`, as in releases before 0.3."""
+    """Return dma_compute, which also accepts `scales` before `reduce_op`, as in releases before
+    0.3."""
 
     @wraps(dma_compute)
     def in_either_order(*args: Any, **named: Any) -> NkiInstruction:

@@ -73,9 +73,9 @@ def launch(
     `programs` lists, for each core, the programs of the grid that it runs, one after the other. By
     default each program has a separate core (nki/get-started/about/lnc.rst). On machines that have
     logical cores, two cores form a logical core and can synchronize; more than two cores run one
-    after the other. `finished` is called at the end of each program. `order` is the order of
-    instructions that the dialect's compiler chooses; the options override it. `flags` are the
-    compiler's flags, or None for a dialect without flags.
+    after the other. `finished` is called at the end of each program. `order` names the way in which
+    the dialect's compiler orders instructions, for the estimate of time; `Options.order` overrides
+    it. `flags` are the compiler's flags, or None for a dialect without flags.
 
     Arrays become tensors of type `tensor` in HBM; contiguous arrays are not copied. After the run
     the caller's arrays contain what the kernel wrote. Returned tensors become arrays of numpy, or

@@ -115,10 +115,10 @@ def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) 
     """Return a hint for an access to the elements `first` to `last` of an axis, which exceeds the
     size of the axis.
 
-    The hint is `ragged` unless the axis has a whole number of pieces of this length, and the access
-    begins where a piece would begin. In that case the hint has the number of pieces, and recommends
-    ending the loop earlier. If the access would fit on another axis, it recommends checking whether
-    the indices are swapped."""
+    If the size of the axis is a multiple of the access's length, and so is `first`, a loop probably
+    goes one piece too far. Then the hint states the number of pieces, and recommends ending the
+    loop earlier; or, if the access would fit on another axis, checking whether the indices are
+    swapped. In other cases the hint is the text `ragged`."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged

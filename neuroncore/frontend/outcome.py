@@ -188,8 +188,8 @@ class Inputs:
         )
 
     def write_back(self) -> None:
-        """Copy all elements that the kernel has changed to the caller's arrays that are listed in
-        `copies`."""
+        """Copy the elements that the kernel has changed to the caller's arrays. Only arrays whose
+        memory the kernel could not use directly need this (`copies`)."""
         for array, storage, before in self.copies:
             changed = storage.changed_since(before)
             values = storage.data.view(storage.held.numpy)

@@ -106,7 +106,8 @@ def notify(*ranks: Launch) -> bool:
 
 
 class _LastLaunch:
-    """Keeps the last launch on one rank, and reports all launches to the outer observer."""
+    """Keeps the last launch that ran on a single rank, and reports all launches to the observer
+    that was set before (`outer`)."""
 
     def __init__(self, outer: Observer | None) -> None:
         self.outer = outer
@@ -131,11 +132,11 @@ def last_launch(
     options: Options | None = None,
     originals: Originals | None = None,
 ) -> Launch:
-    """Call a function that launches kernels, and return its last launch on one rank. `target`,
-    `options` and `originals` are settings for this call; the current settings supply those that are
-    None.
+    """Call a function that launches kernels, and return the last launch that ran on a single rank.
+    `target`, `options` and `originals` are settings for this call; if one is None, the current
+    setting applies.
 
-    Raises UsageError if nothing was launched.
+    Raises UsageError if there is no such launch.
     """
     current = current_settings()
     last = _LastLaunch(current.observer)

@@ -345,8 +345,8 @@ class Run:
             return viewing.page([shown], viewing.Opening(at=at))
 
     def serve(self, answers: bool = True, port: int = 0) -> serving.Server:
-        """Serve the page on a port of this computer (0 for a free one) until it is closed. Every
-        step has all values; they are replayed on request."""
+        """Serve the page on a port of this computer (0 for a free one) until it is closed. It has
+        the values of every step, which are computed on request."""
         return serving.Server([self.shown(answers=answers)], port)
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
@@ -479,7 +479,7 @@ def load(path: str | Path) -> Run:
     """Load a saved Run. Its float64 results are missing, and its arrays are numpy arrays.
 
     Nothing in the file is executed. Raises UsageError if the file can't be read, is not a saved
-    run, or has a call that is illegal on its machine.
+    run, or contains an instruction that is illegal on the run's machine.
     """
     record = saved.load(Path(path))
     setting, outcome = record.setting, record.outcome

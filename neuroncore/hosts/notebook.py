@@ -76,7 +76,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Unload the extension (`%unload_ext neuroncore`); nki remains."""
+    """Unload the extension (`%unload_ext neuroncore`). `import nki` still finds neuroncore."""
     source.cell_name = None
     shell.set_custom_exc((), None)
     del shell.magics_manager.magics["cell"][MAGIC]

@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--neuroncore-target",
         action="append",
         metavar="MACHINE",
-        help="run tests with a parameter neuroncore_target on this machine; repeatable",
+        help="run tests that use the fixture neuroncore_target on this machine; repeatable",
     )
     group.addoption(
         "--neuroncore-pages",

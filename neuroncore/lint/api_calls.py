@@ -2,9 +2,10 @@
 refuses. Rules about the interface of a kernel: decorators, parameters, classes and results. Also
 rules about source that means something else in the older API.
 
-The form of a name has its parameters in a range of releases (`modules.ApiForm`). A Spot is a node
-of a kernel's syntax tree (`constructs.Spot`), and a Scope is a function of the device
-(`inference.Scope`). A rule yields its findings as tuples (code, node, sentence).
+The form of a name is its list of parameters in a range of releases (`modules.ApiForm`). A function
+of the device is a kernel, or a function that a kernel calls. A Scope is such a function
+(`inference.Scope`), and a Spot is a node of its syntax tree (`constructs.Spot`). A rule yields its
+findings as tuples (code, node, sentence).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def counters(spot: Spot) -> Iterator[Report]:
         for how, expression in bound
     )
     if starts and plain and _is_read_behind(scope, name, spot.traced[-1]):
-        message = f"{name} is incremented in a loop that is traced once"
+        message = f"{name} is incremented in a loop whose body the compiler reads only once"
         yield "COUNTER_IN_TRACED_LOOP", node, message
 
 
@@ -273,7 +274,8 @@ def operands(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Call)
 def kinds(spot: Spot) -> Iterator[Report]:
-    """Report arguments whose kind their parameter doesn't accept."""
+    """Report arguments of a kind that their parameter doesn't accept, such as a string for
+    `buffer`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)

@@ -3,9 +3,10 @@ for all nodes of a kernel's functions, with the loops and `with` blocks of the d
 node.
 
 The rules describe the usual front end, which parses the source of a kernel. A loop of the device is
-a loop that the device runs, rather than one that the compiler unrolls. Each rule gets a Spot, which
-is a node of a function of the device, and yields its findings as tuples (code, node, sentence). The
-row of a code lists the releases in which its rule applies.
+a loop that the device runs, rather than one that the compiler unrolls. A function of the device is
+a kernel, or a function that a kernel calls. Each rule gets a Spot, which is a node of such a
+function, and yields its findings as tuples (code, node, sentence). The row of a code in
+neuroncore/base/codes/source.toml has the releases in which its rule applies.
 """
 
 from __future__ import annotations
@@ -261,15 +262,16 @@ def values(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Name, ast.Attribute)
 def values_of_the_file(spot: Spot) -> Iterator[Report]:
-    """Report values that the language of kernels doesn't have, if a kernel reads them from a name
-    of its file or from a module that makes them."""
+    """Report values that the language of kernels doesn't have, if a kernel reads them from a global
+    name of its file or from a module that makes them."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name | ast.Attribute)
     if isinstance(node, ast.Name) and (file_value := scope.module.values.get(node.id)) is not None:
         if _is_wide(file_value):
-            yield "VALUE_TYPE", node, f"{node.id}, {literal(file_value)}, needs more than 32 bits"
+            message = f"{node.id} is {literal(file_value)}, which needs more than 32 bits"
+            yield "VALUE_TYPE", node, message
         if isinstance(file_value, ast.Set) or _calls_one_of(file_value, ("set", "frozenset")):
-            yield "SET", node, f"{node.id} of the file is a set"
+            yield "SET", node, f"the global {node.id} is a set"
     meaning = scope.program.modules.meaning(scope.module, node)
     if isinstance(meaning, str) and "." in meaning and meaning.partition(".")[0] in NUMBERS:
         yield "VALUE_TYPE", node, f"{meaning} in a kernel"
@@ -318,7 +320,7 @@ def keys(spot: Spot) -> Iterator[Report]:
             scope, node.func.value
         )
         if looks_up and (kind := _not_a_string(scope, node.args[0])):
-            yield "DICT_KEY", node, f"a dictionary is asked for {kind}"
+            yield "DICT_KEY", node, f"a dictionary is searched for the key {kind}"
 
 
 def _not_a_string(scope: Scope, key: ast.expr) -> str:

@@ -2,10 +2,10 @@
 and effects of a kernel other than its arguments and results.
 
 A value of the device is one that only the device knows, such as a register or the contents of a
-tensor; a value of the file is assigned to a name at module level. A loop of the device is not
-unrolled by the compiler. A compiled kernel is cached, and is used again if the arguments are the
-same. Then it does not see new values of other inputs, and does not repeat its effects. A rule
-yields its findings as tuples (code, node, sentence).
+tensor; a value of the file is assigned to a name at module level. A loop of the device is one that
+the compiler does not unroll. A compiled kernel is cached, and used again for equal arguments. Its
+Python does not run again: it does not see new values of other inputs, and does not repeat its
+effects on the host. A rule yields its findings as tuples (code, node, sentence).
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def conditions(spot: Spot) -> Iterator[Report]:
         if what and not _is_in_hbm(scope, test):
             condition = f"the condition {ast.unparse(test)}"
             if _may_be_given(scope, node, test):
-                yield "TENSOR_TRUTH", test, f"{condition} is a tensor: it is true for any contents"
+                message = f"{condition} is a tensor, which is true whatever it contains"
+                yield "TENSOR_TRUTH", test, message
             else:
                 yield "DYNAMIC_CTRL", test, f"{condition} depends on {what}"
 
@@ -101,7 +102,7 @@ def iterations(spot: Spot) -> Iterator[Report]:
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.For | ast.comprehension) and (what := _runtime(scope, node.iter)):
         code = "TENSOR_LOOP" if scope.value(node.iter).kind == "tensor" else "DYNAMIC_CTRL"
-        yield code, node.iter, f"a loop goes over {what}"
+        yield code, node.iter, f"a loop iterates over {what}"
 
 
 @RULES.about(ast.Call)
@@ -119,11 +120,11 @@ def conversions(spot: Spot) -> Iterator[Report]:
         what = _runtime(scope, read)
         inner = read not in node.args  # `any` and similar functions test only its truth
         if what and not inner and builtin in ITERATING and scope.value(read).kind == "tensor":
-            yield "TENSOR_LOOP", node, f"{builtin} goes over {what}"
+            yield "TENSOR_LOOP", node, f"{builtin} iterates over {what}"
         elif what and (inner or builtin in OF_NUMBERS or module in LIBRARIES or ranges):
             may_be_given = builtin in OF_TRUTH and _may_be_given(scope, node, read)
             code = "TENSOR_TRUTH" if may_be_given else "DYNAMIC_CTRL"
-            yield code, node, f"{ast.unparse(node.func)} gets {what}"
+            yield code, node, f"{ast.unparse(node.func)} is called with {what}"
 
 
 def _passed(passed: ast.expr, function: str) -> list[ast.expr]:
@@ -408,9 +409,9 @@ def changes(spot: Spot) -> Iterator[Report]:
     node, scope = spot.node, spot.scope
     for target in _changed(node):
         if name := _of_the_file(scope, target):
-            yield "IMPURE_KERNEL", node, f"{name} of the file is changed by a kernel"
+            yield "IMPURE_KERNEL", node, f"a kernel changes the global {name}"
         elif name := _default(scope, target):
-            message = f"the default of {name}, which is the same for all calls, is changed"
+            message = f"a kernel changes the default of {name}, which all calls share"
             yield "IMPURE_KERNEL", node, message
 
 
@@ -462,12 +463,12 @@ def _default(scope: Scope, target: ast.expr) -> str:
 
 @RULES.about(ast.Name)
 def changed_values(spot: Spot) -> Iterator[Report]:
-    """Report names of the file that a kernel reads, if the file's main part changes their
-    values."""
+    """Report global names that a kernel reads, if the file changes their values under `if __name__
+    == "__main__"`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name)
     if node.id in scope.module.changed and node.id not in scope.file_names:
-        message = f"{node.id} of the file is read by a kernel, and changes while the file runs"
+        message = f"a kernel reads the global {node.id}, whose value changes while the file runs"
         yield "IMPURE_KERNEL", node, message
 
 

@@ -3,8 +3,8 @@ index that the device counts, and others.
 
 A name has a kind if all assignments to it in its function agree, in whatever order they run. A
 parameter has a kind if all calls of its function agree. Otherwise, and for parameters of kernels,
-the kind is unknown. This avoids false reports. In functions, `depth` is how many further calls and
-assignments are followed.
+the kind is unknown. This avoids false reports. A function of the device is a kernel, or a function
+that a kernel calls. The parameter `depth` is how many further calls and assignments are followed.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ class Value:
     unknown, the call that allocates it (`born`), and whether it is the result of a comparison
     (`compared`).
 
-    Other kinds are "index" (the counter of a loop of the device), "indices" (an index expression of
-    the older API), "integer" (the counter of a loop that the compiler unrolls), "instruction" (the
-    result of a call of nki.isa), and "host" (any other value of Python).
+    Other kinds are "register", "index" (the variable of a loop that the device runs), "indices" (an
+    index expression of the older API), "integer" (the variable of a loop that the compiler
+    unrolls), "instruction" (the result of a call of nki.isa), "host" (any other value of Python),
+    and "unknown".
     """
 
     kind: Kind

@@ -20,8 +20,8 @@ from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_o
 
 @dataclass(frozen=True)
 class Device:
-    """A function or a class that the compiler reads, with its file. `is_kernel` is True if a launch
-    calls it directly."""
+    """A function or a class that is compiled for the device, with its file. `is_kernel` is True if
+    a launch calls it directly."""
 
     module: Module
     node: Definition
@@ -302,8 +302,8 @@ ALIASES = 40  # the longest chain of aliases that is followed
 
 
 class Names:
-    """The names of a function of the device. If this function is defined in another function,
-    `outer` has the names of that enclosing function."""
+    """The names in a function that is compiled for the device. If this function is defined in
+    another function, `outer` has the names of that enclosing function."""
 
     def __init__(self, program: SourceFiles, device: Device, outer: Names | None) -> None:
         self.program, self.device, self.outer = program, device, outer

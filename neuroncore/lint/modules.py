@@ -167,8 +167,8 @@ class Module:
 
     @cached_property
     def changed(self) -> frozenset[str]:
-        """The names of the file whose values its main part changes, also by assigning to
-        elements."""
+        """The global names whose values the file changes under `if __name__ == "__main__"`, also by
+        assigning to elements."""
         runs = [
             statement
             for statement in self.tree.body

@@ -1,5 +1,5 @@
 """The meaning of `tensor[...]`: integers, slices with steps, `...`, nl.ds and registers; and
-explicit access patterns, `tensor.ap`. Python's operators are errors."""
+explicit access patterns, `tensor.ap`. Python's operators raise errors."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Indexed(Seen, Unread, Parted):
         if isinstance(k, DynamicSlice):
             count = self._bound(k.size, axis)
             if not 0 <= count <= size:
-                raise self._outside(f"a window of {count}", axis)
+                raise self._outside(f"a range of {count} elements", axis)
             if isinstance(k.start, VirtualRegister):
                 return 0, count, 1, (self._moved(k.start, axis, size - count),)
             start = self._bound(k.start, axis)

@@ -319,9 +319,9 @@ def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
 def filled(
     sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Return `sizes` and `strides` of a part, which index expressions select, with axes for the
-    slices among them. `ranges` has (first, count, stride) for each slice. Slices become new last
-    axes; but a single slice replaces the last of two axes if this axis has size 1."""
+    """Add an axis for each slice of a subscript to `sizes` and `strides`, which have the axes of
+    its index expressions. `ranges` has (first, count, stride) for each slice. New axes are last;
+    but a single slice replaces the last of two axes if this axis has size 1."""
     for _, count, stride in ranges:
         if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
             sizes[-1], strides[-1] = count, stride

@@ -1,5 +1,5 @@
-"""Iterations of loops that are made from a template: all instructions of the template have been
-issued before (`repetition`).
+"""Iterations of a loop that are made from a template: an earlier iteration, which Python executed,
+and whose instructions were issued and recorded in the usual way (`templates`).
 
 Such an iteration differs from the template only in numbers: indices and offsets (the numbers of the
 template), and the numbers that identify storages. Therefore all rows and marks of an iteration are
@@ -10,16 +10,16 @@ where the iterations of parallel loops begin and end. A block is a tile of a ten
 the partition axis (`blocks`). An event is an instruction, a new storage, or the begin or end of an
 inner loop or of its iteration.
 
-The variables of inner loops are not needed. They would only show which write to a tensor is the
-first of an iteration, and whether the previous iteration wrote the same elements. If all writes to
-the tensor move by the same steps, the template has the same answers.
+The values of the variables of inner loops are not needed. They would only show which write to a
+tensor is the first of an iteration, and whether the previous iteration wrote the same elements
+(`scopes.first_writes`). If all writes to the tensor move by the same steps from iteration to
+iteration, both answers are those of the template.
 
-Blocks that end with the iteration are not entered into the tables of their tensors, because only
-the instructions of the iteration can name them.
-
-Tiles on chip that end with the iteration share storages, which all iterations and all templates
-use: a new tile takes the storage of a tile that no later instruction uses. The storage then becomes
-that of a new tensor (`Memory.renew`). So the tiles in such storages are the same in all iterations.
+A tile ends with the iteration if no later line can name it. If it is a block, it is not entered
+into the table of its tensor, because only the instructions of the iteration can name it. If it is
+on the chip, it takes the storage of an earlier tile that no later instruction uses; all iterations
+of all templates share these storages. The storage becomes that of a new tensor (`Memory.renew`),
+and all iterations use the same tile objects.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ class KnownIterations:
         return True
 
     def _free_storage(self, new: NewStorage) -> Storage | None:
-        """Return a shared storage for a new tile. Return None if the tile does not end with the
-        iteration, or is not on the chip."""
+        """Return a storage that iterations share, for a new tile. Return None if the tile does not
+        end with the iteration, or is not on the chip."""
         layout, held, *_ = new.kind
         if not new.ends_at(self._depth) or not layout.on_chip:
             return None

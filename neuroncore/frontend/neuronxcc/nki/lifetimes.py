@@ -3,8 +3,8 @@ dimensions. Both are found from the kernel's source.
 
 The device's compiler traces the body of an affine_range or a sequential_range once, for all its
 iterations. If the body rebinds a Python number (`w = w // 2`), the new value holds for the rest of
-the body, but each iteration begins with the value from before the loop. After the loop, `n += 1`
-has added 1 (SDK NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the pages of
+the body, but each iteration begins with the value from before the loop. So `n += 1` in a loop adds
+only 1 to n (SDK NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the pages of
 nl.affine_range and nl.static_range, SDK 2.21 to 2.26).
 
 Published kernels index tensors with block dimensions by the variables of all surrounding loops.

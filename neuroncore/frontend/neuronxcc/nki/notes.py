@@ -166,8 +166,9 @@ class Notes:
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
     ) -> None:
         """Note the allocation of the tile of a block. A block is the indices of the axes before the
-        partition axis. `depth` is the position of a loop among the running loops: the tile ends
-        with the present iteration of this loop. `depth` is None if no iteration ends the tile."""
+        partition axis. `depth` is the position of a loop among the running loops: the tile is
+        released when the present iteration of this loop ends. `depth` is None if the tile outlives
+        all iterations."""
         if storage.layout.placed:
             self.fault()
         site = self.core.birthplace()

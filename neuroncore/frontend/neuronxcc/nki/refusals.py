@@ -44,7 +44,8 @@ def assigned_index(index: object) -> SignatureError:
 def index_along_free_axis(tile: Tile) -> ViewError:
     """Return the error for a tile that indexes the last axis of a tensor."""
     return ViewError(
-        f"a tile indexes the last axis of {tile}, and the partition axis indexes another axis",
+        f"a tile indexes the last axis of {tile}, and the index of another axis differs between "
+        "partitions",
         because="a DMA has one run-time address per partition, for a whole row",
         hint="index the first axis with the tile, and the last with nl.arange(n)[None, :]",
         also="err_indirect_indices_free_dim",

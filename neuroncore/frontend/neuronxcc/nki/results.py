@@ -200,8 +200,8 @@ def _starts_well(slot: Tensor) -> bool:
 
 def _set_below(whole: Tensor, box: Box, value: Any) -> None:
     """Fill a box of a tensor in PSUM with a number, if no engine can start an access at its first
-    partition. DMA does not reach PSUM. So one memset fills this box and some rows above, whose
-    contents are saved in SBUF meanwhile. All elements of these rows must have been written."""
+    partition. DMA does not reach PSUM. So one memset fills the box and also some partitions before
+    it, whose contents are saved in SBUF meanwhile and must all have been written."""
     (first, count), *free = box
     end, starts = first + count, current().machine.starts
     top = max(row for row in range(first) if row in starts(end - row))

@@ -236,8 +236,8 @@ def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
 
 def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
     """Return the iterations of parallel loops that have not written to the tensor of dst before, as
-    tuples (iteration, writes in the loop by storage, latest earlier write). Return none if writes
-    add to the contents or dst has a run-time offset: then iterations may share the tensor
+    tuples (iteration, writes in the loop by storage, latest earlier write). Return an empty list if
+    writes add to the contents or dst has a run-time offset: then iterations may share the tensor
     (`carry`). Raises ImmutableError for a parameter of the kernel."""
     storage = dst.storage
     if storage.id in state.parameters:

@@ -131,8 +131,8 @@ def _sin(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 sin = Operation(
     "sin",
     _sin,
-    "sin x, reduced to one turn first by tensor_scalar, tensor_copy and scalar_tensor_tensor: "
-    "activation.",
+    "The sine of x: tensor_scalar, tensor_copy and scalar_tensor_tensor reduce x to -pi to pi, and "
+    "activation computes the sine.",
 )
 
 
@@ -152,7 +152,8 @@ def rand(
     shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
 ) -> NkiTensor:
     """A new tensor of uniform random numbers in [0, 1), in steps of 2^-24 before they are rounded
-    to dtype. From v4 on: rand2; before: rng and two tensor_scalar. In HBM also dma_copy."""
+    to dtype. NeuronCore-v4 and later use rand2; earlier ones use rng and two tensor_scalar. For
+    HBM, dma_copy follows."""
     tensor = ndarray(shape, dtype, buffer, name)
     if buffer in ON_CHIP:
         _fill_at_random(tensor)

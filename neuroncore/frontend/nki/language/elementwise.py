@@ -213,7 +213,7 @@ def _copy(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 reciprocal = Operation("reciprocal", _reciprocal, "1 / x: reciprocal.")
-copy = Operation("copy", _copy, "x in SBUF: tensor_copy.")
+copy = Operation("copy", _copy, "A copy of x in SBUF: tensor_copy.")
 
 
 def _divided(x: Any, y: Any, dtype: Any = None) -> NkiTensor:

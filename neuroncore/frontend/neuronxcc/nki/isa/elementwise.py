@@ -265,8 +265,9 @@ def _selected(
     term: tuple[Index, str], x: Tensor, other: Any, form: Format, mask: Any, hold: bool = True
 ) -> Tensor:
     """Return x where the comparison `term` holds, else the number `other`, in format `form`. `term`
-    is an expression and an operator, as in Mask. With `hold`, the instruction may be delayed.
-    Raises NotEmulated if the mask chooses only a part of x."""
+    is an expression and an operator, as in Mask. With `hold`, the instruction may be delayed until
+    the kernel assigns its result (`results`). Raises NotEmulated if the mask chooses only a part of
+    x."""
     index, how = term[0].over(x.shape), term[1]
     if any(box for box in chosen(mask, x.shape)):
         raise NotEmulated("affine_select can't have a mask that selects a part of its tile")

@@ -292,7 +292,7 @@ def _copy(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Te
 
 
 reciprocal = Operation("reciprocal", _reciprocal, "1 / x: reciprocal.")
-copy = Operation("copy", _copy, "x in SBUF: tensor_copy.")
+copy = Operation("copy", _copy, "A copy of x in SBUF: tensor_copy.")
 
 
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
@@ -364,7 +364,7 @@ ceil = _composed("ceil")
 trunc = _composed("trunc")
 cos = _composed("cos")
 tan = _composed("tan")
-sin = Operation("sin", _composed("sin"), "sin x, of any number.")
+sin = Operation("sin", _composed("sin"), "The sine of x, which may be any number.")
 
 
 def where(
