@@ -68,32 +68,36 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
   (`frontend/instructions.py`), which binds the arguments, checks the call unless an equal one was
   checked before (`core/legality.py`), and appends a row to the record. The second one
   (`core/execute.py`) computes into the destination immediately, in program order; a replay calls it
-  too. Some clauses make every decision that depends on shapes, formats and operators once, and
-  return a `Run`, a function of the rest; the Call keeps this function (`core/binding.py`).
+  too. A `Call` is a use of an instruction with certain shapes, formats and operators, but without
+  data. Some clauses make every decision that depends on these only once, and return a `Run`: a
+  function of the data, which the Call keeps for its later uses (`core/binding.py`).
   `docs/generate/functions.py` writes both files of functions.
 * **The record** (`Program`) has a row of numbers for each instruction. They identify its Call, its
   source line, its windows (the elements of tensors that it reads and writes), and the values that
-  the Call leaves open. Other data, such as boxes of bytes, are computed on demand. The file of a
+  the Call leaves open. Other data, such as which instructions touch the same bytes, are computed
+  when a reader asks for them. The file of a
   record (`record/saved.py`) has JSON and columns of integers, and is checked when it is read.
 * **The replay** (`replay/cursor.py`) executes a record again without the kernel, with the same
   functions: on other inputs, or to inspect tiles before and after any instruction. A Run may list
   its steps (`clause/alu.py`), which are the loops that it calls. Consecutive instructions with
   steps are executed by one call of compiled code (`replay/stretches.py`), with the same loops.
-* **The compiled program** (`time/compiled.py`) is the record after the device's compiler: loads
-  that happen only once, copies that are written in place, engines that the kernel does not name,
-  and tiles that SBUF cannot hold. The schedule, the counters and the reports all read it, so they
-  agree.
+* **The compiled program** (`time/compiled.py`) is the record after the device's compiler, as far as
+  the model knows this compiler. It leaves out repeated loads and unnecessary copies, chooses the
+  engines that the kernel does not name, and saves tiles to HBM that SBUF cannot hold. The schedule,
+  the counters and the reports all read it, so they agree.
 * **The schedule** (`time/schedule.py`) reads only the compiled program. It combines the costs of
   the clauses, the dependencies of the bytes and the order of a compiler into a timeline.
 * **Reports** are functions of the timeline and the record.
 
-The other dialect, `neuronxcc.nki`, has the same clauses under older names. `--precision` executes
-the same calls in float64 as well. `neuroncore score` schedules saved records.
+NKI has two dialects: today's API, and the older API `neuronxcc.nki`, which has the same clauses
+under older names. `--precision` executes the same instructions in float64 as well. `neuroncore
+score` schedules saved records.
 
 ## Rooms
 
-A room is a folder. It imports only from lower floors, which `lint-imports` checks with the layers
-in `pyproject.toml`. This list comes from there, with the first sentence of each room's docstring.
+A room is a folder of `neuroncore/`. Each room has a floor, and imports only from lower floors. The
+floors are the layers in `pyproject.toml`, and `lint-imports` checks them. The table has the first
+sentence of each room's docstring.
 
 """
 

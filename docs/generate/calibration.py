@@ -133,13 +133,15 @@ RANGES = """\
 
 ## Ranges
 
-Every estimate has a range, in which 80 % of measurements are expected. The ends of a range are two
-factors times the estimate. The factors of a class of kernels come from the ratios of measurement
-to estimate of the measured kernels in this class. Kernels of one class agree in four properties:
+Every estimate has a range, in which 80 % of measurements are expected. The ends of a range are the
+estimate times a lower and an upper factor. The factors of a class of kernels come from the ratios
+of measurement to estimate of the measured kernels in this class. Kernels of one class agree in four
+properties:
 
 * the order of the compiler: compiled, scheduled or standalone. For today's API, the launch path
   determines the order.
-* the compiled form: certain or uncertain.
+* the compiled form, which is the program into which the compiler turns the kernel: certain or
+  uncertain, as explained below.
 * the writer of DMA descriptors.
 * the limit.
 
@@ -208,6 +210,14 @@ choose. The other sources choose the default value, unless another value gives a
 Some rules are shown by public compiled programs, traces, profiles or compilers' logs of two
 authors. For these rules, the column "supported by" lists "programs". Latencies do not decide about
 such a rule: the rule is in use in cross-validation too.
+
+In the table, choices of trn1 and trn2 are numbers in `isa/machines/`. Choices of an order that have
+a name are numbers in `isa/compilers.toml`. In the model, an engine starts the first of its next
+`window` instructions that is ready, and a queue of DMAs starts the first of its next `transfers`
+transfers that is ready. At most `stores_in_flight` stores are in flight; 0 means any number. If
+`by_first_use` is "yes", loads are in the order in which the kernel uses their data. The column
+"others choose" has each value that the other sources chose and, in brackets, for how many of the
+left-out sources they chose it.
 """
 
 WEAK = """\

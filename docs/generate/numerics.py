@@ -96,8 +96,8 @@ CONVERSIONS = {
         "numerics.test_numerics_published.test_golden_integers",
     ),
     "C8": (
-        "a copy between tiles of the same format moves bits, unless an engine computes with the "
-        "elements",
+        "an instruction that only copies, such as `tensor_copy`, moves bits if both tiles have the "
+        "same format",
         "isa.test_copy.test_a_copy_between_equal_formats_moves_bits",
         "isa.test_copy.test_copies_between_all_pairs_of_formats",
         "isa.test_every_layout.test_operands_may_have_any_layout",
@@ -154,9 +154,9 @@ STOCHASTIC = {
         "numerics.test_stochastic.test_saturating_formats_never_overflow",
     ),
     "S6": (
-        "with the same seed, results have the same bits for any number of threads, any "
-        "partition and any layout; the bits of another seed, core, engine or instruction are "
-        "unrelated",
+        "with the same seed, results have the same bits for any number of threads, and for any "
+        "first partition and any layout of the tile; the bits of another seed, core, engine or "
+        "instruction are unrelated",
         "numerics.test_stochastic.test_threads_and_their_order_do_not_matter",
         "numerics.test_stochastic.test_any_part_of_a_tile_is_rounded_as_in_the_whole",
         "numerics.test_stochastic.test_words_of_different_streams_are_unrelated",
@@ -197,7 +197,7 @@ TENSOR = {
         "32-bit formats may be combined with each other, and so may narrower formats, except "
         "float8_e4m3fn with float8_e4m3",
     ),
-    "T9": ("double_row computes a product over twice as many rows",),
+    "T9": ("the mode `double_row` computes a product over 256 rows instead of 128",),
     "T10": ("float32 products, as a chain or in four passes, are as accurate as float32 allows",),
     "T11": ("sums in bfloat16 PSUM are rounded at every step",),
     "T12": ("subnormal operands are used, unless an option flushes them",),
@@ -260,8 +260,8 @@ VECTOR = {
 }
 MICROSCALING = {
     "X1": (
-        "packed elements begin at the lowest bits; the scales of a quadrant are in four of "
-        "its rows",
+        "packed elements begin at the lowest bits; the scales of a quadrant (32 rows) are in four "
+        "of its rows",
     ),
     "X2": ("scales and elements are those of the vendor's reference, by both rules for scales",),
     "X3": ("zeros, the smallest scale and the largest scale are converted correctly",),

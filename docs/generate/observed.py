@@ -31,8 +31,8 @@ WRONG = (
         ("M1435",),
     ),
     (
-        "Batched float32 products with K = 64 of the published baseline take less time than "
-        "estimated. Published counters of kda-for-trainium have the time in which the Tensor "
+        "The baseline of NKIBench's bmm, batched float32 products with K = 64, takes less time "
+        "than estimated. Published counters of kda-for-trainium have the time in which the Tensor "
         "engine is active. Compared with bmm_v1, which runs at half clock, this time implies full "
         "clock for about 68 % of the baseline's products. In the model, all of these products run "
         "at half clock, because the baseline has only eight transposes before every 16 products, "
