@@ -78,7 +78,7 @@ def _line(place: str) -> tuple[bool, str, int]:
 
 
 def text(table: Sequence[SideRow]) -> Iterator[str]:
-    yield f"{'line':<26}{'':<12}{'compiled program':<26}{'ours':<26}"
+    yield f"{'line':<26}{'':<12}{'compiled program':<26}{'neuroncore':<26}"
     for row in table:
         sides = "".join(f"{_said(side):<26}" for side in (row.theirs, row.ours))
         yield f"{row.place:<26}{row.kind:<12}{sides}{row.verdict}"

@@ -1,5 +1,6 @@
-"""Captures of devices, which commands accept instead of a kernel or a saved run; and neuroncore
-neff, which compares a program of the device's compiler with neuroncore's."""
+"""Captures of devices (traces and compiled programs), which commands accept instead of a kernel or
+a saved run; and neuroncore neff, which compares a program of the device's compiler with
+neuroncore's."""
 
 from __future__ import annotations
 

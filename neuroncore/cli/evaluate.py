@@ -31,9 +31,10 @@ LEVELS = ("process", "linux")
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Judge candidates: Python files of kernels that are not trusted. Each runs in an isolated "
-        "process on public inputs. Its record is replayed on hidden inputs, compared with the "
-        "reference of the specification, and scheduled. Prints one JSON object per candidate "
-        "(docs/eval.md). Exit codes: 0 all candidates passed, 1 not all, 2 wrong usage."
+        "process on public inputs. The instructions that it issues are recorded, and replayed on "
+        "hidden inputs. The results are compared with those of the specification's reference, and "
+        "the time is estimated. Prints one JSON object per candidate (docs/eval.md). "
+        "Exit codes: 0 all candidates passed, 1 not all, 2 wrong usage."
     )
     add_spec(parser)
     parser.add_argument(

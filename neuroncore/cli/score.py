@@ -66,9 +66,9 @@ class TableScore:
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Estimate the latency of every kernel in a table of measurements, from the record of its "
-        "run, and compare it with the measurement. With --sources, kernels without a record are "
-        "first recorded from these checkouts, which can take an hour."
+        "Estimate the latency of every kernel in a table of measurements, from the recorded "
+        "instructions of a run (its record), and compare it with the measurement. With --sources, "
+        "kernels without a record are first run from these checkouts, which can take an hour."
     )
     parser.add_argument("table", type=Path, metavar="CSV", help="the table of measurements")
     parser.add_argument(

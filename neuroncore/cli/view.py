@@ -85,7 +85,7 @@ def _view_capture(arguments: argparse.Namespace) -> int:
     --serve and --watch, because a capture has no values and does not change."""
     if arguments.serve or arguments.watch:
         option = "--serve" if arguments.serve else "--watch"
-        raise UsageError(f"{arguments.file} is a capture: {option} is for kernels and scripts")
+        raise UsageError(f"{arguments.file} is from a device: {option} is for kernels and scripts")
     captures.write_page(captures.load(arguments, arguments.file), arguments.html)
     if arguments.open:
         webbrowser.open(arguments.html.resolve().as_uri())

@@ -27,8 +27,8 @@ TINY = 1e-30  # smaller results are too small for a meaningful comparison
 
 @dataclass(frozen=True)
 class Unseen:
-    """The name and the line of an instruction of a baseline that the results do not need: the
-    kernel still passes if this instruction writes zeros."""
+    """The name and the line of an instruction of the baseline that the verdict does not depend on:
+    the kernel still passes if this instruction writes zeros."""
 
     instruction: str
     place: Place

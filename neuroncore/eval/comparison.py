@@ -83,7 +83,7 @@ def _error(got: Any, want: Array, spec: Spec) -> ResultError:
             limit = f"elements differ by more than {atol:g} + {rtol:g} * |reference|"
             raise Refused("WRONG_RESULT", f"{limit}; {where}", errors=_plain(result_error))
     elif not relative <= spec.largest_error:
-        limit = f"an error of {relative:.3g} of the largest element"
+        limit = f"an error is {relative:.3g} times the largest element of the reference"
         message = f"{limit}, allowed {spec.largest_error:g}; {where}"
         raise Refused("WRONG_RESULT", message, errors=_plain(result_error))
     return result_error

@@ -81,7 +81,7 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
     if program.left_out:
         yield Refused("RECORD_LIMITS", f"the record covers {program.coverage}")
     if program.order != spec.order:
-        message = f"the program's order is {program.order!r}, the specification's {spec.order!r}"
+        message = f"the order of instructions is {program.order!r}, not {spec.order!r}"
         yield Refused("WRONG_ORDER", message)
     if program.order == "scheduled" and (program.flags or program.dge):
         yield Refused("WRONG_ORDER", "a kernel of today's API has compiler flags of the older API")

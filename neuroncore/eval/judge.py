@@ -202,6 +202,5 @@ def refuse(findings: Sequence[Finding]) -> None:
 
 
 def hbm_ns(timeline: Timeline, arrays: Sequence[Array]) -> float:
-    """Return the nanoseconds in which arrays pass through HBM once, at the bandwidth of one HBM
-    stack."""
+    """Return the nanoseconds in which one HBM stack transfers the bytes of some arrays once."""
     return sum(array.nbytes for array in arrays) / timeline.machine.hbm.stack_gigabytes_per_s

@@ -28,8 +28,9 @@ Batch = tuple[Candidate, ...]
 
 
 class Executor(Protocol):
-    """A class whose `run` judges each batch in another process, by calling `judged_batch`. `run`
-    yields the verdicts of each batch, in the order in which batches are finished."""
+    """A class whose `run` judges each batch of candidates in another process, by calling
+    `judged_batch`. `run` yields the verdicts of each batch, in the order in which batches are
+    finished."""
 
     def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]: ...
 

@@ -1,4 +1,5 @@
-"""Reports about a run, for people and for programs: functions of a record and its timeline.
+"""Reports about a run, for people and for programs. Most of them are made from a timeline, which
+has the recorded instructions of a core and their estimated times.
 
 Other packages import these modules from here. Each module is loaded at its first use.
 """

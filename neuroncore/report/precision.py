@@ -27,7 +27,7 @@ def text(precision: Precision) -> Iterator[str]:
     for number, result in enumerate(precision.results):
         error = f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
         if result.lost:
-            error += f"; {result.lost} of {result.exact.size} are finite in float64 only"
+            error += f"; {result.lost} of {result.exact.size} elements are finite in float64 only"
         yield error
     lines = lines_of(precision)
     if not lines:
@@ -42,8 +42,8 @@ def text(precision: Precision) -> Iterator[str]:
     if precision.beyond is not None:
         first = precision.beyond
         yield (
-            f"           first beyond {first.bound:.3g}: {first.line.place}, {first.instruction}, "
-            f"relative L2 {first.rel_l2:.3g}"
+            f"           first error above {first.bound:.3g}: {first.line.place}, "
+            f"{first.instruction}, relative L2 {first.rel_l2:.3g}"
         )
 
 

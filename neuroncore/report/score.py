@@ -19,7 +19,9 @@ SHORTEST = 3  # the smallest chain with a meaningful rank correlation
 
 @dataclass(frozen=True)
 class ScoredPoint:
-    """One measurement and its estimate, both in microseconds."""
+    """One measurement and its estimate, both in microseconds. `limit`, `order`, `doubt` and
+    `descriptors` are the class of the estimate (`estimate.Kind`); `low` and `high` are the ends of
+    its range, as factors of the estimate."""
 
     id: str
     kernel: str

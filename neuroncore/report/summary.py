@@ -77,7 +77,7 @@ class Counters:
 
 
 def counted(timeline: Timeline) -> Counters:
-    """Return the counters of a record. For the older API they describe the compiled program:
+    """Return the counters of one core. For the older API they describe the compiled program:
     repeated loads are omitted, tiles that do not fit into SBUF are spilled, and identity matrices
     of transposes are loaded."""
     counters, machine = Counters(), timeline.machine

@@ -114,7 +114,10 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
         more = duration(unequal.more_ns)
         where = f"; {unequal.place.short} takes {more} longer there than on half of the ranks"
     if limit.what == "imbalance":
-        return f"bound by imbalance: {limit.how}, {waited} later than half of them in total{where}"
+        return (
+            f"bound by imbalance: {limit.how}, {waited} later in total than half of the ranks"
+            f"{where}"
+        )
     if limit.what.startswith("rank "):
         return f"bound by {limit.what}, which is {waited} later than half of the ranks{where}"
     number = timelines[0].world.cores_of(arrivals.latest)[0]

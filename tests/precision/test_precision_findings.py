@@ -171,7 +171,7 @@ def test_overflow_to_infinity(form, largest, beyond):
     assert np.isinf(done.outputs[1, 2]) and codes(found) == ["OVERFLOW"]
     assert "1 of 24" in found.warnings[0].message and form in found.warnings[0].message
     assert [result.lost for result in found.results] == [1]
-    assert "1 of 24 are finite in float64 only" in next(text(found))
+    assert "1 of 24 elements are finite in float64 only" in next(text(found))
 
 
 def test_differences_of_infinities_are_not_cancellation():
