@@ -320,14 +320,15 @@ START = [word(0xA5, at=DOORBELL), word(0xA5, wait=(5, 6, 1), at=DOORBELL)]  # as
 SETUP = word(0xB1)
 
 
-def _copying():
+def _copying(vector=COPY):
+    """The archive of the program of `copied`, with another copy on Vector if one is given."""
     made = Compiled()
     pseudo = [
         word(0xC1, wait=wait, at={12: ("16s", b"qSPIO0"), 48: ("I", number)})
         for number, wait in ((0, None), (1, (5, 6, 1)))
     ]
     made.code = {
-        "Vector": [(COPY, "I-2-0", 2)],
+        "Vector": [(vector, "I-2-0", 2)],
         "Sync": [(pseudo[0], "I-1-0", 1), (pseudo[1], "I-3-0", 3), (SETUP, "", 4)],
     }
     made.queue("qSPIO0", "sp", 8)

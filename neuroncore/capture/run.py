@@ -16,6 +16,7 @@ from neuroncore import machine as machines
 from neuroncore.base.errors import UsageError
 from neuroncore.capture import figures, neff, perfetto, printed, trace
 from neuroncore.capture.difference import CaptureDifference, CaptureSide, compared
+from neuroncore.capture.encoding import decoded
 from neuroncore.capture.estimate import estimate
 from neuroncore.capture.joining import at_source
 from neuroncore.capture.measured import Capture, MeasuredCore, of_trace
@@ -28,6 +29,8 @@ from neuroncore.report.arrays import INSTRUCTION
 from neuroncore.time.timeline import Timeline
 
 Array = npt.NDArray[Any]
+
+WORKING = "product", "weights", "compute", "table"  # roles of instructions that compute
 
 
 class Measured:
@@ -113,7 +116,7 @@ def load(path: Path | str, program: Path | str | None = None) -> Measured:
     recorded = trace.load(path)
     compiled = neff.load(Path(program)) if program is not None else _program_of(path, recorded)
     if compiled is not None and not _belongs(recorded, compiled):
-        raise UsageError(f"{program} is not the program of {path}: it has fewer instructions")
+        raise UsageError(f"{program} is not the program of {path}: their instructions differ")
     return Measured(of_trace(recorded, str(path), compiled))
 
 
@@ -129,15 +132,23 @@ def _program_of(path: Path, recorded: trace.Trace) -> neff.Neff | None:
 
 
 def _belongs(recorded: trace.Trace, compiled: neff.Neff) -> bool:
-    """Return whether, on each engine, the program has an instruction at every position that occurs
-    in the trace. Instructions of the runtime have no position, and are ignored."""
+    """Return whether the trace is of this program: on each engine, the program has an instruction at
+    every position that occurs in the trace, and instructions that compute have the same bytes. The
+    runtime changes other instructions, such as those that start transfers. It also adds
+    instructions, which have no position and are ignored."""
     programs = {graph.name: graph for graph in compiled.graphs}
     for graph in recorded.graphs:
         program = programs.get(graph.name)
         for engine, stream in graph.streams.items():
             code = program.code.get(engine) if program is not None else None
-            places = stream.place[stream.place >= 0]
+            own = stream.place >= 0
+            places = stream.place[own]
             if code is None or (len(places) and int(places.max()) >= len(code.words)):
+                return False
+            words, loaded = code.words[places], stream.code[own]
+            changed = (words != loaded).any(axis=1)
+            different = (*words[changed], *loaded[changed])
+            if any(decoded(word.tobytes()).role in WORKING for word in different):
                 return False
     return True
 

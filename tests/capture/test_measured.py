@@ -78,6 +78,17 @@ def test_a_program_of_another_trace_is_refused(files):
     assert not any(run.load(trace).capture.busiest.names)  # not the trace's
 
 
+def test_a_program_with_other_instructions_is_refused(files):
+    """A program with enough instructions gave its names to the trace of another one."""
+    trace, program = files
+    narrower = bytearray(captures.COPY)
+    narrower[24] = narrower[56] = 32  # columns
+    assert captures.COPY[24] == captures.COPY[56] == 64
+    program.write_bytes(captures.neff(captures._copying(bytes(narrower))))
+    with pytest.raises(UsageError, match=r"is not the program of .*: their instructions differ"):
+        run.load(trace, program)
+
+
 def test_figures_have_the_profiler_s_names(files):
     trace, program = files
     found = run.load(trace, program).summary
