@@ -132,7 +132,7 @@ def _program_of(path: Path, recorded: trace.Trace) -> neff.Neff | None:
 
 
 def _belongs(recorded: trace.Trace, compiled: neff.Neff) -> bool:
-    """Return whether the trace is of this program: on each engine, the program has an instruction at
+    """Return whether a trace is of this program: on each engine, the program has an instruction at
     every position that occurs in the trace, and instructions that compute have the same bytes. The
     runtime changes other instructions, such as those that start transfers. It also adds
     instructions, which have no position and are ignored."""

@@ -1,4 +1,5 @@
-"""The document of a measured run for the viewer's page, like `view.document` for estimates.
+"""The document of a capture for the viewer's page, like `view.document` for runs of kernels. The
+times of a capture are measured, or estimated from a compiled program.
 
 A row is an instruction of the kernel or a transfer; rows are sorted by begin. Columns are arrays
 with an element for each row, which the view compresses. Times are in ticks since the kernel began.
@@ -19,7 +20,7 @@ from neuroncore.capture.encoding import DecodedInstruction
 from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.path import PathStep, parts, steps
 from neuroncore.capture.trace import ENGINES
-from neuroncore.capture.why import busy, measured_time
+from neuroncore.capture.why import busy, time_text
 from neuroncore.machine import Machine
 
 Array = npt.NDArray[Any]
@@ -31,6 +32,7 @@ IN_MEMORY = (1 << 25) - 1  # bits of an address within SBUF or PSUM
 BINS = 2000  # intervals of the DMA throughput
 FULL = 8  # eighths of the clock
 TICK_NS, TICKS = 0.1, 1 << 31  # the shortest tick, and the most ticks of a run
+MEASURED, ESTIMATED = "measured on a device", "an estimate of the program's own instructions"
 NAMED = 3  # parts of the critical path that the sentence names
 
 
@@ -60,10 +62,11 @@ def _core(
     shares = [(part.place, part.ns / (core.window_ns or 1.0)) for part in parts(core, path)]
     largest = ", ".join(f"{place} {share:.0%}" for place, share in shares[:NAMED])
     return {
-        "measured": True,
+        "capture": True,
+        "how": MEASURED if capture.measured else ESTIMATED,
         "kernel": capture.program,
         "machine": capture.instance,
-        "verdict": {"text": measured_time(core.window_ns, capture.total_ns)},
+        "verdict": {"text": time_text(core.window_ns, capture.total_ns, capture.range_ns)},
         "sentence": f"most of the critical path: {largest}" if largest else "",
         "path_share": dict(shares),
         "busy_share": busy(core),
@@ -81,10 +84,10 @@ def _core(
         "sites": sites,
         "lines": list(_lines(core, path, sites, site_of, columns)),
         "columns": columns,
-        "counters": [_throughput(core), _clock(core)],
+        "counters": [_throughput(core), *([_clock(core)] if len(core.clock) else [])],
         "findings": [],
         "patterns": [],
-        "values": {"reason": "a trace has no values"},
+        "values": {"reason": "a capture has no values"},
     }  # fmt: skip
 
 

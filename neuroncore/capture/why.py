@@ -46,12 +46,19 @@ class CaptureWhy:
             "target": self.instance,
             "kernel_time": self.kernel_ns / 1e9,
             "total_time": self.total_ns / 1e9,
+            **self._range(),
             "busy": dict(self.busy),
             "lines": [_row(part, whole) for part in self.path],
             "waits": [
                 {"engine": engine, "for": what, "time": ns / 1e9} for engine, what, ns in self.waits
             ],
         }
+
+    def _range(self) -> dict[str, float]:
+        if self.range_ns is None:
+            return {}
+        low, high = self.range_ns
+        return {"kernel_time_p10": low / 1e9, "kernel_time_p90": high / 1e9}
 
     def __repr__(self) -> str:
         """Return the text for a notebook and `print`."""
@@ -89,23 +96,19 @@ def busy(core: MeasuredCore) -> dict[str, float]:
     return shares
 
 
-def measured_time(kernel_ns: float, total_ns: float) -> str:
-    """Return a text with the kernel's time, and the time that the profiler adds before and after
-    the kernel."""
+def time_text(kernel_ns: float, total_ns: float, range_ns: tuple[float, float] | None) -> str:
+    """Return a text with the kernel's time: the measured time and the time that the profiler adds
+    before and after the kernel; or an estimate with its range, if `range_ns` is not None."""
+    if range_ns is not None:
+        low, high = map(duration, range_ns)
+        return (
+            f"estimate {duration(kernel_ns)} (80 % range {low} to {high}) of the program's own "
+            "instructions"
+        )
     around = total_ns - kernel_ns
     if around <= 0:
         return f"measured {duration(kernel_ns)}"
     return f"measured {HarnessTime(PROFILE, kernel_ns, around)}"
-
-
-def _time(reasons: CaptureWhy) -> str:
-    if reasons.range_ns is None:
-        return measured_time(reasons.kernel_ns, reasons.total_ns)
-    low, high = map(duration, reasons.range_ns)
-    return (
-        f"estimate {duration(reasons.kernel_ns)} (80 % range {low} to {high}) of the program's own "
-        "instructions"
-    )
 
 
 def _largest(times: Mapping[str, float]) -> list[tuple[str, float]]:
@@ -125,7 +128,8 @@ def _row(part: PathPart, whole: float) -> dict[str, Any]:
 
 
 def _text(reasons: CaptureWhy) -> Iterator[str]:
-    yield f"{reasons.program} on {reasons.instance}   {_time(reasons)}"
+    stated = time_text(reasons.kernel_ns, reasons.total_ns, reasons.range_ns)
+    yield f"{reasons.program} on {reasons.instance}   {stated}"
     if not reasons.path:
         yield "no instruction of a kernel was traced"
         return

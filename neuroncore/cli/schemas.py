@@ -91,6 +91,8 @@ MEASURED_WHY = {
     "target": "string?",
     "kernel_time": NUMBER,
     "total_time": NUMBER,
+    "kernel_time_p10?": NUMBER,
+    "kernel_time_p90?": NUMBER,
     "busy": {"*": NUMBER},
     "lines": [ANY],
     "waits": [{"engine": TEXT, "for": TEXT, "time": NUMBER}],

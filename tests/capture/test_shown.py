@@ -30,7 +30,7 @@ def test_rows_are_the_instructions_and_transfers_sorted_by_their_begin(measured)
     assert times["begin"][0] == 0 and times["end"].max() == pytest.approx(core["total_ns"], abs=0.1)
     assert times["end"][2] - times["begin"][2] == pytest.approx(copied["busy_ns"], abs=0.1)
     assert core["columns"]["cause"].tolist() == [-1, 0, 1, 2, 3]
-    assert core["measured"] and "neuron-profile" in core["verdict"]["text"]
+    assert core["how"] == "measured on a device" and "neuron-profile" in core["verdict"]["text"]
     assert [file["name"] for file in files] == ["statements of kernel.neff", "kernel.py"]
 
 
@@ -55,6 +55,19 @@ def test_the_rate_of_transfers_adds_up_to_their_bytes(measured):
     rate = core["counters"][0]
     moved = sum(rate["values"]) * core["total_ns"] / BINS
     assert moved == pytest.approx(2 * 16 * 2052, rel=0.01)
+
+
+def test_the_page_of_a_compiled_program_states_that_its_times_are_estimates(tmp_path):
+    (tmp_path / "k.neff").write_bytes(PROGRAM)
+    program = run.load(tmp_path / "k.neff")
+    (core,), _ = program.shown()
+    assert core["how"] == "an estimate of the program's own instructions"
+    text = core["verdict"]["text"]
+    assert text.startswith("estimate ") and "80 % range" in text and "measured" not in text
+    # nothing is known about the clock, so that it has no row
+    assert [counter["name"] for counter in core["counters"]] == ["DMA Throughput"]
+    document = program.why().to_dict()
+    assert document["kernel_time_p10"] < document["kernel_time"] < document["kernel_time_p90"]
 
 
 def test_a_page_without_a_program_has_no_lines(tmp_path):

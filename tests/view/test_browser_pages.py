@@ -55,6 +55,10 @@ def test_the_page_of_a_trace_states_that_it_is_measured(chromium, tmp_path):
         for pane in ("memory", "figures"):
             opened.does(f"view.set({{ pane: '{pane}' }})")
         assert "kernel_time" in opened.text("body") and not opened.page.is_visible("#dma")
+        of_measured(*load(tmp_path / "k.neff").shown()).save(tmp_path / "e.html")
+        opened.open(tmp_path / "e.html", "step=2")
+        text = opened.text("body")
+        assert "an estimate of the program's own instructions" in text and "measured" not in text
         assert opened.errors == []
 
 

@@ -46,7 +46,7 @@ const DRAWN = {
 };
 
 // Panes that exist only if the document has their data.
-const estimated = (each) => !each.measured; // a trace has no values and no findings
+const estimated = (each) => !each.capture; // a capture has no values and no findings
 const ASKED_FOR = {
   together: (each, n, all) => all.length > 1,
   whatif: (each) => each.what_if?.length > 0, precision: (each) => each.precision,

@@ -96,7 +96,7 @@ class MemoryMap {
     const now = state.step < 0 ? state.from : core.begin[state.step];
     const alive = this.between(now, now + core.tick_ns);
     this.said.replaceChildren(el("b", {}, this.memory.toUpperCase()), ` per partition: ${size(this.tiles.length ? this.top : 0)} of ${size(limits.bytes)}`
-      + `${core.measured ? "" : `, in program order ${size(limits.peak)}`}; at ${moment(now, 10)}: `
+      + `${core.capture ? "" : `, in program order ${size(limits.peak)}`}; at ${moment(now, 10)}: `
       + `${plural(alive.length, "tile")}, ${size(alive.reduce((sum, tile) => sum + tile.bytes, 0))}`);
     for (const share of [0, 0.5, 1]) {
       const byte = Math.round(this.top * share);
@@ -253,7 +253,7 @@ export class Memory {
   }
 
   open(core) {
-    this.about.textContent = core.measured ? MEASURED : ESTIMATED;
+    this.about.textContent = core.capture ? MEASURED : ESTIMATED;
     this.maps.forEach((map) => map.open(core));
   }
 

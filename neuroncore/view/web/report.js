@@ -23,12 +23,12 @@ export function drawHead(core, cores, { version, served, error }) {
   $("sentence").textContent = (core.sentence ?? "").replaceAll("->", "→");
   const shares = Object.entries(core.busy_share).filter(([, share]) => share > 0.005)
     .map(([name, share]) => `${name} ${(100 * share).toFixed(0)} %`);
-  const parts = [core.measured ? "measured on a device" : `an estimate, ${core.order}`, plural(core.instructions, "instruction"), `busy: ${shares.join(", ")}`,
+  const parts = [core.capture ? core.how : `an estimate, ${core.order}`, plural(core.instructions, "instruction"), `busy: ${shares.join(", ")}`,
     core.coverage && `covers ${core.coverage}`, `neuroncore ${version}`];
   $("subtitle").textContent = parts.filter(Boolean).join("   ·   ");
   $("window").replaceChildren(...(core.count < core.instructions ? drawWindow(core, served) : []));
   $("which").hidden = cores.length < 2;
-  $("dma").parentElement.hidden = Boolean(core.measured); // a trace does not say which engines move a transfer
+  $("dma").parentElement.hidden = Boolean(core.capture); // a trace does not say which engines move a transfer
   $("core").replaceChildren(...cores.map((each, n) => el("option", { value: n },
     `${each.kernel}${each.ranks > 1 ? `, rank ${each.rank}` : ""}${each.cores > 1 ? `, core ${each.core}` : ""}${sameName(cores, n)}`)));
 }

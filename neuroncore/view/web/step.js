@@ -87,7 +87,7 @@ function waiters(core, i) {
 function operands(core, i) {
   const rows = core.operands(i).map((o, n) => [
     o.role,
-    core.measured ? o.name : el("button", { class: "link", onclick: () => set({ operand: n, pane: "values" }) }, o.name),
+    core.capture ? o.name : el("button", { class: "link", onclick: () => set({ operand: n, pane: "values" }) }, o.name),
     core.callOf(i).arguments[o.name] ?? "",
     `${tensor(core, o.area)}: ${range(core, o.box)}`,
     from(core, o),

@@ -55,7 +55,7 @@ export class Together {
     const side = this.made.sides ? `${SIDES[at]}: ` : "";
     const rank = core.ranks > 1 ? `, rank ${core.rank}` : "";
     return `${side}${core.kernel}${rank}${core.cores > 1 ? `, core ${core.core}` : ""}, ${duration(core.total_ns)}`
-      + (core.measured ? ", measured" : "");
+      + (core.capture ? `, ${core.how}` : "");
   }
 
   async draw() {
