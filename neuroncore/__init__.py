@@ -1,6 +1,7 @@
 """neuroncore: run NKI kernels on the CPU.
 
-`neuroncore.activate()` makes `import nki` find this package, in this process.
+After `neuroncore.activate()`, `import nki` in this process imports neuroncore's implementation of
+NKI.
 """
 
 import importlib as _importlib

@@ -82,8 +82,8 @@ def _unused_block(nbytes: int) -> tuple[Array, int]:
 
 
 def take(nbytes: int) -> Array:
-    """Return bytes that no other array uses. If there are at least SMALL, they start on a cache
-    line."""
+    """Return bytes that no other array uses. They start on a cache line if `nbytes` is at least
+    SMALL."""
     if nbytes < SMALL:
         return np.empty(nbytes, BYTE)
     return array((nbytes,), BYTE) if nbytes <= LARGE else fresh(nbytes)
@@ -131,7 +131,8 @@ def _release() -> None:
 def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:
     """Return an uninitialized array for one step of a computation.
 
-    All requests for the same role return the same memory, so a caller must not keep the array.
+    `role` is a name that the caller chooses. All requests of a thread for the same role return the
+    same memory, so a caller must not keep the array.
     """
     last = _pool.scratch.get(role)
     if last is not None and last[0] == shape and last[1] is dtype:

@@ -152,8 +152,8 @@ def by_text(compute: Callable[[str], T]) -> Callable[[str], T]:
 @by_text
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     """Return, by the span of each expression of a file, the node that uses its value. An `assert`
-    is also listed by its own span, because pytest rewrites asserts and gives this span to their
-    tests."""
+    is also listed by its own span, because pytest rewrites asserts and gives the span of the whole
+    statement to the test in it."""
     users: dict[tuple[int | None, ...], ast.AST] = {}
     for node in ast.walk(tree(file)):
         if isinstance(node, ast.Assert):

@@ -295,8 +295,8 @@ class Loop(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """result[p] = fold(inputs[p, ...]) over the last `axes` axes of a tile, from the number `start`
-    on."""
+    """result[p] = data[p, ...], folded by `fold` over the last `axes` axes of the tile `data`,
+    starting from the number `start`."""
 
     fold: Callable[..., Any]
     start: float
@@ -336,9 +336,9 @@ def chained(*operations: tuple[Operator, Any, bool]) -> Steps:
 
 
 def in_steps(run: _Run, steps: Steps) -> _Run:
-    """Return the Run, after attaching `steps` to it. This function takes the varying arguments of a
-    use, without the core, and returns the steps of this use. It raises KernelError if the Run
-    would."""
+    """Return the Run, after attaching `steps` to it. The function `steps` takes the varying
+    arguments of a use, without the core, and returns the steps of this use. It raises KernelError
+    if the Run would."""
     run.steps = steps  # type: ignore[attr-defined]
     return run
 

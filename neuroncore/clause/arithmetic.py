@@ -240,10 +240,12 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
     """Return a function that returns the memory of tiles like `dst` as an array, for `function` to
-    write its results there directly, even if it reads the same memory. Return None unless
-    `function` is a function of numpy: these behave as if arrays did not overlap (numpy.ufunc).
-    Return None also unless `dst` is float32 or float64, or for a comparison a format of one byte:
-    the bytes become 0 or 1."""
+    write its results there directly, even if it reads the same memory. Return None if that is not
+    possible.
+
+    `function` must be a function of numpy: these behave as if arrays did not overlap (numpy.ufunc).
+    `dst` must be float32 or float64. For a comparison, which writes 0 or 1, it can also be an
+    integer format of one byte."""
     if not isinstance(function, np.ufunc):
         return None
     if dst.held is float32 or dst.held is float64:
@@ -398,8 +400,8 @@ def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
 def integer_chain(
     steps: Iterable[tuple[Operator, bool]], dst: Tile, data: Tile, *operands: Any
 ) -> None:
-    """Apply bitvec operators to bit patterns, one after the other. Step n combines the bit pattern
-    so far with operand n; its flag is true if the operand comes first."""
+    """Apply bitvec operators to bit patterns, one after the other. `steps` has an operator for each
+    operand, and a flag that is true if the operand comes before the bit pattern so far."""
     value = shaped(data.codes(), dst.shape)
     for (op, reverse), operand in zip(steps, operands, strict=False):
         other = _bits(operand, value)

@@ -29,9 +29,9 @@ SIXTEEN_BIT = (bfloat16, float16)
 @dataclass(frozen=True)
 class Transfer:
     """The DMA engines that a transfer keeps busy: each from number `first` to number `last`, for
-    `ns` nanoseconds. A transfer is issued in one of two rings, for loads and for stores. With
-    `software`, GpSimd writes the descriptors and issues the transfer, which then uses neither
-    ring."""
+    `ns` nanoseconds. A transfer is issued in one of two rings (queues), one for loads and one for
+    stores. With `software`, GpSimd writes the descriptors and issues the transfer, which then uses
+    neither ring."""
 
     first: int
     last: int
@@ -150,8 +150,8 @@ def sector_cycles(view: View, machine: Machine) -> int:
 
 
 def strided_cycles(view: View, machine: Machine) -> int:
-    """Return the cycles for the elements of one partition if they are strided: steps of at least
-    one sector separate elements, or runs of elements that fit into a sector. Return 0 for any other
+    """Return the cycles for the elements of one partition if they are strided: single elements, or
+    runs of elements that fit into a sector, begin at least one sector apart. Return 0 for any other
     tile, because such tiles are read at the engine's rate (ARCH1). Fits of trn2 show that steps of
     12 bytes are slow already; this function does not reflect it."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
@@ -382,9 +382,9 @@ def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, nee
 
 
 def _needs_software(view: View, mode: dge_mode | None) -> bool:
-    """Return whether software has to write the descriptors of a transfer. This is so for gathers
-    and scatters, for an offset that is in memory unless the kernel requests hardware, and if the
-    kernel requests software."""
+    """Return whether software has to write the descriptors of a transfer: always for gathers and
+    scatters and if the kernel requests software; for an offset that is in memory, unless the kernel
+    requests hardware."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
     return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
 

@@ -53,7 +53,7 @@ class Counterexample:
         return f"{where}{self.changes}"
 
     def call(self, name: str) -> Call:
-        """Return the call on one of the machines, without checking it."""
+        """Return the call on the machine with this name, without checking it."""
         return example.call(self.instruction, machines.load(name), self.changes)
 
 

@@ -102,7 +102,7 @@ class Register:
 
     def take(self, instruction: str, name: str, value: Any) -> Any:
         """Return the register or the integer. Raises DynamicControlError for other values, and for
-        the register of a loop if the instruction writes the register."""
+        the variable of a loop if the instruction writes the register."""
         if isinstance(value, VirtualRegister):
             if self.written:
                 value.check_writable()

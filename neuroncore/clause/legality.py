@@ -140,8 +140,8 @@ def disagreements(call: Call, machine: Machine) -> Iterator[KernelError]:
 def _check_term(
     call: Call, machine: Machine, sizes: dict[str, Size], name: str, axis: int, term: Term
 ) -> Iterator[KernelError]:
-    """Yield the error of one axis of an operand, whose size must follow from a term. `sizes` has
-    the letters that earlier operands have defined; a new letter is added."""
+    """Yield errors of the size of one axis of an operand. The clause declares this size by a term.
+    `sizes` has the letters that earlier operands have defined; a new letter is added."""
     view = call.view(name)
     actual = _sizes(view)[axis]
     if term.letter is None:
@@ -203,7 +203,7 @@ def _not_whole(call: Call, name: str, axis: int, step: int) -> KernelError:
         argument=name,
         expected=f"a multiple of {step} {WHERE[axis]}",
         got=str(view),
-        because=f"the instruction works on {step} at a time: {_equation(call)}",
+        because=f"the instruction works on {step} {WHERE[axis]} at a time: {_equation(call)}",
     )
 
 

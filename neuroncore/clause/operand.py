@@ -203,7 +203,7 @@ def _lacks_format(name: str, view: View, machine: Machine, feature: str | None) 
     older = view.dtype is float8_e4m3fn
     return TargetError(
         f"{name} is {view.dtype}, which {machine.name} does not have"
-        + ("" if feature == view.dtype.feature else " here"),
+        + ("" if feature == view.dtype.feature else " for this operand"),
         argument=name,
         expected="float8_e4m3, whose largest number is 240"
         if older

@@ -38,8 +38,8 @@ HIGH_BITS = np.uint32(0xFFFFF000)
 
 def reader(tile: Tile, role: str, options: Options) -> Callable[[Tile], Array]:
     """Return a function that reads operands [K, free] like `tile` as float32 values, ready to be
-    multiplied. The array that this function returns is valid only until the next read for the same
-    role."""
+    multiplied. The array that this function returns is valid only until the next read of an operand
+    with the same `role`, STATIONARY or MOVING."""
     flush = options.subnormals == "flush"
     if (tile.held is float32 and not flush) or tile.held is float64:
         return codes_of
@@ -81,8 +81,8 @@ def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
     """Return the function that packs the values of an operand for its product, or None if the
     values need no packing. The packed values can be reused while the tile is unchanged.
 
-    `chained` is true if `chain` multiplies the operand; `decoded` is true if the operand's values
-    differ from the codes in memory."""
+    `role` is STATIONARY or MOVING. `chained` is true if `chain` multiplies the operand; `decoded`
+    is true if the operand's values differ from the codes in memory."""
     if chained:
         pack: Packer = matrices.packed_weights if role == STATIONARY else matrices.packed_panels
         return pack
@@ -126,7 +126,7 @@ def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array |
 
 def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Options) -> Sum:
     """Return a function that writes or adds the product of operands s [4K, M] and x [4K, N] with
-    scales. Scales are codes of float8_e8m0fnu; each row of them is for 32 rows of the operand. With
+    scales. Scales are codes of float8_e8m0fnu; a row of scales is for 32 rows of its operand. With
     `Options.mx_order="group"`, groups of four products are added first."""
     group = PACK if options.mx_order == "group" else 1
     if not (near(s_scales) and near(x_scales)):

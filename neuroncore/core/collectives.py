@@ -264,11 +264,11 @@ Rounded = Callable[[Array], Array]
 
 def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
     """Return the codes of the reduction of `tiles`, one tile per rank, as a flat array. All tiles
-    have the same format. `chip` is the number of ranks on a chip, which are consecutive.
+    have the same format. `chip` is the number of ranks on a chip; these ranks are consecutive.
 
     `way` is a value of `Options.collective_rounding`: it decides the order of the sums and the
-    places of rounding, which are not published. In every way the numbers are added in float32, as
-    the DMA engines do (inferred from aws-neuron-sdk
+    places of rounding, which are not published. With every value the numbers are added in float32,
+    as the DMA engines do (inferred from aws-neuron-sdk
     neuron-runtime/explore/intranode-collective-comm.rst)."""
     first = tiles[0]
     if len(tiles) == 1:

@@ -369,7 +369,8 @@ class Core:
         `births` is true for an allocation.
 
         The number is cached in `lines`, where fast callers look first. It is not cached for frames
-        of neuroncore, which many lines reach, and not if the record has a stack for each row."""
+        of neuroncore, because many lines of the user's code lead to them, and not if the record has
+        a stack for each row."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row

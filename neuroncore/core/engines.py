@@ -96,8 +96,8 @@ def _report_outside(core: Core, op: Function, x: Array) -> None:
         core.report(
             "OUT_OF_RANGE",
             lambda: (
-                f"{op} of {x[place]:g}: the engine's tables are valid from {low:g} to {high:g}, "
-                "and outside of this range the device's results differ"
+                f"{op} of {x[place]:g}: the engine's tables are valid from {low:g} to {high:g}; "
+                "outside of this range the device's results differ from neuroncore's"
             ),
         )
 

@@ -4,8 +4,9 @@ A group of G consecutive partitions shares its offsets. The index has them in G 
 row i % G, column i // G. G depends on the machine and the engine (`clause.legality.index_group`).
 
 While an instruction runs, such an operand is a temporary tile. Its inputs are gathered before the
-instruction, and its results are scattered afterwards, so the body of the clause needs no special
-case. If several elements go to the same place, the last one stays there (unpublished).
+instruction, and its results are scattered afterwards, so the function that defines the instruction
+needs no special case. If several elements go to the same place, the last one stays there
+(unpublished).
 """
 
 from __future__ import annotations

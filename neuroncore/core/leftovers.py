@@ -203,8 +203,9 @@ class Leftovers(Generic[T]):
         untracked: bool = False,
     ) -> None:
         """Mark the results of an instruction. The instruction is `untracked` if an index is
-        involved, or if it is not known which results depend on which inputs. Each partial result of
-        an untracked instruction is assumed to keep some of its earlier elements."""
+        involved, or if it is not known which results depend on which inputs. If an untracked
+        instruction may write only some elements of a result (`Operand.partial`), the marks of all
+        earlier elements stay."""
         operands = {p.name: p.operand for p in call.instruction.operands}
         traits = call.instruction.traits
         adds = traits.multiplies and arguments.get(traits.adds) is not False

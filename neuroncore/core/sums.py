@@ -101,8 +101,8 @@ def read_out(
     if clobbered[clobbered.argmax()]:
         core.report(
             "UNINIT_READ",
-            f"reduce_res reads {int(clobbered.sum())} accumulator registers that nothing has "
-            "preset: on the device they have old values, here NaN; begin with "
+            f"reduce_res reads {int(clobbered.sum())} accumulator registers that no command "
+            "has set: on the device they have old values, here NaN; begin with "
             "reduce_cmd.reset_reduce",
         )
         registers = np.where(clobbered, np.float32(np.nan), registers)
@@ -275,7 +275,7 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
 
 
 def report_other_engine(core: Core, dst: Tile) -> None:
-    """Report a sum that is added to elements which another engine than Tensor wrote, on a machine
+    """Report a sum that is added to elements which an engine other than Tensor wrote, on a machine
     where the result is undefined."""
     if dst.is_from_other_engine() and not core.machine.has("accumulate_onto_any"):
         core.report(

@@ -71,8 +71,8 @@ def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile)
     and return the codes that core `sender` sends, in the shape of `dst`. Cores are numbered within
     the rank.
 
-    Raises KernelError if core `sender` sends to another core. Raises ShapeError if its data and
-    `dst` differ in format, number of partitions or number of elements."""
+    Raises KernelError if core `sender` sends to another core. Raises ShapeError if the data from
+    core `sender` and `dst` differ in format, number of partitions or number of elements."""
     received: Parcel = meet(core, point, Parcel(to, src.codes().copy(), src.dtype))[sender]
     rank, codes = core.world.core(core.number), received.codes
     if received.to != rank:
@@ -264,9 +264,9 @@ class System:
         return f"{self.world.all_named(numbers)} {verb}"
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
-        """Return a text for the point at which core `number` waits; "" if its program has ended.
-        The text also names the cores of this point if it has the same name as the point at which
-        `than` waits."""
+        """Return a text for the point at which core `number` waits; "" if its program has ended. If
+        `than` waits at another point with the same name, the text also names the cores of the
+        point."""
         if number in self._ended:
             return ""
         wait = self._waits[number]

@@ -166,7 +166,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return the alternative names of instances, with the name of each instance.
+    """Return the name of the instance that each alternative name means.
 
     Raises DefinitionError if one alternative name means two instances.
     """

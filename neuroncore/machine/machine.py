@@ -116,7 +116,7 @@ class Dma:
     each takes `software_descriptor_ns` in addition. If one of `hardware_generators` writes the
     descriptors for all engines, the transfer occupies its queue for `hardware_issue_ns`. The
     `gpsimd` times apply if GpSimd writes the descriptors of a transfer without dge_mode. In
-    kernels of the older API they replace all times of software."""
+    kernels of the older API they replace the software times of all transfers."""
 
     engines: int
     partitions_per_engine: int
@@ -154,14 +154,14 @@ class Fixed:
     engine needs only a few of them.
 
     The clock of the Tensor engine changes in windows of `clock_window_ns`. It has its full rate in
-    a window if `clock_rows` rows moved in the previous window, otherwise `cold_clock_share` of this
-    rate. If `clock_window_ns` is 0, it always has its full rate. The rows of a product on at most
-    half of the array count only in windows at full rate, and each counts as half a row. They do not
-    count if the product begins more than `half_filled_ns` after the last product on more than half
-    of the array began. The first product begins at the share `clock_phase` of its window. On a
-    device the phase may be anything from 0 to 1, because windows do not depend on the program.
+    a window if `clock_rows` rows streamed through the array in the previous window, otherwise
+    `cold_clock_share` of this rate. If `clock_window_ns` is 0, it always has its full rate. The
+    rows of a matmul on at most half of the array count only in windows at full rate, and each
+    counts as half a row. They do not count if the matmul begins more than `half_filled_ns` after
+    the start of the last matmul on more than half of the array. The first matmul begins at the
+    share `clock_phase` of its window; on a device, windows do not depend on the program.
 
-    If a product has to wait for its stationary tile, its result is `weights_latency_ns` later."""
+    If a matmul has to wait for its stationary tile, its result is `weights_latency_ns` later."""
 
     semaphore_ns: float
     activation_table_ns: float
@@ -198,9 +198,9 @@ class ReplayTimes:
     DMA engine, in addition to the time of its bytes at the engine's rate. An engine that waits for
     a transfer continues `done_ns` after the last byte.
 
-    An instruction that only waits takes `order_ns`. Loading weights takes `weights_ns`. A product
-    may begin `weights_ns` before the array has finished the previous product. The next instruction
-    begins `product_ns` after a product begins."""
+    An instruction that only waits takes `order_ns`. Loading weights takes `weights_ns`. A matmul
+    may begin `weights_ns` before the array has finished the previous matmul. The next instruction
+    begins `product_ns` after a matmul begins."""
 
     static_trigger_ns: float
     static_start_ns: float
@@ -376,8 +376,8 @@ def _meant(alias: str) -> str:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return the alternative names of machines, with the name of each machine. Raises
-    DefinitionError if one alternative name means two machines."""
+    """Return the name of the machine that each alternative name means. Raises DefinitionError if
+    one alternative name means two machines."""
     by_alias: dict[str, str] = {}
     for name in names():
         for alias in load(name).aliases:

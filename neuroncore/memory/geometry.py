@@ -27,8 +27,8 @@ MOST = 1 << 12  # entries of a table
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class View:
     """The properties of a tile on which the legality and the cost of an instruction may depend. The
-    contents of the tile are not among them. `view` makes the views of calls; equal views are
-    identical."""
+    contents of the tile are not among them. The function `view` makes Views for calls; equal Views
+    from it are the same object."""
 
     shape: Dims
     strides: Dims

@@ -129,7 +129,7 @@ class Storage:
 
     @property
     def byte0(self) -> int:
-        """On the chip: the byte, within each partition, of the first column."""
+        """On the chip: the position of the first column in each partition, in bytes."""
         return self.layout.byte0
 
     @property
@@ -383,8 +383,8 @@ class Memory:
         name: str,
         address: tuple[int, int],
     ) -> Storage:
-        """Allocate storage at an address of the kernel: a window on the image of the memory. Raises
-        the errors of `allocate`."""
+        """Allocate storage at an address that the kernel chose: a window on the image of the
+        memory. Raises the errors of `allocate`."""
         identity, image = next(self._ids), self._image(region)
         arguments = region, shape, dtype, image.spread, image.pitch
         layout = geometry.layout(*arguments, address, True)

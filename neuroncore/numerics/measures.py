@@ -39,8 +39,8 @@ def ulps(result: npt.ArrayLike, reference: npt.ArrayLike, dtype: Any = None) -> 
 
     The default of `dtype` is the format of `result`, or float32 if that format has 64 bits. For a
     reference below the smallest normal number, or above the largest number, the distance at that
-    number is used. Equal infinities have an error of 0; so has NaN if the reference is NaN too. The
-    error of any other infinity or NaN is not finite.
+    number is used. The error is 0 for equal infinities, and for NaN if the reference is NaN too.
+    The error of any other infinity or NaN is not finite.
 
     Raises UsageError for arrays of different shapes.
     """
