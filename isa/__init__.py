@@ -1,11 +1,11 @@
 """The instruction set: every module here is loaded, and each is a family of clauses.
 
-A clause is a function. Its parameters are the API's; their annotations state which values are
-legal. The decorator has the engines, the shapes as letters, the rules that letters can't express,
-and the cost. The docstring is the equation, with the letters of NKI's pages: P partition, F free;
-K, M, N of a matmul. The body is the meaning: it reads everything first, and then writes. Its
-`engine` is the engine that was chosen, not the kernel's argument. Sources in brackets are keys of
-`[sources]` in the files of machines.
+A clause is a function that defines one instruction. Its parameters are the API's; their annotations
+state which values are legal. The decorator has the engines, the shapes as letters, the rules that
+letters can't express, and the cost. The docstring is the equation, with the letters of NKI's pages:
+P partition, F free; K, M, N of a matmul. The body is the meaning: it reads all operands first, and
+then writes. In the body, `engine` is the engine that was chosen, not the kernel's argument. Sources
+in brackets, such as (ISA), are keys of `[sources]` in the files of machines.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def all_gather_v(
     metadata_tensor: words.Metadata, recv_counts_known: bool = False, has_rdispls: bool = False,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata selects"""
+    """slot k of dsts[0] = the elements of rank k's srcs[0] that rank k's metadata selects"""
     how = do.Lengths(to_all=True, known=recv_counts_known, displaced=has_rdispls)
     mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
     groups.check_one_chip(core, mine.ranks, how.displaced)
@@ -126,7 +126,7 @@ def all_to_all_v(
     metadata_tensor: words.Metadata, recv_counts_known: bool = False, has_rdispls: bool = False,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata sends to this rank"""
+    """slot k of dsts[0] = the elements of rank k's srcs[0] that rank k's metadata sends here"""
     how = do.Lengths(to_all=False, known=recv_counts_known, displaced=has_rdispls)
     mine = do.part(core, srcs, dsts, metadata_tensor, replica_group=replica_group)
     groups.check_reach(core, mine.ranks, how.displaced)

@@ -99,8 +99,8 @@ def dma_transpose(
 ) -> None:
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
-    If src is a gather, its row w is row i[w % P, w // P] of the tensor under it, where i is the
-    index and P the number of partitions of i.
+    If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers, where
+    i is the index and P the number of partitions of i.
     """
     order = words.ORDERS[len(src.shape)]
     rows = asked(core, "src", src, oob_mode is SKIP, down_columns)
@@ -171,7 +171,7 @@ def adds_to_itself(dst: Tile, srcs: Sequence[Tile]) -> None:
 
 def same_place(a: Tile, b: Tile) -> bool:
     """Return whether two tiles have the same elements. If an index chooses the elements of one, the
-    same index must choose those of the other."""
+    same index must choose the elements of the other."""
 
     def place(tile: Tile) -> Any:
         steps = long_axes(tile.shape, tile.strides)

@@ -129,9 +129,9 @@ def nc_n_gather(dst: words.MovedOut, data: words.MovedIn, indices: words.Indices
 
 def inside(indices: Array, size: int, run: int, argument: str, group: str) -> None:
     """Raise OutOfBoundsError if an index of `indices` [groups, count] selects elements beyond the
-    `size` elements of a partition. Each index selects `run` elements from there on. The result on
-    the device is undefined (ISA). `argument` is the name of the indices in the error, and `group`
-    the word for a group."""
+    `size` elements of a partition. An index selects `run` adjacent elements, and its value is the
+    position of the first one. The result on the device is undefined (ISA). `argument` is the name
+    of the indices in the error, and `group` the word for a group."""
     beyond = indices > size - run
     if not beyond.any():
         return

@@ -236,8 +236,8 @@ def tensor_scalar_cumulative(
 
 
 def folded(op: Operator, axes: int, negate: bool) -> Run:
-    """Return a function that folds the last `axes` axes of data by `op`. It negates results that
-    are numbers (not bit patterns) if `negate` is true."""
+    """Return a function that executes a call: it folds the last `axes` axes of data by `op`. It
+    negates results that are numbers (not bit patterns) if `negate` is true."""
 
     def run(core: Core, dst: Tile, data: Tile) -> None:
         result = numeric.reduce(op, data.values(), axes)

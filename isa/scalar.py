@@ -159,8 +159,8 @@ def exponential(
 def activated(
     dst: Tile, op: Function, data: Tile, bias: Any, scale: Any, command: reduce_cmd
 ) -> Run:
-    """Return a Run that computes op, adds the results to the accumulator as `command` states, and
-    writes the accumulator to reduce_res."""
+    """Return a function that executes a call: it computes op, adds the results to the accumulator
+    as `command` states, and writes the accumulator to reduce_res."""
     moved, look_up = affine(dst, data, scale, bias), tables.looked_up(op)
     others = [i for i, operand in enumerate((bias, scale)) if isinstance(operand, Tile)]
 

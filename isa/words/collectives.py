@@ -70,10 +70,10 @@ both_cores = holds(
 EXCHANGE = (
     same_dtype("src", "dst"),
     holds(
-        "src", "src has at most gpsimd_dma_elements per partition with dma_engine.gpsimd_dma",
+        "src", "with dma_engine.gpsimd_dma, a partition of src has at most gpsimd_dma_elements",
         lambda call: call.view("src").free_size <= most_by_gpsimd(call)
         or call["dma_engine"] is dma_engine.dma,
-        FreeSizeError, lambda call: f"at most {most_by_gpsimd(call)} with dma_engine.gpsimd_dma",
+        FreeSizeError, lambda call: f"at most {most_by_gpsimd(call)} elements per partition",
         because="the GpSimd engine's own DMA has small buffers",
         hint="use dma_engine=nisa.dma_engine.dma",
     ),
@@ -177,7 +177,7 @@ several_in_hbm = holds(
     because="only tensors in hbm can be coalesced (several of them in one call)",
 )  # fmt: skip
 one_tensor = holds(
-    "srcs", "srcs has a single tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
+    "srcs", "srcs has exactly one tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
     because="this collective can't coalesce tensors (take several of them in one call)",
 )  # fmt: skip
 one_format = holds(
@@ -192,7 +192,7 @@ equal_sizes = holds(
 two_dimensional = holds(
     "srcs", "a tile in sbuf has two axes: the partition axis and one free axis",
     lambda call: all(len(view.shape) == 2 for view in _views(call) if view.on_chip), ShapeError,
-    because="collectives of tiles in SBUF support a single free dimension",
+    because="collectives of tiles in SBUF support only one free dimension",
 )  # fmt: skip
 disjoint = holds(
     "replica_group", "each rank occurs at most once, and no list is empty",
@@ -225,14 +225,14 @@ an_axis = holds(
 
 
 def _ranks(call: Call) -> int:
-    """Return the number of ranks in a group. Without a group return 1: a separate rule reports
-    that, and the rules that use this number are still checked."""
+    """Return the number of ranks in a group. Return 1 if replica_group has no group: a separate
+    rule reports this, and the rules that use this number are still checked."""
     return len(next(iter(call["replica_group"]), ())) or 1
 
 
 def _is_times(call: Call, whole: Any, part: Any) -> bool:
-    """Return whether `whole` has the size of the parts of all ranks, concatenated along the call's
-    dimension. `part` is the part of one rank."""
+    """Return whether `whole` has the size of the parts of all ranks, concatenated along
+    collective_dim. `part` is the part of one rank."""
     axis, count = call["collective_dim"], _ranks(call)
     if not 0 <= axis < len(part.shape):
         return True  # the rule `an_axis` reports this

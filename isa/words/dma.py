@@ -128,7 +128,9 @@ COMPUTE = (
     is_constant("dst"),
     is_constant("srcs"),
     holds(
-        "srcs", "if an index picks rows, srcs has two tensors, and it picks rows of exactly one",
+        "srcs",
+        "if an index picks rows, srcs has two tensors, and the index picks rows of exactly one of "
+        "them",
         lambda call: not picks_rows(call) or [bool(v.dynamic) for v in call["srcs"]] in ONE_OF_TWO,
         expected="[dst, data[i]] into SBUF, or [dst[i], data] into dst[i] in HBM",
     ),
@@ -170,8 +172,8 @@ def fits_hardware(call: Call) -> bool:
 def hardware_rows(call: Call) -> str:
     axes = len(call.view("src").shape)
     group = at_a_time(call)
-    many = f"size 1, 2, 4, 8 or {group} along axis 0; this size times that of axis {axes - 2} is a"
-    return f"{group} rows" if axes < 3 else f"{many} multiple of {group}"
+    many = f"n = 1, 2, 4, 8 or {group} along axis 0, and n times the size of axis {axes - 2} is a"
+    return f"{group} rows" if axes < 3 else f"size {many} multiple of {group}"
 
 
 def fits_gathers(call: Call) -> bool:

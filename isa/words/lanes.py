@@ -340,8 +340,8 @@ PATTERN = (
 
 @rule()
 def filled(call: Call, machine: Machine) -> Fault | None:
-    """the elements that the indices gather fill dst exactly. The indices are all of index, or the
-    first num_valid_indices, and at most gather_indices"""
+    """the elements that the indices gather fill dst exactly. The indices are all elements of index,
+    or its first num_valid_indices elements. There are at most gather_indices of them"""
     run, valid, dst = call["num_elem_per_idx"], call["num_valid_indices"], call.view("dst")
     limits = machine.limits
     available = limits.gpsimd_core_partitions * call.view("index").free_size
@@ -378,7 +378,7 @@ def local_gather_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def n_gather_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One element per lane and cycle, and the start cycles of the engine once per
+    """One element per lane and cycle. The start cycles of the engine are added once per
     gpsimd_gather_elements elements (ISA)."""
     count, fixed = call.view("dst").free_size, machine.fixed
     start = fixed.gpsimd_start_cycles * ceil(count / fixed.gpsimd_gather_elements)
@@ -393,7 +393,7 @@ Seed = Annotated[Tile, reads("int32 uint32 float32 tfloat32")]
 
 RNG_ENGINES = on_engine_needs(engine.gpsimd, "gpsimd_random", "use engine=nisa.engine.vector")
 STATE_ENGINES = on_engine_needs(
-    engine.vector, "vector_random_state", "seed it with nisa.set_rng_seed"
+    engine.vector, "vector_random_state", "seed the Vector engine with nisa.set_rng_seed"
 )
 
 
@@ -420,7 +420,7 @@ def of_probabilities(call: Call) -> tuple[Format, ...]:
 DROPOUT = (
     same_dtype("dst", "data"),
     holds(
-        "prob", "prob is float32 if data has integers, and any float format if it has floats (ISA)",
+        "prob", "prob is float32 if data has integers; if data has floats, any float format (ISA)",
         lambda call: not isinstance(call["prob"], View)
         or call["prob"].dtype in of_probabilities(call),
         DtypeError, lambda call: " or ".join(of_probabilities(call)),

@@ -57,8 +57,8 @@ def scale_rows(partitions: int, machine: Machine) -> Array:
 
 
 def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
-    """Require a scale for each column of packed elements in 8 partitions, in the quadrant of the
-    data."""
+    """Require that `scale` has a row for every 8 partitions of `data`, and starts in the quadrant
+    in which `data` is."""
 
     def rows(call: Call) -> int:
         return int(scale_rows(call.view(data).partitions, call.machine).max(initial=0)) + 1
@@ -70,7 +70,7 @@ def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
 
     enough = holds(
         scale,
-        f"{scale} holds the scales of {data}: 4 partitions for each quadrant of 32",
+        f"{scale} holds the scales of {data}: 4 partitions for each quadrant (32 partitions)",
         lambda call: call.view(scale).partitions >= rows(call),
         expected=lambda call: f"at least {rows(call)} partitions",
     )
@@ -79,7 +79,7 @@ def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
         f"{scale} starts in the quadrant of 32 partitions that {data} is in",
         lambda call: not call.view(scale).stepped and call.view(scale).partition in starts(call),
         StartPartitionError,
-        lambda call: f"consecutive partitions from one of {starts(call)}",
+        lambda call: f"consecutive partitions; the first is one of {starts(call)}",
         got=lambda call: f"partition {call.view(scale).partition}",
     )
     return enough, placed

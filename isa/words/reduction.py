@@ -216,8 +216,8 @@ def two_axes(call: Call, machine: Machine) -> Fault | None:
 
 @rule(FreeSizeError)
 def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
-    """n is at least 8, and at most the elements of a group of src and the limit of the
-    instruction"""
+    """n is at least 8, at most the number of elements in a group of src, and at most the limit of
+    the instruction"""
     src, n, limit = call.view("src"), call["n"], machine.limits.topk_elements
     group = machine.limits.gpsimd_core_partitions
     most = min(limit, group * src.free_size)

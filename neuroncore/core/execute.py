@@ -295,7 +295,7 @@ def all_gather_v(
     has_rdispls: Any,
     priority: Any,
 ) -> Offsets | None:
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata selects"""
+    """slot k of dsts[0] = the elements of rank k's srcs[0] that rank k's metadata selects"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -407,7 +407,7 @@ def all_to_all_v(
     has_rdispls: Any,
     priority: Any,
 ) -> Offsets | None:
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata sends to this rank"""
+    """slot k of dsts[0] = the elements of rank k's srcs[0] that rank k's metadata sends here"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -749,8 +749,8 @@ def dma_transpose(
 ) -> Offsets | None:
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
-    If src is a gather, its row w is row i[w % P, w // P] of the tensor under it, where i is the
-    index and P the number of partitions of i.
+    If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers, where
+    i is the index and P the number of partitions of i.
     """
     offsets = None
     if call.dynamic:

@@ -851,7 +851,7 @@ def all_gather_v(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata selects"""
+    """slot k of dsts[0] = the elements of rank k's srcs[0] that rank k's metadata selects"""
     if (
         extra
         or unknown
@@ -1179,7 +1179,7 @@ def all_to_all_v(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """slot k of dsts[0] = the elements of srcs[0] of rank k that its metadata sends to this rank"""
+    """slot k of dsts[0] = the elements of rank k's srcs[0] that rank k's metadata sends here"""
     if (
         extra
         or unknown
@@ -2188,8 +2188,8 @@ def dma_transpose(
 ) -> NkiInstruction:
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
-    If src is a gather, its row w is row i[w % P, w // P] of the tensor under it, where i is the
-    index and P the number of partitions of i.
+    If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers, where
+    i is the index and P the number of partitions of i.
     """
     if extra or unknown or dst is MISSING or src is MISSING:
         settle(DMA_TRANSPOSE, locals(), extra, unknown)

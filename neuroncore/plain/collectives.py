@@ -47,7 +47,7 @@ def all_to_all(parts: Parts) -> None:
 
 
 def all_gather_v(parts: Parts) -> None:
-    """the n-th part of dsts[0] = the elements of srcs[0] of rank n that its metadata selects"""
+    """the n-th part of dsts[0] = the elements of rank n's srcs[0] that rank n's metadata selects"""
     deliver(parts, to_all=True)
 
 
@@ -121,10 +121,10 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 
 
 def deliver(parts: Parts, to_all: bool) -> None:
-    """Copy elements from each rank to each rank. Column n of a rank's metadata has, for rank n, the
-    count (row 0) and the position (row 1) of the elements to send, and with `has_rdispls` the
-    position for those to receive (row 3); otherwise dst has equal parts. Row 2 receives the counts
-    that arrived. If `to_all`, column 0 describes the elements that all ranks get."""
+    """Copy elements from each rank to each rank. Column n of a rank's metadata is about rank n: the
+    count (row 0) and the position (row 1) of the elements to send to it, and with `has_rdispls` the
+    position of those from it (row 3); otherwise dst has equal parts. Row 2 gets the counts that
+    arrived. If `to_all`, column 0 describes the elements that all ranks get."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

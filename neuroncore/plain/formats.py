@@ -124,7 +124,7 @@ def pack(form: Coding, codes: Array) -> Array:
 
 def stochastic(form: Coding, values: Array, words: Array, saturate: bool) -> Array:
     """Return the codes of float32 values by stochastic rounding. A magnitude is rounded up if its
-    random word is less than floor(2^32 * the part of the step that is cut off)."""
+    random word is below floor(2^32 * f), where f is the part cut off, in units of the last bit."""
     size = np.abs(values).astype(np.float64)
     exponent = np.maximum(np.frexp(size)[1] - 1, 1 - form.bias)
     steps = np.ldexp(np.where(np.isfinite(size), size, 0), form.mantissa - exponent)

@@ -18,8 +18,8 @@ ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}
 class PlainTensor:
     """The bytes of a tensor. Rows are `pitch` bytes apart on the chip. In `data` they are `spread`
     times as far apart, because `Options.storage` may widen elements. `written` has a 1 for each
-    byte of the chip that the tensor wrote. If the kernel chose the tensor's address, the bytes are
-    in `memory`, and `ever` has a 1 for each byte of it that any tensor wrote."""
+    byte on the chip that was written to this tensor. If the kernel chose the address, the bytes are
+    in `memory`, and `ever` has a 1 for each byte there that was written to any tensor."""
 
     def __init__(
         self, layout: Any, rows: int, pitch: int, memory: PlainTensor | None = None
@@ -115,8 +115,8 @@ class Operand:
         return self.codes().view(f"u{self.held.size}").reshape(self.lanes, -1)
 
     def missing(self, ever: bool = True) -> Array:
-        """Return, for each element, whether it has a byte that no tensor at this address ever
-        wrote, or without `ever`, a byte that this tensor did not write."""
+        """Return, for each element, whether one of its bytes was never written to any tensor at
+        this address, or without `ever`, not to this tensor."""
         tensor, at = self.tensor, self.positions
         flags, at = (tensor.ever, tensor.places(at)) if ever else (tensor.written, at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)

@@ -49,7 +49,7 @@ def rand_get_state(i: Any) -> None:
 
 def seed(core: Any, unit: engine, number: int, program: int) -> None:
     """Restart all lanes of the engine `unit` from the seed `number`. States are [lanes, states of a
-    lane, words]. The words of Philox are a counter of 4 and a key of 2; the states of other
+    lane, words]. A state of Philox has 4 words of a counter and 2 of a key; the states of other
     generators are random words of Philox other than 0."""
     streams = 4 if unit is engine.vector and is_xorwow(core, unit) else 1
     lanes = core.machine.limits.partitions

@@ -39,8 +39,8 @@ def approximate(i: Any) -> str | None:
 
 class PlainCore:
     """One core: `rank` is its rank, and `place` its position among the cores of the rank. A chip
-    has `chip` ranks. `program` is the current program of the launch grid. `leftover` flags elements
-    of the current instruction's operands that depend on uninitialized memory, by operand."""
+    has `chip` ranks. `program` is the current program of the launch grid. `leftover` has, by
+    operand of the instruction, flags of the elements that depend on uninitialized memory."""
 
     def __init__(self, setting: Any, number: int, chip: int) -> None:
         self.machine, self.options, self.chip = setting.machine, setting.options, chip
@@ -91,7 +91,7 @@ class PlainCore:
         start: Any = 0, negate: bool = False, running: bool = False,
     ) -> None:  # fmt: skip
         """dst = out [P, F];  reduce_res[p] = the accumulator register of lane p, in the lanes of
-        data. If there is an operator, a command first sets the registers to its identity or to
+        data. If `op` is given, a command first sets the registers to the identity of `op` or to
         `start`, or keeps them; then register = register <op> element. An idle command makes them
         NaN (unknown). `running`: register = element <op> register, and dst = all its values."""
         registers = (every := self.accumulators[i.engine][data.first :])[: data.lanes]
@@ -133,8 +133,8 @@ class Reading:
 
     def step(self, core: int, leftover: Mapping[str, Array] | None = None) -> Any:
         """Execute the next instruction of a core, and return it with its arguments. If several
-        cores execute it together (`members`), the first step executes it for all. `leftover` has
-        flags of the elements, by operand, that depend on uninitialized memory."""
+        cores execute it together (`members`), the first step executes it for all. `leftover` has,
+        by operand, flags of the elements that depend on uninitialized memory."""
         number, state = self.next[core], self.cores[core]
         row = self.rows[core][number]
         state.program, state.leftover = self.begins[core].get(number, state.program), leftover or {}

@@ -28,7 +28,7 @@ def nc_matmul_sparse(i: Any) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
     A of N adjacent weights are kept: pattern is (A, N). The tag of a weight, 4 bits in tags[k, m //
-    4], is a N/A + c for partition a and slot c, or c A + a if places is "slot"."""
+    4], is a N/A + c for partition a and slot c, or c A + a if `places` is "slot"."""
     kept, among = i.pattern
     s, x = read(i.core, i.stationary), i.moving.values()
     tag = (i.tags.codes()[..., np.newaxis] >> 4 * np.arange(4) & 15).reshape(i.tags.lanes, -1)

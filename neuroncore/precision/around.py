@@ -74,8 +74,8 @@ class StandIn:
         self.rounding = None
 
     def begin(self, accumulators: Registers, peers: Any) -> None:
-        """Copy the state that the core has before an instruction, except its accumulator registers
-        and its peers: these are the arguments."""
+        """Copy the state that the core has before an instruction. The accumulator registers and the
+        other cores of an exchange (`peers`) are not copied: they are the arguments."""
         core = self._core
         self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
         self.accumulators, self.peers = accumulators, peers
@@ -83,8 +83,8 @@ class StandIn:
 
     @property
     def packs(self) -> Packs:
-        """A new cache of packed operands of products, so that none is kept for the next
-        evaluation."""
+        """A new, empty cache for packed operands of products, because operands of one evaluation
+        must not be used in the next."""
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:

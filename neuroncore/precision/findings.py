@@ -367,7 +367,7 @@ def begun_double(storage: Storage, first: Tile) -> Double:
 
 def adopted_double(array: Array, owner: Storage) -> Double:
     """Return a Double for the storage `owner`. The memory of the Double is a contiguous float64
-    array of that size."""
+    array of the size of `owner`."""
     place = owner.partition0, 0
     layout = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
     storage = Storage(-1, layout, float64, owner.name)

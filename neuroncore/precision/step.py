@@ -190,8 +190,8 @@ class Step:
         return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
     def _double_of_result(self, tile: Tile) -> Double | None:
-        """Return the Double of the tile's storage from before the instruction, if the instruction
-        writes to this storage and whole storages are evaluated (`windows`). Otherwise return
+        """If whole storages are evaluated (`windows`) and the instruction writes to the storage of
+        `tile`, return the Double that this storage had before the instruction. Otherwise return
         None."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
@@ -323,9 +323,9 @@ class Step:
         return by_line
 
     def _moved(self, written: Written) -> float:
-        """Return the squared error of a result of an instruction without a sample (`whole`). If the
-        result's address is known only at run time, return the squared error of its whole
-        storage."""
+        """Return the squared error of a result of an instruction that is evaluated whole, not on a
+        sample. If the result's address is known only at run time, return the squared error of its
+        whole storage."""
         doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
         if tile.dynamic:
             tile = everything(tile.storage)

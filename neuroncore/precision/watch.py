@@ -187,8 +187,8 @@ def _check_result(core: Core, name: str, tile: Tile, exact: Array) -> None:
     if outside:
         core.report(
             SATURATED,
-            f"{outside} of {tile.size} results for {name} ({tile}) are outside {low} to "
-            f"{high}, and have become the nearest of these",
+            f"{outside} of {tile.size} results for {name} ({tile}) are outside {low} to {high}, "
+            f"and have become {low} or {high}",
             tile.storage.id,
         )
     elif tile.dtype in WIDE_INTEGERS:

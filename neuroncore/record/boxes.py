@@ -2,8 +2,12 @@
 
 A box is a rectangle of bytes: some rows of an area, and the same range of bytes in each row. On
 chip, a row is a partition; a tensor in HBM has rows as long as its last axis. An area is a storage
-(the bytes of one tensor), or a whole memory if the kernel chose addresses in it. A box is dense if
-the access touches all of its bytes; otherwise it has a pattern, the exact bytes of the access.
+(the bytes of one tensor), or a whole memory if the kernel chose addresses in this memory. A box is
+dense if the access touches all of its bytes. Otherwise it has a pattern: the exact bytes that the
+access touches.
+
+An instruction accesses windows. A window is some elements of a storage: a geometry (layout, shape,
+strides and format) and the offset of the first element.
 """
 
 from __future__ import annotations
@@ -31,8 +35,8 @@ MANY = 256  # boxes of one area; only with more than this the order of boxes mat
 
 
 class Form(NamedTuple):
-    """The shape of a strided access, without its position: the sizes of its axes, and their steps
-    in bytes."""
+    """The shape of a strided access, without its position: the sizes of its axes (`shape`), and the
+    strides of these axes in bytes (`steps`)."""
 
     shape: tuple[int, ...]
     steps: tuple[int, ...]
@@ -55,11 +59,11 @@ class Patterns(NamedTuple):
 
 
 class AxisSteps(NamedTuple):
-    """Patterns, seen as steps along their first axis: the steps of pattern k are pitch[k] bytes
-    apart.
+    """Patterns, divided into steps. A step of pattern k is pitch[k] bytes long, the stride of the
+    pattern's first axis. Steps are counted from the beginning of the area.
 
-    box[k] is [step, step_end, byte, byte_end]: the steps that the pattern touches, and the range of
-    bytes that it touches in each step. Bytes are counted from the beginning of a step. whole[k]
+    box[k] is [step, step_end, byte, byte_end]: the steps that pattern k touches, and the range of
+    bytes that it touches in each of them. Bytes are counted from the beginning of a step. whole[k]
     says whether this range ends within the step in which it begins.
     """
 
@@ -101,8 +105,7 @@ def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:
 
 
 def _steps(patterns: Patterns) -> AxisSteps:
-    """Return, for each pattern, the steps of its first axis and the bytes that it touches in
-    each."""
+    """Return the steps of each pattern, and the bytes that it touches in each step."""
     rows = []
     for shape, steps, item in patterns.forms:
         low, high = access.extent(shape[1:], steps[1:])
@@ -114,10 +117,11 @@ def _steps(patterns: Patterns) -> AxisSteps:
 
 
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
-    """Change `box` for areas in which no box is dense, and all patterns have steps of the same
-    length and stay within them. Rows of a tensor in HBM are such patterns. Replace the rows and
-    bytes by the steps of the patterns and the bytes within a step (`AxisSteps.box`). Accesses that
-    interleave then have boxes that do not overlap."""
+    """Change the boxes of some areas so that accesses that interleave have boxes that do not
+    overlap. These are the areas in which every box has a pattern, and the steps of all patterns
+    have the same length and contain their bytes (`AxisSteps.whole`). An example is a tensor in HBM
+    whose rows are accessed in parts. The steps of the pattern replace the rows of the box, and the
+    bytes within a step replace its bytes (`AxisSteps.box`)."""
     pitch = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
     count = area.max() + 1
     least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
@@ -129,7 +133,7 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> 
 
 def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
     """Sort boxes so that few pairs of them must be compared. `order` has the boxes of one area,
-    sorted by rows. If fewer of them overlap in bytes than in rows, exchange rows and bytes in `box`
+    sorted by rows. If fewer pairs overlap in bytes than in rows, exchange rows and bytes in `box`
     for these boxes, and sort `order` by bytes."""
     boxes = box[order]
     if _reached(boxes[:, 2], boxes[:, 3]) < _reached(boxes[:, 0], boxes[:, 1]):
@@ -147,8 +151,9 @@ def _without_near_misses(
     which: Array, patterns: Patterns, in_steps: Array, near: Array, start: Array
 ) -> tuple[Array, Array]:
     """Return `near` and `start` (as `neighbors` returns them) without pairs of strided accesses
-    whose boxes overlap, but whose bytes do not. in_steps[k] says whether pattern k stays within its
-    steps (`AxisSteps.whole`). If there are too many pairs to compare, all of them stay."""
+    whose boxes overlap, but whose bytes do not. in_steps[k] says whether the bytes of pattern k
+    stay within its steps (`AxisSteps.whole`). If there are too many pairs to compare, return all of
+    them."""
     count = len(patterns.start)
     owner = owners(start)
     suspects = np.flatnonzero((which[owner] >= 0) & (which[near] >= 0) & (owner != near))
@@ -172,8 +177,8 @@ def _form_pair(
     """Return (the form of a pattern, the distance in bytes from its beginning to the beginning of
     another pattern, the form of the other pattern).
 
-    If the first axes of both have steps of the same length, and both stay within their steps
-    (`in_steps`), return the forms without this axis, and the distance within a step.
+    If the first axes of both patterns have the same stride, and the bytes of both stay within their
+    steps (`in_steps`), return the forms without this axis, and the distance within a step.
     """
     first, second = patterns.forms[patterns.form[pattern]], patterns.forms[patterns.form[other]]
     start, following = int(patterns.start[pattern]), int(patterns.start[other])
@@ -280,8 +285,8 @@ class Boxes:
 
 
 def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) -> Boxes:
-    """Return the distinct boxes of windows on storages. `geometries` has the geometries of the
-    windows by number."""
+    """Return the distinct boxes of windows on storages. geometries[n] is the geometry with the
+    number n in `windows`."""
     count = len(windows.storage)
     memories = {kind.region: kind.row_bytes for kind in storages.kinds if kind.placed}
     forms: dict[Form, int] = {}

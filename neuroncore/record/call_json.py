@@ -1,6 +1,10 @@
-"""Calls, values of rows, and results of kernels as JSON. Objects that the package defines by name
-are written as names, and looked up when the file is read. So a record is timed by the current costs
-and machine files."""
+"""The Calls (distinct instructions) of a record, the values of its rows, and the results of kernels
+as JSON. A row is one instruction that was issued; its values are the numbers and registers that its
+Call leaves open.
+
+Objects that the package defines by name, such as instructions and machines, are written as names,
+and looked up when the file is read. So a record is timed by the current costs and machine files.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +45,8 @@ ENUMS = {
 
 
 def plain(value: Any) -> Any:
-    """Return the JSON of a value in a call, such as an argument or a View. Raise UsageError for a
-    value that a record can't hold."""
+    """Return the JSON of an argument of a Call, such as a number or a View, or of a part of it.
+    Raise UsageError for a value that a record can't hold."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) in NAMED:
@@ -85,20 +89,20 @@ def _view(entry: list[Any]) -> View:
     shape, strides, dtype, region, *numbers, index, read = entry
     if not isinstance(dtype, Format) or not isinstance(region, MemoryRegion):
         raise ValueError(
-            f"a view has the format {dtype!r} and the memory {region!r}, of which one is unknown"
+            f"a view has the format {dtype!r} and the memory {region!r}; one of them is unknown"
         )
     if not are_dims(shape) or not are_dims(strides) or not len(shape) == len(strides) > 0:
         raise ValueError(
-            f"a view has the shape {shape} and the strides {strides}, which do not fit"
+            f"a view has the shape {shape} and the strides {strides}, which do not fit each other"
         )
     if not all(isinstance(number, int) for number in (*numbers, read)):
-        raise ValueError(f"a view has a position that is no whole number: {numbers}")
+        raise ValueError(f"the positions of a view are not all integers: {numbers}")
     if min(*shape, *numbers) < 0 or 0 in shape:
         raise ValueError("a view has no elements, or a negative position")
     if not 0 <= read < 1 << 16:  # a row of a program has no more windows
-        raise ValueError(f"a view has {read} indices, more than a row can have")
+        raise ValueError(f"a view has {read} indices, more than an instruction can have")
     if not (index is None or isinstance(index, View)):
-        raise ValueError(f"the index of a view is {index!r}, which is no view")
+        raise ValueError(f"the index of a view is {index!r}, not another view")
     return view(*entry)
 
 
@@ -111,7 +115,8 @@ def are_dims(dims: Any) -> bool:
 
 
 def plain_values(key: tuple[Any, ...]) -> list[Any]:
-    """Return a key of `Data.values` as JSON, with one entry per value."""
+    """Return the values of a row, in the form of a key of `Data.values`, as JSON: one entry per
+    value."""
     return [_plain_value(*pair) for pair in zip(key[::2], key[1::2], strict=True)]
 
 
@@ -134,7 +139,8 @@ def _number(entry: Any) -> Any:
 
 
 def key_of(entries: list[Any]) -> tuple[Any, ...]:
-    """Return the key of `Data.values` whose JSON is `entries`: the inverse of `plain_values`."""
+    """Return the key of `Data.values` for a row whose values have the JSON `entries`: the inverse
+    of `plain_values`."""
     key: list[Any] = []
     for entry in entries:
         content = entry if isinstance(entry, dict) else {}
@@ -148,7 +154,7 @@ def key_of(entries: list[Any]) -> tuple[Any, ...]:
         else:
             item = value(entry)
             if not (item is None or isinstance(item, int | float | tuple)):
-                raise ValueError(f"{item!r:.40} is not a value of a row")
+                raise ValueError(f"{item!r:.40} is not a value of an instruction")
             key += [item or zero(item), type(item)]
     return tuple(key)
 

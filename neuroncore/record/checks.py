@@ -1,9 +1,11 @@
 """Checks that a program from a file can be executed: its windows, values and registers fit its
 Calls, and its windows are inside its tensors.
 
-A window is some elements of a tensor. It has a geometry (layout, shape, strides and format) and the
-offset of its first element. If the offset depends on indices that are known only at run time, the
-window has a Move for each index.
+A row is one instruction, and its Call is the distinct instruction that it repeats, without data.
+The values of a row are the numbers and registers that its Call leaves open. A window is some
+elements of a tensor. It has a geometry (layout, shape, strides and format) and the offset of its
+first element. If the offset depends on indices that are known only at run time, the window has a
+Move for each index, and an entry in the table of places (`Data.places`).
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ Move = tuple[int, int, int, int]  # kind, step, limit, by register: see `Data.mo
 
 
 def check(program: Program) -> None:
-    """Raise ValueError if windows, values or registers do not fit. The rows must fit the tables
-    already (`Program.check`)."""
+    """Raise ValueError if windows, values or registers do not fit their Calls and tensors. Call
+    `Program.check` first: it checks that the numbers in the rows have entries in the tables."""
     known = _tensors(program)
     _registers(program)
     _results(program, known)
@@ -45,9 +47,8 @@ def check(program: Program) -> None:
 
 
 def _tensors(program: Program) -> dict[int, int]:
-    """Check that windows on one storage have the same layout, which is the layout of the storage's
-    area. Return the number of the layout (`_layouts`) of each storage, by the number of the
-    storage."""
+    """Check that all windows on one storage have the same layout, and that this layout fits the
+    storage's area. Return, by the number of each storage, the number of its layout (`_layouts`)."""
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
         raise ValueError("a tensor is listed twice")
@@ -101,7 +102,7 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
     moving = np.flatnonzero(windows.moving >= 0)
     all_there = np.array_equal(windows.moving[moving], np.arange(len(pairs)))
     if not all_there or len(moves) < len(pairs):
-        raise ValueError("the table of places lacks a window that moves at run time")
+        raise ValueError("the table of places lacks a window whose position depends on an index")
     if (windows.offset[windows.moving < 0] < 0).any():
         raise ValueError("the offset of a window is negative")
     if (windows.offset[moving] != data.offsets()).any():
@@ -119,19 +120,19 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
 
 
 def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[Move]) -> None:
-    """Check that a window is inside its tensor wherever `moves` take it. `whole` is the geometry of
-    the window in the rows of the record. If an index picks elements, this is the geometry of all
-    elements from which it picks."""
+    """Check that a window is inside its tensor for every index that `moves` allow. `whole` is the
+    geometry that the rows of the record have for the window. If an index picks elements, this is
+    the geometry of all elements from which it picks."""
     kinds = [kind for kind, *_ in moves]
     registers = [by_register for *_, by_register in moves]
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
-        raise ValueError("a move is of an unknown kind")
+        raise ValueError("an index moves a window in an unknown way")
     if max(kinds) and (len(moves) > 1 or registers[0]):
-        raise ValueError("rows or elements are picked by a register or by several tiles")
+        raise ValueError("rows or elements are picked by a register or by several index tiles")
     low = high = offset
     for kind, step, limit, _ in moves:
         if limit < 0:
-            raise ValueError("the limit of a window's move is negative")
+            raise ValueError("the largest index of a window is negative")
         reach = step * limit
         if kind == 1:
             shape, strides = (limit + 1, *geometry.shape[1:]), (step, *geometry.strides[1:])
@@ -146,11 +147,12 @@ def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[
         else:
             low, high = low + min(reach, 0), high + max(reach, 0)
     if not geometry.has_room(np.array([low, high], np.int64)):
-        raise ValueError("a window moves outside its tensor")
+        raise ValueError("an index can move a window out of its tensor")
 
 
 def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """Check that each window has the view that its Call expects."""
+    """Check that each window has the View (shape, strides, format, memory, first partition) that
+    its Call expects."""
     windows = program.windows()
     for call, operands in _operands(program):
         names = [*call.reads, *call.writes]
@@ -175,8 +177,8 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Yield each Call with a table [rows, operands], which has the windows of the operands in all
-    rows that make this Call."""
+    """Yield each Call with a table [rows, operands]: for each row that has this Call, the windows
+    of its operands."""
     rows, begins = program.raw()
     numbers = rows[begins[:-1]]
     for number in np.unique(numbers).tolist():
@@ -215,9 +217,10 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a window has the view `expected`, which its call expects. The window has `moves`,
-    and the `offset` without them. `indices` yields the windows of the call's index tiles; each move
-    by a tile takes the next one."""
+    """Check that a window whose position is only known at run time has the view `expected`, which
+    its Call expects. `offset` is the fixed part of its position, and `moves` has the parts that
+    indices add. `indices` yields the windows of the Call's index tiles; each move by a tile takes
+    the next one."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
     inside(by_tiles, len(windows.offset), "windows")
@@ -254,7 +257,7 @@ def _registers(program: Program) -> None:
     number, computed = np.arange(len(table)), operation >= OPERATIONS.index("load") + 1
     for operand in (left[computed], right[computed]):
         if len(operand) and not ((operand >= 0) & (operand < number[computed])).all():
-            raise ValueError("a register is computed from a register that is not earlier")
+            raise ValueError("a register is computed from itself or from a later register")
     inside(left[operation == OPERATIONS.index("load")], len(program) + 1, "instructions")
     branches = _table(data.branches, 4)
     inside(branches[:, 0], len(program) + 1, "instructions")
@@ -263,7 +266,7 @@ def _registers(program: Program) -> None:
     programs = _table(data.programs, 2)
     inside(programs[:, 0], len(program) + 1, "instructions")
     if len(programs) and programs[:, 1].min() < 0:
-        raise ValueError("the number of a program is negative")
+        raise ValueError("a program_id is negative")
     _iterations(program)
 
 
@@ -290,7 +293,7 @@ def _iterations(program: Program) -> None:
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
     """Check that the values of each row are legal for its instruction, and that the row has as many
-    registers as its offsets need."""
+    registers as the positions of its windows need."""
     keys, columns = list(program.data.values), program.columns()
     registers = len(program.data.registers) // 3
     inside(columns.values[columns.values >= 0], len(keys), "values")
@@ -307,7 +310,9 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
         moves = [move for name in call.dynamic for move in places[names[name]][2]]
         held = len(keys[rows[begins[row + 1] - 1]]) // 2 - len(call.instruction.values)
         if held != sum(by_register for *_, by_register in moves):
-            raise ValueError("a row has more or fewer registers than its moving windows need")
+            raise ValueError(
+                "a row has more or fewer registers than the positions of its windows need"
+            )
 
 
 def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:

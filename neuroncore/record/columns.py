@@ -1,8 +1,8 @@
 """The columns of a record: its rows, the windows of tensors, and the storages of these windows.
 
-A row is one instruction of the record. A storage is the bytes of one tensor. A window is some
-elements of a storage: a geometry (layout, shape, strides and format) and the offset of the first
-element.
+A row is one instruction of the record, and its Call is the distinct instruction that it repeats,
+without data. A storage is the bytes of one tensor. A window is some elements of a storage: a
+geometry (layout, shape, strides and format) and the offset of the first element.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ MOVING = 1 << 62  # in rows, a window that moves has this plus its number as its
 class Columns:
     """The rows of a record as arrays. Instruction i has the Call number call[i], the source line
     number line[i], and the operands operands[start[i]:start[i + 1]], in the order of its Call's
-    `reads + indices + writes`. An operand is the number of a window (or of a box, if the maker of
-    the columns says so). values[i] is the index of the row's values in `Data.values`, or -1 if it
-    has none."""
+    `reads + indices + writes`. An operand is the number of a window, or of a box where the text
+    says "boxes as operands". values[i] is the index in `Data.values` of the values that the Call
+    leaves open, or -1 if there are none."""
 
     call: Array
     line: Array
@@ -59,7 +59,8 @@ class Columns:
 class Windows(NamedTuple):
     """Windows on storages, in columns: the number of the storage; the number of the geometry; and
     the offset of the first element in elements, or ANYWHERE if it is only known at run time.
-    `moving` is -1 for windows with a fixed position; other windows are numbered from 0."""
+    `moving` numbers the windows whose position is only known at run time from 0; it is -1 for all
+    others."""
 
     storage: Array
     geometry: Array
@@ -86,7 +87,8 @@ def tiles_of(calls: Sequence[Call]) -> Array:
 
 
 def valued(calls: Sequence[Call]) -> Array:
-    """Return, for each Call, whether its rows end with an index of `Data.values`."""
+    """Return, for each Call, whether its rows have values: numbers and registers that the Call
+    leaves open."""
     return np.array([call.has_values for call in calls], np.bool_)
 
 
@@ -142,11 +144,12 @@ def joined(columns: Columns) -> tuple[Array, Array]:
 
 
 def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
-    """Return the columns of rows that are one after the other, the inverse of `joined`. widths[i]
-    is the number of integers in row i. Raise ValueError if the widths do not add up to the length
-    of `rows`, if a row has no Call, or if it has fewer or more windows than its Call needs."""
+    """Return the columns of rows that are one after the other in `rows`, the inverse of `joined`.
+    widths[i] is the number of integers in row i. Raise ValueError if the widths do not add up to
+    the length of `rows`, if a row has no Call, or if it has fewer or more windows than its Call
+    needs."""
     if (rows < 0).any() or (widths < 2).any() or widths.sum() != len(rows):
-        raise ValueError("rows and their widths differ")
+        raise ValueError("the rows do not fit their widths")
     bounds = _starts(widths)
     begins, ends = bounds[:-1], bounds[1:]
     call = rows[begins]
@@ -319,8 +322,8 @@ def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
 
 
 def area(layout: Layout, line: int, name: str, machine: Machine) -> Area:
-    """Return the Area of a storage with this layout. If the storage has an address, the Area
-    describes the whole memory."""
+    """Return the Area of a storage with this layout. If the storage has an address, the Area is the
+    whole memory."""
     region = layout.region
     if not layout.placed:
         return Area(region, name, layout.partitions, layout.row_bytes, False, line)

@@ -1,8 +1,9 @@
-"""Data that instructions use in addition to tiles. A program can be executed again with this data
-and its rows.
+"""Data that instructions use in addition to tiles. With this data and the rows of a program, the
+program can be executed again.
 
-A key is the tuple of an instruction's values, each followed by its type. Equal keys are stored
-once, so different values must have different keys.
+A row is one instruction. Its values are the numbers and registers that its Call (the distinct
+instruction that it repeats) leaves open. A key is the tuple of these values, each followed by its
+type. Equal keys are stored once, so different values must have different keys.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def is_number(value: Any) -> bool:
 
 
 class _NegativeZero:
-    """-0.0 as a part of a key, where it must differ from 0.0, although the two are equal."""
+    """A replacement for -0.0 in a key, because Python compares -0.0 and 0.0 as equal."""
 
     def __repr__(self) -> str:
         return "-0.0"
@@ -194,15 +195,15 @@ class Data:
         return len(self.registers) // 3 - 1
 
     def register(self, register: VirtualRegister) -> int:
-        """Return the number in the record of the current value of a register of the kernel. If the
-        value depends on no load, it is added to the record as a constant."""
+        """Return the number in the record of a register with the value that the kernel's register
+        has now. If the value depends on no load, it is added to the record as a constant."""
         if register.load is None:
             return self.derive("constant", register.value, 0)
         return register.load.number
 
     def moving(self, tile: Tile, geometry: int) -> int:
-        """Record how the window of a tile moves, where `geometry` is the number of the tile's
-        geometry. Return the window's number among the windows that move."""
+        """Record the window of a tile whose position is only known at run time. `geometry` is the
+        number of the tile's geometry. Return the window's number among all such windows."""
         number = len(self.places) // 2
         self.places.extend((geometry, tile.offset))
         for move in tile.dynamic:
@@ -212,8 +213,9 @@ class Data:
         return number
 
     def offsets(self) -> Array:
-        """Return the recorded offset of each window that moves, in elements: the offset of the
-        tensor if an index picks single elements, otherwise ANYWHERE."""
+        """Return, for each window whose position is only known at run time, the offset that the
+        rows of a record have, in elements: the fixed part if an index picks single elements,
+        otherwise ANYWHERE."""
         if not self.places:
             return np.empty(0, np.int64)
         moves, places = (np.array(table, np.int64) for table in (self.moves, self.places))

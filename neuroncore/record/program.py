@@ -78,7 +78,7 @@ class _Read:
 
     @cached_property
     def users(self) -> Array:
-        """The instruction of each operand."""
+        """The instruction that uses each operand."""
         return owners(self.columns.start)
 
     @cached_property
@@ -117,7 +117,7 @@ class _Read:
 
 
 class Program:
-    """A record of at most `limit` instructions; further ones are only counted."""
+    """A record of the first `limit` instructions; all others are only counted."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = sys.maxsize if limit is None else limit
@@ -152,7 +152,7 @@ class Program:
 
     @property
     def full(self) -> bool:
-        """Return whether the next instruction is left out."""
+        """Return whether the record has `limit` instructions, so that the next one is left out."""
         return self.count >= self.limit
 
     @property
@@ -164,13 +164,13 @@ class Program:
     def ending(self) -> str:
         """The message for the first instruction that is left out."""
         return (
-            f"the record ends before this instruction, at {self.limit}: estimates and profiles "
-            "cover only the part before; Options.record_limit sets the limit"
+            f"the record ends before this instruction, after {self.limit} instructions: estimates "
+            "and profiles cover only these; Options.record_limit sets the limit"
         )
 
     @property
     def coverage(self) -> str:
-        """The part of the run that is recorded, in words; empty for all of it."""
+        """The part of the run that is recorded, in words; "" if it is the whole run."""
         if not self.left_out:
             return ""
         return f"the first {len(self)} of {self.issued} instructions, where the record ends"
@@ -205,7 +205,7 @@ class Program:
         return number
 
     def line_of_row(self, code: CodeType, instruction: int) -> int:
-        """Return the index in `lines` of the place of the next row. Each row calls this once."""
+        """Return the index in `lines` of the place of the next row. It is called once per row."""
         return self.line(code, instruction)
 
     def line(self, code: CodeType, instruction: int) -> int:
@@ -218,8 +218,8 @@ class Program:
 
     def window(self, tile: Tile) -> tuple[int, int, int]:
         """Return the window of a tile: the number of its storage, the number of its geometry, and
-        its offset in elements. If the tile moves, the offset is MOVING plus the window's number
-        among the windows that move."""
+        its offset in elements. If the position is only known at run time, the offset is MOVING plus
+        the window's number among such windows."""
         if not tile.dynamic:
             return tile.storage.id, self.numbers[tile.geometry], tile.offset
         geometry = tile.geometry if tile.picks is None else tile.picked_from.geometry
@@ -281,7 +281,7 @@ class Program:
         return self._reading().columns.operands
 
     def users(self) -> Array:
-        """Return the instruction of each operand."""
+        """Return the instruction that uses each operand."""
         return self._reading().users
 
     def is_read(self) -> Array:
@@ -310,7 +310,7 @@ class Program:
         return mine.columns.operands is theirs.columns.operands and mine.boxes is theirs.boxes
 
     def last_writer(self, storage: int) -> Call | None:
-        """Return the last call that wrote to a tensor, or None."""
+        """Return the Call that wrote to a tensor last, or None."""
         written = bytes(self.rows)
         columns, windows = apart(written, self.count, self.calls, self.data.offsets())
         inputs = np.array([call.inputs for call in self.calls], np.int64)[columns.call]
@@ -345,8 +345,8 @@ class Program:
         return self._read
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
-        """Return the program in which instruction i makes the Call instead[rows[i]] on the same
-        windows; if rows[i] is -1, the Call stays. It can be scheduled, but not executed."""
+        """Return the program in which instruction i has the Call instead[rows[i]] on the same
+        windows, or keeps its Call if rows[i] is -1. It can be scheduled, but not executed."""
         read = self._reading()
         call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
         varied = copy.copy(self)

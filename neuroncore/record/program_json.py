@@ -140,8 +140,8 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
 
 
 def _called(entry: dict[str, Any], index: int) -> Call:
-    """Return the call of an entry of the table of calls; `index` is the position of the entry.
-    Raise KernelError if its machine refuses it, and ValueError if it is damaged."""
+    """Return the Call that an entry of the table of Calls describes; `index` is its position in the
+    table. Raise KernelError if its machine refuses it, and ValueError if the entry is damaged."""
     instruction, chip = value(entry["instruction"]), value(entry["machine"])
     if not (isinstance(instruction, Instruction) and isinstance(chip, Machine)):
         raise ValueError(
@@ -187,7 +187,9 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
     elif not parameter.varies:
         hash(argument)
     elif argument is not None:
-        raise ValueError(f"{name} of {call.name} is {argument!r:.40}, but varies by row")
+        raise ValueError(
+            f"{name} of {call.name} is {argument!r:.40}, but its value differs by instruction"
+        )
     return {name: argument}
 
 

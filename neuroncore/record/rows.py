@@ -1,5 +1,5 @@
-"""The rows of a program as instructions. All values are the recorded values, except the values of
-registers, which are computed again from the values that instructions load."""
+"""The rows of a program, read one by one as instructions. All values are the recorded values,
+except the values of registers, which are computed again from the values that instructions load."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Window(NamedTuple):
 class Row(NamedTuple):
     """One instruction. `line` is the number of its source line in the record. `windows` has the
     windows of its operands by name, and `indices` the windows of its index tiles in order. `values`
-    has, by name, the arguments that the Call leaves open. `offsets` has the registers that
-    determine the offsets of moving windows."""
+    has, by name, the arguments that the Call (the distinct instruction of the record) leaves open.
+    `offsets` has the registers on which the positions of windows depend."""
 
     call: Call
     line: int

@@ -113,11 +113,12 @@ class Replay:
     # --- moving ----------------------------------------------------------------------------------
 
     def to(self, instruction: int, core: int = 0) -> None:
-        """Go to an instruction of a core; the number of its instructions means the end."""
+        """Go to an instruction of a core. If `instruction` equals the number of instructions of the
+        core, go to the core's end."""
         execution = self.executions[core]
         if not 0 <= instruction <= len(execution.program):
             raise UsageError(
-                f"core {core} has {len(execution.program)} instructions, not {instruction}"
+                f"core {core} has no instruction {instruction}: it has {len(execution.program)}"
             )
         if execution.row > instruction:
             self.to_step(int(np.flatnonzero(self.order == core)[instruction]))
@@ -127,7 +128,7 @@ class Replay:
     def to_step(self, step: int) -> None:
         """Go to a step."""
         if not 0 <= step <= self.steps:
-            raise UsageError(f"the record has {self.steps} steps, not {step}")
+            raise UsageError(f"the record has no step {step}: it has {self.steps} steps")
         if step < self.step:
             self._return_to(step)
         with np.errstate(all="ignore"):
@@ -270,7 +271,8 @@ class Replay:
         self.step += 1
 
     def _run_to(self, step: int) -> None:
-        """Execute instructions of the only core up to a step, or until a snapshot is due."""
+        """Execute instructions of a record with one core, up to a step or until a snapshot is
+        due."""
         if self._is_due():
             self._take_snapshot()
         end = min(step, (self.step // self._apart + 1) * self._apart) if self.room else step
@@ -315,8 +317,9 @@ class Replay:
         return sum(execution.wrote for execution in self.executions)
 
     def _take_snapshot(self) -> None:
-        """Take a snapshot, unless there is one of this step or of a later step, or its data takes
-        more than `room` bytes. If all snapshots together need more, keep only every second one."""
+        """Take a snapshot. Do nothing if there is one of this step or of a later step, or if a
+        snapshot that is not the first would copy more than `room` bytes (the argument `snapshots`
+        of Replay). If all snapshots together have more, keep only every second one."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return
@@ -366,7 +369,7 @@ class Replay:
         )
 
     def _roundings(self) -> list[Stochastic]:
-        """Return the stochastic rounding of each rank, if it is on."""
+        """Return the state of stochastic rounding of each rank; an empty list if it is off."""
         firsts = (self.cores[self.world.cores_of(rank)[0]] for rank in range(self.world.ranks))
         return [core.rounding for core in firsts if core.rounding is not None]
 

@@ -35,10 +35,13 @@ class Waits(Exception):
 
 
 class Meetings:
-    """The meetings of cores. `open` has, for each point where cores wait, the data that they have
-    brought. When a meeting is complete, each core that waited must execute its instruction again:
-    until then, `complete` has the data of all cores of the meeting for this core. `waiting` has the
-    waiting cores, in the order of their arrival."""
+    """The meetings of cores. `open` has, for each point at which cores wait, the data that they
+    have brought. `waiting` has the waiting cores, in the order of their arrival.
+
+    When all cores of a meeting have arrived, each core that waited must execute its instruction
+    again. Until it does, `complete` has, by the number of this core, the data of all cores of the
+    meeting.
+    """
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}
@@ -85,8 +88,8 @@ class OtherPath(UsageError):
 
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
-    """Return the rows of a table by their first number, each without this number. `column` has the
-    rows one after the other, `width` numbers each."""
+    """Return the rows of a table, grouped by their first number. This number is left out of the
+    rows. `column` has the rows one after the other, `width` numbers each."""
     rows_by_first: dict[int, list[tuple[int, ...]]] = {}
     for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
         rows_by_first.setdefault(first, []).append(tuple(rest))
@@ -165,7 +168,8 @@ class Execution:
         self._ended = ended
 
     def advance(self, end: int) -> None:
-        """Execute the next row, or a stretch of rows that ends at `end` or before."""
+        """Execute the next row. If it begins a stretch (consecutive rows that compiled code
+        executes in one call) that ends at `end` or before, execute the whole stretch."""
         first = self.row
         stretch_end = self.stretches.ends.get(first, end + 1)
         if stretch_end > end or not self.stretches.run(first, self.tensors):
@@ -177,7 +181,8 @@ class Execution:
 
     @cached_property
     def stretches(self) -> Stretches:
-        """The rows that are executed without Python."""
+        """The stretches of the program: consecutive rows that compiled code executes in one
+        call."""
         return Stretches(
             self.program,
             (self._rows, self._begins),
@@ -305,8 +310,8 @@ class Execution:
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
         """Return the tiles whose offsets are only known at run time, by their positions in the row.
         In a row, the index tiles follow the operands that are read. In the values of a row, the
-        registers of indices follow the values of parameters. Index tiles and registers are in the
-        order of `Call.dynamic`."""
+        registers that serve as indices follow the values of parameters. Index tiles and registers
+        are in the order of `Call.dynamic`."""
         call, tiles = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])

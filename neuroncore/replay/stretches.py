@@ -1,8 +1,11 @@
 """Stretches: consecutive rows of a program that compiled code executes in one call.
 
-A row may belong to a stretch if its Run consists of steps (`neuroncore.replay.templates`), and if
-nothing can happen while it is executed: no error, no finding, no branch. Tensors that only one
-stretch uses exist only there, in one block of memory."""
+A row is one instruction of the record, and its Call is the distinct instruction that it repeats.
+The Run of a Call is the function that executes it. A row may belong to a stretch if its Run
+consists of steps that compiled code can execute (its template, `neuroncore.replay.templates`), and
+if nothing can happen while it is executed: no error, no finding, no branch. Tensors that only one
+stretch uses exist only there, in one block of memory.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ LONG = 10  # rows of a typical stretch that is worth it
 
 def are_worth(rows: int) -> bool:
     """Return whether compiled code should execute a program, of which `rows` rows are executed now.
-    The import of numba takes as long as COLD rows without it."""
+    The import of numba takes as long as the execution of COLD rows without compiled code."""
     is_there = "numba" in sys.modules or rows > jit.COLD
     return rows >= FEWEST and is_there and loops.execute.over(rows) is loops.execute
 
@@ -69,9 +72,9 @@ class Shared(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """The uses of each tensor: its first and last rows; and whether a row with a template writes
-    all of it before any other use. `after_parts` are the operands, of all tensors, that are read
-    right after a row with a template has written a part of the tensor."""
+    """The uses of each tensor: its first and last rows; and whether its first use is a row with a
+    template that writes all of it. `after_parts` are operands of all tensors: each is read, and the
+    use of its tensor just before is a row with a template that writes a part of the tensor."""
 
     first_row: Array
     last_row: Array
@@ -80,10 +83,12 @@ class Uses(NamedTuple):
 
 
 class Stretches:
-    """The stretches of a program. `ends` has the end of each one, by its first row.
+    """The stretches of a program. `ends` has the row after each stretch, by the first row of the
+    stretch.
 
-    `contents` are the numbers of the storages that have contents before the first row, `kept` those
-    of results, and `alone` rows that must not be in a stretch."""
+    `contents` are the numbers of the storages that have contents before the first row, and `kept`
+    the numbers of the storages of results. `alone` are rows that must not be in a stretch.
+    """
 
     def __init__(
         self,
@@ -179,7 +184,7 @@ class Stretches:
         return Tile(storage, geometry, int(self._offset[window]))
 
     def _exclude_overlaps(self) -> None:
-        """Leave out rows that read and write different windows of one tensor."""
+        """Remove the templates of rows that read and write different windows of one tensor."""
         result = self._operands[self._start[1:] - 1]
         other = self._operands != result[self._row]
         other &= self._of_operand == self._storage[result][self._row]
@@ -263,8 +268,8 @@ class Stretches:
         self._base[local] = at + _address(self._block)
 
     def _share(self, stretch: Array, shared: Array) -> None:
-        """List the tensors that each stretch shares with other rows, and remove stretches that are
-        not worth it."""
+        """List the tensors that each stretch shares with other rows. Remove stretches that take
+        longer than the execution of their rows one by one."""
         used = np.flatnonzero(shared & (stretch >= 0))
         used = used[np.lexsort((self._of_operand[used], stretch[used]))]
         storage, of_stretch = self._of_operand[used], stretch[used]
@@ -291,8 +296,8 @@ class Stretches:
     # --- executing -------------------------------------------------------------------------------
 
     def run(self, first: int, tensors: Tensors) -> bool:
-        """Execute the stretch that begins with row `first`, and return True. Do nothing and return
-        False if something may happen that only `Execution.step` can do."""
+        """Execute the stretch that begins with row `first`, and return True. Return False without
+        executing it if something may happen that only `Execution.step` can do."""
         core, shared = self._core, self._shared[first]
         if core.leftovers is not None or core.watch is not None or core.shadow is not None:
             return False
@@ -329,16 +334,16 @@ class Stretches:
 
 
 def _may_have_steps(plan: ArgumentPlan) -> bool:
-    """Return whether a Call may have a template. It has none if its Run was found to have no
-    steps."""
+    """Return whether rows with a Call may have a template. They have none if an earlier row has
+    shown that the Run of the Call has no steps."""
     call = plan.call
     simple = call.instruction.staged and not (call.dynamic or plan.lists or call.transposes)
     return simple and len(call.writes) == 1 and call.results.get(__name__, True)
 
 
 def _are_long(rows: Array) -> bool:
-    """Return whether a quarter of all rows, or more, are in sequences of LONG or more rows that
-    `rows` flags."""
+    """Return whether sequences of at least LONG rows with a flag in `rows` contain a quarter of all
+    rows or more."""
     bounds = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]])))
     lengths = bounds[1::2] - bounds[::2]
     return bool(4 * lengths[lengths >= LONG].sum() >= len(rows) > 0)

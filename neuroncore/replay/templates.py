@@ -1,8 +1,10 @@
-"""Templates of rows: the steps of their Runs (`neuroncore.clause.alu`) as tables for the compiled
-code in `neuroncore.replay.loops`, which then executes rows without Python.
+"""Templates, with which the compiled code of `neuroncore.replay.loops` executes rows of a record
+without Python. The Run of a row is the function that executes its instruction. A template has the
+steps of a Run (`neuroncore.clause.alu`) as a table.
 
 A template consists of the loops that the Run would call, with the same operands: numpy's own loops
-and the machine code of `neuroncore.numerics.loops`. So its results have the same bits."""
+and the machine code of `neuroncore.numerics.loops`. So its results have the same bits.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,14 @@ MATRICES = {alu.maximum: folds.elementwise_maximum, alu.minimum: folds.elementwi
 
 
 class NoTemplate(Exception):
-    """Raised if there is no template for a step."""
+    """Raised if the compiled code can't execute a step."""
 
 
 class Operand(NamedTuple):
-    """The elements of an operand: the position of its window in the row, or ~n for the fixed array
-    n; their distances in bytes along the axes of the result; and their size in bytes."""
+    """The elements of an operand. `place` is the position of its window in the row, or ~n for the
+    fixed array n, which is a constant or memory for intermediate results. `distances` are the
+    distances of the elements in bytes along the axes of the result, and `item` is their size in
+    bytes."""
 
     place: int
     distances: Dims
@@ -61,7 +65,7 @@ class Operand(NamedTuple):
 class Templates:
     """Templates, which share constants and memory for intermediate results. `steps` are rows of the
     table in `neuroncore.replay.loops`, and `begins` has the first step of each template, followed
-    by the number of steps."""
+    by the number of all steps."""
 
     def __init__(self) -> None:
         self.steps: list[list[int]] = []
@@ -78,8 +82,9 @@ class Templates:
         return np.array([_address(array) for array in self._fixed], np.int64)
 
     def add(self, dst: Tile, steps: Sequence[Loop | Fold], windows: Mapping[int, int]) -> int:
-        """Add the template of a row with these steps, and return its number; -1 if it has none.
-        `windows` has the positions of tiles in the row, by their ids."""
+        """Add the template of a row with these steps, and return its number; -1 if the compiled
+        code can't execute one of them. `windows` has the positions of tiles in the row, by their
+        `id`."""
         self._windows, self._used = windows, 0
         count = len(self.steps)
         try:
@@ -109,7 +114,8 @@ class Templates:
     # --- steps -----------------------------------------------------------------------------------
 
     def _moves(self, dst: Tile, value: Any) -> bool:
-        """Copy codes without conversion, and return True; return False if the formats differ."""
+        """Copy the codes of `value` to `dst` without conversion, and return True. Return False if
+        their formats differ."""
         if isinstance(value, Tile):
             if value.held is not dst.held:
                 return False
@@ -324,9 +330,10 @@ def _is_dense(operand: Operand, shape: Dims) -> bool:
 
 
 def _aligned(operand: Operand, shape: Dims, target: Dims) -> Operand:
-    """Return an operand of one shape in another shape, which has as many elements, or as many axis
-    0 if the operand has one element for each partition. Raises NoTemplate if the elements do not
-    have constant distances then."""
+    """Return an operand of the shape `shape` in the shape `target`. The two shapes must have the
+    same number of elements, or the operand must have one element for each partition, which is
+    repeated along the free axes. Raises NoTemplate if this is not possible with constant distances
+    along each axis."""
     if shape == target:
         return operand
     lanes = target[0]

@@ -34,8 +34,8 @@ def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> d
 
 
 def narrow_inputs(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
-    """Return copies of the inputs whose format memory widens, by the numbers of their storages.
-    `arrays` are as for `inputs_in_memory`."""
+    """Return copies of the inputs whose format memory widens, in the caller's format, by the
+    numbers of their storages. `arrays` are as for `inputs_in_memory`."""
     widened = [item for item in setting.inputs if memory.hbm.held(item.dtype) is not item.dtype]
     if not widened:
         return {}
@@ -81,8 +81,9 @@ def _named_by_rank(setting: Setting, arrays: Sequence[Any]) -> dict[str, Any]:
 def _matched(
     names: Sequence[str], arrays: Mapping[str, Any] | Sequence[Any], who: str
 ) -> Mapping[str, Any]:
-    """Return inputs by name. Raises UsageError unless the keys of a dict are the `names`, or a
-    sequence has one input for each name. `who` names the owner of the inputs in errors."""
+    """Return inputs by name. Raises UsageError unless a dict has exactly the `names` as its keys,
+    or a sequence has one input for each name. `who` is the owner of the inputs in errors, such as
+    "rank 0"."""
     if not isinstance(arrays, Mapping):
         if len(arrays) != len(names):
             raise UsageError(f"{len(arrays)} inputs are given; {who} has {', '.join(names)}")

@@ -225,7 +225,7 @@ class Verdict:
             return f"differs from the plain reading at {self.difference}"
         return (
             f"agrees with the plain reading: {self.compared} instructions bit for bit, "
-            f"{self.taken_over} within the last place of an elementary function, 0 not read"
+            f"{self.taken_over} within the allowed difference"
         )
 
 
@@ -359,8 +359,8 @@ class Verification:
         )  # fmt: skip
 
     def _of_results(self) -> Iterator[Mismatch]:
-        """Yield a Mismatch for each result of the kernel that differs although no result of an
-        instruction differed: something else than an instruction has written to it."""
+        """Yield a Mismatch for each result of the kernel that differs although the results of all
+        instructions agreed: something other than an instruction has written to this tensor."""
         for core, program in enumerate(self.replay.record.programs):
             execution = self.replay.executions[core]
             for leaf in leaves(program.data.results):
@@ -386,8 +386,8 @@ def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismat
 
 
 def _leftover(execution: Execution) -> dict[str, Array]:
-    """Return, by name of the operand, flags of the elements of a product's operands that depend on
-    uninitialized memory. The plain reading needs these flags, because it does not track such
+    """Return flags of the elements of a product's operands that depend on uninitialized memory, by
+    the name of the operand. The plain reading needs these flags, because it does not track such
     elements."""
     traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
     if leftovers is None or not (traits.multiplies or traits.transposes):

@@ -1,6 +1,7 @@
 """The schedule: from a program and a machine to a timeline and its bottleneck.
 
-Names in this package call the bottleneck the bound.
+Names in this package call the bottleneck the bound. A call is a distinct instruction of a program,
+without data; many instructions may make the same call.
 
 * `compiled`: the program after the device's compiler: the instructions that remain and their
   engines, loads that are left out (`residency`), copies that are left out or merged (`copies`), the

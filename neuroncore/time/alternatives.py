@@ -1,4 +1,5 @@
-"""Variants of a call: on another engine, or with 16-bit operands."""
+"""Variants of a call (a distinct instruction of a program): on another engine, or with 16-bit
+operands."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from neuroncore.numerics.formats import bfloat16, float32
 
 def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
     """Return the call with bfloat16 instead of float32 in the operands with a flag in `marks`. The
-    flags are in the order reads, indices, writes. Return the call itself if no operand with a flag
-    is float32. Return None if the machine would refuse the new call, or if the call takes a list of
-    tiles. The result of a product in PSUM stays float32."""
+    flags are in the order of the call's `reads`, `indices` and `writes`. Return the call itself if
+    no operand with a flag is float32. Return None if the machine would refuse the new call, or if
+    the call takes a list of tiles. The result of a product in PSUM stays float32."""
     key = f"{__name__} {[bool(mark) for mark in marks]}"
     variant: Call | None = call.derived(key, partial(_with_formats, call, marks))
     return variant

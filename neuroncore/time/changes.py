@@ -45,10 +45,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource that may limit a kernel, and a change that gives more of it. `how` describes the
-    change, and `machine` returns a machine with more of the resource. `saves` returns how many
-    nanoseconds the change saves at most, from the parts of the critical path. If `renamed` is True,
-    every result also gets separate space (`Variation.renamed`)."""
+    """A resource that may limit a kernel, and a change that gives the kernel more of it. `how`
+    describes the change, and `machine` returns a machine with more of the resource. `saves` returns
+    the most nanoseconds that the change can save, computed from the parts of the critical path. If
+    `renamed` is True, every result also gets separate space (`Variation.renamed`)."""
 
     name: str
     how: str

@@ -1,6 +1,10 @@
 """The program after the device's compiler: the instructions that are left, their engines, and the
-tiles that SBUF can't hold. The schedule, counters and reports read this, so that they can't
-disagree."""
+tiles that SBUF can't hold. The schedule, the counters and the reports all read a `Compiled`, so
+that they can't disagree.
+
+A call is a distinct instruction of a program, without data; many instructions may make the same
+call.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +112,7 @@ def compiled(
     """Return a program as the compiler changes it for a machine. `order` is by default the order
     that the program names. `like` is the compiled form of the same program for a machine with the
     same memories; its order and merged instructions, which depend on no costs, are reused. `costs`
-    is the table of a program that begins with the same calls, for compilers that only reorder."""
+    are costs to reuse, of a program with the same first calls, if the compiler only reorders."""
     order, no_instruction = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)
@@ -178,8 +182,8 @@ def _merged(
 def _turns(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow, machine: Machine
 ) -> Array:
-    """Return, for each instruction, whether it is a load that waits for its turn, as the option
-    `loads` asks (`reported`)."""
+    """Return, for each instruction, whether it is a load that waits for its turn, as
+    `Options.loads` asks (`reported`)."""
     if program.loads not in WAITING:
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
@@ -205,9 +209,9 @@ def _held(
 def _loaded_once(
     program: Program, reads: Array, machine: Machine, policy: Policy
 ) -> tuple[Array, Array]:
-    """Return `Compiled.fate` and `Compiled.instead` for a compiler that only reorders: it leaves
-    out repeated loads if the option `loads` asks for it, and nothing else. Instruction i reads the
-    first reads[i] of its operands."""
+    """Return `Compiled.fate` and `Compiled.instead` for a compiler that only reorders. It leaves
+    out repeated loads if `Options.loads` is "once", and nothing else. Instruction i reads the first
+    reads[i] of its operands."""
     if policy.rewrites or program.loads != "once":
         return _fates(len(program), {})
     loaded, _ = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
@@ -237,9 +241,9 @@ def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
 
 
 def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | None:
-    """Return the compiled form of `program`, made from `form`, the compiled form of another
-    program. The two programs must differ only in the costs of their calls. Return None if they
-    differ in more, or if the compiler does more than reorder."""
+    """Return the compiled form of `program`. It is made from `form`, the compiled form of another
+    program, which may differ from `program` only in the costs of its calls. Return None if the
+    programs differ in more, or if the compiler does more than reorder."""
     if form.leaves_out or not program.same_operands(form.program):
         return None
     table = CallTable(program.calls, machine, form.policy, form.table)

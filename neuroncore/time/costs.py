@@ -1,4 +1,5 @@
-"""The costs and properties of each distinct call that the schedule uses, as arrays."""
+"""The costs and properties of calls that the schedule uses, as arrays. A call is a distinct
+instruction of a program, without data; many instructions may make the same call."""
 
 from __future__ import annotations
 
@@ -147,10 +148,10 @@ class CallTable:
         self, heads: Array, runs: Array, flow: Flow, call: Array, semaphore_ns: float
     ) -> Array:
         """Return, for each instruction, its row of this table. The row also decides the engine, if
-        the compiler may choose one. Instruction i makes call[i]. An instruction that is merged with
-        another (heads[i] is not -1) has the row of instruction heads[i]. An instruction that the
-        compiler leaves out (runs[i] is False) occupies no engine. `semaphore_ns` is the time of a
-        signal between engines."""
+        the compiler may choose one. Instruction i makes the call with the number call[i]. An
+        instruction that is merged with another (heads[i] is not -1) has the row of instruction
+        heads[i]. An instruction that the compiler leaves out (runs[i] is False) occupies no engine.
+        `semaphore_ns` is the time of a signal between engines."""
         count = len(call)
         row, free, done = np.zeros(count, np.intp), np.zeros(len(QUEUES)), np.zeros(count)
         instructions = native.Instructions(call, heads, runs, flow.first, flow.needs)

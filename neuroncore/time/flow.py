@@ -1,5 +1,5 @@
-"""Dependencies between instructions: waits for data, waits for space, and the successive contents
-of a tile."""
+"""Dependencies between instructions: waits for data, waits for space (until the previous contents
+of the memory have been read), and the successive contents of a tile."""
 
 from __future__ import annotations
 

@@ -119,9 +119,10 @@ def effects(flags: Sequence[str]) -> list[str]:
 
 
 def launch_fields(program: Program, order: Order) -> dict[str, str]:
-    """Return the assumptions of an estimate about the launch, as fields: `launch` is the launch
-    path, if the order belongs to a path of today's API; `loads` is `Options.loads`, if loads do not
-    run ahead; `assume` has the rules of `Options.assume`, if there are any."""
+    """Return the assumptions of an estimate about the launch, as fields: `launch` is the way in
+    which today's API launches the kernel ("framework" or "standalone"), if the order belongs to one
+    of the two; `loads` is `Options.loads`, if loads do not run ahead; `assume` has the rules of
+    `Options.assume`, if there are any."""
     fields: dict[str, str] = {}
     for path, path_order in PATHS.items():
         if path_order == order:

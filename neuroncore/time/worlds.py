@@ -1,6 +1,6 @@
-"""The bound of a world, which is the ranks of one launch: its collectives, a rank that arrives last
-at them, or source lines at which ranks do unequal work. This module also has the what-if changes of
-a world."""
+"""The bound (the bottleneck) of a world, which is the ranks of one launch: its collectives, a rank
+that arrives last at them, or source lines at which ranks do unequal work. This module also has the
+what-if changes of a world."""
 
 from __future__ import annotations
 

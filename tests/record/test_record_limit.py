@@ -64,7 +64,7 @@ def test_the_finding_is_at_the_first_instruction_left_out():
 
     (finding,) = run(3, kernel).findings
     assert finding.place.text.strip() == "nisa.memset(nl.ndarray((3, 5), nl.float32), 1.0)"
-    assert "at 3: " in finding.message and "Options.record_limit" in finding.message
+    assert "after 3 instructions: " in finding.message and "Options.record_limit" in finding.message
 
 
 def test_omitted_instructions_have_no_dependencies():
@@ -120,6 +120,9 @@ def test_a_benchmark_states_the_covered_part(capsys):
 
     kernel(X)
     assert "first" not in capsys.readouterr().out
-    with settings(options=Options(record_limit=2)), pytest.warns(NeuronWarning, match="at 2: "):
+    with (
+        settings(options=Options(record_limit=2)),
+        pytest.warns(NeuronWarning, match="after 2 instructions: "),
+    ):
         assert np.allclose(kernel(X), np.exp(X))
     assert "; the first 2 of 3 instructions" in capsys.readouterr().out

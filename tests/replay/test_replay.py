@@ -271,7 +271,7 @@ def test_tiles_before_and_after_an_instruction():
     with pytest.raises(UsageError, match="no tile 'op'"):
         replay.tile(at, "op")
     replay.back()
-    with pytest.raises(UsageError, match="core 0 has 4 instructions"):
+    with pytest.raises(UsageError, match="core 0 has no instruction 5: it has 4"):
         replay.to(5)
 
 

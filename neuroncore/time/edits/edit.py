@@ -1,4 +1,5 @@
-"""An edit of a kernel: the change of a source line in words, and the launch that results."""
+"""An edit of a kernel: the change of a source line in words, and the launch that results. A call is
+a distinct instruction of a program, without data; many instructions may make the same call."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Edited(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The successive contents of areas, which are the storages of tiles and tensors. The operands
+    """The successive contents of areas; an area is the memory of one tile or tensor. The operands
     uses[ends[a]:ends[a + 1]] use area a. The contents of each area are numbered from 0, and operand
     uses[k] accesses the contents with the number number[k]."""
 

@@ -1,4 +1,6 @@
-"""Tiles that are processed in halves, so that transfers of one half overlap work on the other."""
+"""Tiles that are processed in halves, so that transfers of one half overlap work on the other. A
+call is a distinct instruction of a program, and a window is the elements of a tensor that one
+operand accesses."""
 
 from __future__ import annotations
 
@@ -151,7 +153,7 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
     """Return the program in which the instructions with a flag in `rows` are split into halves, and
     an array with a number for each instruction of the new program: 0 for a first half, 1 for a
     second half, -1 for an instruction that is not split, and -2 for one that meets other cores.
-    Return None if a window in the record can't be halved as its call can."""
+    Return None if a window can't be halved along the axis along which its call is halved."""
     halves = [_halved(call) for call in program.calls]
     windowed = replace(program.columns(), operands=program.operand_windows())
     columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))
@@ -202,9 +204,9 @@ def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts |
 
 
 def _ordered(program: Program, half: Array) -> Program:
-    """Return the program with second halves as late as possible: before the next iteration of their
-    loop, or before the instructions that need them. `half` has the number of each instruction as
-    `_in_two` returns it."""
+    """Return the program with second halves as late as possible: before the next iteration of the
+    loop that contains them, or before the instructions that need them. half[i] is the number of
+    instruction i, as `_in_two` returns it."""
     columns, (near, near_start) = program.columns(), program.boxes().near
     reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
     boxes = len(near_start) - 1

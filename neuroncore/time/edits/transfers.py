@@ -1,4 +1,6 @@
-"""Edits with fewer transfers: several tiles per transfer, and loads whose data are kept."""
+"""Edits with fewer transfers: several tiles per transfer, and loads whose data are kept. A window
+is the elements of a tensor that a transfer reads or writes; its geometry is its layout, shape,
+strides and format."""
 
 from __future__ import annotations
 
