@@ -75,8 +75,8 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
 * **The record** (`Program`) has a row of numbers for each instruction. They identify its Call, its
   source line, its windows (the elements of tensors that it reads and writes), and the values that
   the Call leaves open. Other data, such as which instructions touch the same bytes, are computed
-  when a reader asks for them. The file of a
-  record (`record/saved.py`) has JSON and columns of integers, and is checked when it is read.
+  when they are needed. The file of a record (`record/saved.py`) has JSON and columns of integers,
+  and is checked when it is read.
 * **The replay** (`replay/cursor.py`) executes a record again without the kernel, with the same
   functions: on other inputs, or to inspect tiles before and after any instruction. A Run may list
   its steps (`clause/alu.py`), which are the loops that it calls. Consecutive instructions with

@@ -128,7 +128,7 @@ CONVERSIONS = {
 }
 STOCHASTIC = {
     "S1": (
-        "stochastic rounding reproduces stored results bit for bit",
+        "stochastic rounding reproduces the results that the tests have stored, bit for bit",
         "numerics.test_numerics_published.test_golden_stochastic",
     ),
     "S2": (
@@ -202,8 +202,8 @@ TENSOR = {
     "T11": ("sums in bfloat16 PSUM are rounded at every step",),
     "T12": ("subnormal operands are used, unless an option flushes them",),
     "T13": (
-        "a sum with an uninitialized operand is NaN, even if the operand is multiplied by 0; but "
-        "in a product with an identity matrix, and in transposes on v2, only the copies of "
+        "a sum with an uninitialized operand is NaN, even if the operand is multiplied by 0. In a "
+        "product with an identity matrix, and in transposes on v2, only the copies of "
         "uninitialized elements are NaN, because on a device such values are nearly always finite",
         "core.test_leftovers.test_uninitialized_elements_stay_in_their_places",
         "core.test_leftovers.test_a_nan_that_was_computed_spreads_where_the_array_multiplies",
@@ -232,12 +232,14 @@ VECTOR = {
         "overwrites it; a result may be written in place",
     ),
     "V9": (
-        "searches find duplicates, NaN and missing values as documented",
+        "searches such as max8 treat duplicates, NaN and missing values as documented",
         "core.test_options.test_nan_minmax_of_max8",
     ),
     "V10": ("mean and variance that are computed in pieces agree with float64",),
     "V11": ("iota takes patterns of four axes and negative steps, and wraps around at 32 bits",),
-    "V12": ("positions are compared in float32; the fill value may overflow in narrow formats",),
+    "V12": (
+        "range_select compares positions in float32; its fill value may overflow in narrow formats",
+    ),
     "V13": ("shuffles within quadrants of 32 partitions also work in place",),
     "V14": (
         "dropout drops no element, all elements, or the share that the probability states, "
@@ -249,7 +251,7 @@ VECTOR = {
         "clause.test_activations.test_results_are_the_nearest_float32_or_almost",
         "clause.test_activations.test_sin_of_9_has_the_published_value",
     ),
-    "V16": ("derivatives match their functions",),
+    "V16": ("the derivatives of activation functions match these functions",),
     "V17": (
         "gathers, bounds of sequences and positions of nonzero elements are those that numpy "
         "computes",
