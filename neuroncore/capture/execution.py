@@ -168,8 +168,8 @@ def _unusual(code: Code) -> Iterator[tuple[str, int]]:
 def _codes(
     name: str, inputs: Mapping[str, npt.ArrayLike], form: Format, shape: tuple[int, ...]
 ) -> Array:
-    """Return the codes of an input. An input whose format numpy lacks may be given as raw bytes of
-    the same width."""
+    """Return the codes of an input, which are the bits of its elements, as integers. An input whose
+    format numpy lacks may be given as raw bytes of the same width."""
     if name not in inputs:
         names = ", ".join(inputs) or "nothing"
         raise UsageError(f"the program's input {name} is missing; the inputs here are: {names}")

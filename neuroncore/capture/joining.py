@@ -7,8 +7,8 @@ steps:
 
 * If some instructions of a statement have the same signature, they get the first line that has as
   many instructions with this signature.
-* If there is no such line, the device's compiler may have merged instructions. Then they get a
-  line that has n times as many instructions, each of which does 1/n of the work.
+* If there is no such line, the device's compiler may have merged instructions. Then the
+  statement's instructions get a line that has n times as many, each of which does 1/n of the work.
 * The remaining instructions are matched one by one: the k-th of a signature gets the line of
   neuroncore's k-th unused instruction with this signature.
 * All instructions of a statement get the line that most of its matched instructions have.

@@ -2,7 +2,7 @@
 `isa/encoding.toml` names a function of this module.
 
 Arithmetic is float32 with one rounding per operation. Operators, functions and products are those
-of neuroncore's own instructions.
+of neuroncore's own instructions. Codes are the bits of elements, as integers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class State:
 
 
 def nothing(state: State, kind: DecodedInstruction) -> None:
-    """Do nothing, for instructions that only wait or only keep an order."""
+    """Do nothing, for instructions that only wait, or that only put other instructions in order."""
 
 
 def load(state: State, kind: DecodedInstruction) -> None:

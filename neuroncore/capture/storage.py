@@ -1,7 +1,7 @@
 """The memories of a core that executes a compiled program, as bytes: SBUF, PSUM and tensors in HBM.
 
 SBUF is flat: a partition begins 2^18 bytes after the previous one, as in DMA addresses.
-Uninitialized memory is NaN in every float format.
+Uninitialized memory is NaN in every float format. Codes are the bits of elements, as integers.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ def _end(verdicts: Sequence[dict[str, Any]], remark: str, *, ranked: bool) -> in
     counted = plural(len(verdicts), "candidate")
     print(f"neuroncore: {counted}, {passed} passed, {remark}", file=sys.stderr)
     if passed < len(verdicts):
-        print(f"neuroncore: the others: {_codes(verdicts)}", file=sys.stderr)
+        print(f"neuroncore: errors of the others: {_codes(verdicts)}", file=sys.stderr)
     if ranked:
         print("\n".join(ranking(verdicts)), file=sys.stderr)
     return int(passed < len(verdicts))

@@ -296,12 +296,12 @@ ARITHMETIC = {
 @dataclass(frozen=True)
 class Claim:
     """A published number, as a row of isa/published.toml. `of` is a core, chip or instance with
-    `cores` cores, `what` the quantity in words, `printed` the number as it is published in `source`
-    (a key of the file's sources), in `unit`. For claims about the Tensor engine, `rate` is the rate
-    of the format relative to bfloat16. `formula` computes the number from values of the core, of
-    the `instance` and of other claims by their `name`; it is empty if no formula is known. The
-    result of the formula is rounded to a multiple of `to`, or by default to the last printed digit;
-    with `cut` it is truncated instead. Claims with the same `quantity` should have the same
+    `cores` cores, and `what` is the quantity in words. `printed` is the number in `unit`, as it is
+    published in `source` (a key of the file's sources). For claims about the Tensor engine, `rate`
+    is the rate of the format relative to bfloat16. `formula` computes the number from values of the
+    core, of the `instance` and of other claims by their `name`; it is empty if no formula is known.
+    The result of the formula is rounded to a multiple of `to`, or by default to the last printed
+    digit; with `cut` it is truncated instead. Claims with the same `quantity` should have the same
     number."""
 
     of: str

@@ -143,7 +143,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def add_launches(parser: argparse.ArgumentParser, named: bool = True) -> None:
-    """Add the arguments of every command that runs kernels; FILE only if `named`."""
+    """Add the arguments of every command that runs kernels. Without `named`, leave out FILE."""
     if named:
         parser.add_argument("file", metavar="FILE.py[::KERNEL]")
     add_arguments(parser)
@@ -193,7 +193,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_estimate(parser: argparse.ArgumentParser) -> None:
-    """Add the options that only estimates use, those of ESTIMATED."""
+    """Add the options that only estimates use; ESTIMATED has their names."""
     parser.add_argument(
         "--order",
         choices=get_args(Order),

@@ -31,9 +31,10 @@ class Request(NamedTuple):
 
 
 class Task(NamedTuple):
-    """The settings that all candidates of a specification share: possible names of the kernel, the
-    machine, the options of the run, the public arguments for each shape, source that is executed
-    first, and the names of the last arguments, which are passed by keyword."""
+    """The settings that all candidates of a specification share: possible names of the kernel
+    (`entry`), the machine, the options of the run, and the public arguments for each shape
+    (`cases`). `prelude` is source that is executed before the candidate's. `keywords` are the names
+    of the last arguments, which are passed by keyword."""
 
     entry: tuple[str, ...]
     target: str

@@ -115,9 +115,10 @@ def faster(old: PairWork, new: PairWork) -> float:
 
 
 def dominates(new: Timeline, old: Timeline) -> bool:
-    """Return whether the errors of the estimates cannot change the order of two variants. That is
-    so if the new variant issues the same instructions on the same queues as the old one, no
-    instruction costs more than before, some cost less, and the estimate is not longer."""
+    """Return whether the order of two variants is certain, whatever the errors of the estimates
+    are. For this, the new variant must issue the same instructions on the same queues as the old
+    one. No instruction may cost more than before, some must cost less, and the estimate may not be
+    longer."""
     names = [[c.name for c in timeline.program.calls] for timeline in (new, old)]
     calls = [
         np.array(call_names)[timeline.columns.call]

@@ -129,8 +129,8 @@ def _spill(counts: Counter[str], moves: Moves) -> None:
 
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
-    """Subtract bytes from the reads of SBUF and add them to the reads of PSUM, for operands that
-    the kernel reads from a copy in SBUF, but the compiled program reads in PSUM."""
+    """Count reads of PSUM instead of SBUF for some operands: the kernel reads a copy in SBUF, but
+    the compiled program reads the original in PSUM."""
     columns, places = form.program.columns(), np.flatnonzero(form.read_in_psum)
     if not len(places):
         return

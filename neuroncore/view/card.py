@@ -44,7 +44,7 @@ def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
     path. `suggestions` are the edits that save most. `what_if` has all what-ifs: edits, changes of
     ranks or collectives, and limits. A what-if has the time in nanoseconds, the fraction that is
     saved, and the new bottleneck. `covers` is "" if all what-ifs were computed. For a long run it
-    is a text that says which ones were."""
+    is a text that says which what-ifs were computed."""
     estimated, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
     fields: dict[str, Any] = {
