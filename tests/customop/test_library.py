@@ -200,7 +200,7 @@ def test_the_corrected_operators_are_not_refused(operator):
         (1, "RACE", "cores 4 and 5 both write element"),
         (3, "MULTICORE", "an element accessor in a library of several cores"),
         (4, "MULTICORE", "a stream in a library of several cores"),
-        (5, "OUT_OF_BOUNDS", "tensor_to_tcm of elements 882 to 1008 of a tensor of 1003"),
+        (5, "OUT_OF_BOUNDS", "tensor_to_tcm of elements 882 to 1008 of a tensor of 1003 elements"),
     ],
 )
 def test_operators_on_several_cores_must_not_write_the_same_data(how, code, statement):

@@ -246,8 +246,8 @@ template <bool read_only> class TensorTcmAccessor {
     size_t elements = storage_->elements;
     if (offset > elements || count > elements - offset) {
       neuroncore::fault("OUT_OF_BOUNDS", at,
-                        neuroncore::say("%s of elements %zu to %zu of a tensor of %zu", copy, offset,
-                                        offset + count, elements));
+                        neuroncore::say("%s of elements %zu to %zu of a tensor of %zu elements",
+                                        copy, offset, offset + count, elements));
     }
     neuroncore::check_tcm_copy(tcm, count * sizeof(T), at);
     neuroncore::device().count().tcm_elements += count;
