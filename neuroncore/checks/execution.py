@@ -29,7 +29,7 @@ WRONG_USAGE, PREFIX = 2, "neuroncore: "  # the exit code and the message of wron
 @dataclass(frozen=True)
 class ExecutionLimits:
     """The limits of the process that runs a file: seconds of wall time, and bytes of address space.
-    If `here` is True, the file runs in the present process, without these limits."""
+    If `here` is True, the file runs in the present process, which must already have limits."""
 
     seconds: float = 300.0
     memory: int = 16 << 30

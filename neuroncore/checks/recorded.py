@@ -155,18 +155,18 @@ class Slow(NamedTuple):
 
 
 class LineAdvice(NamedTuple):
-    """The advice for a line on one core, and the share of the engine's or of DMA's busy time that
-    the slow instructions of the line take."""
+    """The advice for a line on one core, and the share of the busy time (of the engine, or of DMA)
+    that the slow instructions of the line take."""
 
     finding: Finding
     share: float
 
 
 def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
-    """Yield advice for lines with slow instructions. The message states how much of the busy time
-    of their engine, or of DMA, these instructions take. This share is the largest one of all cores.
-    If there are several ranks, the message lists all cores to which the advice applies. Advice
-    never refuses a kernel."""
+    """Yield advice for lines with slow instructions. The message states which share of the busy
+    time of their engine, or of DMA, these instructions take on the core where this share is
+    largest. If there are several ranks, the message lists all cores to which the advice applies.
+    Advice never refuses a kernel."""
     by_line: dict[tuple[str, Place | None], dict[int, LineAdvice]] = {}
     for number, timeline in enumerate(timelines):
         for line_advice in _of_a_core(timeline):

@@ -109,9 +109,10 @@ class Uses:
 
 
 def sums(uses: Uses) -> Iterator[Finding]:
-    """Yield a finding for each line whose products add to a sum that was already read, without
-    stating that they accumulate: the author may think that the previous sum has ended. Also yield a
-    finding for each line whose products begin a sum in place of another sum that was never read."""
+    """Yield a finding for each line whose matrix products are added to a sum that was already read,
+    although they don't state that they accumulate: the author may think that the previous sum has
+    ended. Also yield a finding for each line whose matrix products overwrite a sum that was never
+    read."""
     if not any(call.instruction.traits.multiplies for call in uses.program.calls):
         return
     window_uses = _WindowUses.of(uses)
@@ -208,9 +209,9 @@ MOST_TRIES = 16  # how many reads are examined for each pair of lines
 def overlaps(uses: Uses) -> Iterator[Finding]:
     """Yield findings for tensors that lose bytes to another tensor at the same address. A finding
     has two lines: one overwrites bytes of the first tensor through the other tensor, and the other
-    line reads these bytes afterwards through the first tensor. Two cases are not reported, because
-    one tensor may be meant as a view of the other: no instruction wrote these bytes through the
-    first tensor, or the instruction that overwrites the bytes reads all of them."""
+    line reads these bytes afterwards through the first tensor. There is no finding if no
+    instruction wrote these bytes through the first tensor, or if the instruction that overwrites
+    the bytes reads all of them: then one tensor may be meant as a view of the other."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -308,9 +309,9 @@ NOWHERE = -1  # in no loop
 @dataclass(frozen=True, eq=False)
 class Nesting:
     """The parallel loops around each row (instruction) of a record. A span is a range of rows in
-    which no iteration begins and no loop ends. Span k begins with row `begins[k]`. Row k of `loops`
-    has the numbers of the loops around span k, outermost first; the rest of the row is NOWHERE. Row
-    k of `values` has the values of their variables."""
+    which no iteration begins and no loop ends. Span k begins with row `begins[k]`. `loops[k]` has
+    the numbers of the loops around span k, outermost first, and then NOWHERE. `values[k]` has the
+    values of the variables of these loops."""
 
     begins: Array
     loops: Array
@@ -359,8 +360,8 @@ class Nesting:
 
 def carried_reads(uses: Uses) -> Iterator[Finding]:
     """Yield a finding for each pair of lines that depend on the order of a parallel loop's
-    iterations: one line reads bytes that the other line has written in another iteration, or
-    overwrites in a later iteration."""
+    iterations. One line reads bytes that the other line wrote before in another iteration, or
+    overwrites afterwards in another iteration."""
     nesting, reported = _nesting(uses), set()
     if nesting is None:
         return

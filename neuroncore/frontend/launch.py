@@ -101,7 +101,8 @@ def launch(
 
 
 def issued(core: Core | None) -> str:
-    """Return the number of instructions that the launch on this core has issued, with its noun."""
+    """Return the number of instructions that the launch on this core has issued, as text such as "2
+    instructions"."""
     program = core.program if core is not None else None
     return plural(program.issued if program is not None else 0, "instruction")
 
@@ -163,9 +164,9 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: instances.Instance | None) -> None:
-    """Raise UsageError if the launch can't have the ranks and cores of `world`: if it has no rank,
-    if the instance `where` has cores of another machine or too few ranks, or if the machine has too
-    few cores per rank."""
+    """Raise UsageError if the launch can't have the ranks and cores of `world`. This is so if
+    `world` has no rank, if the instance `where` has cores of another machine or too few ranks, or
+    if the machine has too few cores per rank."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     room = where.ranks(world.cores) if where is not None else None

@@ -1,6 +1,6 @@
-"""The machine of the running kernel, or of a launch with the current settings; nl.tile_size; and
-integers that must be known when a kernel is compiled: numbers of axes, bounds of loops, sizes of
-launch grids, and indices."""
+"""The machine of the running kernel (outside a kernel, the machine of the settings), and its limits
+in nl.tile_size. Also checks of integers that must be known when a kernel is compiled: numbers of
+axes, bounds of loops, sizes of launch grids, and indices."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Operation:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.lowered is None:
             raise OperatorError(
-                f"{self!r} is a token for nki.isa instructions, not a function of tiles",
+                f"{self!r} is only an argument of nki.isa instructions, not a function of tiles",
                 hint=f"pass {self!r} to an instruction as its operator",
             )
         return self.lowered(*args, **kwargs)

@@ -440,7 +440,7 @@ def run(
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = None) -> Run:
-    """Return the Run of a launch, or of all ranks of a world. For one rank, `arguments` can be its
+    """Return the Run of a launch on one or several ranks. For one rank, `arguments` can be its
     arguments after and before the launch. By default a Run has the arrays that launches kept."""
     pairs = [outcomes.arrays_of(launch) for launch in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [before for _, before in pairs])

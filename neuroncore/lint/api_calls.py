@@ -135,7 +135,7 @@ def misfits(spot: Spot, release: str) -> Iterator[Report]:
     elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
         name = scope.api(node)
         if others := elsewhere(forms().get(name, ()), release):
-            message = f"{name_of(node)} is in {others} of the API, not in {release}"
+            message = f"{name_of(node)} is in API {others}, not in {release}"
             yield "NAME_OF_RELEASE", node, message
 
 
@@ -196,14 +196,14 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
     for word, at in () if form.takes_any else unknown:
         having = [form for form in forms()[name] if word in form.names]
         if others := elsewhere(having, release):
-            message = f"{name_of(call.func)} has {word} in {others}, not in {release}"
-            yield "PARAMETER_OF_RELEASE", at, f"{message} of the API"
+            message = f"{name_of(call.func)} has {word} in API {others}, not in {release}"
+            yield "PARAMETER_OF_RELEASE", at, message
     for parameter, value in _arguments(scope, call, form):
         listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)
         if _is_operator_of(parameter) and listed:
             message = (
-                f"{ast.unparse(value)} is passed as {parameter} of {name_of(call.func)}, which "
-                "must be an operator"
+                f"{ast.unparse(value)} is passed to {name_of(call.func)} as {parameter}, and "
+                f"{parameter} must be an operator"
             )
             yield "ORDER_OF_ARGUMENTS", value, message
     if missing := _missing(scope, call, form):

@@ -339,8 +339,9 @@ def _first_name(scope: Scope, node: ast.expr) -> str:
 
 @RULES.about(ast.Call)
 def orderings(spot: Spot) -> Iterator[Report]:
-    """Report instructions that wait for an instruction inside another loop of the device, or for
-    one before the loop of the device that they are in."""
+    """Report an instruction that waits for an instruction in a loop of the device that does not
+    contain the waiting instruction, or for one that is issued before the loop of the device that
+    contains the waiting instruction."""
     node, scope = spot.node, spot.scope
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return

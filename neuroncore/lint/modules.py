@@ -85,8 +85,8 @@ def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
     `release` certainly has none of these forms; otherwise "".
 
     `release` certainly has none if it is later than the last form. If it is earlier than the first
-    form, the first form must also be later than COMPLETE, because the lists of the releases up to
-    COMPLETE are incomplete."""
+    form, the first form must also be later than COMPLETE, the first release whose list is complete:
+    earlier releases may have had, without listing it, a form that is first listed in COMPLETE."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -260,9 +260,9 @@ class Modules:
         self._found: dict[tuple[Path, int, str], Module | None] = {}
 
     def meaning(self, module: Module, expression: ast.expr) -> object:
-        """Return the meaning of a name, or of an attribute of a name, in a file: a dotted name of
-        either API such as "nki.isa.iota"; a pair (Module, Definition); a dotted name of another
-        import; or None."""
+        """Return the meaning of a name, or of an attribute of a name, in a file. It is a pair
+        (Module, Definition) for a function or a class of a file that was read; a dotted name such
+        as "nki.isa.iota" or "math.pi" for other imports; or None."""
         dotted = name_of(expression)
         return None if dotted is None else self.meaning_of(module, dotted)
 

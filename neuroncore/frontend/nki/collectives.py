@@ -1,9 +1,9 @@
 """nki.collectives: one function for each instruction whose module is nki.collectives.
 
 Two functions return a register, the others None. `srcs` are the tensors that a rank sends, and
-`dsts` the tensors that it receives. A tensor in HBM that is an argument or a result of the kernel
-raises an error, and one in shared HBM without a name is reported, because the device's compiler
-refuses both (nki-library's comments).
+`dsts` the tensors into which it receives. The device's compiler refuses two kinds of tensors
+(nki-library's comments): for an argument or a result of the kernel in HBM, an error is raised; a
+tensor in shared HBM without a name is reported.
 """
 
 from __future__ import annotations

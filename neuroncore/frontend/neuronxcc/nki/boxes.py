@@ -56,9 +56,10 @@ def parts(name: str, arguments: dict[str, Any], masked: str, box: Box, space: Di
 
 @cache
 def _has_axes_of(name: str, masked: str, argument: str) -> bool:
-    """Return False if the clause of instruction `name` gives the free axes of two operands
-    different letters. Their sizes may be equal by chance, as those of both operands of a product,
-    or of 8 values to find and of the data."""
+    """Return False if the clause of instruction `name` gives the free axes of the operands `masked`
+    and `argument` different letters. A box of one operand then does not cut the other, although the
+    sizes of their axes may be equal by chance: for example those of the two operands of a matrix
+    product."""
     shapes = INSTRUCTIONS[name].shapes
     if masked not in shapes or argument not in shapes:
         return True
@@ -72,8 +73,8 @@ _parts: dict[tuple[Geometry, Box, Dims], tuple[Geometry, int]] = {}
 
 def follow(value: Any, box: Box, space: Dims, free: bool = True) -> Any:
     """Return the part of an argument that an instruction on `box` of a tile of shape `space` uses.
-    A tile is cut along the axes in which its size equals that of `space`, and unless `free` only
-    along partitions. A list is replaced by the list of the parts. Other arguments are returned
+    A tile is cut along each axis whose size equals that of `space`; if `free` is False, only along
+    partitions. A list is replaced by the list of the parts. Other arguments are returned
     unchanged."""
     if box and isinstance(value, list):
         return [follow(item, box, space, free) for item in value]

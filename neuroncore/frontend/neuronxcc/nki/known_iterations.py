@@ -17,9 +17,9 @@ iteration, both answers are those of the template.
 
 A tile ends with the iteration if no later line can name it. If it is a block, it is not entered
 into the table of its tensor, because only the instructions of the iteration can name it. If it is
-on the chip, it takes the storage of an earlier tile that no later instruction uses; all iterations
-of all templates share these storages. The storage becomes that of a new tensor (`Memory.renew`),
-and all iterations use the same tile objects.
+on the chip, it takes the storage of an earlier tile that no later instruction uses, if there is
+one; all iterations of all templates share these storages. The storage becomes that of a new tensor
+(`Memory.renew`), and all iterations use the same tile objects.
 """
 
 from __future__ import annotations

@@ -287,8 +287,8 @@ def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
 
 
 def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
-    """Return the keys of the subscript `use` of the variable `name`, up to the first key that may
-    not index exactly one axis. Return None if `use` is not a subscript of this variable."""
+    """Return the keys of the subscript `use` of the variable `name`, up to the first key that might
+    index no axis or several. Return None if `use` is not a subscript of this variable."""
     match use:
         case ast.Subscript(value=ast.Name(id=subscripted), slice=key) if subscripted == name:
             keys = key.elts if isinstance(key, ast.Tuple) else [key]
@@ -299,7 +299,7 @@ def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
 
 
 def _is_several(key: ast.expr) -> bool:
-    """Return whether a key may index no axis or several: `*keys`, None or `...`."""
+    """Return whether a key might index no axis or several: `*keys`, None or `...`."""
     return isinstance(key, ast.Starred) or (
         isinstance(key, ast.Constant) and not isinstance(key.value, int)
     )

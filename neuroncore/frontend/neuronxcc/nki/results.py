@@ -267,7 +267,8 @@ def produce(
 
     A mask chooses elements of the operand `masked` (by default the result), and the instruction is
     issued for each box of them. Tiles among the arguments are cut along the axes that they share
-    with this operand. `part`(result, box) cuts a result that has other axes.
+    with this operand. If the result has other axes, `part`(result, box) returns the part of it that
+    an instruction on `box` writes.
     """
     core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)

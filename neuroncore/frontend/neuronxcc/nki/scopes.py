@@ -356,9 +356,10 @@ def _in_helper() -> bool:
 
 
 def enclosing_iteration(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """Return the iteration that contains the outermost of the `folded` loops, or None if no loop is
-    around it. `loops` are the variables of all running loops, outermost first. If no folded loop is
-    running, return the innermost iteration, or None if no loop is running."""
+    """Return the iteration that contains the outermost of the `folded` loops, over which a
+    loop_reduce sums; None if no loop is around this loop. `loops` are the variables of all running
+    loops, outermost first. If no folded loop is running, return the innermost iteration, or None if
+    no loop is running."""
     for place, index in enumerate(loops):
         if index.loop in folded:
             return loops[place - 1] if place else None

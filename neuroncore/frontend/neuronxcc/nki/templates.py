@@ -268,9 +268,9 @@ class _Layout:
         return True
 
     def _operand(self, operand: NotedTile, event: NotedStep) -> tuple[Any, ...] | None:
-        """Return (argument's name, kind, place, geometry, position of the offset) of a tile; kind
-        and place of its storage are those of `repetition.IssuedStep`. Return None if the storage no
-        longer exists, or if the event is a product that begins a sum in this tile."""
+        """Return (argument's name, kind, place, geometry, position of the offset) of a tile, as in
+        `repetition.IssuedStep`. Return None if the storage no longer exists, or if the event is a
+        product that begins a sum in this tile."""
         name, number = operand.name, operand.number
         if number in self.made:
             at, place = self._put(operand.offset), self.made[number]
@@ -298,11 +298,11 @@ class _Layout:
 
 
 class _Blocks:
-    """The blocks that iterations of a template name. `outside` has a tuple for each distinct block
-    that exists before an iteration: (tiles of the tensor, begin of the block's indices among the
-    numbers, their end, whether all of the block must have been written). For each entry of the
-    layout's `outside`, `places` has its position in this list. Row k of `changes` is added to
-    `numbers` when loop variable k increases by 1."""
+    """The blocks that iterations of a template name. The block's indices are `numbers[begin:end]`.
+    For each distinct block that exists before an iteration, `outside` has a tuple: (tiles of the
+    tensor, begin, end, whether all of the block must have been written). For each entry of
+    `layout.outside`, where a block may occur several times, `places` has its position in `outside`.
+    Row k of `changes` is added to `numbers` when loop variable k increases by 1."""
 
     def __init__(self, layout: _Layout, numbers: Numbers, changes: Numbers) -> None:
         def moves(begin: int, end: int) -> bytes:

@@ -396,8 +396,8 @@ class Tensor(Seen, Unread, Parted):
                 argument="shape",
                 position=0,
                 got=f"strides {self.strides}",
-                because="a view moves no data: sizes multiply to the same number, the partition "
-                "axis stays, and only contiguous axes merge",
+                because="a view moves no data: the sizes must multiply to the same number, the "
+                "partition axis must stay, and only contiguous axes can merge",
             )
         return self.window(sizes, (*self.strides[:first], *strides), self.offset)
 

@@ -195,9 +195,9 @@ def __getattr__(name: str) -> Operation:
     raise AttributeError(f"nki.language has no {name!r}")
 
 
-prelu = Operation("prelu", None, "Parametric ReLU: a token for nisa.activation.")
-bypass = Operation("bypass", None, "No operation: a token for nki.isa instructions.")
-average = Operation("average", None, "The mean: a token for nki.isa reductions.")
+prelu = Operation("prelu", None, "Parametric ReLU, only as an argument of nisa.activation.")
+bypass = Operation("bypass", None, "No operation, only as an argument of nki.isa instructions.")
+average = Operation("average", None, "The mean, only as an argument of nki.isa reductions.")
 
 
 def _reciprocal(x: NkiTensor, dtype: Any = None) -> NkiTensor:

@@ -54,13 +54,13 @@ def composed(
     function: Callable[..., NkiTensor], mask: Any, *operands: Any, axis: Axis | None = None,
     folds: bool = False, keepdims: bool = False, cut: Callable[..., Any] = follow, **more: Any,
 ) -> Tensor:  # fmt: skip
-    """Apply `function`, of the current API, to tiles of the older API. The result has the shape of
-    the first tile. A mask is over that shape. `cut`(tile, box, shape) cuts each other tile for a
-    box that the mask chooses in the first tile.
+    """Apply `function`, of the current API, to tiles of the older API. The result and the mask have
+    the shape of the first tile. For each box of this shape that the mask chooses, `cut`(tile, box,
+    shape) returns the part of each other tile.
 
     If `axis` is given, the function works along these free axes. It is called once for each
-    position along the other free axes, along which the tiles of the call have size 1. If `folds`,
-    the result lacks the axes of `axis`, or has them with size 1 if `keepdims`.
+    position along the other free axes, on tiles that have size 1 along them. If `folds`, the result
+    lacks the axes in `axis`, or has them with size 1 if `keepdims`.
     """
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
