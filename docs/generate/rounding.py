@@ -77,7 +77,7 @@ possible sum and compares the results with them:
 ![Running sums and where they end](rounding_sums.svg)
 
 Left: with rounding to nearest the sum is right up to 32, then stagnates for 3840 additions. With
-stochastic rounding a lane increases rarely, but in large steps. Right: the final sums of all lanes
+stochastic rounding a sum increases rarely, but in large steps. Right: the final sums of all lanes
 and seeds, with the distribution from the equation.
 
 The vendor's page on rounding modes has a similar sum, 1024 + 2048 times 0.5 in float16. From 1024
