@@ -56,8 +56,8 @@ def is_double_row(mode: matmul_perf_mode | str) -> bool:
 
 
 def halves(call: Call) -> int:
-    """Return how many halves of K an operand has: 2 in double_row mode, along its first free axis;
-    otherwise 1."""
+    """Return the number of parts into which the first free axis of an operand divides K: 2 in
+    double_row mode, otherwise 1."""
     return 2 if is_double_row(call.arguments.get("perf_mode", "none")) else 1
 
 

@@ -204,9 +204,9 @@ class Reading:
 
     def _move(self, core: int, row: Row, name: str, tile: Operand, shift: Any, index: Any) -> None:
         """Move an operand to its current place. A register, or a number in memory (kind 0), moves
-        all elements. An index of rows (kind 1) has a place for each row, column by column. An index
-        of elements (kind 2) has, in each group of partitions, a place for each element of the
-        group, column by column."""
+        all elements. An index of rows (kind 1) has the number of each row, column by column. An
+        index of elements (kind 2) has, in each group of partitions, the position of each element of
+        the group, column by column."""
         size, limits, lanes = tile.form.size, self.cores[core].machine.limits, tile.lanes
         if shift.kind == 0:
             number = index if shift.by_register else int(index.codes().flat[0])

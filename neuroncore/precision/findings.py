@@ -1,10 +1,10 @@
 """Results of the analysis (errors by line, results, and warnings), and float64 copies of tiles,
 which instructions use like tiles.
 
-A storage whose floats differ from the float64 computation has a `Double`: the same elements in
-float64. A storage without a Double is exact: its float64 values are the chip's values. The inputs
-of a kernel have no Double. An `Energy` has, by source line, the sum of the squared errors that the
-line caused.
+A storage is the memory of one tensor. If its floats differ from the float64 computation, it has a
+`Double`: the same elements in float64. A storage without a Double is exact: its float64 values are
+the chip's values. The inputs of a kernel have no Double. An `Energy` has, by source line, the sum
+of the squared errors that the line caused.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Precision:
             self.beyond = Beyond(self.lines[line], instruction, ratio(error, size), bound)
 
     def close(self, tensors: Sequence[Tile], findings: Sequence[Finding]) -> None:
-        """Compare the tensors that an ended launch returns with float64, and divide their errors
+        """Compare the tensors that a launch has returned with float64, and divide their errors
         among the lines. A tensor counts by the square of its relative L2 error, so large elements
         have no more weight than small ones."""
         self.warnings = [finding for finding in findings if finding.code in WARNINGS]

@@ -1,7 +1,8 @@
 """Float64 tiles whose memory is used again in the next evaluation.
 
-The role of a tile is its purpose, the name of its operand, and a number that distinguishes several
-such tiles.
+A call is a distinct instruction, without data; many instructions may make the same call. The role
+of a tile is its purpose, the name of its operand, and a number that distinguishes several such
+tiles.
 """
 
 from __future__ import annotations

@@ -425,7 +425,7 @@ def staged(
 ) -> Run | None:
     """Return the function that executes a call on tiles with the layouts and formats of
     `arguments`. It is made once and kept in `shared`. Return None for tiles whose positions are
-    known only at run time, and for clauses that are not staged."""
+    known only at run time, and for instructions whose clause returns no such function."""
     tiles = [arguments[name] for name in (*call.reads, *call.writes)]
     if not call.instruction.staged or (call.dynamic and any(tile.dynamic for tile in tiles)):
         return None

@@ -1,9 +1,9 @@
 """Checks of a run for numbers that the kernel's author does not expect, such as integers that
 float32 rounds when they are read or written.
 
-The formats and operators of a call decide once which checks it needs; a call that needs none costs
-nothing more. Only instructions with a suspicious integer are evaluated in float64, with a `StandIn`
-in place of their core.
+A call is a distinct instruction, without data. Its formats and operators decide once which checks
+it needs; a call that needs none costs nothing more. Only instructions with a suspicious integer are
+evaluated in float64, with a `StandIn` in place of their core.
 """
 
 from __future__ import annotations

@@ -99,13 +99,14 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
     program.order, program.left_out = tables["order"], int(tables["left_out"])
     if program.order not in get_args(Order) or program.left_out < 0:
         raise ValueError(
-            f"the order is {program.order!r}, with {program.left_out} instructions left out"
+            f"the order is {program.order!r}, and {program.left_out} instructions are left out: "
+            "one of the two is not valid"
         )
     program.dge = tables.get("dge", False) is True  # older files have none
     program.software = tables.get("software", False) is True
     program.loads = tables.get("loads", "ahead")
     if program.loads not in choices()["loads"]:
-        raise ValueError(f"there is no value {program.loads!r} of `loads`")
+        raise ValueError(f"Options.loads can't be {program.loads!r}")
     program.assume = assumptions(tables.get("assume", ""))
     clock_phase = tables.get("clock_phase")
     program.clock_phase = None if clock_phase is None else phase(clock_phase)

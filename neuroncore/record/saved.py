@@ -44,7 +44,8 @@ DAMAGED = (
 
 
 def save(record: Record, path: Path) -> None:
-    """Write a record to a file; its folder is made. Raises UsageError if it can't be written."""
+    """Write a record to a file, and create its folder if necessary. Raises UsageError if the file
+    can't be written."""
     try:
         content = packed(record)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +141,7 @@ def _record(content: bytes) -> Record:
     columns, at = [], 0
     for kind, count in head["columns"]:
         if kind not in INTEGERS or count < 0:
-            raise ValueError(f"a column has {count} numbers of type {kind!r:.40}")
+            raise ValueError(f"a column can't have {count} numbers of type {kind!r:.40}")
         columns.append(np.frombuffer(numbers, f"<{kind}", count, at).astype(np.int64))
         at += columns[-1].size * int(kind[1:])
     blobs = []
@@ -231,7 +232,7 @@ def _options(entry: dict[str, Any]) -> Options:
     options = {name: value(part) for name, part in entry.items()}
     for name, default in asdict(Options()).items():
         if isinstance(default, int) and type(options.get(name)) is not type(default):
-            raise ValueError(f"{name} is {options.get(name)!r:.40}")
+            raise ValueError(f"the option {name} has a wrong type: {options.get(name)!r:.40}")
     return Options(**options)
 
 
@@ -266,7 +267,7 @@ def _outcome_of(entry: dict[str, Any], blobs: list[bytes]) -> Outcome:
         findings.append((code, message, None if place is None else tables.place(*place)))
     shares = [list(value(ranks)) for ranks in entry["shares"]]
     if not all(are_dims(tuple(ranks)) for ranks in shares):
-        raise ValueError("the list of a rank's programs is malformed")
+        raise ValueError("the list of a core's programs is malformed")
     results = tree(entry["results"], lambda item: _array_of(item, blobs))
     changed = {int(place): _array_of(array, blobs) for place, array in entry["changed"]}
     return Outcome(results, findings, shares, changed)

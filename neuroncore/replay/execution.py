@@ -1,7 +1,8 @@
 """One program of a record, executed on a new core.
 
-A row is the record of one instruction: its call, its line, its windows and its values. A window is
-the record of a tile: its storage (the memory of one tensor), its geometry and its offset.
+A row is the record of one instruction: its Call (the distinct instruction that it repeats), its
+line, its windows and its values. A window is the record of a tile: its storage (the memory of one
+tensor), its geometry and its offset.
 """
 
 from __future__ import annotations

@@ -114,8 +114,8 @@ class Templates:
     # --- steps -----------------------------------------------------------------------------------
 
     def _moves(self, dst: Tile, value: Any) -> bool:
-        """Copy the codes of `value` to `dst` without conversion, and return True. Return False if
-        their formats differ."""
+        """Add a step that copies the codes of `value` to `dst` without conversion, and return True.
+        Return False if their formats differ."""
         if isinstance(value, Tile):
             if value.held is not dst.held:
                 return False
@@ -192,7 +192,8 @@ class Templates:
         return state._replace(distances=_dense_steps(shape, FLOAT.itemsize))
 
     def _store(self, dst: Tile, values: Operand) -> None:
-        """Round float32 values to the format of a tile."""
+        """Add steps that round float32 values to the format of a tile, and write them to the
+        tile."""
         into, form, shape = self._codes(dst), dst.held, dst.shape
         if form is not float32:
             values = self._dense(values, shape)
@@ -207,7 +208,8 @@ class Templates:
     def _convert(
         self, shape: Dims, source: Operand, result: Operand, form: Format, encodes: bool
     ) -> None:
-        """Convert values to the codes of a format, or codes to values. Both have no gaps."""
+        """Add a step that converts values to the codes of a format, or codes to values if `encodes`
+        is False. Source and result must have no gaps between elements."""
         if form.kind != "float" or form.itemsize > 2 or form.element is not None:
             raise NoTemplate
         word = loops.vector_of(form.code_type)
@@ -232,7 +234,8 @@ class Templates:
         return Operand(self._windows[id(tile)], tile.geometry.steps, tile.held.itemsize)
 
     def _values(self, value: Any, shape: Dims) -> Operand:
-        """Return the float32 values of an input, in the shape of a result."""
+        """Return the operand with the float32 values of an input, in the shape of a result. Add
+        steps that convert the input, if necessary."""
         if value is PREVIOUS:
             return self._result
         if not isinstance(value, Tile):
@@ -247,14 +250,16 @@ class Templates:
 
     def _floats(self, dst: Tile, last: bool, dense: bool = False) -> Operand:
         """Return the operand for a float32 result: the tile, if the step is the `last` one and the
-        tile suits, else memory for an intermediate result. With `dense`, it has no gaps."""
+        tile has float32 in memory, else memory for an intermediate result. With `dense`, the
+        operand has no gaps between elements."""
         tile = self._codes(dst)
         if last and dst.held is float32 and not (dense and not _is_dense(tile, dst.shape)):
             return tile
         return self._temporary(dst.shape, FLOAT.itemsize)
 
     def _dense(self, operand: Operand, shape: Dims) -> Operand:
-        """Return the operand without gaps, copied if necessary."""
+        """Return the operand without gaps between elements. If it has gaps, add a step that copies
+        it."""
         if _is_dense(operand, shape):
             return operand
         copy = self._temporary(shape, operand.item)
@@ -299,7 +304,8 @@ class Templates:
     def _append(
         self, kind: int, sizes: Dims, operands: list[Operand], function: int, data: int
     ) -> None:
-        """Append a row to the table. If there are two operands, the second is the result."""
+        """Append a row to the table of steps. If there are two operands, the second is the
+        result."""
         first, *middle, result = operands
         second = middle[0] if middle else Operand(first.place, (0,) * len(sizes), 0)
         row = [kind, function, data, *_last(sizes, 1)]
@@ -316,7 +322,7 @@ def _last(numbers: Dims, filler: int) -> Dims:
 
 
 def _flat(*operands: Operand) -> list[Operand]:
-    """Return operands without gaps as vectors."""
+    """Return operands as vectors. They must have no gaps between elements."""
     return [operand._replace(distances=(operand.item,)) for operand in operands]
 
 

@@ -182,8 +182,8 @@ def _merged(
 def _turns(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow, machine: Machine
 ) -> Array:
-    """Return, for each instruction, whether it is a load that waits for its turn, as
-    `Options.loads` asks (`reported`)."""
+    """Return, for each instruction, whether it is a load that waits until the tile of an earlier
+    load has been read. `Options.loads` says whether there are such loads (`reported`)."""
     if program.loads not in WAITING:
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
@@ -231,9 +231,9 @@ def _computed_earlier(
 
 
 def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
-    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. `rules` has an array
-    for each fate: for each instruction, the instruction that replaces it if it has this fate, or
-    -1. If several fates are possible for an instruction, the last of them in `rules` counts."""
+    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. rules[f][i] is the
+    instruction that replaces instruction i if its fate is f, or -1 if f is not possible. If several
+    fates are possible for an instruction, the last of them in `rules` counts."""
     fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
     for value, replacements in rules.items():
         fate[replacements >= 0], instead[replacements >= 0] = value, replacements[replacements >= 0]

@@ -163,8 +163,8 @@ class CallTable:
 
 
 def _row(call: Call, cost: Cost) -> CallRow:
-    """Return the row of a call with a cost. The call caches two rows: those of the first and of the
-    latest cost for which a row was made."""
+    """Return the row of a call with a cost. The call caches the rows of two costs: of the first
+    cost, and of the latest one."""
     rows = call.results.get(__name__, ())
     for known, row in rows:
         if known is cost:

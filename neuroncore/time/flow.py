@@ -59,10 +59,10 @@ def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:
-    """Return, for each of `uses`, which of its successive contents a tile has at this use, counted
-    from 0 for each tile. Tile a is used by the operands uses[ends[a]:ends[a + 1]], which are in
-    program order. New contents begin with each write after which no earlier contents are read.
-    `boxes` is `Boxes.table` of the record."""
+    """Return, for each of `uses`, the number of the contents that its tile has then. The successive
+    contents of a tile are numbered from 0. Tile a is used by the operands uses[ends[a]:ends[a +
+    1]], which are in program order. New contents begin with each write after which no earlier
+    contents are read. `boxes` is `Boxes.table` of the record."""
     number = np.empty(len(uses), np.int64)
     areas = loops.AreaUses(uses, accesses.user[uses], ends)
     kept, wrote = np.zeros(len(uses) + len(ends), np.int64), np.zeros(len(uses), np.bool_)

@@ -1,10 +1,10 @@
 """Copies within SBUF that the older API's compiler leaves out: their readers read the source
 instead.
 
-The source and the destination of such a copy have the same format and partitions, and contiguous
-bytes; copies that gather bytes stay. Compiled programs of published convolutions show this
-(deepashreeKedia/cs149stanfordasst4 on trn2, Ericcsr/asst4-trainium and sahiljain01/asst4-trainium
-on trn1).
+The source and the destination of such a copy have the same format, are on the same partitions, and
+are contiguous bytes. All other copies are kept. Compiled programs of published convolutions show
+this (deepashreeKedia/cs149stanfordasst4 on trn2, Ericcsr/asst4-trainium and
+sahiljain01/asst4-trainium on trn1).
 """
 
 from __future__ import annotations

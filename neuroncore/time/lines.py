@@ -104,8 +104,8 @@ def _calls(timeline: Timeline, rows: Array, group: Array, count: int) -> list[tu
 
 
 def _sum(first: Line, second: Line) -> Line:
-    """Return a Line with the sums of the figures of `first` and `second`, which are one source line
-    on the critical path of two cores."""
+    """Return a Line with the sums of the figures of `first` and `second`. Both are the same source
+    line, on two of the cores that the critical path visits."""
     return Line(
         place=first.place,
         calls=tuple(dict.fromkeys((*first.calls, *second.calls))),

@@ -47,8 +47,8 @@ class CriticalSteps(NamedTuple):
     engine; `issuing`, while a transfer occupies its queue; `moving`, while DMA engines move the
     bytes of this transfer or earlier ones; and `waiting`, until the result is available.
 
-    `held` is the reason why the instruction had to wait for the step before (START to MEETING), and
-    `holds` the reason why the next step had to wait for this one.
+    `held` is the reason why the instruction had to wait for the step before, and `holds` the reason
+    why the next step had to wait for this one. A reason is one of the constants START to MEETING.
     """
 
     instruction: Array
@@ -67,7 +67,7 @@ class CriticalSteps(NamedTuple):
 
 
 def steps(timeline: Timeline) -> CriticalSteps:
-    """Return the critical path of one core. Waits for other cores are a part of it, at meetings."""
+    """Return the critical path of one core. It includes the waits for other cores at meetings."""
     path_steps = _known.get(timeline)
     if path_steps is None:
         indices = timeline.critical_path

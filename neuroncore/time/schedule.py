@@ -61,8 +61,9 @@ def schedule_cores(
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
-    """Return, for each phase of the Tensor engine's clock, the total nanoseconds of the core of
-    `timeline`, if all cores of the launch are scheduled with that phase."""
+    """Return the total nanoseconds of the core of `timeline` for each phase of the Tensor engine's
+    clock in `phases` (`Options.clock_phase`). All cores of the launch are scheduled with the same
+    phase."""
     machine, world = timeline.machine, timeline.world
     shared = machine.shared_by(world.cores)
     works = [

@@ -2,12 +2,12 @@
 
 The engine that issued the stores waits, one after the other, for all stores for which no
 instruction has waited. Compiled programs of seven authors on trn1 and trn2 have these waits
-(allenkchau, deepashreeKedia, Ericcsr, sahiljain01, waahm7, ichuniq, Yousef02). In traces of
-attention and of a transposition, the number of waits is that of the model (1 and 64); in traces of
-convolutions it differs by at most 3. deepashreeKedia's traces have the time of a wait, and the
-transposition of rishic3 takes as long as deepashreeKedia's. Where the device writes the
-descriptors, three of four latencies of xaviergonzalez leave no time for such waits, so the model
-has them only for descriptors that exist before the kernel runs.
+(allenkchau, deepashreeKedia, Ericcsr, sahiljain01, waahm7, ichuniq, Yousef02). Traces of attention
+and of a transposition have as many waits as the model (1 and 64); traces of convolutions have at
+most 3 more or fewer. deepashreeKedia's traces have the time of a wait, and the transposition of
+rishic3 takes as long as deepashreeKedia's. Where the device writes the descriptors, three of four
+latencies of xaviergonzalez leave no time for such waits, so the model has them only for descriptors
+that exist before the kernel runs.
 """
 
 from __future__ import annotations

@@ -158,8 +158,8 @@ def then_bound_by(timeline: Timeline) -> str:
 
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
-    """Yield the outcomes of changes that give more of one resource, those that may save most first.
-    Stop as soon as no other change can save more than the best one so far."""
+    """Yield the outcomes of changes that give more of one resource. Changes that can save more come
+    first. Stop as soon as no other change can save more than the best one so far."""
     total, path_parts, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:

@@ -260,7 +260,10 @@ def in_area(head):
         (in_values([[1.0]]), "values that do not exist"),
         (in_call(arguments={}), "lacks"),
         (lambda head: head.update(programs=[]), "longer"),
-        (lambda head: head["columns"][0].__setitem__(0, "O8"), "a column has .* of type 'O8'"),
+        (
+            lambda head: head["columns"][0].__setitem__(0, "O8"),
+            "a column can't have .* of type 'O8'",
+        ),
         (lambda head: head["columns"][0].__setitem__(1, 10**12), "buffer"),
         (lambda head: head["programs"][0].update(order="backwards"), "backwards"),
         (lambda head: head["programs"][0].update(lines=[]), "0 lines"),

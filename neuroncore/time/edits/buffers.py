@@ -24,10 +24,10 @@ Array = npt.NDArray[Any]
 
 class Buffer(NamedTuple):
     """The buffer of one or several tiles: the tiles that one source line makes, or the tiles at one
-    address that the kernel chose. `region` is their memory. Tiles of one line have the `name` of
-    the tile and its line, `place`; `address` is None. Tiles at an address have no name, and `place`
-    is a line that waits for the buffer; `address` has the values that describe the layout of such a
-    tile (`Layout.arguments`)."""
+    address that the kernel chose. `region` is their memory. For the tiles of one line, `name` is
+    the name of the tile, `place` is the line, and `address` is None. For tiles at an address,
+    `name` is empty, `place` is a line that waits for the buffer, and `address` has the values that
+    describe the layout of such a tile (`Layout.arguments`)."""
 
     name: str
     place: Place

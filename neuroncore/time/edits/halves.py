@@ -132,7 +132,7 @@ def _half(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 def _connected(program: Program, place: Place) -> Array:
     """Return, for each instruction, whether to split it. The instructions of the line `place` are
     split. If a line shares tiles on the chip with lines that are split, it is split too.
-    Instructions that can't be halved are left out."""
+    Instructions that can't be halved are not split."""
     columns, kinds = program.columns(), program.storages()
     possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
     user = program.users()

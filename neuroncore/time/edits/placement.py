@@ -65,9 +65,9 @@ def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | 
 
 
 def narrower_operands(base: Change, line: Line) -> Edit | None:
-    """Return the edit that gives the operands of a line's products the format bfloat16, and also
-    the tiles from which they are copied, back to the kernel's inputs. Return None for a line
-    without products."""
+    """Return the edit that gives the format bfloat16 to the operands of a line's products, and to
+    all tiles from which they are copied, up to the kernel's inputs. Return None for a line without
+    products."""
     if not any(call.instruction.traits.multiplies for call in line.calls):
         return None
     make = partial(_with_narrow_operands, place=line.place)
