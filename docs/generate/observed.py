@@ -33,12 +33,12 @@ WRONG = (
     (
         "The baseline of NKIBench's bmm, batched float32 products with K = 64, takes less time "
         "than estimated. Published counters of kda-for-trainium have the time in which the Tensor "
-        "engine is active. Compared with bmm_v1, which runs at half clock, this time implies full "
-        "clock for about 68 % of the baseline's products. In the model, all of these products run "
-        "at half clock, because the baseline has only eight transposes before every 16 products, "
-        "and these have too few rows to reach full clock. M0995 has eight transposes before every "
-        "64 products, and its counters imply full clock for about 11 % of the products. The order "
-        "in which the compiler issues the baseline's transposes is not known.",
+        "engine is active. Compared with the variant bmm_v1, which runs at half clock, this time "
+        "implies full clock for about 68 % of the baseline's products. In the model, all of these "
+        "products run at half clock, because the baseline has only eight transposes before every "
+        "16 products, and these have too few rows to reach full clock. M0995 has eight transposes "
+        "before every 64 products, and its counters imply full clock for about 11 % of the "
+        "products. The order in which the compiler issues the baseline's transposes is not known.",
         ("M0953", "M0989"),
     ),
     (

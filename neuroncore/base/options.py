@@ -62,9 +62,9 @@ class Options:
     storage: Literal["own", "float32"] = "own"
     """How floats narrower than float32 are stored in every memory. `own` is their own format.
     `float32` rounds nothing, like the vendor's simulator with NKI_PRECISE_FP=0 ("Precise
-    Floating-Point Mode" in its guide), and distinguishes errors of the program from errors of
-    precision. Results are then float32 arrays, and tensors cannot be viewed as another format.
-    Packed formats keep their own format."""
+    Floating-Point Mode" in its guide). An error that remains with `float32` is an error of the
+    program, not of its precision. Results are then float32 arrays, and tensors cannot be viewed as
+    another format. Packed formats keep their own format."""
 
     stochastic: bool = False
     """Round casts from float32 to narrower floats stochastically, on every engine and in DMA, like
