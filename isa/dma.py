@@ -99,8 +99,8 @@ def dma_transpose(
 ) -> None:
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
-    If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers, where
-    i is the index and P the number of partitions of i.
+    If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers. i is
+    the index, and P the number of partitions of i.
     """
     order = words.ORDERS[len(src.shape)]
     rows = asked(core, "src", src, oob_mode is SKIP, down_columns)

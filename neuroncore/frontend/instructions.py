@@ -2188,8 +2188,8 @@ def dma_transpose(
 ) -> NkiInstruction:
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
-    If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers, where
-    i is the index and P the number of partitions of i.
+    If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers. i is
+    the index, and P the number of partitions of i.
     """
     if extra or unknown or dst is MISSING or src is MISSING:
         settle(DMA_TRANSPOSE, locals(), extra, unknown)

@@ -139,7 +139,7 @@ def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
 
 
 def scale_rows(core: Any, scale: Operand, partitions: int) -> Operand:
-    """Return the rows of a scale tile that have the scales of `partitions` partitions of data: row
-    32q + r has those of the eight partitions from 32q + 8r on."""
+    """Return the rows of a scale tile that have the scales of `partitions` partitions of data. Row
+    32q + r has the scales of the eight partitions from 32q + 8r on."""
     quadrant, groups = core.machine.limits.quadrant, np.arange(partitions // 8)
     return scale.part(groups // (quadrant // 8) * quadrant + groups % (quadrant // 8))

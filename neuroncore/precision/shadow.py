@@ -1,7 +1,8 @@
 """The float64 shadow of one core: each instruction that writes floats is also evaluated in float64.
 
-The chip's values are those of the emulator. A Double has the elements of a storage in float64, and
-an Energy has the squared errors by line (`precision.findings`).
+The chip's values are the results that the emulator computes. A Double has the elements of a storage
+(the memory of one tensor) in float64, and an Energy has the squared errors by line
+(`precision.findings`).
 """
 
 from __future__ import annotations

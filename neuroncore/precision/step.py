@@ -3,8 +3,9 @@ also evaluated on the chip's inputs, which replace the float64 inputs one after 
 sample of a large result is a part of it: some lanes or columns (`_sample`). A small result is
 evaluated whole.
 
-The chip's values are those of the emulator. A Double has the elements of a storage in float64, and
-an Energy has the squared errors by line (`precision.findings`).
+The chip's values are the results that the emulator computes. A Double has the elements of a storage
+(the memory of one tensor) in float64, and an Energy has the squared errors by line
+(`precision.findings`). A call is a distinct instruction, without data.
 """
 
 from __future__ import annotations

@@ -198,7 +198,8 @@ class Storages(NamedTuple):
     kinds: Sequence[Area]
 
     def is_placed(self) -> Array:
-        """Return, for each storage, whether it has an address and so shares an area with others."""
+        """Return, for each storage, whether the kernel chose its address. Such storages share an
+        area."""
         placed: Array = np.array([kind.placed for kind in self.kinds], np.bool_)[self.kind]
         return placed
 
@@ -223,7 +224,8 @@ def storages(
 ) -> Storages:
     """Return the storages of the windows of a run. `births` has a pair (storage, line) of packed
     integers for each storage that the kernel allocated, in order. `names` has the names of some
-    storages, by number. The machine is the machine of the first of `calls`."""
+    storages, by number. The sizes of memories are taken from the machine of the first of
+    `calls`."""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     layouts: dict[Layout, int] = {}

@@ -193,8 +193,8 @@ class Program:
             self.data.branches.extend((len(self), load.number, value, line))
 
     def derive(self, operation: str, left: int, right: int) -> int:
-        """Return the number of a register that an operation computes from others
-        (`Data.registers`)."""
+        """Add a register that an operation computes from others (`Data.registers`), and return its
+        number."""
         return self.data.derive(operation, left, right)
 
     def append(self, row: bytes) -> int:

@@ -73,7 +73,8 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
 
 
 def _numbered(content: bytes, blobs: list[bytes]) -> int:
-    """Return the number of a blob, which is appended unless it is there already."""
+    """Return the index in `blobs` of the bytes `content`, which are appended unless they are there
+    already."""
     for number, blob in enumerate(blobs):
         if blob is content:
             return number
@@ -152,10 +153,10 @@ def _called(entry: dict[str, Any], index: int) -> Call:
     call = Call(instruction, chip, {}, index=index)
     for parameter in instruction.parameters:
         if parameter.name not in arguments:
-            raise ValueError(f"{instruction.name} lacks {parameter.name}")
+            raise ValueError(f"a call of {instruction.name} lacks the argument {parameter.name}")
         call.arguments.update(_taken(call, parameter, arguments))
     if unknown := arguments.keys() - call.arguments.keys():
-        raise ValueError(f"{instruction.name} has no {min(unknown)}")
+        raise ValueError(f"{instruction.name} has no parameter {min(unknown)}")
     for error in _errors(call, chip):
         raise error
     legality.name_operands(call)
@@ -175,7 +176,7 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
     argument = arguments[name]
     if isinstance(declared, Operand) and declared.many:
         if not (isinstance(argument, tuple) and all(isinstance(view, View) for view in argument)):
-            raise ValueError(f"{name} of {call.name} are not tiles")
+            raise ValueError(f"{name} of {call.name} is not a list of tiles")
         views = {f"{name}[{i}]": view for i, view in enumerate(argument)}
         return {**views, name: argument}
     if isinstance(declared, Operand):

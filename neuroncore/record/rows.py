@@ -39,7 +39,9 @@ class Registers:
                 values.append(wrapped(left))
             elif operation == "load":
                 if left not in self.loaded:
-                    raise UsageError(f"the record uses a register that row {left} has yet to load")
+                    raise UsageError(
+                        f"the record uses a register that instruction {left} has not loaded yet"
+                    )
                 values.append(self.loaded[left])
             else:
                 values.append(wrapped(int(COMPUTE[operation](values[left], values[right]))))

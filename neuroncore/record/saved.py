@@ -92,8 +92,8 @@ def load(path: Path) -> Record:
 
 
 def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
-    """Return the record whose bytes `packed` made. When decompressed, they may be at most `largest`
-    bytes long. Raises UsageError as `load` does; errors name `path`."""
+    """Return the record whose bytes `packed` made. The decompressed contents may have at most
+    `largest` bytes. Raises UsageError as `load` does; errors name `path`."""
     head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):
         raise UsageError(f"{path} is not a record of neuroncore")

@@ -317,9 +317,10 @@ class Replay:
         return sum(execution.wrote for execution in self.executions)
 
     def _take_snapshot(self) -> None:
-        """Take a snapshot. Do nothing if there is one of this step or of a later step, or if a
-        snapshot that is not the first would copy more than `room` bytes (the argument `snapshots`
-        of Replay). If all snapshots together have more, keep only every second one."""
+        """Take a snapshot. Do nothing if there is one of this step or of a later step. Also do
+        nothing if the snapshot would copy more than `room` bytes (the argument `snapshots` of
+        Replay), unless it is the first one. If all snapshots together have more, keep only every
+        second one."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return

@@ -61,9 +61,10 @@ def load() -> None:
 
 
 class Shared(NamedTuple):
-    """A tensor that a stretch shares with other rows: its position in `Stretches.numbers`, the
-    number of writes, the position of the first one in `Stretches._written`, and whether the stretch
-    reads elements that may not have been written before."""
+    """A tensor that a stretch shares with other rows. `storage` is its position in
+    `Stretches.numbers`. The stretch writes to it `writes` times, and `first` is the position of the
+    first write in `Stretches._written`. `doubtful` says whether the stretch reads elements that may
+    not have been written before."""
 
     storage: int
     writes: int

@@ -30,8 +30,8 @@ def merged(program: Program, bank_bytes: int) -> Array:
     Merged copies are the same call of the same line, and each directly follows a transpose. They
     write next to each other, and together they read at most one bank. The repository
     trainium-kernel-fusion has profiles of attention on trn2: four transposes of 128 columns share a
-    bank and one copy, but eight transposes with 16-bit elements have a copy each, because together
-    they have more than 512 columns.
+    bank and one copy. Eight transposes with 16-bit elements have a copy each, because together they
+    have more than 512 columns.
     """
     columns, heads = program.columns(), np.full(len(program), -1, np.int32)
     sources = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
@@ -64,10 +64,10 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
     instructions: the readers of these copies have the source as their operand.
 
     A copy is left out if it copies exactly what one instruction wrote, without a change of format.
-    All of its readers must read exactly what was copied, must be able to read it in PSUM without
-    taking more time, and must do so before PSUM is overwritten. In trainium-kernel-fusion's
-    profiles of attention on trn2, reductions and exponentials read PSUM in this way, but only if
-    the copy begins where its destination tile begins: copies to later parts of a tile stay.
+    All of its readers must read exactly what was copied. They must be able to read it in PSUM
+    without taking more time, and before PSUM is overwritten. In trainium-kernel-fusion's profiles
+    of attention on trn2, reductions and exponentials read PSUM in this way, but only if the copy
+    begins where its destination tile begins: copies to later parts of a tile stay.
     """
     calls, call = program.calls, program.columns().call
     start, operands = accesses.start, accesses.operands

@@ -82,9 +82,9 @@ def timed(
 ) -> list[Timeline]:
     """Return the timelines of the cores of one launch, which wait for each other at meetings.
     `works` has the prepared program of each core. The cores of a rank share the bandwidth of HBM,
-    so each program must be prepared for a machine with the share of one core
-    (`Machine.shared_by`). `phase` is the phase of the Tensor engine's clock; by default it is the
-    phase that the first program names, or else that of the machine."""
+    so each program must be prepared for a machine with the share of one core (`Machine.shared_by`).
+    `phase` is the phase of the Tensor engine's clock; by default it is the phase that the first
+    program names, or else the machine's."""
     if not works:
         return []
     clock_phase = works[0].compiled.written.clock_phase if phase is None else phase

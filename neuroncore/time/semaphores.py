@@ -6,7 +6,7 @@ instruction has waited. Compiled programs of seven authors on trn1 and trn2 have
 and of a transposition have as many waits as the model (1 and 64); traces of convolutions have at
 most 3 more or fewer. deepashreeKedia's traces have the time of a wait, and the transposition of
 rishic3 takes as long as deepashreeKedia's. Where the device writes the descriptors, three of four
-latencies of xaviergonzalez leave no time for such waits, so the model has them only for descriptors
+latencies of xaviergonzalez leave no time for such waits. So the model has them only for descriptors
 that exist before the kernel runs.
 """
 

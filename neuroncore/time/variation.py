@@ -135,7 +135,8 @@ class Bench:
         return costed(known, form, machine)
 
     def _has_same_memories(self, machine: Machine) -> bool:
-        """Return whether a machine has memories like those of the launch's machine."""
+        """Return whether the memories of a machine are like the memories of the launch's
+        machine."""
         return (machine.sbuf, machine.psum) == (self._shared.sbuf, self._shared.psum)
 
     def _form(self, number: int, program: Program, machine: Machine) -> Compiled:

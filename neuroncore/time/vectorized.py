@@ -1,7 +1,7 @@
 """Small instructions in all iterations of a parallel loop, which the older API's compiler merges
 into one. A row is an instruction of the program.
 
-These published programs show it; the names are those of their repositories.
+These published programs show it; the names are their repositories.
 
 * Profiles of attention on trn2 (trainium-kernel-fusion) have one reduction, and one reciprocal, of
   a few elements for all tiles of a loop. All other instructions of the loop run before or after
@@ -150,10 +150,10 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
 
 
 def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
-    """Return those of the loops that have an instruction that is small enough to be merged over all
-    iterations, or transfers that may be merged. For each row of the program, `size` has the
-    elements per partition, and `moved` how many transfers like this row become one. A merged
-    instruction has at most `most` elements per partition."""
+    """Return the loops in which an instruction is small enough to be merged over all iterations, or
+    in which transfers may be merged. For each row of the program, `size` has the elements per
+    partition, and `moved` how many transfers like this row become one. A merged instruction has at
+    most `most` elements per partition."""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)

@@ -179,9 +179,9 @@ def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
 
 
 def changes_of_worlds(base: Change, timelines: Sequence[Timeline]) -> Iterator[Change]:
-    """Yield the changes of a world: collectives that take no time, links that are twice as fast,
-    the latest rank as early as the others, and the line of the most unequal work spread evenly over
-    ranks."""
+    """Yield the changes of a world: the collectives take no time; the links are twice as fast; the
+    latest rank arrives as early as the others; the work of the line at which ranks do the most
+    unequal work is spread evenly over ranks."""
     free, links = [], []
     for timeline in timelines:
         met = collectives(timeline.compiled)

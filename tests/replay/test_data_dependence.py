@@ -65,7 +65,7 @@ def test_a_register_has_no_value_again_before_the_instruction_that_loads_it():
     replay.finish()
     assert COUNT in (registers.value(number) for number in range(2))
     replay.to_step(0)
-    with pytest.raises(UsageError, match="has yet to load"):
+    with pytest.raises(UsageError, match="has not loaded yet"):
         [registers.value(number) for number in range(2)]
 
 

@@ -150,10 +150,10 @@ def _connected(program: Program, place: Place) -> Array:
 
 
 def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
-    """Return the program in which the instructions with a flag in `rows` are split into halves, and
-    an array with a number for each instruction of the new program: 0 for a first half, 1 for a
-    second half, -1 for an instruction that is not split, and -2 for one that meets other cores.
-    Return None if a window can't be halved along the axis along which its call is halved."""
+    """Return the program in which the instructions with a flag in `rows` are split into halves.
+    Also return a number for each instruction of the new program: 0 for a first half, 1 for a second
+    half, -1 for an instruction that is not split, and -2 for one that meets other cores. Return
+    None if a window can't be halved along the axis along which its call is halved."""
     halves = [_halved(call) for call in program.calls]
     windowed = replace(program.columns(), operands=program.operand_windows())
     columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))
