@@ -3,7 +3,7 @@ and lines that differ most."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from neuroncore.base.units import duration, size
+from neuroncore.capture.encoding import role
 from neuroncore.capture.measured import Capture
 from neuroncore.capture.path import place_of
 from neuroncore.capture.why import busy
@@ -92,14 +93,12 @@ def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
     """Return the side for neuroncore's estimate of a kernel: the instructions of neuroncore's
     compiled program, with their times."""
     counts = counted(timeline)
-    kinds = {
-        (QUEUES[queue], opcode): CaptureKind(count, 0.0)
-        for (queue, opcode), count in counts.opcodes.items()
-        if queue < LOADS and opcode != WEIGHTS
-    }
     taken, lines = _times(timeline)
-    for key, ns in taken.items():
-        kinds[key] = CaptureKind(kinds[key].count if key in kinds else 0, ns)
+    numbers = Counter[tuple[str, str]]()
+    for (queue, opcode), count in counts.opcodes.items():
+        if queue < LOADS and opcode != WEIGHTS:
+            numbers[QUEUES[queue], _shown(opcode)] += count
+    kinds = {key: CaptureKind(numbers[key], taken.get(key, 0.0)) for key in (*numbers, *taken)}
     return CaptureSide(
         kernel=kernel,
         target=timeline.machine.name,
@@ -131,9 +130,14 @@ def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple
     for queue, call, line, ns in rows:
         instruction = program.calls[call].instruction
         opcode = PRODUCT if instruction.traits.multiplies else instruction.opcode
-        opcodes[QUEUES[queue], opcode] += ns
+        opcodes[QUEUES[queue], _shown(opcode)] += ns
         lines[QUEUES[queue], program.place(line).short] += ns
     return opcodes, lines
+
+
+def _shown(opcode: str) -> str:
+    """Return the name of instructions with this opcode in a comparison."""
+    return TRIGGERS if role(opcode) == "transfer" else opcode
 
 
 @dataclass(frozen=True)

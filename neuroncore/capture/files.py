@@ -15,8 +15,8 @@ SAVED, HEAD = b'"neuroncore.', 64  # begin of a saved run's format, and the byte
 
 
 def is_capture(path: Path) -> bool:
-    """Return whether a file looks like a device trace, the profiler's JSON, or a compiled
-    program."""
+    """Return whether a file looks like a device trace, the profiler's JSON, or a compiled program,
+    or has the name of one. Runs that neuroncore saved do not."""
     try:
         if not path.is_file():
             return False
@@ -25,8 +25,7 @@ def is_capture(path: Path) -> bool:
     except OSError:
         return False
     ours = start.startswith(GZIP)  # a saved run's profile
-    named = path.suffix == ".ntff" and not ours
-    named |= path.suffix == ".neff" and start[ARCHIVE:] == GZIP
+    named = path.suffix in (".ntff", ".neff") and not ours
     return is_trace(start) or named or (path.suffix == ".json" and is_json(start))
 
 

@@ -2,7 +2,7 @@
 source line of each.
 
 Two instructions have the same signature if they do the same kind of work on operands of the same
-size. Instructions of the device can belong to a statement of its compiler. The matching has five
+size. Instructions of the device can belong to a statement of its compiler. The matching has six
 steps:
 
 * If some instructions of a statement have the same signature, they get the first line that has as
@@ -11,6 +11,8 @@ steps:
   statement's instructions get a line that has n times as many, each of which does 1/n of the work.
 * The remaining instructions are matched one by one: the k-th of a signature gets the line of
   neuroncore's k-th unused instruction with this signature.
+* An instruction that still has no line is matched with one on twice as many elements, because the
+  device copies 16-bit data as half as many 32-bit elements.
 * All instructions of a statement get the line that most of its matched instructions have.
 * Instructions that load weights and still have no line get the line of the next product of their
   engine.
@@ -272,15 +274,28 @@ def _in_order(
     theirs: Sequence[JoinedWork], places: list[str], our_work: Sequence[JoinedWork], unused: Lines
 ) -> None:
     """Set the places of instructions that have none. The n-th such instruction with a signature
-    gets the line of neuroncore's n-th instruction with this signature, among the lines in
-    `unused`."""
+    gets the line of neuroncore's n-th instruction with this signature, among the lines in `unused`.
+    Then copies of 32-bit elements get the lines of copies that are left (`_as_16_bit`)."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
     for work in our_work:
         if unused[work.signature, work.place]:
             waiting[work.signature].append(work.place)
-    for number, work in enumerate(theirs):
-        if work.sizes and not places[number] and waiting.get(work.signature):
-            places[number] = waiting[work.signature].popleft()
+    for signature_of in (_signature, _as_16_bit):
+        for number, work in enumerate(theirs):
+            lines = waiting.get(signature_of(work)) if work.sizes and not places[number] else None
+            if lines:
+                places[number] = lines.popleft()
+
+
+def _signature(work: JoinedWork) -> Signature:
+    return work.signature
+
+
+def _as_16_bit(work: JoinedWork) -> Signature:
+    """Return the signature of a copy of 16-bit elements that the device does with half as many
+    32-bit elements."""
+    counts = 2 if work.kind == COMPUTE else 1
+    return work.kind, (*work.sizes[:1], *(counts * size for size in work.sizes[1:]))
 
 
 def at_source(core: MeasuredCore, timeline: Timeline) -> MeasuredCore:
@@ -297,6 +312,14 @@ def at_source(core: MeasuredCore, timeline: Timeline) -> MeasuredCore:
         rows["statement"][row] = numbers.get(work.place, -1)
     statements = {numbers[short]: _line(numbers[short], short, texts[short]) for short in texts}
     return replace(core, instructions=rows, statements=statements)
+
+
+def matched(core: MeasuredCore) -> tuple[int, int]:
+    """Return two numbers of instructions of a core from `at_source`: those that have a line of the
+    kernel, and all. Only products and other computations count, because a trace without its program
+    does not say which transfers are loads."""
+    works = [work for _, work in of_core(core) if work.kind in (PRODUCT, TRANSPOSE, COMPUTE)]
+    return sum(work.statement >= 0 for work in works), len(works)
 
 
 def _line(number: int, short: str, text: str) -> Statement:

@@ -18,7 +18,7 @@ from neuroncore.capture import figures, neff, perfetto, printed, trace
 from neuroncore.capture.difference import CaptureDifference, CaptureSide, compared
 from neuroncore.capture.encoding import decoded
 from neuroncore.capture.estimate import estimate
-from neuroncore.capture.joining import at_source
+from neuroncore.capture.joining import at_source, matched
 from neuroncore.capture.measured import Capture, MeasuredCore, of_trace
 from neuroncore.capture.path import place_of
 from neuroncore.capture.shown import documents
@@ -53,8 +53,10 @@ class Measured:
 
     @cached_property
     def machine(self) -> Machine | None:
-        """The machine that the run was measured on; None for an unknown instance."""
+        """The machine of the run; None for an unknown instance."""
         name = self.capture.instance
+        if not self.capture.measured:  # an estimate names a machine
+            return machines.load(name)
         if not instances.known(name):
             return None
         return machines.load(instances.load(name).chip.machine)
@@ -89,6 +91,12 @@ class Measured:
         core = self.capture.busiest
         cores = [at_source(core, timeline) if each is core else each for each in self.capture.cores]
         return Measured(replace(self.capture, cores=cores))
+
+    @property
+    def matched(self) -> tuple[int, int]:
+        """How many computations of a run from `at_source` have a line of the kernel, and how many
+        there are."""
+        return matched(self.capture.busiest)
 
     def trace(self, path: Path | str) -> None:
         """Write a timeline of the run for Perfetto. Raises OSError."""

@@ -90,6 +90,10 @@ def parsed(path: Path) -> ast.Module:
         raise NotPython(f"{path}:1: nested too deeply for Python") from None
     if saved := files.saved_run(path, content):
         raise UsageError(saved)
+    if files.is_capture(path):
+        raise UsageError(
+            f"{path} is from a device, not Python: `neuroncore why`, `view` and `diff` read it"
+        )
     raise _not_text(path, content)
 
 

@@ -35,6 +35,10 @@ else:
 
 
 SCHEMA = "neuroncore.capture/1"
+NO_SOURCE = "name the kernel with --source FILE.py::KERNEL"
+# A kernel belongs to a capture if at least this share of the computations match it. For the traces
+# of bench/traces.csv, the share is 0.97 or more.
+MATCHED = 0.75
 WHY_SCHEMA = "neuroncore.why-launches/1"  # of `neuroncore why --json`
 
 
@@ -86,6 +90,13 @@ def load(arguments: argparse.Namespace, file: str) -> Measured:
     return capture
 
 
+def refuse_others(arguments: argparse.Namespace) -> None:
+    """Raise UsageError if a command has arguments that only a script can take."""
+    for word in (*arguments.others, *arguments.behind):
+        hint = "`neuroncore profile import` has --source, --trace and --html"
+        raise UsageError(f"{arguments.file} is from a device, and takes no {word}: {hint}")
+
+
 def import_(arguments: argparse.Namespace) -> int:
     if not Path(arguments.file).exists():
         raise UsageError(f"there is no file {arguments.file}")
@@ -94,11 +105,13 @@ def import_(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.file} is a compiled program, not a trace: {hint}")
     capture = load(arguments, arguments.file)
     if arguments.source:
-        kept = kept_run(arguments, arguments.source)
+        kept = kept_run(with_target(arguments, target_of(capture)), arguments.source)
         failed: int = session.exit_code(kept.failure)
         if failed:
             return failed
-        capture = capture.at_source(slowest(kept.runs[0]))
+        capture = _at_source(capture, kept.runs[0])
+    elif arguments.args or arguments.inputs:
+        raise UsageError(NO_SOURCE)
     if arguments.trace:
         _write_trace(capture, arguments.trace)
     if arguments.html:
@@ -114,6 +127,7 @@ def import_(arguments: argparse.Namespace) -> int:
 
 def why(arguments: argparse.Namespace) -> int:
     """Execute `neuroncore why` for a capture, and return the exit code."""
+    refuse_others(arguments)
     reasons = load(arguments, arguments.file).why(arguments.top)
     if arguments.json:
         terminal.write_json({"schema": WHY_SCHEMA, "launches": [reasons.to_dict()], "error": None})
@@ -129,7 +143,7 @@ def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
         if hasattr(run, "timelines"):  # a Run; a capture has none
             sides.append(differing.estimated(run.kernel, slowest(run)))
         else:
-            joined = run.at_source(slowest(other)) if hasattr(other, "timelines") else run
+            joined = _at_source(run, other) if hasattr(other, "timelines") else run
             sides.append(joined.side)
     comparison = differing.compared(*sides)
     write_sides(arguments, comparison.to_dict(), old, new)
@@ -161,6 +175,25 @@ def _side(run: Any, answers: bool) -> pages.PageSide:
         return pages.PageSide(launch=run.shown(None, answers))
     cores, files = run.shown()
     return pages.PageSide(cores=cores, files=files)
+
+
+def _at_source(capture: Measured, run: Run) -> Measured:
+    """Return the capture with lines of the kernel that ran. Print a warning if few of its products
+    and other computations match the kernel."""
+    joined: Measured = capture.at_source(slowest(run))
+    matched, count = joined.matched
+    if matched < MATCHED * count:
+        print(
+            f"neuroncore: only {matched:,} of {count:,} computations of {capture.kernel} match "
+            f"{run.kernel}: check that it is the kernel, with the same arguments and flags",
+            file=sys.stderr,
+        )
+    return joined
+
+
+def target_of(capture: Measured) -> str:
+    """Return the name of the machine of a capture; "" for an unknown one."""
+    return capture.machine.name if capture.machine is not None else ""
 
 
 def slowest(run: Run) -> Timeline:
@@ -244,13 +277,13 @@ def neff(arguments: argparse.Namespace) -> int:
         return code
     rows: list[Any] | None = None
     if arguments.source:
-        kept = kept_run(_with_target(arguments, program.target), arguments.source)
+        kept = kept_run(with_target(arguments, program.target), arguments.source)
         failed: int = session.exit_code(kept.failure)
         if failed:
             return failed
         rows = sides.side_rows(program, slowest(kept.runs[0]))
     elif arguments.args or arguments.inputs:
-        raise UsageError("name the kernel with --source FILE.py::KERNEL")
+        raise UsageError(NO_SOURCE)
     if arguments.json:
         document = listing.document(program)
         document |= {"beside": [row.to_dict() for row in rows]} if rows is not None else {}
@@ -261,7 +294,6 @@ def neff(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _with_target(arguments: argparse.Namespace, target: str) -> argparse.Namespace:
-    """Return the arguments with the machine of the program, unless the command names another
-    one."""
+def with_target(arguments: argparse.Namespace, target: str) -> argparse.Namespace:
+    """Return the arguments with a machine, unless the command names another one."""
     return argparse.Namespace(**{**vars(arguments), "target": arguments.target or target})

@@ -86,6 +86,7 @@ def _view_capture(arguments: argparse.Namespace) -> int:
     if arguments.serve or arguments.watch:
         option = "--serve" if arguments.serve else "--watch"
         raise UsageError(f"{arguments.file} is from a device: {option} is for kernels and scripts")
+    captures.refuse_others(arguments)
     captures.write_page(captures.load(arguments, arguments.file), arguments.html)
     if arguments.open:
         webbrowser.open(arguments.html.resolve().as_uri())

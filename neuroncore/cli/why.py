@@ -123,15 +123,17 @@ def diff(arguments: argparse.Namespace) -> int:
 
 
 def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:
-    """Report launches if at least one side is a capture of a device; return the exit code."""
-    sides: list[Any] = []
-    for file in files:
-        if captures.named(file):
-            sides.append(captures.load(arguments, file))
-            continue
-        kept = kept_run(arguments, file)
-        failed: int = session.exit_code(kept.failure)
-        if failed:
-            return failed
-        sides.append(kept.runs[0])
+    """Report launches if at least one side is a capture of a device; return the exit code. A kernel
+    on the other side runs on the machine of the capture, unless the command names another one."""
+    sides: list[Any] = [
+        captures.load(arguments, file) if captures.named(file) else None for file in files
+    ]
+    target = next(captures.target_of(side) for side in sides if side is not None)
+    for number, file in enumerate(files):
+        if sides[number] is None:
+            kept = kept_run(captures.with_target(arguments, target), file)
+            failed: int = session.exit_code(kept.failure)
+            if failed:
+                return failed
+            sides[number] = kept.runs[0]
     return captures.difference(arguments, *sides)

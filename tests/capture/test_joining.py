@@ -58,6 +58,13 @@ def test_several_estimated_instructions_may_be_merged_in_one_of_the_device():
     assert placed(works(COMPUTE, (64, 128, 2), 1, 4), narrow) == [""]
 
 
+def test_copies_of_16_bit_data_may_have_half_as_many_32_bit_elements():
+    own = works(COMPUTE, (128, 64, 64), 3, place="a") + works(COMPUTE, (128, 32, 32), 1, place="b")
+    theirs = works(COMPUTE, (128, 32, 32), 2, 1) + works(COMPUTE, (128, 32, 32), 2, 2)
+    assert placed(theirs, own) == ["b", "b", "a", "a"]
+    assert placed(theirs[1:2] + works(COMPUTE, (64, 32, 32), 1), own) == ["b", ""]
+
+
 def test_instructions_without_a_statement_are_joined_in_order():
     shape = 128, 128, 512
     own = works(PRODUCT, shape, 1, place="a") + works(PRODUCT, shape, 1, place="b")

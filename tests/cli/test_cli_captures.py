@@ -71,9 +71,35 @@ def test_why_accepts_a_trace(capsys):
 
 def test_diff_accepts_traces_and_kernels(capsys):
     assert "+0.0%" in printed(capsys, "diff", "k.ntff", "k.ntff")
-    told = json.loads(printed(capsys, "diff", "k.ntff", *SOURCE, "--target", "trn2", "--json"))
+    told = json.loads(printed(capsys, "diff", "k.ntff", *SOURCE, "--json"))
     assert told["how"] == ["measured", "estimate"]
     assert {row["what"] for row in told["lines"]} <= {"kernel.py:8", "kernel.py:9", "kernel.py:10"}
+
+
+def test_starts_of_transfers_have_one_name_on_both_sides(capsys):
+    told = json.loads(
+        printed(capsys, "diff", "k.ntff", *SOURCE, "--descriptors", "software", "--json")
+    )
+    rows = {(row["engine"], row["what"]): row for row in told["opcodes"]}
+    assert rows["GpSimd", "starts of transfers"]["new"]["count"] == 2
+    assert rows["Sync", "starts of transfers"]["old"]["count"] == 2
+
+
+def test_a_kernel_runs_on_the_machine_of_the_capture(capsys, folder):
+    """The default machine is trn2, so that kernels were compared with traces of other machines."""
+    (folder / "k.ntff").write_bytes(TRACE.replace(b"trn2.3xlarge", b"trn1.2xlarge"))
+    told = json.loads(printed(capsys, "diff", "k.ntff", *SOURCE, "--json"))
+    assert told["targets"] == ["trn1.2xlarge", "trn1"]
+    told = json.loads(printed(capsys, "diff", "k.ntff", *SOURCE, "--target", "trn3", "--json"))
+    assert told["targets"] == ["trn1.2xlarge", "trn3"]
+
+
+def test_a_kernel_that_does_not_match_a_trace_is_noticed(capsys):
+    for command in (("profile", "import", "k.ntff", "--source"), ("diff", "k.ntff")):
+        assert main([*command, "kernel.py::copied", "--args", "float32[128,64]"]) == 0
+        assert "match" not in capsys.readouterr().err
+        assert main([*command, "kernel.py::copied", "--args", "float32[128,32]"]) == 0
+        assert "only 0 of 1 computations of kernel.neff match copied" in capsys.readouterr().err
 
 
 def test_neff_lists_and_compares(capsys):
@@ -116,10 +142,19 @@ def test_neff_executes_and_compares(capsys, folder):
         ("neff", "p.neff", "--arrays", "k.ntff"),
         ("neff", "p.neff", "--execute", "--save", "none/out.npz"),
         ("profile", "import", "k.ntff", "--neff", "k.ntff"),
+        ("profile", "import", "k.ntff", "--args", "1"),
+        ("why", "empty.neff"),
+        ("why", "text.ntff"),
+        ("diff", "k.ntff", "empty.neff"),
+        ("why", "k.ntff", "--source", "kernel.py::copied"),
+        ("view", "k.ntff", "--source", "kernel.py::copied"),
+        ("run", "k.ntff"),
     ],
 )
 def test_other_files_are_refused_in_one_sentence(capsys, folder, words):
     (folder / "cut.ntff").write_bytes(TRACE[:400])
+    (folder / "empty.neff").write_bytes(b"")
+    (folder / "text.ntff").write_text(KERNEL)
     assert main([*words]) == 2
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith("neuroncore: ") and told.err.count("\n") == 1
