@@ -25,12 +25,13 @@ EVERYWHERE = ("vector", "scalar", "gpsimd")
 
 
 def fold(name: str) -> Callable[..., Any]:
-    """Return a fold of `numerics.loops.fold`, which is loaded at the first call."""
+    """Return the function `name` of `numerics.loops.fold`. The module is loaded at the first
+    call."""
     return named_loop(folds, name)
 
 
 def poly(name: str) -> Callable[..., Any]:
-    """Return an elementary function of `numerics.loops.elementary`, which is loaded at the first
+    """Return the function `name` of `numerics.loops.elementary`. The module is loaded at the first
     call."""
     return named_loop(elementary, name)
 

@@ -1,8 +1,8 @@
 """The record of a run: which instructions were issued, on which windows, from which lines.
 
-A row of numbers is one instruction, and a window is some elements of a tensor (`record.columns`).
-Derived tables, such as the distinct windows and the boxes of bytes, are made when a reader asks for
-them. Each instruction takes about 60 bytes, or 80 if it touches a new tile.
+A row of numbers is one instruction, its Call is the distinct instruction that it repeats, and a
+window is some elements of a tensor (`record.columns`). Tables such as the distinct windows and the
+boxes of bytes are made when needed. A row takes about 60 bytes, or 80 if it touches a new tile.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Read:
 
     def copied(self, chosen: Array) -> _Read:
         """Return the tables in which the operands with a flag in `chosen` use copies of their
-        storages."""
+        tensors."""
         columns, windows = self.columns, self.windows
         moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
         operands = columns.operands.copy()
@@ -420,8 +420,8 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Return the columns of numbers that a file has, by name, except the columns of
-        storages."""
+        """Return the columns of numbers that the file of a record has, by name, except the columns
+        of storages."""
         rows, begins = self.raw()
         pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
         return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}

@@ -79,8 +79,8 @@ def time_of(
 ) -> CollectiveTime | None:
     """Return the time of a collective of core `number`, among the ranks of its group. The instance
     is the one that the world names, or else the smallest instance with this `machine` that has
-    enough ranks. Return None if there is no such instance, or if it has too few ranks or cannot
-    have this many cores per rank."""
+    enough ranks. Return None if there is no such instance, if it has too few ranks, or if its ranks
+    cannot have as many cores as the world's."""
     group = collective.group(world.rank(number))
     least_ranks = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None

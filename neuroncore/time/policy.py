@@ -57,7 +57,8 @@ class Policy:
         return machine.descriptors_ahead if self.rewrites else machine
 
     def with_strides(self, machine: Machine) -> Machine:
-        """Return the machine, with slow strides if the estimate assumes them."""
+        """Return the machine. If the estimate assumes `slow_strides`, DMAs of rows that begin a
+        power of two bytes apart get less bandwidth."""
         return machine.with_slow_strides if self.slow_strides else machine
 
     def writer(self, machine: Machine) -> str:

@@ -62,11 +62,11 @@ AS_IT_IS = Variation()
 class Bench:
     """The programs of one launch, prepared once so that many variations can be scheduled.
 
-    A bench keeps the compiled and the prepared form of each program on its machine. `forms` has the
-    compiled forms that are known already, by core. For another machine with the same memories, only
-    the costs of these forms are replaced. But if the compiler rewrites programs
-    (`Policy.rewrites`), the programs are compiled again, because the changes that it makes depend
-    on costs.
+    A bench keeps the compiled form (`Compiled`) and the prepared form (`Prepared`) of each program
+    on its machine. `forms` has the compiled forms that are known already, by core. For another
+    machine with the same memories, only the costs of these forms are replaced. But if the compiler
+    rewrites programs (`Policy.rewrites`), the programs are compiled again, because the changes that
+    it makes depend on costs.
     """
 
     def __init__(
