@@ -1,6 +1,6 @@
-"""Findings from the record of a launch and from its schedule: tiles that don't fit, and legal code
-that is slower than necessary. `Run.findings` lists these findings, together with those of `races`
-and `uses`, after the findings of the launch itself."""
+"""Findings from the record of a launch (the instructions that it issued) and from its schedule:
+tiles that don't fit, and legal code that is slower than necessary. `Run.findings` lists first the
+findings of the launch itself, and then those of this module, of `races` and of `uses`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The arguments of a kernel: arrays of the host's libraries, annotations in signatures such as `x:
 nt.tensor[[128, 512], nl.float32]`, and the arguments of several ranks.
 
-`Arguments` is a pair: the positional arguments, and a dict of the arguments by name. An array that
-is passed to several ranks is copied for each rank. The operating system copies only the pages that
-a rank writes.
+`Arguments` is a pair: the positional arguments, and a dict of the arguments by name. If an array is
+passed to several ranks, each rank gets a copy. Copies of a large array are mappings of one file, so
+that the operating system copies only the pages that a rank writes.
 """
 
 from __future__ import annotations
@@ -253,8 +253,8 @@ class _Copies:
         self.file: Any = None
 
     def another(self) -> Array:
-        """Return a new copy. Copies of large arrays share the pages of a file that nobody has
-        written to."""
+        """Return a new copy. Copies of a large array are mappings of one file, and share the pages
+        that no copy has written."""
         if self.array.nbytes < SMALL:
             return self.array.copy()
         if self.file is None:

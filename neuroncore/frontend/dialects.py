@@ -1,5 +1,5 @@
-"""The two APIs and their names: which API a kernel is written for, and the public names of an API's
-modules."""
+"""The two APIs, called dialects: which API a kernel is written for, and the public names of an
+API's modules."""
 
 from __future__ import annotations
 

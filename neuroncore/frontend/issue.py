@@ -30,7 +30,8 @@ def names(module: str) -> list[str]:
 
 @cache
 def function(name: str) -> Issues:
-    """Return the function that issues an instruction, with the parameters of its clause."""
+    """Return the function that issues an instruction, with the parameters of its clause (the
+    instruction's definition in isa/)."""
     issues: Issues = getattr(instructions, name)
     vars(issues)["__signature__"] = signature_of(INSTRUCTIONS[name])
     return REORDERED[name](issues) if name in REORDERED else issues

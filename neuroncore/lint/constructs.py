@@ -158,9 +158,9 @@ LARGEST = 2**32  # the magnitudes of 32-bit numbers, signed or unsigned, are sma
 
 
 class Construct(NamedTuple):
-    """A kind of node that the language of kernels does not have. In `sentence`, which is the
-    message, the name of the function around the node replaces `function`. `example` is the shortest
-    source of a kernel with such a node."""
+    """A kind of node that the language of kernels does not have. `sentence` is the message; in it,
+    the name of the function around the node replaces "{function}". `example` is the shortest source
+    of a kernel with such a node."""
 
     kind: type[ast.AST]
     code: str

@@ -1,4 +1,5 @@
-"""nki.collectives: one function for each instruction whose module is nki.collectives.
+"""nki.collectives: one function for each instruction that exchanges data between ranks, or
+returns the number of a rank.
 
 Two functions return a register, the others None. `srcs` are the tensors that a rank sends, and
 `dsts` the tensors into which it receives. The device's compiler refuses two kinds of tensors
@@ -173,7 +174,7 @@ def rank_id(name: str | None = None) -> VirtualRegister:
 
 def _issue(name: str, tensors: Sequence[Tensors], *others: Any) -> None:
     """Issue the instruction `name`. `tensors` has one or two lists of srcs and then the dsts;
-    `others` are the other arguments, in the order of the clause."""
+    `others` are the other arguments, in the order of the instruction's definition in isa/."""
     *sources, dsts = tensors
     for srcs in sources:
         _check_tensors(srcs, "srcs")

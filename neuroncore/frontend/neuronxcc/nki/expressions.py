@@ -404,8 +404,8 @@ class Mask:
         return chosen
 
     def permuted(self, shape: Dims, order: Sequence[int]) -> Mask:
-        """Return the mask for a tile with permuted axes. This mask is for a tile of shape `shape`;
-        axis k of the permuted tile is axis `order[k]` of that tile."""
+        """Return the mask for a tile with permuted axes. This mask is for the original tile, of
+        shape `shape`; axis k of the permuted tile is axis `order[k]` of the original one."""
         fitted = [(index.over(shape), how) for index, how in self.terms]
         return Mask(tuple((index.permuted(order), how) for index, how in fitted))
 

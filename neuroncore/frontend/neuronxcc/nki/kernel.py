@@ -339,8 +339,8 @@ def trace(func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
 
 
 def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
-    """Return a kernel that is called with numpy arrays. save_neff_name and save_trace_name are the
-    files for its record."""
+    """Return a kernel that is called with numpy arrays. save_neff_name and save_trace_name name the
+    files to which its record is written."""
     return _decorated(Saved, kernel, kwargs)
 
 

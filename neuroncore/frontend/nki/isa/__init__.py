@@ -1,4 +1,5 @@
-"""nki.isa: one function for each clause of the instruction set.
+"""nki.isa: one function for each clause of the instruction set (the definition of an instruction in
+isa/).
 
 The functions have the parameters of the clause, in the same order and with the same defaults, and
 `name` at the end. Parameters of older releases that published kernels still pass are accepted and

@@ -1,8 +1,9 @@
 """Functions that issue several instructions: rounding, trigonometry, random tensors, reductions
 along the free axes of a tile, and products, transposes, broadcasts and gathers of whole tiles.
 
-The Scalar engine computes sines only from -pi to pi. All random tensors use the Vector engine's
-generators, which `random_seed` seeds.
+The Scalar engine computes sines only from -pi to pi. Here all random tensors use the generators of
+the Vector engine, which `random_seed` seeds; a device before Trainium3 may use those of another
+engine.
 """
 
 from __future__ import annotations

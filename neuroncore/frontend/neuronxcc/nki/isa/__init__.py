@@ -1,8 +1,10 @@
 """nki.isa of the older API: instructions that return the tile they write.
 
-Each function defines the shape of its result; the table of instructions defines everything else. A
-`mask` is a bool, or comparisons of index expressions. It chooses elements of one tile: of the
-result, unless the docstring of the function names another tile.
+Each function defines the shape of its result; the clause of the instruction (its definition in
+isa/) defines everything else. A `mask` is a bool, or comparisons of index expressions. It chooses
+elements of the result. But if the result has another shape than the data, as in reductions,
+transposes, matrix products and max8, the mask usually chooses elements of the data (the argument
+`data`, `src` or `moving`), and the instruction works on these.
 """
 
 from typing import Any as _Any

@@ -176,8 +176,8 @@ def like(operand: str, name: str, values: dict[str, Any]) -> Tensor:
 def per_partition(columns: int, operand: str, name: str, values: dict[str, Any]) -> Tensor:
     """Issue instruction `name`, and return its result: a tile of shape (P, `columns`), where P are
     the partitions of the argument `operand`. The format is also that of `operand`, unless `dtype`
-    is given. A mask chooses partitions of the result, with all columns. `values` is the `locals()`
-    of the API's function."""
+    is given. A mask chooses elements of `operand`; in their partitions, all columns of the result
+    are written. `values` is the `locals()` of the API's function."""
     mask, dtype = values["mask"], values["dtype"]
     arguments = converted(name, values, depth=2)
     x = arguments[operand]

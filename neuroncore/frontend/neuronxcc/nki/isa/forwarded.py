@@ -1,5 +1,5 @@
-"""Functions that only convert their arguments and issue the instruction with the same name. The
-instruction's clause gives the shape of the result; `arguments.converted` converts the arguments.
+"""Functions that only convert their arguments (`arguments.converted`), and issue the instruction
+with the same name.
 
 The functions of the most frequent instructions do not call `arguments.converted`: they convert each
 argument separately, which takes less time.
