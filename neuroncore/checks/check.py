@@ -109,14 +109,14 @@ def check(
     """Check a file and all functions that it calls, and run it if it can be run. If the file is a
     saved run, check its record.
 
-    The file runs if it has a part under `if __name__ == "__main__"`; `kernel` runs if the file has
-    a function `inputs`; and either runs with `words`, the arguments that `neuroncore run` takes. It
-    runs in a separate process with `limits` of time and memory, and its record is checked as well.
-    If `static` is True, nothing is executed. Each launch is replayed in up to `orders` other orders
-    of instructions that the device may choose. If `verify` is True, each result of the emulator is
-    compared with the plain reading, a second implementation in numpy (`neuroncore.plain`). `api` is
-    a release, "0.1" to "0.6", by default the one whose names and parameters fit the file best.
-    `target` is a machine.
+    Without `kernel`, the file runs if it has a part under `if __name__ == "__main__"`. With
+    `kernel`, this kernel runs if the file has a function `inputs`. Both also run if `words` has
+    arguments, as `neuroncore run` takes them. The run is in a separate process with `limits` of
+    time and memory, and its record is checked as well. If `static` is True, nothing is executed.
+    Each launch is replayed in up to `orders` other orders of instructions that the device may
+    choose. If `verify` is True, each result of the emulator is compared with the plain reading, a
+    second implementation in numpy (`neuroncore.plain`). `api` is a release, "0.1" to "0.6", by
+    default the one whose names and parameters fit the file best. `target` is a machine.
 
     Raises UsageError for a file that can't be read, for an unknown kernel, release or machine, and
     for a saved run if `static` is True.

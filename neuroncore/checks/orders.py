@@ -274,9 +274,9 @@ def _outcome(finding: Finding | None) -> str:
 
 def compare_orders(record: Record, count: int) -> Orders:
     """Replay a record in other orders, until the bits of a result differ. First the cores of all
-    ranks run in up to `count` other orders. Their results are compared with those of a replay whose
-    next step is always of the core with the lowest number that can run. Then the iterations of
-    parallel loops run in up to `count` other orders, which are compared with the recorded order.
+    ranks run in up to `count` other orders. Their results are compared with those of a replay in
+    which each step is a step of the first core that can run. Then the iterations of parallel loops
+    run in up to `count` other orders, which are compared with the recorded order.
 
     Raises the errors of `Replay`.
     """

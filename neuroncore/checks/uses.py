@@ -425,8 +425,8 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
 
 def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
     """Yield (operand, writer, depth) for the operands in `read` whose last `writer` comes after the
-    read and is in another iteration of the loop at `depth`. Operands that the iteration of the read
-    itself wrote before are left out."""
+    read and is in another iteration of the loop at `depth`. Operands whose bytes the same iteration
+    wrote before the read are left out."""
     near, start = uses.program.boxes().near
     last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
     np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])

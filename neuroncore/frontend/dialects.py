@@ -42,8 +42,8 @@ def dialect(function: Callable[..., Any]) -> Dialect | None:
 
 
 def _called(function: FunctionType) -> Iterable[FunctionType]:
-    """Return a function, the functions that it calls by global names, those that they call, and so
-    on."""
+    """Return a function and all functions that it calls by global names, directly or through other
+    functions."""
     reached = {function: None}
     waiting = [function]
     while waiting:

@@ -24,7 +24,7 @@ Issues = Callable[..., NkiInstruction]
 
 
 def names(module: str) -> list[str]:
-    """Return the names of the instructions that a module of the API has, such as nki.isa."""
+    """Return the names of the instructions in a module of the API, for example in nki.isa."""
     return [name for name, clause in INSTRUCTIONS.items() if clause.module == module]
 
 
@@ -70,16 +70,17 @@ def with_promises(name: str, function: Issues) -> Issues:
 
 
 def _unique(dma_compute: Issues) -> Issues:
-    """Return dma_compute with a check: where rows are picked at run time, `unique_indices` must be
-    True. The API does not support sums with repeated indices yet (the page of nki.isa.dma_compute).
-    The older API has no such parameter, and adds repeated elements up."""
+    """Return dma_compute with a check: if an index selects rows at run time, `unique_indices` must
+    be True. The API does not support sums with repeated indices yet (the page of
+    nki.isa.dma_compute). The older API has no such parameter; it adds up the elements of repeated
+    indices."""
 
     @wraps(dma_compute)
     def checked(dst: Any, srcs: Any, *args: Any, **named: Any) -> NkiInstruction:
         unique = named.get("unique_indices", args[2] if len(args) > 2 else True)
         if unique is not True and _picks((dst, *srcs)):
             raise SignatureError(
-                "unique_indices must be True if an index picks rows at run time",
+                "unique_indices must be True if an index selects rows at run time",
                 argument="unique_indices",
                 position=4,
                 expected="True",

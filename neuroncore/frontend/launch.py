@@ -367,7 +367,8 @@ def finish(run: Launch) -> Any:
 
 
 def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
-    """Return the name of the parameter for each positional argument; "" for arguments in excess."""
+    """Return the name of the parameter for each positional argument; "" for arguments after the
+    last parameter."""
     if isinstance(function, FunctionType) and not function.__dict__:  # it wraps no other function
         code = function.__code__
         names = list(code.co_varnames[: code.co_argcount])

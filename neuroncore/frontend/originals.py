@@ -49,7 +49,7 @@ class OriginalArray:
             self._copy = buffers.copied(self.array)
 
     def launched(self) -> None:
-        """Take a sample of the array, unless there is a copy."""
+        """Take a sample of the array after the launch, unless there is a copy."""
         if self._copy is None:
             self._sample = _sample(self.array)
 

@@ -381,9 +381,9 @@ def arrays_of(launch: Launch) -> tuple[Arguments, Arguments | None]:
 
 
 def setting(rank: int, launch: Launch, used: Arguments, before: originals.Before | None) -> Setting:
-    """Return the Setting of one rank of a launch, which a record contains: machine, options, grid
-    and inputs. `used` are the arguments after the launch, and `before` the arguments before the
-    launch, whose arrays the Setting contains; if `before` is None, it contains no arrays."""
+    """Return the Setting of one rank of a launch: its machine, options, grid and inputs, for the
+    record. `used` are the arguments after the launch, and `before` the arguments before the launch,
+    whose arrays the Setting contains; if `before` is None, it contains no arrays."""
     copies: dict[int, Any] = {}
     if before is not None:
         old_values = leaves(before) if isinstance(before, tuple) else before.leaves()

@@ -124,7 +124,7 @@ WATCH = pytest.StashKey[LaunchWatch]()
 
 
 class Kernels:
-    """The hooks and the fixture of sessions with the plugin."""
+    """The hooks and the fixtures of sessions in which the plugin is on."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.targets = config.option.neuroncore_target or config.getini("neuroncore_targets")

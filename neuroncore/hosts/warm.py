@@ -1,5 +1,5 @@
-"""Loads everything that is otherwise loaded late: instructions, compiled loops, and modules that
-read records."""
+"""Loads everything that is otherwise loaded at its first use: instructions, compiled loops, and
+modules that read records."""
 
 from __future__ import annotations
 

@@ -108,8 +108,8 @@ def all_to_all_v(
     recv_counts_known: bool = False, has_rdispls: bool = False, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """Exchange elements, whose number may differ between ranks: each rank sends other elements to
-    each rank of its group. `metadata_tensor` (uint32) contains the numbers of elements."""
+    """Exchange elements, whose number may differ between ranks: each rank sends different elements
+    to the ranks of its group. `metadata_tensor` (uint32) contains the numbers of elements."""
     others = metadata_tensor, recv_counts_known, has_rdispls, priority
     _issue("all_to_all_v", (srcs, dsts), _groups(replica_group), *others)
 

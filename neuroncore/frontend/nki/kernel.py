@@ -159,7 +159,8 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs the kernel on numpy arrays or torch tensors and returns the same
-    kind. Arrays that the kernel writes are updated in place."""
+    """Return a function that runs the kernel on numpy arrays or torch tensors, and returns its
+    results as arrays or tensors of the same library. Arrays that the kernel writes are updated in
+    place."""
     simulated: Kernel = jit(kernel)
     return simulated

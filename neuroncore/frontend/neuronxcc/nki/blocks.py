@@ -61,8 +61,8 @@ class Allocation:
 
 def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
     """Return a function of (block, partitions, bytes per partition) that calls the kernel's `func`.
-    The arguments are passed as idx, pdim_size and fdim_size, because `func` may have bound
-    parameters. If `func` has no parameters of these names, they are passed by position."""
+    The arguments are passed by the names idx, pdim_size and fdim_size, because functools.partial
+    may have bound other parameters. If `func` has other names, they are passed by position."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
         arguments = {"idx": block, "pdim_size": partitions, "fdim_size": size}
@@ -123,10 +123,10 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
 
 
 def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
-    """Raise SignatureError for an instruction into a tensor at an explicit address if the compiler
-    would have to add an operand, because that operand has no address. An activation without a bias
-    needs a tile of zeros, unless `bias_is_made` by the compiler. A transpose on the Tensor engine
-    needs an identity matrix."""
+    """Raise SignatureError for an instruction that writes to a tensor at an explicit address, if
+    the compiler would have to add an operand, which would need an address too. An activation
+    without a bias needs a tile of zeros, unless `bias_is_made` by the compiler. A transpose on the
+    Tensor engine needs an identity matrix."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} without a bias writes to a tensor at an explicit address",
@@ -290,7 +290,8 @@ class Blocks(Untiled):
             f"{name} has block dimensions: {self}",
             argument=name,
             expected="a tile, its partition axis first",
-            because="an instruction works on one tile; axes before the partition axis number tiles",
+            because="an instruction works on one tile; the axes before the partition axis have one "
+            "tile for each index",
             hint="index the block axes: tensor[i, ...] in a loop over i",
             also="err_failed_to_infer_tile_from_local_tensor",
         )

@@ -319,7 +319,8 @@ def _decorated(kind: type[Kernel], kernel: Any, options: dict[str, Any]) -> Any:
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
     """Make a kernel from a function: `@nki.jit`, `@nki.jit(mode=...)` or nki.jit(function, ...).
 
-    `platform_target` names the machine. Options of the device's compiler are ignored.
+    `platform_target` names the machine, and `additional_compile_opt` has flags of the device's
+    compiler, some of which have an effect. Other options of the compiler are ignored.
     """
     if mode not in MODES:
         raise SignatureError(f"jit has no mode {mode!r}", argument="mode", expected=repr(MODES))

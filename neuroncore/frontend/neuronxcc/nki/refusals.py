@@ -53,7 +53,8 @@ def index_along_free_axis(tile: Tile) -> ViewError:
 
 
 def copied_by_assignment(tile: Tile) -> ViewError:
-    """Return the error for an assignment that copies from an address in memory."""
+    """Return the error for an assignment that copies a tile whose address is only known at run
+    time."""
     return ViewError(
         f"{tile}, whose address is known only at run time, can't be copied by assignment",
         because="the engine needs an instruction that reads the address from memory",

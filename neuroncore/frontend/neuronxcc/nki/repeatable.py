@@ -32,8 +32,8 @@ SUMS = (ast.Add, ast.Sub)
 
 
 class Body(NamedTuple):
-    """Conditions for a loop that its source alone does not decide. They are checked when the loop
-    begins."""
+    """The conditions under which the iterations of a loop can be repeated, as far as its source
+    does not decide them. They are checked when the loop begins."""
 
     depth: int  # the number of loops around the loop in its function; all are loops of the API
     called: frozenset[tuple[str, ...]]  # names with attributes that are called

@@ -195,9 +195,9 @@ def running(core: Core | None = None) -> Running:
 
 
 def first_address(address: Any) -> Any:
-    """Return the address that the same allocation got in the first iteration of the loops around
-    it; in that iteration, return `address`. The compiler reads the bodies of loops once, so kernels
-    may increment addresses in them."""
+    """Return the address of the allocation at the present line. In the first iteration of the loops
+    around the line, this is `address`; in later iterations, it is the address of the first one. The
+    compiler reads the bodies of loops once, so kernels may increment addresses in them."""
     state, site = running(), current().birthplace()
     if not state.loops or site is None:
         return address

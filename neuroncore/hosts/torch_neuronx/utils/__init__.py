@@ -1,4 +1,4 @@
-"""torch_neuronx.utils: only the platform."""
+"""torch_neuronx.utils: it has only the name of the platform."""
 
 from neuroncore.hosts.torch_neuronx.utils import utils as utils
 from neuroncore.hosts.torch_neuronx.utils.utils import (

@@ -9,10 +9,10 @@ from neuroncore.frontend import vendor
 
 
 def xla_call(func: Callable[..., Any]) -> Any:
-    """Return a stand-in for the function that raises an error when it is called."""
+    """Return a placeholder instead of the function. A call of the placeholder raises an error."""
     return vendor.missing("torch_neuronx.xla_impl.base", "xla_call")
 
 
 def xla_hlo_call(func: Callable[..., Any]) -> Any:
-    """Return a stand-in for the function that raises an error when it is called."""
+    """Return a placeholder instead of the function. A call of the placeholder raises an error."""
     return vendor.missing("torch_neuronx.xla_impl.base", "xla_hlo_call")

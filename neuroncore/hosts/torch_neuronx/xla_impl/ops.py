@@ -1,4 +1,4 @@
-"""torch_neuronx.xla_impl.ops: kernels as calls of torch."""
+"""torch_neuronx.xla_impl.ops: kernels that programs of torch call."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""torch_xla.core: only xla_model."""
+"""torch_xla.core: it has only the module xla_model."""
 
 from neuroncore.hosts.torch_xla.core import xla_model as xla_model

@@ -1,4 +1,4 @@
-"""torch_xla.experimental: only eager mode."""
+"""torch_xla.experimental: it has only the eager mode."""
 
 
 def eager_mode(enable: bool) -> None:

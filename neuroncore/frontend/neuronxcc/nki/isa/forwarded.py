@@ -160,7 +160,8 @@ def tensor_scalar_cumulative(
     reduce_cmd: Any = reduce_cmd.reset_reduce, mask: Any = None, dtype: Any = None, dst: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """The cumulative reduction by op1 of src <op0> imm0."""
+    """The cumulative reduction by op1 of src <op0> imm0. With reduce_cmd.load_reduce it starts from
+    imm1."""
     if dst is not None:
         return written("tensor_scalar_cumulative", locals())
     return like("src", "tensor_scalar_cumulative", locals())

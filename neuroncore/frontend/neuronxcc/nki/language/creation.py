@@ -48,7 +48,8 @@ def ndarray(
     """A new tensor, whose contents are undefined until they are written.
 
     `buffer` is a memory (by default SBUF) or an allocation of neuronxcc.nki.compiler. The axes
-    before the one that `par_dim` marks number blocks.
+    before the axis that `par_dim` marks are block axes: each combination of their indices has a
+    separate tile.
     """
     if kwargs:
         check_keywords(kwargs)

@@ -370,7 +370,7 @@ sin = Operation("sin", _composed("sin"), "The sine of x, which may be any number
 def where(
     condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """x where the condition isn't 0, else y. Both may be tiles or numbers.
+    """x where the condition isn't 0, else y. x and y may be tiles or numbers.
 
     A comparison of index expressions is a condition too; affine_select makes a tile of it
     (iitaku/nki-llama, whose flash attention was measured on the device).
