@@ -94,8 +94,8 @@ class Measured:
 
     @property
     def matched(self) -> tuple[int, int]:
-        """How many computations of a run from `at_source` have a line of the kernel, and how many
-        there are."""
+        """Return two numbers of a run from `at_source`: the computations that have a line of the
+        kernel, and all computations."""
         return matched(self.capture.busiest)
 
     def trace(self, path: Path | str) -> None:

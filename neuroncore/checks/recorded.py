@@ -131,7 +131,7 @@ def _listed(program: Program, kinds: Counter[Area]) -> str:
         times = f"{count} x " if count > 1 else ""
         parts.append(f"{times}{_tile_text(program, kind)}")
     rest = sum(kind.row_bytes * count for kind, count in most[SHOWN:])
-    return "; ".join([*parts, *([f"others of {size(rest)}"] if rest else [])])
+    return "; ".join([*parts, *([f"others, {size(rest)} in total"] if rest else [])])
 
 
 def _tile_text(program: Program, kind: Area) -> str:

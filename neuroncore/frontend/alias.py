@@ -202,7 +202,7 @@ class Alias(MetaPathFinder, Loader):
             return None
         if name in STAND_INS and (installed := _installed(name)) is not None:
             _print_once(
-                f"neuroncore: using the installed {name}, not the stand-in: {installed.origin}"
+                f"neuroncore: using the installed {name} ({installed.origin}), not the stand-in"
             )
             return installed
         real = OURS[root] + dot + rest
@@ -266,7 +266,7 @@ def activate() -> None:
         if module is not None and module.__name__ != ours:
             raise UsageError(
                 f"{root!r} is already imported, from {getattr(module, '__file__', 'elsewhere')}; "
-                "activate neuroncore before that import, or do not import the other package"
+                "activate neuroncore before this import, or do not import that package"
             )
     sys.meta_path[:0] = [VendorFinder(), Alias()]
 

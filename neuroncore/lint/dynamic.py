@@ -233,10 +233,10 @@ def bodies(spot: Spot) -> Iterator[Report]:
         for result in results
         if not (isinstance(result, ast.Constant) and result.value is None)
     ]
-    message = f"the body {name} returns a value"
+    message = f"the loop body {name} returns a value"
     if scope.api(node.func) not in ROLES["counted_loops"]:
         results = [result for result in results if _is_no_condition(body, result)]
-        message = f"the body {name} returns more than the next condition"
+        message = f"the loop body {name} must return only the next condition, a register"
     for at in (node, *results) if results else ():
         yield "LOOP_BODY_RESULT", at, message
 
@@ -302,7 +302,7 @@ def induction(spot: Spot) -> Iterator[Report]:
             yield (
                 "INDUCTION_WRITE",
                 node,
-                f"{ast.unparse(register)} is the index of a loop, and is written",
+                f"the kernel writes to {ast.unparse(register)}, the index of a device loop",
             )
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         bound = scope.bindings.get(node.target.id, [])
@@ -311,7 +311,7 @@ def induction(spot: Spot) -> Iterator[Report]:
             yield (
                 "INDUCTION_WRITE",
                 node,
-                f"{node.target.id} is the index of a loop, and is written",
+                f"the kernel writes to {node.target.id}, the index of a device loop",
             )
 
 

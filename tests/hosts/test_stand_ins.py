@@ -68,7 +68,7 @@ def test_an_installed_package_takes_precedence_and_is_reported_once(kind, before
     code += "import neuroncore; neuroncore.deactivate(); import sys\n"
     code += "assert sys.modules['torch_xla'] is torch_xla\n"
     said = python(before + code, tmp_path, PATH, tmp_path).stderr
-    assert said == f"neuroncore: using the installed torch_xla, not the stand-in: {home}\n"
+    assert said == f"neuroncore: using the installed torch_xla ({home}), not the stand-in\n"
 
 
 def test_a_folder_of_that_name_is_not_an_installed_package(tmp_path):

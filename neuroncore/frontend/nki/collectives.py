@@ -247,4 +247,4 @@ def _check_tensors(tensors: Any, argument: str) -> None:
             raise outcome.exchanged(f"{tile} is an argument of the kernel", argument, tile)
         core.hbm.exchanged.setdefault(storage.id, core.birthplace())
         if not storage.name and storage.region is MemoryRegion.shared_hbm:
-            core.report("NO_NAME", f"{argument} has {tile}, which has no name")
+            core.report("NO_NAME", f"{tile} in {argument} has no name")

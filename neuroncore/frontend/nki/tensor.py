@@ -170,7 +170,7 @@ class NkiTensor(Assigned):
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
                 f"{what} can't change axis 0 of {self}",
-                because="axis 0 is the partition axis, and a reshape moves no data",
+                because="axis 0 is the partition axis, and a view moves no data",
                 hint="move data between partitions with nisa.nc_transpose or nisa.dma_copy",
             )
         return axis
@@ -241,7 +241,7 @@ class NkiTensor(Assigned):
         chosen = Dynamic(index, 1, prod(self.shape[1:]) - 1, picks=True)
         if len(index.shape) != 2 or index.shape[0] != self.shape[0]:
             raise ShapeError(
-                f"the index of {self} is {index}",
+                f"{index} can't be the index of {self}",
                 argument="index",
                 position=0,
                 expected=f"shape ({self.shape[0]}, columns)",

@@ -133,16 +133,16 @@ def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> 
             expected="bias=tile, of shape (partitions, 1)",
             because="without a bias the instruction adds a tile of zeros, which needs an address "
             "too",
-            hint="place a tile of zeros and pass it: nl.exp(x) is nisa.activation(np.exp, x, "
-            "bias=zeros)",
+            hint="allocate a tile of zeros at an address and pass it: nl.exp(x) is "
+            "nisa.activation(np.exp, x, bias=zeros)",
             also="err_bias_tensor_must_be_specified_in_allocation",
         )
     if name == "nc_transpose" and arguments["engine"] is engine.tensor:
         raise SignatureError(
             "nc_transpose on the Tensor engine writes to a tensor at an explicit address",
             because="the engine multiplies by an identity matrix, which needs an address too",
-            hint="place an identity matrix: nisa.nc_matmul(x, identity, is_transpose=True); up to "
-            "32 x 32 use engine=nisa.vector_engine",
+            hint="allocate an identity matrix at an address: nisa.nc_matmul(x, identity, "
+            "is_transpose=True); up to 32 x 32 use engine=nisa.vector_engine",
             also="err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
         )
 
