@@ -1,2 +1,2 @@
-"""The interface for users: the `nki` API in both dialects, the import alias, and launches of
-kernels."""
+"""The interface for users: the `nki` API in both dialects (today's `nki`, and the older
+`neuronxcc.nki`), the import alias, and launches of kernels."""

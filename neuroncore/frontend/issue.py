@@ -1,4 +1,4 @@
-"""The function of each instruction, by name, for both dialects. Also additions of the current API:
+"""The function of each instruction, by name, for both APIs. Also additions of the current API:
 registers, and arguments by which a kernel must promise something, such as `unique_indices`."""
 
 from __future__ import annotations

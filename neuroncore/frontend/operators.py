@@ -1,6 +1,6 @@
 """The operators of the API: arguments of nki.isa, and, when they are called, functions of tiles.
 
-Both dialects have the same names. Each dialect turns a call into instructions in its own way."""
+Both APIs (dialects) have the same names, but turn calls into different instructions."""
 
 from __future__ import annotations
 

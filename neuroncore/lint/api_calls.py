@@ -59,7 +59,7 @@ def _is_shared(scope: Scope, call: ast.Call) -> bool:
 @RULES.about(ast.AugAssign, ast.Assign)
 def counters(spot: Spot) -> Iterator[Report]:
     """Report numbers that are incremented in a loop and read after it, if the compiler of the older
-    API runs the body of the loop once for all iterations. Published kernels compute addresses in
+    API reads the body of the loop once for all iterations. Published kernels compute addresses in
     this way, but use them only within the loop."""
     node, scope = spot.node, spot.scope
     name = _counted(node) if spot.traced else ""

@@ -23,8 +23,9 @@ from neuroncore.lint.syntax import DEFINITIONS, argument, children, literal
 
 class Spot(NamedTuple):
     """A node of a function of the device. `loops` are the loops of the device around the node, the
-    outermost first. `traced` are the loops around the node whose body the older API runs once for
-    all iterations. `ordered` is True in a `with` block that keeps the order of instructions."""
+    outermost first. `traced` are the loops around the node whose body the older API's compiler
+    reads once for all iterations. `ordered` is True in a `with` block that keeps the order of
+    instructions."""
 
     node: ast.AST
     scope: Scope
