@@ -285,8 +285,7 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "total_active_time": working / 1e9,
         "total_active_time_percent": working / (timeline.total_ns or 1.0),
         "neuroncore_cycle_count": round(timeline.total_ns * _clock_ghz(timeline)),
-        "order": timeline.order,
-        **launch_fields(timeline.program, timeline.order),
+        **assumptions(timeline),
         **_engines(timeline, counters),
         **_dma(timeline, counters),
         **_collectives(timeline),
@@ -298,6 +297,12 @@ def _figures(timeline: Timeline, counters: Counters) -> dict[str, Any]:
         "instruction_count": len(timeline.queue),
         **_left_out(timeline),
     }
+
+
+def assumptions(timeline: Timeline) -> dict[str, str]:
+    """Return what an estimate assumes about the launch, as fields (`policy.launch_fields`)."""
+    writer = timeline.compiled.policy.writer(timeline.machine)
+    return launch_fields(timeline.program, timeline.order, writer)
 
 
 def _range(estimated: Estimate) -> dict[str, Any]:
@@ -457,7 +462,7 @@ def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
     if timeline.program.coverage:
         yield f"covers     {timeline.program.coverage}"
     yield f"order      {POLICIES[timeline.order].description}"
-    yield from requests(timeline.program)
+    yield from (f"{name:<11}{said}" for name, said in requests(timeline.program, timeline.order))
     if (phase := clock_phase(timeline)) is not None:
         yield f"clock      {phase}"
     if timeline.program.flags:

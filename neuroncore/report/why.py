@@ -20,6 +20,7 @@ from neuroncore.machine.world import World
 from neuroncore.report import pairs
 from neuroncore.report.clock import ClockPhase, clock_phase
 from neuroncore.report.estimate import Estimate, estimate
+from neuroncore.report.summary import assumptions
 from neuroncore.report.verdicts import (
     chain_of,
     sentence,
@@ -33,6 +34,7 @@ from neuroncore.time.edits.candidates import candidates
 from neuroncore.time.edits.edit import Edit
 from neuroncore.time.lines import Line
 from neuroncore.time.path import ON_PATH, SPACE, PathParts, parts, steps
+from neuroncore.time.policy import POLICIES, requests
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import (
@@ -55,6 +57,7 @@ ROUNDS = 8  # the least number of schedules, even for a long run
 MUCH, MOSTLY = 0.1, 0.3
 MOST = 48  # the largest number of edits that are scheduled
 PART = 0.6  # the share of all schedules that edits may use
+REQUESTED = "in-order", "standalone"  # orders that only an option selects
 SOME = "long run: only the changes for the largest parts of the critical path were tried"
 
 
@@ -175,6 +178,7 @@ class Why:
             "rank": self.world.rank(self.number),
             "core": self.world.core(self.number),
             "total_time": self.estimate.seconds,
+            **assumptions(self.estimate.timeline),
             "lines": [self._line(line, total) for line in self.lines],
         }
         if self.clock is not None:
@@ -390,6 +394,10 @@ def _text(report: Why) -> Iterator[str]:
         yield from ("", *_limits(report.answers, report.top))
     if report.clock is not None:
         yield f"clock: {report.clock}"
+    timeline = report.estimate.timeline
+    if timeline.order in REQUESTED:
+        yield f"order: {POLICIES[timeline.order].description}"
+    yield from (f"{name}: {said}" for name, said in requests(timeline.program, timeline.order))
 
 
 def _head(report: Why) -> str:

@@ -119,12 +119,13 @@ def effects(flags: Sequence[str]) -> list[str]:
     return [f"{flag}: {FLAGS.get(flag.partition('=')[0]) or 'no effect known'}" for flag in flags]
 
 
-def launch_fields(program: Program, order: Order) -> dict[str, str]:
-    """Return the assumptions of an estimate about the launch, as fields: `launch` is the way in
-    which today's API launches the kernel ("framework" or "standalone"), if the order belongs to one
-    of the two; `loads` is `Options.loads`, if loads do not run ahead; `assume` has the rules of
-    `Options.assume`, if there are any."""
-    fields: dict[str, str] = {}
+def launch_fields(program: Program, order: Order, writer: str) -> dict[str, str]:
+    """Return the assumptions of an estimate about the launch, as fields: `order`; `launch` is the
+    way in which today's API launches the kernel ("framework" or "standalone"), if the order belongs
+    to one of the two; `descriptors` is the `writer` of descriptors (`Policy.writer`); `loads` is
+    `Options.loads`, if loads do not run ahead; `assume` has the rules of `Options.assume`, if there
+    are any."""
+    fields: dict[str, str] = {"order": order, "descriptors": writer}
     for path, path_order in PATHS.items():
         if path_order == order:
             fields["launch"] = path
@@ -135,14 +136,16 @@ def launch_fields(program: Program, order: Order) -> dict[str, str]:
     return fields
 
 
-def requests(program: Program) -> Iterator[str]:
-    """Yield a line of text for each rule that the estimate uses only because an option asks for
+def requests(program: Program, order: Order) -> Iterator[tuple[str, str]]:
+    """Yield a label and a text for each rule that the estimate uses only because an option asks for
     it."""
+    if program.software and order in PATHS.values():
+        yield "DMA", "software on GpSimd writes the descriptors (--descriptors software)"
     if (loads := program.loads) != "ahead":
         effect = "of the same bytes happen once" if loads == "once" else "wait for their turn"
-        yield f"loads      {effect} (--loads {loads}), which only one source reports"
+        yield "loads", f"{effect} (--loads {loads}), which only one source reports"
     if program.assume:
-        yield f"assumes    {', '.join(program.assume)} (--assume), which only one source reports"
+        yield "assumes", f"{', '.join(program.assume)} (--assume), which only one source reports"
 
 
 def variants(call: Call, machine: Machine, policy: Policy) -> Sequence[Call]:

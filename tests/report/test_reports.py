@@ -13,11 +13,13 @@ from every import for_all
 from neuroncore import machine
 from neuroncore.base import units
 from neuroncore.base.errors import UsageError
+from neuroncore.base.options import Options
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.report import compare as comparing
 from neuroncore.report import estimate as estimates
 from neuroncore.report import perfetto
+from neuroncore.report import why as reasons
 from neuroncore.report.compare import Incomparable, compare
 from neuroncore.report.estimate import bound
 from neuroncore.report.summary import as_text, bound_by, compared, counted, summary
@@ -215,7 +217,7 @@ PROFILER = {  # as the vendor's profiler names them
     ),
 }
 OURS = {
-    *("target", "order", "launch", "instruction_count", "opcodes"),
+    *("target", "order", "launch", "descriptors", "instruction_count", "opcodes"),
     *("total_time_p10", "total_time_p90"),
     *("sbuf_peak_bytes_per_partition", "psum_peak_bytes_per_partition"),
 }
@@ -460,6 +462,24 @@ def test_the_text_of_an_estimate_has_its_bound_and_its_part(products):
     assert f"bound by {bound(products)}" in lines[0]
     assert lines[4].split(maxsplit=1)[1].startswith("HBM 20 KiB read, 12 KiB written")
     assert "of 224 KiB" in lines[6] and "of 16 KiB" in lines[6]
+
+
+def test_run_and_why_state_what_is_assumed_about_the_launch():
+    """Neither stated the writer of descriptors, and why stated no assumption."""
+    x = np.ones((16, 48), np.float32)
+    requested = {"launch": "standalone", "loads": "once", "assume": "slices"}
+    options = Options(descriptors="software", **requested)
+    run = launch(many, (x,), tensor=NkiTensor, target="trn2", options=options)
+    found = schedule(run.core.program, run.machine)
+    usual = {"order": "scheduled", "launch": "framework", "descriptors": "hardware"}
+    asked = {**requested, "order": "standalone", "descriptors": "software"}
+    for estimated, fields in ((timeline(many, x), usual), (found, asked)):
+        why = reasons.why("many", estimated)
+        for document in (summary(estimated), why.to_dict()):
+            assert {name: document[name] for name in fields} == fields
+    for text, colon in (("\n".join(as_text(found)), ""), (str(why), ":")):
+        labels = [line.split()[0] for line in text.splitlines() if line]
+        assert {f"{name}{colon}" for name in ("order", "DMA", "loads", "assumes")} <= {*labels}
 
 
 def test_a_comparison_is_a_line_with_the_worst_place():
