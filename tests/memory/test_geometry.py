@@ -86,3 +86,9 @@ def test_a_wrong_index_that_equals_a_cached_one_is_still_refused():
     for key in (True, 1.0, slice(1.0, 2), slice(None, None, -1)):
         with pytest.raises(SignatureError):
             tile[key]
+
+
+def test_a_tile_covers_its_storage_whatever_the_stride_of_an_axis_of_size_1():
+    tile = Device().empty((4, 8))
+    assert tile.window((4, 1, 8), (8, 0, 1), 0).covers_storage
+    assert not tile.window((4, 2, 8), (8, 0, 1), 0).covers_storage

@@ -355,6 +355,21 @@ def test_inputs_that_the_kernel_writes_to_are_not_changed():
     np.testing.assert_array_equal(changed, X + Y)
 
 
+@nki.jit
+def separate(x):
+    """Each core writes a half of an output that it has allocated itself."""
+    rank, out = nl.program_id(0), nl.ndarray((64, 32), x.dtype, buffer=nl.hbm)
+    half = slice(rank * 32, rank * 32 + 32)
+    nisa.dma_copy(out[half], x[half])
+    return out
+
+
+def test_a_replay_completes_the_outputs_that_two_cores_allocated_separately():
+    run = neuroncore.run(separate[2], X, target="trn2")
+    np.testing.assert_array_equal(run.results, X)
+    np.testing.assert_array_equal(run.replay(Y), Y)
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_cores_that_never_continue_are_reported(monkeypatch, waits):
     run = neuroncore.run(both[2], X, Y, target="trn2")
