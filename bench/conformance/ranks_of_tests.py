@@ -8,8 +8,8 @@ placeholder; all ranks are compared with these.
 
 With NKI_LIBRARY_ORDERS=n the ranks start in n orders, which must give equal bits. With
 NKI_LIBRARY_FLOAT64=1 the expected results are compared with values that neuroncore computes in
-float64 (neuroncore.precision). A test that passes only in this way fails because of the kernel's
-own roundings, which the expected result lacks.
+float64 (neuroncore.core.precision). A test that passes only in this way fails because of the
+kernel's own roundings, which the expected result lacks.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ class Options:
     seed for one engine. The initial seed of a device is not published."""
 
     precision: bool = False
-    """Also compute in float64, and report the lines that introduce errors (`neuroncore.precision`).
-    The results of the kernel do not change."""
+    """Also compute in float64, and report the lines that introduce errors
+    (`neuroncore.core.precision`). The results of the kernel do not change."""
 
     precision_bound: float | None = None
     """The relative error against float64 above which a result is reported. The default, None, is

@@ -32,7 +32,7 @@ FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 def floats(dst: Tile, shape: tuple[int, ...] | None = None) -> Array:
     """Return an uninitialized array for results of `dst`, by default in the shape of `dst`. The
-    type is float32, or float64 in the shadow computation of `neuroncore.precision`."""
+    type is float32, or float64 in the shadow computation of `neuroncore.core.precision`."""
     return buffers.array(dst.shape if shape is None else shape, _type(dst.held))
 
 

@@ -41,17 +41,17 @@ from neuroncore.memory.tile import Tile
 from neuroncore.record.program import Order
 
 if TYPE_CHECKING:
+    from neuroncore.core.precision import findings
+    from neuroncore.core.precision import shadow as shadows
+    from neuroncore.core.precision import watch as watches
+    from neuroncore.core.precision.findings import Precision
     from neuroncore.frontend import misuse, verifying
-    from neuroncore.precision import findings
-    from neuroncore.precision import shadow as shadows
-    from neuroncore.precision import watch as watches
-    from neuroncore.precision.findings import Precision
 else:
     misuse = Lazy("neuroncore.frontend.misuse")
     verifying = Lazy("neuroncore.frontend.verifying")
-    findings = Lazy("neuroncore.precision.findings")
-    shadows = Lazy("neuroncore.precision.shadow")
-    watches = Lazy("neuroncore.precision.watch")
+    findings = Lazy("neuroncore.core.precision.findings")
+    shadows = Lazy("neuroncore.core.precision.shadow")
+    watches = Lazy("neuroncore.core.precision.watch")
 
 
 def launch(

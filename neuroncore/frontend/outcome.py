@@ -38,8 +38,8 @@ from neuroncore.numerics.libraries import ArrayLibrary, as_numpy, library
 from neuroncore.record.inputs import Input, Setting, like
 
 if TYPE_CHECKING:
+    from neuroncore.core.precision.findings import Precision
     from neuroncore.frontend import originals
-    from neuroncore.precision.findings import Precision
 else:
     originals = Lazy("neuroncore.frontend.originals")
 

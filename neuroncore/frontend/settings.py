@@ -13,9 +13,9 @@ from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.options import Options, documented, ideal
 from neuroncore.core.core import Core
+from neuroncore.core.precision.findings import Precision
 from neuroncore.frontend.outcome import Launch
 from neuroncore.machine import Machine
-from neuroncore.precision.findings import Precision
 
 if TYPE_CHECKING:
     from neuroncore.frontend.originals import Originals

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from neuroncore.base.heat_maps import TileContents
     from neuroncore.checks import orders as reordering
     from neuroncore.checks.orders import Orders
+    from neuroncore.core.precision.findings import Precision
     from neuroncore.frontend import originals, verifying
-    from neuroncore.precision.findings import Precision
     from neuroncore.replay import cursor as replaying
     from neuroncore.replay.cursor import Replay
     from neuroncore.replay.verification import Verdict

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
-from neuroncore.precision.findings import LineError, Precision
+from neuroncore.core.precision.findings import LineError, Precision
 
 SHOWN = 20  # lines in the text
 WIDTH = 100  # characters of a source line

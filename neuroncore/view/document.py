@@ -20,9 +20,9 @@ from neuroncore.base.findings import Finding, without_advice
 from neuroncore.base.lazy import version
 from neuroncore.base.source import Place
 from neuroncore.clause.instruction import Call
+from neuroncore.core.precision.findings import Precision
 from neuroncore.machine import Machine
 from neuroncore.machine.world import ALONE, World
-from neuroncore.precision.findings import Precision
 from neuroncore.record.columns import Area
 from neuroncore.record.program import Program
 from neuroncore.report import clock, precision

@@ -7,8 +7,8 @@ from device import TARGETS, Device
 from every import every, for_all
 
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.precision.findings import Precision
-from neuroncore.precision.shadow import Shadow
+from neuroncore.core.precision.findings import Precision
+from neuroncore.core.precision.shadow import Shadow
 
 
 def cases(name, target):

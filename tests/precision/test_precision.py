@@ -14,10 +14,10 @@ import neuroncore
 from neuroncore.base.errors import KernelError
 from neuroncore.base.options import Options
 from neuroncore.core import core
+from neuroncore.core.precision.findings import Precision, on
+from neuroncore.core.precision.shadow import Shadow
 from neuroncore.frontend.launch import launch
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.precision.findings import Precision, on
-from neuroncore.precision.shadow import Shadow
 
 # --- lines that cause the error -------------------------------------------------------------------
 

@@ -22,12 +22,7 @@ from neuroncore.clause.instruction import Call, Run
 from neuroncore.clause.operand import spread
 from neuroncore.core.binding import perform
 from neuroncore.core.core import Core
-from neuroncore.memory.geometry import View
-from neuroncore.memory.storage import Storage
-from neuroncore.memory.tile import Array, Tile
-from neuroncore.numerics.formats import Format, bool_, float32, int32, uint32
-from neuroncore.numerics.loops import precision as native
-from neuroncore.precision.findings import (
+from neuroncore.core.precision.findings import (
     OVERFLOW,
     ROUNDED,
     SATURATED,
@@ -39,11 +34,16 @@ from neuroncore.precision.findings import (
     new_tile,
     on,
 )
+from neuroncore.memory.geometry import View
+from neuroncore.memory.storage import Storage
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import Format, bool_, float32, int32, uint32
+from neuroncore.numerics.loops import precision as native
 
 if TYPE_CHECKING:
-    from neuroncore.precision import around as evaluations
+    from neuroncore.core.precision import around as evaluations
 else:
-    evaluations = Lazy("neuroncore.precision.around")
+    evaluations = Lazy("neuroncore.core.precision.around")
 
 CHOOSERS = {"predicate", "index", "indices"}  # operands that select, and are not computed with
 WIDE_INTEGERS = (int32, uint32)

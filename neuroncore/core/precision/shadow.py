@@ -2,7 +2,7 @@
 
 The chip's values are the results that the emulator computes. A Double has the elements of a storage
 (the memory of one tensor) in float64, and an Energy has the squared errors by line
-(`precision.findings`).
+(`core.precision.findings`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from neuroncore.clause.operand import Operand
 from neuroncore.core.binding import perform
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing
 from neuroncore.core.indirection import Picked, scatter
-from neuroncore.memory.tile import Tile
-from neuroncore.precision import watch
-from neuroncore.precision.around import SharedState
-from neuroncore.precision.findings import (
+from neuroncore.core.precision import watch
+from neuroncore.core.precision.around import SharedState
+from neuroncore.core.precision.findings import (
     Double,
     Doubles,
     Energy,
@@ -37,8 +36,9 @@ from neuroncore.precision.findings import (
     portions,
     source_of,
 )
-from neuroncore.precision.step import Step, Written
-from neuroncore.precision.watch import Evaluation, evaluation
+from neuroncore.core.precision.step import Step, Written
+from neuroncore.core.precision.watch import Evaluation, evaluation
+from neuroncore.memory.tile import Tile
 
 
 class _Peers:

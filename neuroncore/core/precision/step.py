@@ -5,7 +5,7 @@ evaluated whole.
 
 The chip's values are the results that the emulator computes. A Double has the elements of a storage
 (the memory of one tensor) in float64, and an Energy has the squared errors by line
-(`precision.findings`). A call is a distinct instruction, without data.
+(`core.precision.findings`). A call is a distinct instruction, without data.
 """
 
 from __future__ import annotations
@@ -21,13 +21,8 @@ from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.core.binding import perform, stage
 from neuroncore.core.indirection import Picked
-from neuroncore.memory.access import is_dense
-from neuroncore.memory.geometry import make_room
-from neuroncore.memory.tile import Array, Tile
-from neuroncore.numerics.formats import float64
-from neuroncore.numerics.loops import precision as native
-from neuroncore.precision.around import Registers, SharedState, StandIn
-from neuroncore.precision.findings import (
+from neuroncore.core.precision.around import Registers, SharedState, StandIn
+from neuroncore.core.precision.findings import (
     CANCELLATION,
     OVERFLOW,
     Double,
@@ -46,7 +41,12 @@ from neuroncore.precision.findings import (
     on,
     portions,
 )
-from neuroncore.precision.watch import Evaluation
+from neuroncore.core.precision.watch import Evaluation
+from neuroncore.memory.access import is_dense
+from neuroncore.memory.geometry import make_room
+from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.formats import float64
+from neuroncore.numerics.loops import precision as native
 
 SAMPLED = f"{__name__}.sample"  # in `Call.results`
 SAMPLE = 4096  # elements of a result whose errors are attributed to inputs

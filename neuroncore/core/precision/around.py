@@ -13,9 +13,9 @@ from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.core.core import Core
 from neuroncore.core.packs import Packs
+from neuroncore.core.precision.findings import Float64Tile, Precision, chip_doubles, new_tile
+from neuroncore.core.precision.slots import SlotsOfCalls
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.precision.findings import Float64Tile, Precision, chip_doubles, new_tile
-from neuroncore.precision.slots import SlotsOfCalls
 
 RECENT = 16  # tiles that are kept
 Registers = dict[engine, Array]

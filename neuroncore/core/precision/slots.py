@@ -13,9 +13,9 @@ import numpy as np
 
 from neuroncore.base import buffers
 from neuroncore.clause.instruction import Call
+from neuroncore.core.precision.findings import DOUBLE, Float64Tile, new_tile, tile_of_layout
 from neuroncore.memory.geometry import Layout, make_room
 from neuroncore.memory.tile import Array, Tile
-from neuroncore.precision.findings import DOUBLE, Float64Tile, new_tile, tile_of_layout
 
 ROOM = buffers.SMALL // DOUBLE.itemsize  # elements; a larger tile is made for each evaluation
 Role = tuple[str, str, int]  # the purpose of a tile, its operand, and which of several it is
