@@ -10,7 +10,6 @@ from device import Device, bits
 from every import for_all
 from precise import RNG, SMALL, WIDE, X, blamed, copied, empty, loaded, run, stored, through
 
-import neuroncore
 from neuroncore.base.errors import KernelError
 from neuroncore.base.options import Options
 from neuroncore.core import core
@@ -346,24 +345,6 @@ def test_a_refused_kernel_leaves_no_trace():
     assert out.storage.double is double and not double.ended
     after = double.storage.data, double.energy
     assert np.array_equal(before[0], after[0]) and before[1] == after[1]
-
-
-def test_the_older_api():
-    import neuronxcc.nki as older
-    import neuronxcc.nki.language as ol
-
-    @older.jit
-    def kernel(x):
-        out = ol.ndarray(x.shape, ol.bfloat16, buffer=ol.shared_hbm)
-        tile = ol.load(x)
-        ol.store(out, ol.multiply(ol.exp(tile), 0.7))
-        return out
-
-    found = neuroncore.precision_of(kernel, X)
-    exact = np.exp(X.astype(np.float64)) * 0.7
-    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-10)
-    assert found.results[0].rel_l2 == pytest.approx(2.0**-9, rel=0.5)
-    assert sum(line.share for line in found.lines) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

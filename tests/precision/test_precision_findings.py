@@ -274,6 +274,24 @@ def test_python_gives_the_same():
         neuroncore.precision_of(lambda: None)
 
 
+def test_the_older_api():
+    import neuronxcc.nki as older
+    import neuronxcc.nki.language as ol
+
+    @older.jit
+    def kernel(x):
+        out = ol.ndarray(x.shape, ol.bfloat16, buffer=ol.shared_hbm)
+        tile = ol.load(x)
+        ol.store(out, ol.multiply(ol.exp(tile), 0.7))
+        return out
+
+    found = neuroncore.precision_of(kernel, X)
+    exact = np.exp(X.astype(np.float64)) * 0.7
+    np.testing.assert_allclose(found.results[0].exact, exact, rtol=1e-10)
+    assert found.results[0].rel_l2 == pytest.approx(2.0**-9, rel=0.5)
+    assert sum(line.share for line in found.lines) == pytest.approx(1)
+
+
 def test_warnings_are_findings():
     @nki.jit
     def kernel(x):

@@ -1,9 +1,14 @@
-"""Dependencies between instructions that access one box of memory."""
+"""Dependencies between instructions that access the same bytes, and how often a schedule reads
+them."""
 
 import numpy as np
+from device import Device
 
+from neuroncore import machine
+from neuroncore.time.loops import timeline as native
 from neuroncore.time.loops.dependencies import READERS, Accesses, dependencies
 from neuroncore.time.prepare import members_waits
+from neuroncore.time.schedule import schedule
 
 
 def flow(queues, reads):
@@ -44,3 +49,22 @@ def test_an_instruction_that_does_the_work_of_others_waits_for_their_inputs():
     waiting, awaited = members_waits(heads, first, np.concatenate(each).astype(int))
     pairs = sorted(zip(waiting.tolist(), awaited.tolist(), strict=True))
     assert pairs == [(3, 1), (3, 1), (3, 2), (4, 3), (5, 3)]
+
+
+def test_an_instruction_with_many_dependencies_reads_each_a_few_times(monkeypatch):
+    count, asked, ready = 200, [], native._ready
+
+    def counted(i, begin, work, core, end):
+        time, cause = ready(i, begin, work, core, end)
+        asked.append((cause if time < 0 else work.first[i + 1]) - begin)
+        return time, cause
+
+    device = Device()
+    whole, host = device.zeros((128, count)), device.zeros((128, count), buffer="hbm")
+    for column in range(count):
+        device.issue("memset", whole[:, column : column + 1], 0.0)
+    device.issue("dma_copy", host, whole)
+    monkeypatch.setattr(native, "_ready", counted)
+    monkeypatch.setattr(native._run, "over", lambda turns: native._run._on_views)
+    schedule(device.core.program, machine.load("trn2"), "in-order")
+    assert count <= sum(asked) < 10 * count

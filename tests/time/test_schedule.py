@@ -8,7 +8,6 @@ import pytest
 from device import TARGETS, Device, issue_ns
 
 from neuroncore import machine
-from neuroncore.time.loops import timeline as native
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import schedule
 
@@ -484,22 +483,3 @@ def test_a_function_that_is_not_in_the_tables_loads_them(target, functions, relo
         ns + reload * fixed.activation_table_ns for ns, reload in zip(plain, reloads, strict=True)
     ]
     assert timeline.busy == pytest.approx(expected)
-
-
-def test_an_instruction_with_many_dependencies_reads_each_a_few_times(monkeypatch):
-    count, asked, ready = 200, [], native._ready
-
-    def counted(i, begin, work, core, end):
-        time, cause = ready(i, begin, work, core, end)
-        asked.append((cause if time < 0 else work.first[i + 1]) - begin)
-        return time, cause
-
-    device = Device()
-    whole, host = device.zeros((128, count)), device.zeros((128, count), buffer="hbm")
-    for column in range(count):
-        device.issue("memset", whole[:, column : column + 1], 0.0)
-    device.issue("dma_copy", host, whole)
-    monkeypatch.setattr(native, "_ready", counted)
-    monkeypatch.setattr(native._run, "over", lambda turns: native._run._on_views)
-    schedule(device.core.program, machine.load("trn2"), "in-order")
-    assert count <= sum(asked) < 10 * count

@@ -1,13 +1,9 @@
-r"""Random small programs are timed again by a slow, short and simple scheduler, in each of the
-orders that a compiler may give them.
+"""Random small programs are timed again by a slow scheduler (`slow_scheduler`), in each of the
+orders that a compiler may give them. It gets the bytes of one row for all rows that no access
+distinguishes."""
 
-It knows the bytes of every access one by one, of one row for all rows that no access distinguishes.
-The cost of a single instruction comes from its clause."""
-
-from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from math import floor
 
 import nki.isa as nisa
 import nki.language as nl
@@ -16,6 +12,7 @@ import pytest
 from device import TARGETS, Device
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from slow_scheduler import OPEN, QUEUES, Step, slow_schedule, within
 
 from neuroncore.base import jit
 from neuroncore.time import path
@@ -24,36 +21,9 @@ from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule
 
 COPIERS = ("vector", "scalar", "gpsimd")
-OPEN = ("vector", "scalar")  # engines of instructions for which the kernel names none
 ENGINES = {name: nisa.engine[name] for name in (*COPIERS, "unknown")}
-QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "loads", "stores")
 SHAPE = (128, 16)
 ALIKE = {0: 8, 8: 24, 32: 32, 64: 32, 96: 32}  # rows that each access has all of or none: how many
-
-
-@dataclass
-class Step:
-    """One instruction: its queue, or the queues that may have it, the bytes of each operand that it
-    reads and those that it writes, and its cost on each queue."""
-
-    queues: tuple
-    operands: list
-    writes: set
-    call: int = -1
-    costs: dict | None = None
-    left_open: bool = False  # whether the kernel names the engine
-
-    @property
-    def queue(self):
-        return self.queues[0]
-
-    @property
-    def reads(self):
-        return set().union(*self.operands)
-
-    @property
-    def cost(self):
-        return self.costs[self.queue]
 
 
 class Recorder:
@@ -167,216 +137,7 @@ ENDS = ("sbuf0", "hbm0"), ("hbm1", "sbuf1")
 MANY_TRANSFERS = [("transfer", ((a, p), (b, p))) for a, b in ENDS for p in PIECES]
 
 
-# --- the slow scheduler ---------------------------------------------------------------------------
-
-
-def writer_of(steps, i, touched):
-    """Return the last instruction before i that writes any of these bytes, or -1."""
-    return max((j for j in range(i) if steps[j].writes & touched), default=-1)
-
-
-def waits_for(steps, i):
-    """Return the instructions that i must wait for: those that write bytes that it reads or
-    overwrites, and those that read bytes that it overwrites."""
-    step, before = steps[i], range(i)
-    writers = {j for j in before if steps[j].writes & (step.reads | step.writes)}
-    return writers | {j for j in before if steps[j].reads & step.writes}
-
-
-def dealt(steps, policy, semaphore_ns):
-    """Assign each instruction to the queue on which it ends first, if instructions begin in program
-    order and transfers move their bytes one after the other."""
-    free, end, moved, result = dict.fromkeys(QUEUES, 0.0), [], 0.0, []
-    for i, step in enumerate(steps):
-        ready = max((end[j] for j in waits_for(steps, i)), default=0.0)
-        ends = {q: max(ready, free[q]) + step.costs[q].busy_ns for q in step.queues}
-        queue = min(step.queues if policy.rewrites else step.queues[:1], key=ends.__getitem__)
-        cost, free[queue] = step.costs[queue], ends[queue]
-        done = ends[queue]
-        if cost.transfer is not None:
-            done = moved = max(moved, done) + cost.transfer.ns
-        end.append(done + cost.latency_ns + semaphore_ns)
-        result.append(replace(step, queues=(queue,)))
-    return result
-
-
-def within(elements, *names):
-    return {name for name, _ in elements} <= set(names)
-
-
-def read_in_psum(steps):
-    """Return the steps with reads of PSUM instead of reads of copies of it, and for each step
-    whether it is such a copy, which no instruction then reads."""
-    left_out, users = [False] * len(steps), {}
-    readers = [(k, n, read) for k, step in enumerate(steps) for n, read in enumerate(step.operands)]
-    written = {(k, n): writer_of(steps, k, read) for k, n, read in readers}
-    plain = {
-        i
-        for i, step in enumerate(steps)
-        if step.left_open and within(step.reads, "psum0") and within(step.writes, "sbuf0", "sbuf1")
-        if written[i, 0] >= 0 and steps[written[i, 0]].writes == step.reads
-    }
-    for i in plain:
-        users[i] = [(k, n) for k, n, _ in readers if written[k, n] == i]
-    for i, own in users.items():
-        maker, last = written[i, 0], max((k for k, _ in own), default=-1)
-        over = (k for k in range(maker + 1, len(steps)) if steps[k].writes & steps[maker].writes)
-        alone = all(sum(k == other for u in users.values() for other, _ in u) == 1 for k, _ in own)
-        exact = all(steps[k].operands[n] == steps[i].writes for k, n in own)
-        reached = all(steps[k].queue in OPEN for k, _ in own)
-        left_out[i] = bool(own) and alone and exact and reached and next(over, len(steps)) > last
-    result = [replace(step, operands=list(step.operands)) for step in steps]
-    for i in np.flatnonzero(left_out):
-        for k, n in users[i]:
-            result[k].operands[n] = steps[i].operands[0]
-    return result, left_out
-
-
-def line_up(steps, queue, policy):
-    """Return a queue's instructions in the order in which they reach it."""
-    own = [i for i, s in enumerate(steps) if s.queue == queue]
-    if queue != "loads" or not policy.by_first_use:
-        return own
-
-    def first_use(i):
-        step, later = steps[i], range(i + 1, len(steps))
-        in_hbm = all(name.startswith("hbm") for name, _ in step.reads)
-        if not in_hbm or any(steps[j].writes & step.reads for j in later):
-            return i
-        return next((j for j in later if (steps[j].reads | steps[j].writes) & step.writes), i)
-
-    return sorted(own, key=first_use)
-
-
-def occupancy(steps, it):
-    """Return the time for which each instruction occupies its queue, given the state of the array
-    and the tables at that point of the program, and the part of it that loads a table, which needs
-    no data."""
-    weights, table = None, None
-    for i, step in enumerate(steps):
-        busy = step.cost.busy_ns
-        if step.queue == "tensor":
-            held = step.operands[0], writer_of(steps, i, step.operands[0])
-            load = 0 if weights == held else step.cost.weights_ns
-            busy = max(busy, load) if it.fixed.weights_hidden else busy + load
-            weights = held
-        early = it.fixed.activation_table_ns if step.cost.table not in (None, table) else 0.0
-        table = step.cost.table or table
-        yield busy + early, early
-
-
-class Array:
-    """The PE array: half as fast in a window unless enough rows moved in the previous one."""
-
-    def __init__(self, fixed):
-        self.fixed, self.origin, self.moved = fixed, None, defaultdict(float)
-        self.filled = -np.inf
-
-    def takes(self, begin, busy, cost):
-        length = self.fixed.clock_window_ns
-        if self.origin is None:
-            self.origin = begin - self.fixed.clock_phase * length
-        if not cost.fills_half:
-            self.filled = begin
-        recent = begin - self.filled <= self.fixed.half_filled_ns
-        keeps = cost.rows / 2 if recent else 0
-        now, left, window = begin, busy, floor((begin - self.origin) / length)
-        while left > 0:
-            quick = self.moved[window - 1] >= self.fixed.clock_rows
-            pace = 1.0 if quick else self.fixed.cold_clock_share
-            done = min(left, (self.origin + (window + 1) * length - now) * pace)
-            rows = cost.rows if not cost.fills_half else keeps if quick else 0
-            self.moved[window] += rows * done / busy
-            now, left, window = now + done / pace, left - done, window + 1
-        return now - begin
-
-
-def in_window(line, steps, window, reach):
-    """Return the instructions of a queue that may begin next."""
-    counted = 0
-    for i in line[:reach]:
-        counted += bool(steps[i].operands)
-        if not steps[i].operands or counted <= window:
-            yield i
-
-
-def wait_for_stores(steps, left_out, begin, busy, end, wait_ns):
-    """Delay the last store: at the end, its engine waits for each store that nothing waited for."""
-    waited = set().union(np.flatnonzero(left_out), *(waits_for(steps, i) for i in begin))
-    final = [i for i, s in enumerate(steps) if s.queue == "stores" and i not in waited]
-    clock = max((begin[i] + busy[i] for i in final), default=0.0)
-    for i in sorted(final, key=begin.__getitem__):
-        clock = max(clock + wait_ns, end[i])
-    end |= {i: clock for i in final if begin[i] == max(begin[j] for j in final)}
-
-
-def next_one(steps, waiting, free, end, policy, sync_ns):
-    """Return (begin, instruction) of the one that can begin first; on a tie, the first of QUEUES
-    and of the program."""
-    ready = []
-    for queue, line in waiting.items():
-        wide = queue in ("loads", "stores")
-        window, reach = (policy.transfers,) * 2 if wide else (policy.window, policy.reach)
-        for i in in_window(line, steps, window, reach):
-            before = waits_for(steps, i)
-            if all(j in end for j in before):
-                there = [
-                    end[j] + (sync_ns if steps[j].queue != queue else 0.0)
-                    for j in before
-                    if not steps[j].queue == queue == "tensor"  # sums in PSUM are in order
-                ]
-                ready.append((max([free[queue], *there]), i))
-    return min(ready, key=lambda item: item[0])
-
-
-def slow_schedule(steps, it, order, again):
-    """Return (queue, begin, end) of each instruction; i is omitted if it repeats an again[i]."""
-    policy = POLICIES[order]
-    steps, in_psum = dealt(steps, policy, it.fixed.semaphore_ns), [False] * len(steps)
-    if policy.rewrites:
-        steps, in_psum = read_in_psum(steps)
-    busy, early = np.array([*occupancy(steps, it)]).reshape(-1, 2).T.tolist()
-    array = Array(it.fixed)
-    begin, end = {}, {}
-    free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
-    rivals, sharing = {"vector": "gpsimd", "gpsimd": "vector"}, {}
-    left_out = [a >= 0 or b for a, b in zip(again, in_psum, strict=True)]
-    for i in np.flatnonzero(left_out):
-        busy[i] = early[i] = 0.0
-    waiting = {q: line_up(steps, q, policy) for q in QUEUES}
-    flying = [0.0] * policy.stores_in_flight  # the ends of stores
-    while any(waiting.values()):
-        time, i = next_one(steps, waiting, free, end, policy, it.fixed.semaphore_ns)
-        step = steps[i]
-        waiting[step.queue].remove(i)
-        begin[i] = time
-        busy[i] -= min(early[i], time - free[step.queue])
-        if step.queue == "tensor" and it.fixed.clock_window_ns and busy[i]:
-            busy[i] = array.takes(time, busy[i], step.cost)
-        if step.cost.shares_sbuf and not left_out[i]:
-            j = sharing.get(rivals[step.queue])
-            both = 0.0 if j is None else max(0.0, min(busy[i], begin[j] + busy[j] - time))
-            if both:
-                free[rivals[step.queue]] += both
-                end[j] += both
-                busy[i], busy[j] = busy[i] + both, busy[j] + both
-            sharing[step.queue] = i
-        finish = free[step.queue] = time + busy[i]
-        transfer = step.cost.transfer
-        if not left_out[i] and transfer is not None:
-            lanes = range(transfer.first, transfer.last + 1)
-            for e in lanes:
-                engines[e] = max(engines.get(e, 0.0), finish) + transfer.ns
-            ahead = complete[step.queue] if policy.transfers == 1 else 0.0
-            finish = complete[step.queue] = max(ahead, *(engines[e] for e in lanes))
-            if step.queue == "stores" and policy.stores_in_flight:
-                flying.append(finish + step.cost.latency_ns)
-                free["stores"] = max(free["stores"], flying[-policy.stores_in_flight])
-        end[i] = finish + step.cost.latency_ns * (not left_out[i])
-    if policy.rewrites:
-        wait_for_stores(steps, left_out, begin, busy, end, it.dma.store_wait_ns)
-    count = range(len(steps))
-    return [s.queue for s in steps], [begin[i] for i in count], [end[i] for i in count]
+# --- tests ----------------------------------------------------------------------------------------
 
 
 def record(target, program, window_ns=3000.0, order="in-order"):
