@@ -17,9 +17,10 @@ from neuroncore.core.core import current, running
 from neuroncore.memory.tile import Tile
 
 if TYPE_CHECKING:
-    from neuroncore.base import heat_maps, syntax
+    from neuroncore.base import syntax
+    from neuroncore.report import heat_maps
 else:
-    heat_maps = Lazy("neuroncore.base.heat_maps")
+    heat_maps = Lazy("neuroncore.report.heat_maps")
     syntax = Lazy("neuroncore.base.syntax")
 
 

@@ -45,8 +45,6 @@ from neuroncore.report.summary import bound_by, summary
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 if TYPE_CHECKING:
-    from neuroncore.base import heat_maps
-    from neuroncore.base.heat_maps import TileContents
     from neuroncore.checks import orders as reordering
     from neuroncore.checks.orders import Orders
     from neuroncore.core.precision.findings import Precision
@@ -54,16 +52,18 @@ if TYPE_CHECKING:
     from neuroncore.replay import cursor as replaying
     from neuroncore.replay.cursor import Replay
     from neuroncore.replay.verification import Verdict
+    from neuroncore.report import heat_maps
     from neuroncore.report.collectives import CollectiveOperation
     from neuroncore.report.compare import Agreement
     from neuroncore.report.difference import Difference, Side
+    from neuroncore.report.heat_maps import TileContents
     from neuroncore.report.why import Why
     from neuroncore.view import card as cards
     from neuroncore.view import document as documents
     from neuroncore.view import page as viewing
     from neuroncore.view import server as serving
 else:
-    heat_maps = Lazy("neuroncore.base.heat_maps")
+    heat_maps = Lazy("neuroncore.report.heat_maps")
     reordering = Lazy("neuroncore.checks.orders")
     replaying = Lazy("neuroncore.replay.cursor")
     originals = Lazy("neuroncore.frontend.originals")

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from neuroncore.report import collectives as collectives
     from neuroncore.report import compare as compare
     from neuroncore.report import difference as difference
+    from neuroncore.report import heat_maps as heat_maps
     from neuroncore.report import listing as listing
     from neuroncore.report import perfetto as perfetto
     from neuroncore.report import precision as precision
     from neuroncore.report import why as why
 else:
-    _names = "arrays collectives compare difference listing perfetto precision why"
+    _names = "arrays collectives compare difference heat_maps listing perfetto precision why"
     globals().update(modules(__name__, _names))

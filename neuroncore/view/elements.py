@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.heat_maps import figures, levels
 from neuroncore.base.options import Options
 from neuroncore.clause.instruction import Call
 from neuroncore.machine import Machine
 from neuroncore.numerics.formats import Format
 from neuroncore.record.inputs import Setting
 from neuroncore.record.program import Program
+from neuroncore.report.heat_maps import figures, levels
 from neuroncore.report.summary import product
 from neuroncore.view.columns import packed, text
 

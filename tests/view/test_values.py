@@ -13,8 +13,8 @@ import tabs
 import viewed
 
 import neuroncore
-from neuroncore.base.heat_maps import BINS
 from neuroncore.numerics.formats import lookup
+from neuroncore.report.heat_maps import BINS
 from neuroncore.view.elements import layout, picture
 
 
