@@ -81,8 +81,8 @@ def stays_legal(call: Call) -> bool:
 
 def name_operands(call: Call) -> None:
     """Store the names of a legal call's operands in the call: operands that are read, operands that
-    are written, and operands at run-time addresses. Also store, for each index tile in a row of the
-    record, the name of its operand (`Call.indices`)."""
+    are written, and operands at run-time addresses. An index tile chooses rows or elements of an
+    operand; for each index tile of the call, `Call.indices` gets the name of that operand."""
     operands = {p.name: p.operand for p in call.instruction.operands}
     order = list(operands)  # the order of operands in a row of the record
     views = ((n, v) for n, v in call.arguments.items() if isinstance(v, View))

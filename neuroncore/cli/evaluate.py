@@ -254,8 +254,8 @@ def _secret(verdict: dict[str, Any]) -> str:
 
 
 def _source(file: Path) -> str:
-    """Return the source of a candidate. Bytes that are not UTF-8 are replaced; Python refuses the
-    text later."""
+    """Return the source of a candidate. Bytes that are not UTF-8 are replaced by U+FFFD, which
+    Python accepts only in strings and comments."""
     try:
         return file.read_text("utf-8", errors="replace")
     except OSError as error:

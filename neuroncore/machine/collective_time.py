@@ -69,8 +69,8 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Level:
-    """Chips that links of one kind connect: their number, and the bandwidth into each of them in
-    GB/s."""
+    """A group of chips that are connected by links of one kind: the number of chips, and the
+    bandwidth into each chip in GB/s."""
 
     chips: int
     gigabytes_per_s: float

@@ -2,8 +2,9 @@
 storage, for example those that were never written.
 
 One flag is for several adjacent bytes, because kernels write whole rows or blocks of columns. All
-flags of a storage are for the same number of bytes: as many as possible, so that no access so far
-covers only a part of a flag's bytes. A tensor that is written in 32 blocks of rows has 32 flags.
+flags of a storage are for the same number of bytes. If an access covers only a part of a flag's
+bytes, every flag of the storage is divided into smaller ones. A tensor that is written in 32 blocks
+of rows has 32 flags.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class PlainTensor:
 
 
 def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
-    """Return `data` (bytes) as an array of the type `kind`, and the indices in it of the elements
-    that begin at the bytes `places`. Places must be multiples of the type's size apart."""
+    """Return the bytes `data` as an array of the type `kind`, and the indices in this array of the
+    elements that begin at the bytes `places`, whose distances are multiples of the type's size."""
     size = np.dtype(kind).itemsize
     first = int(places.flat[0]) % size if places.size else 0
     count = (len(data) - first) // size

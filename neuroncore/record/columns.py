@@ -157,7 +157,7 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
     has_values = valued(calls)[call]
     tiles = tiles_of(calls)[call]
     if (widths != 2 + tiles + has_values).any():
-        raise ValueError("a row does not have the windows of its call")
+        raise ValueError("a row has too few or too many numbers for its instruction")
     is_operand = np.ones(len(rows), np.bool_)
     is_operand[begins] = is_operand[begins + 1] = is_operand[ends[has_values] - 1] = False
     values = np.full(len(call), -1, np.int64)

@@ -128,7 +128,7 @@ class Rows:
         return Row(call, line, windows, indices, named, values[len(named) :])
 
     def of_leaf(self, leaf: Leaf) -> Window:
-        """Return the window of a tensor among the kernel's results."""
+        """Return the Window of `leaf`, a tensor that the kernel returns."""
         return Window(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
 
     def _made(self, number: int) -> Window:

@@ -166,9 +166,9 @@ def _timed(timeline: Timeline, path: Array, until: Array) -> StepTimes:
 
 
 def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
-    """Return the reason why each instruction of `path`, the critical path on one core, had to wait.
-    `follows` flags the instructions whose step before is on the same core; for all others the
-    reason is MEETING."""
+    """Return the reason why each instruction of `path` had to wait. `path` is the part of the
+    critical path on one core. `follows` flags the instructions whose predecessor on the critical
+    path is on this core too; for all others the reason is MEETING."""
     reasons = np.full(len(path), MEETING)
     before = np.append(-1, path[:-1])
     turn = timeline.cause[path] == OWN_QUEUE

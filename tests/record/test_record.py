@@ -374,5 +374,5 @@ def test_rows_of_other_lengths_than_their_widths_are_refused(column, change):
     program = added(1)
     assert program.raw()[1].tolist() == [0, 5]
     kept = program.kept() | {column: np.array(change, np.int64)}
-    with pytest.raises(ValueError, match=r"widths|windows of its call"):
+    with pytest.raises(ValueError, match=r"widths|numbers for its instruction"):
         restored(program, kept)

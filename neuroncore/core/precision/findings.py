@@ -322,7 +322,8 @@ def tile_of_layout(array: Array, layout: Layout, held: Format = float64) -> Floa
 
 
 def on(storage: Storage, tile: Tile) -> Float64Tile:
-    """Return the tile that covers the same elements of another storage with the same layout."""
+    """Return the tile that covers the same elements of `storage` as `tile` covers in another
+    storage. Both storages must have the same layout."""
     return Float64Tile.like(tile, storage)
 
 

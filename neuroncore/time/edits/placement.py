@@ -1,4 +1,5 @@
-"""Edits that use other engines or formats, sum in PSUM, or have fewer barriers."""
+"""Edits of a kernel: instructions move to another engine, operands become bfloat16, products are
+added in PSUM, or every second barrier is removed."""
 
 from __future__ import annotations
 
