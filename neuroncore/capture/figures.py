@@ -110,7 +110,7 @@ def _dma(capture: Capture, total: float) -> dict[str, Any]:
     packets, sizes = Counter[str](), Counter[str]()
     for core, rows in shown:
         for number in np.unique(rows["queue"]).tolist():
-            kind, of_queue = _kind_of_queue(core, number), rows[rows["queue"] == number]
+            kind, of_queue = kind_of_queue(core, number), rows[rows["queue"] == number]
             packets[kind] += len(of_queue)
             sizes[kind] += int(of_queue["bytes"].sum())
     for kind in ("static", "software_dynamic", "hardware_dynamic"):
@@ -119,7 +119,8 @@ def _dma(capture: Capture, total: float) -> dict[str, Any]:
     return figures
 
 
-def _kind_of_queue(core: MeasuredCore, number: int) -> str:
+def kind_of_queue(core: MeasuredCore, number: int) -> str:
+    """Return whether the descriptors of a queue are static, or what writes them."""
     name = core.queues[number] if number >= 0 else ""
     if "Dynamic" not in name:
         return "static"

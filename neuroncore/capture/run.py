@@ -98,6 +98,15 @@ class Measured:
         kernel, and all computations."""
         return matched(self.capture.busiest)
 
+    @property
+    def is_static(self) -> bool | None:
+        """Whether all descriptors of the kernel's transfers were written before it ran; None for a
+        kernel without transfers."""
+        core = self.capture.busiest
+        queues = np.unique(core.moves["queue"]).tolist()
+        kinds = {figures.kind_of_queue(core, queue) for queue in queues}
+        return kinds == {"static"} if kinds else None
+
     def trace(self, path: Path | str) -> None:
         """Write a timeline of the run for Perfetto. Raises OSError."""
         perfetto.write(self.capture, Path(path))

@@ -20,7 +20,7 @@ from neuroncore.capture.encoding import DecodedInstruction
 from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.path import PathStep, parts, steps
 from neuroncore.capture.trace import ENGINES
-from neuroncore.capture.why import busy, time_text
+from neuroncore.capture.why import busy, time_text, unknown_opcodes, unknown_text
 from neuroncore.machine import Machine
 
 Array = npt.NDArray[Any]
@@ -61,13 +61,14 @@ def _core(
     rings = [[len(ENGINES) + n, name] for n, name in enumerate(core.queues)]
     shares = [(part.place, part.ns / (core.window_ns or 1.0)) for part in parts(core, path)]
     largest = ", ".join(f"{place} {share:.0%}" for place, share in shares[:NAMED])
+    path_text = f"most of the critical path: {largest}" if largest else ""
     return {
         "capture": True,
         "how": MEASURED if capture.measured else ESTIMATED,
         "kernel": capture.program,
         "machine": capture.instance,
         "verdict": {"text": time_text(core.window_ns, capture.total_ns, capture.range_ns)},
-        "sentence": f"most of the critical path: {largest}" if largest else "",
+        "sentence": "; ".join(filter(None, (path_text, unknown_text(unknown_opcodes(capture))))),
         "path_share": dict(shares),
         "busy_share": busy(core),
         "tick_ns": _tick(core),

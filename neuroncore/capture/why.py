@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from neuroncore.base.units import duration
@@ -35,6 +36,7 @@ class CaptureWhy:
     waits: Sequence[tuple[str, str, float]]
     top: int
     range_ns: tuple[float, float] | None = None  # of an estimate
+    unknown: Mapping[str, int] = field(default_factory=dict)  # `unknown_opcodes` of an estimate
 
     def to_dict(self) -> dict[str, Any]:
         """Return fields for JSON: times in seconds, shares as fractions."""
@@ -54,11 +56,12 @@ class CaptureWhy:
             ],
         }
 
-    def _range(self) -> dict[str, float]:
+    def _range(self) -> dict[str, Any]:
         if self.range_ns is None:
             return {}
         low, high = self.range_ns
-        return {"kernel_time_p10": low / 1e9, "kernel_time_p90": high / 1e9}
+        unknown = {"unknown_opcodes": dict(self.unknown)} if self.unknown else {}
+        return {"kernel_time_p10": low / 1e9, "kernel_time_p90": high / 1e9, **unknown}
 
     def __repr__(self) -> str:
         """Return the text for a notebook and `print`."""
@@ -79,7 +82,26 @@ def why(capture: Capture, top: int = 5) -> CaptureWhy:
         waits=list(idle(core)),
         top=top,
         range_ns=capture.range_ns,
+        unknown=unknown_opcodes(capture),
     )
+
+
+def unknown_opcodes(capture: Capture) -> dict[str, int]:
+    """Return, for each unknown opcode of a program, how many instructions have it. An estimate does
+    not know their times. The times of a measured run are known, so the result is empty."""
+    if capture.measured:
+        return {}
+    core = capture.busiest
+    kinds = map(core.kind, core.kernel.tolist())
+    return dict(Counter(kind.opcode for kind in kinds if not kind.known))
+
+
+def unknown_text(unknown: Mapping[str, int]) -> str:
+    """Return a sentence about the result of `unknown_opcodes`; "" if that is empty."""
+    if not unknown:
+        return ""
+    opcodes = ", ".join(f"{count:,} {opcode}" for opcode, count in unknown.items())
+    return f"the times of instructions with unknown opcodes are not known: {opcodes}"
 
 
 def busy(core: MeasuredCore) -> dict[str, float]:
@@ -134,6 +156,8 @@ def _text(reasons: CaptureWhy) -> Iterator[str]:
         yield "no instruction of a kernel was traced"
         return
     yield "busy       " + "   ".join(f"{name} {share:.0%}" for name, share in reasons.busy.items())
+    if reasons.unknown:
+        yield unknown_text(reasons.unknown)
     yield from ("", "critical path by statement")
     whole = reasons.kernel_ns
     for part in reasons.path[: reasons.top]:

@@ -39,6 +39,8 @@ NO_SOURCE = "name the kernel with --source FILE.py::KERNEL"
 # A kernel belongs to a capture if at least this share of the computations match it. For the traces
 # of bench/traces.csv, the share is 0.97 or more.
 MATCHED = 0.75
+# for writers of descriptors in kernels of the older API: whether descriptors exist before the run
+STATIC = {"compiler": True, "device": False}
 WHY_SCHEMA = "neuroncore.why-launches/1"  # of `neuroncore why --json`
 
 
@@ -179,13 +181,22 @@ def _side(run: Any, answers: bool) -> pages.PageSide:
 
 def _at_source(capture: Measured, run: Run) -> Measured:
     """Return the capture with lines of the kernel that ran. Print a warning if few of its products
-    and other computations match the kernel."""
-    joined: Measured = capture.at_source(slowest(run))
+    and other computations match the kernel, or if the estimate has other DMA descriptors."""
+    timeline = slowest(run)
+    joined: Measured = capture.at_source(timeline)
     matched, count = joined.matched
     if matched < MATCHED * count:
         print(
             f"neuroncore: only {matched:,} of {count:,} computations of {capture.kernel} match "
             f"{run.kernel}: check that it is the kernel, with the same arguments and flags",
+            file=sys.stderr,
+        )
+    writer = timeline.compiled.policy.writer(timeline.machine)
+    if writer in STATIC and capture.is_static not in (None, STATIC[writer]):
+        print(
+            f"neuroncore: the DMA descriptors of {capture.kernel} were written "
+            f"{'before' if capture.is_static else 'while'} it ran, but for the estimate "
+            f"NEURON_CC_FLAGS has {'no ' if capture.is_static else ''}--disable-dge",
             file=sys.stderr,
         )
     return joined

@@ -98,6 +98,7 @@ MEASURED_WHY = {
     "total_time": NUMBER,
     "kernel_time_p10?": NUMBER,
     "kernel_time_p90?": NUMBER,
+    "unknown_opcodes?": {"*": COUNT},
     "busy": {"*": NUMBER},
     "lines": [ANY],
     "waits": [{"engine": TEXT, "for": TEXT, "time": NUMBER}],

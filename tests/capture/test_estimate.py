@@ -99,6 +99,19 @@ def test_a_program_that_waits_forever_is_refused(wait):
         times(program(Vector=[copy(64, wait=wait)]))
 
 
+def test_unknown_opcodes_are_listed(tmp_path):
+    """Their times are not known, so that the estimate is too short."""
+    unknown = bytes([0x77]) + captures.COPY[1:]
+    for name, vector in (("known", captures.COPY), ("unknown", unknown)):
+        path = tmp_path / f"{name}.neff"
+        path.write_bytes(captures.neff(captures._copying(vector)))
+        why = run.load(path).why()
+        assert ("unknown opcodes are not known: 1 0x77" in str(why)) == (name == "unknown")
+        assert why.to_dict().get("unknown_opcodes") == ({"0x77": 1} if name == "unknown" else None)
+    (core,), _ = run.load(tmp_path / "unknown.neff").shown()
+    assert "unknown opcodes" in core["sentence"]
+
+
 def test_other_changes_of_semaphores_are_refused():
     with pytest.raises(UsageError, match="effect of S="):
         times(program(Vector=[copy(64, update=(0x19, 6))]))

@@ -102,6 +102,28 @@ def test_a_kernel_that_does_not_match_a_trace_is_noticed(capsys):
         assert "only 0 of 1 computations of kernel.neff match copied" in capsys.readouterr().err
 
 
+OLDER = """
+from neuronxcc import nki
+import neuronxcc.nki.language as nl
+
+@nki.jit
+def copied(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.copy(nl.load(x)))
+    return out
+"""
+
+
+def test_other_descriptors_than_those_of_the_trace_are_noticed(capsys, folder, monkeypatch):
+    (folder / "older.py").write_text(OLDER)
+    command = ["diff", "k.ntff", "older.py::copied", "--args", "float32[128,64]"]
+    assert main(command) == 0  # the queue of the trace is static
+    assert "NEURON_CC_FLAGS has no --disable-dge" in capsys.readouterr().err
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--disable-dge")
+    assert main(command) == 0
+    assert "descriptors" not in capsys.readouterr().err
+
+
 def test_neff_lists_and_compares(capsys):
     assert "PSEUDO_DMA_TRIGGER" in printed(capsys, "neff", "p.neff")
     told = printed(capsys, "neff", "p.neff", "--source", *SOURCE)
