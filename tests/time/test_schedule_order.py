@@ -14,7 +14,7 @@ from neuronxcc import nki as older
 from neuronxcc.nki import language as older_nl
 
 from neuroncore import machine
-from neuroncore.base.options import Order, order_of
+from neuroncore.base.options import PATHS, Order, order_of
 from neuroncore.cli import main
 from neuroncore.record.program import Program, Record
 from neuroncore.record.saved import load, save
@@ -228,6 +228,14 @@ def test_the_current_compiler_moves_the_load_that_is_used_first_to_the_front(ord
     timeline = in_order(weights_first(), order)
     loads = np.argsort(timeline.begin[:11])
     assert loads.tolist() == ([10, *range(10)] if POLICIES[order].by_first_use else [*range(11)])
+
+
+@pytest.mark.parametrize("order", [*PATHS.values()])
+def test_a_load_by_software_is_moved_to_the_front_too(order):
+    device = weights_first()
+    device.core.program.software = True
+    begin = in_order(device, order).begin[:11]
+    assert np.argsort(begin).tolist() == [10, *range(10)]
 
 
 def test_a_load_is_moved_before_any_number_of_others():
