@@ -51,6 +51,10 @@ def read(document: Any, source: str) -> Capture:
         return _capture(document, source)
     except DAMAGED as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
+        if isinstance(error, KeyError):
+            reason = f"a row has no field {reason}"
+        elif not isinstance(error, UsageError):
+            reason = f"a field has an unexpected value ({reason})"
         raise UsageError(f"{source} is not a profile that can be read: {reason}") from None
 
 

@@ -202,6 +202,24 @@ def test_other_json_is_refused(tmp_path, data):
         run.load(path)
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "a row has no field 'duration'"),
+        ("x", "a field has an unexpected value"),
+    ],
+)
+def test_a_damaged_profile_is_refused_with_the_reason(value, said):
+    document = profile()
+    row = document["instruction"][0]
+    if value is None:
+        del row["duration"]
+    else:
+        row["duration"] = value
+    with pytest.raises(UsageError, match=f"is not a profile that can be read: {said}"):
+        printed.read(document, "a profile")
+
+
 def test_damaged_profiles_are_read_or_refused():
     text, dice, outcomes = json.dumps(profile()), random.Random(7), Counter()
     for _ in range(1000):
