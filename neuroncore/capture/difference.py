@@ -24,7 +24,7 @@ SCHEMA = "neuroncore.measured_diff/1"
 SHOWN = 12  # rows of each table
 LEAST = 0.002  # share of the time; rows that differ by less are not printed
 TRIGGERS = "starts of transfers"  # their opcodes differ between compiled programs and traces
-WEIGHTS, PRODUCT = "LDWEIGHTS", "MATMUL"  # the time of the first is counted with the second
+WEIGHTS, PRODUCT = "LDWEIGHTS", "MATMUL"
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,17 @@ class CaptureSide:
         core = capture.busiest
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
         lines: dict[tuple[str, str], float] = defaultdict(float)
-        weights_ns: dict[str, float] = defaultdict(float)
         for row in core.kernel.tolist():
             ns = float(core.busy_ns[row])
             kind = core.kind(row)
-            if kind.role == "weights":
-                weights_ns[core.engine(row)] += ns
-            else:
-                what = TRIGGERS if kind.role == "transfer" else kind.opcode
-                times[core.engine(row), what].append(ns)
+            if kind.role == "weights":  # hidden behind products
+                continue
+            what = TRIGGERS if kind.role == "transfer" else kind.opcode
+            times[core.engine(row), what].append(ns)
             place = place_of(core, row)
             if place:
                 lines[core.engine(row), place] += ns
         kinds = {key: CaptureKind(len(each), sum(each)) for key, each in times.items()}
-        for engine, ns in weights_ns.items():
-            known = kinds.get((engine, PRODUCT), CaptureKind(0, 0.0))
-            kinds[engine, PRODUCT] = CaptureKind(known.count, known.ns + ns)
         return cls(
             kernel=capture.program,
             target=capture.instance,

@@ -29,6 +29,8 @@ ELEMENT = np.dtype(
     [("begin_ns", "f8"), ("end_ns", "f8"), ("engine", "u1"), ("queue", "i2"), ("bytes", "i4")]
 )
 UPDATE = np.dtype([("ns", "f8"), ("semaphore", "u1"), ("value", "i8"), ("by", "i1")])
+LANES = *ENGINES, "Tensor (LdWeights)"
+WEIGHTS_LANE = len(ENGINES)
 CLOCK = np.dtype([("ns", "f8"), ("eighths", "u1")])
 
 # an instruction of the runtime, which is not in the program
@@ -92,15 +94,24 @@ class MeasuredCore:
         return causes(self.instructions, self.kinds, self.kernel, self.moves, self.updates)
 
     @cached_property
+    def lane(self) -> Array:
+        """For each row of `instructions`, an index of LANES: the engine; or the last lane, for
+        loads of weights, because the Tensor engine loads weights while it multiplies."""
+        loads = np.array([kind.role == "weights" for kind in self.kinds], np.bool_)
+        rows = self.instructions
+        lanes: Array = np.where(loads[rows["kind"]], WEIGHTS_LANE, rows["engine"])
+        return lanes
+
+    @cached_property
     def busy_ns(self) -> Array:
-        """The nanoseconds for which each row of `instructions` occupies its engine: until the
-        instruction ends, or until the engine begins the next one if that is earlier."""
+        """The nanoseconds for which each row of `instructions` occupies its lane: until the
+        instruction ends, or until the next one in the lane begins if that is earlier."""
         rows = self.instructions
         busy: Array = rows["end_ns"] - rows["begin_ns"]
-        for engine in np.unique(rows["engine"]).tolist():
-            of_engine = np.flatnonzero(rows["engine"] == engine)
-            until_next = np.diff(rows["begin_ns"][of_engine])
-            busy[of_engine[:-1]] = np.minimum(busy[of_engine[:-1]], until_next)
+        for lane in np.unique(self.lane).tolist():
+            in_lane = np.flatnonzero(self.lane == lane)
+            until_next = np.diff(rows["begin_ns"][in_lane])
+            busy[in_lane[:-1]] = np.minimum(busy[in_lane[:-1]], until_next)
         return busy
 
     def kind(self, row: int) -> DecodedInstruction:

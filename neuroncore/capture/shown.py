@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.capture.encoding import DecodedInstruction
-from neuroncore.capture.measured import Capture, MeasuredCore
+from neuroncore.capture.measured import LANES, Capture, MeasuredCore
 from neuroncore.capture.path import PathStep, parts, steps
-from neuroncore.capture.trace import ENGINES
 from neuroncore.capture.why import busy, time_text, unknown_opcodes, unknown_text
 from neuroncore.machine import Machine
 
@@ -57,8 +56,8 @@ def _core(
     path = steps(core)
     sites, site_of = _sites(capture, core, files)
     calls, columns = _rows(core, site_of)
-    queues = [*ENGINES, *core.queues]
-    rings = [[len(ENGINES) + n, name] for n, name in enumerate(core.queues)]
+    queues = [*LANES, *core.queues]
+    rings = [[len(LANES) + n, name] for n, name in enumerate(core.queues)]
     shares = [(part.place, part.ns / (core.window_ns or 1.0)) for part in parts(core, path)]
     largest = ", ".join(f"{place} {share:.0%}" for place, share in shares[:NAMED])
     path_text = f"most of the critical path: {largest}" if largest else ""
@@ -77,7 +76,7 @@ def _core(
         "count": len(columns["call"]),
         "instructions": len(columns["call"]),
         "queues": queues,
-        "rows": {"queues": list(ENGINES), "collectives": ["CC-core", []], "rings": rings},
+        "rows": {"queues": list(LANES), "collectives": ["CC-core", []], "rings": rings},
         "memories": _memories(machine),
         "kinds": [{"memory": name, "name": name.upper(), "site": -1, "placed": True}
                   for name in MEMORIES],
@@ -119,11 +118,11 @@ def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], d
     calls = [_call(core, core.kinds[kind]) for kind in used.tolist()]
     ticks = [np.rint((when - core.window[0]) / _tick(core)) for when in (begin, kept, end)]
     statements = core.instructions["statement"][np.append(kernel, triggers)].tolist()
-    engines = kernel_rows["engine"].astype(np.int64)
+    lanes = core.lane[kernel].astype(np.int64)
     rows = {
         "call": np.append(kinds.reshape(-1), len(calls) + moves),
         "site": np.array([site_of.get(number, 0) for number in statements]),
-        "queue": np.append(engines, len(ENGINES) + core.moves["queue"]),
+        "queue": np.append(lanes, len(LANES) + core.moves["queue"]),
         **dict(zip(("begin", "kept", "end"), ticks, strict=True)),
         "flags": np.append(np.zeros(count), np.full(len(moves), TRANSFER)),
     }
@@ -131,7 +130,7 @@ def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], d
     columns = {name: column[order].astype(np.int64) for name, column in rows.items()}
     columns["cause"] = cause = _causes(core, order)
     in_turn = (cause >= 0) & (columns["queue"][cause] == columns["queue"])
-    columns["flags"] += np.where(in_turn & (columns["queue"] < len(ENGINES)), IN_TURN, 0)
+    columns["flags"] += np.where(in_turn & (columns["queue"] < len(LANES)), IN_TURN, 0)
     calls += [_transfer(core, move) for move in core.moves]
     instructions = [core.kind(row) for row in kernel.tolist()]
     each = [instructions[row] if row < count else None for row in order.tolist()]
@@ -230,7 +229,7 @@ def _lines(
     nanoseconds, and the time for which it occupies each queue."""
     spots = sorted({(site[0], site[1]) for site in sites[1:]})
     line_of = np.array([spots.index((s[0], s[1])) if s[1] else len(spots) for s in sites])
-    line, queues = line_of[columns["site"]], len(ENGINES) + len(core.queues)
+    line, queues = line_of[columns["site"]], len(LANES) + len(core.queues)
     times = (columns["kept"] - columns["begin"]) * _tick(core)
     held = np.bincount(line * queues + columns["queue"], times, (len(spots) + 1) * queues)
     counts = np.bincount(line, minlength=len(spots) + 1)

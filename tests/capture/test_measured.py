@@ -102,6 +102,25 @@ def test_figures_have_the_profiler_s_names(files):
     assert "hbm_read_bytes" not in run.load(trace).summary  # a trace does not have it
 
 
+def test_a_product_occupies_the_array_while_weights_are_loaded(tmp_path):
+    """The next weights are loaded 2 ns after a product begins, so that products took 2 ns."""
+    core = captures.Core(programs={"Tensor": [captures.word(0x01), captures.word(0x02)] * 2})
+    spans = ((0, 100), (100, 950), (102, 300), (800, 1_500))
+    for pc, (begin, end) in enumerate(spans):
+        core.ran("Tensor", pc, 1_000 * (1_000 + begin), 1_000 * (1_000 + end))
+    path = tmp_path / "k.ntff"
+    path.write_bytes(captures.trace(core))
+    found = run.load(path)
+    assert found.instructions["busy_ns"].tolist() == [100, 700, 198, 700]
+    kinds = found.side.kinds
+    assert [(key, kind.count, kind.ns) for key, kind in kinds.items()] == [
+        (("Tensor", "MATMUL"), 2, 1_400)
+    ]
+    (shown,), _ = found.shown()
+    rows = [shown["queues"][queue] for queue in shown["columns"]["queue"]]
+    assert rows == ["Tensor (LdWeights)", "Tensor"] * 2
+
+
 def test_differences_are_by_engine_and_statement(files):
     trace, program = files
     one = run.load(trace, program)
