@@ -8,7 +8,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.base.errors import DtypeError, KernelError, SignatureError, ViewError
+from neuroncore.base.errors import DtypeError, KernelError, NotEmulated, SignatureError, ViewError
 
 F32 = np.float32
 P, F = nl.arange(5)[:, None], nl.arange(8)[None, :]
@@ -90,6 +90,41 @@ def test_affine_select_wants_a_comparison():
     device = Older()
     with pytest.raises(SignatureError, match="comparison of index expressions"):
         device.call(nisa.affine_select, P, device.tile(numbers()), 0.0)
+
+
+P64, F64 = nl.arange(64)[:, None], nl.arange(8)[None, :]
+PART = slice(32, 64), slice(3, 7)  # the elements that the mask chooses
+OF_PLACES = {
+    "iota": lambda _, mask: nisa.iota(P64 * 100 + F64 * 3, dtype=nl.float32, mask=mask),
+    "affine_select": lambda x, mask: nisa.affine_select(
+        (F64 * 10 >= P64) & (F64 * 11 < P64 + 30), x, -1.0, mask=mask
+    ),
+    "range_select": lambda x, mask: selected(x, mask, range_start=1),
+}
+
+
+def selected(x, mask, **more):
+    low, high = (nisa.memset((x.shape[0], 1), number, nl.float32) for number in (4.0, 7.0))
+    between = {"comp_op0": np.greater_equal, "comp_op1": np.less, "bound0": low, "bound1": high}
+    return nisa.range_select(on_true_tile=x, **between, mask=mask, **more)
+
+
+@pytest.mark.parametrize("name", OF_PLACES)
+def test_a_mask_does_not_move_the_places_of_elements(name):
+    device = Older()
+    tile = device.tile(numbers((64, 8)))
+    mask = (P64 >= 32) & (F64 >= 3) & (F64 < 7)
+    whole, part = (device.call(OF_PLACES[name], tile, m).numpy() for m in (None, mask))
+    assert len({*whole[PART].reshape(-1)}) > 2
+    assert np.array_equal(part[PART], whole[PART])
+
+
+def test_a_range_is_over_adjacent_elements():
+    device = Older()
+    x = device.tile(numbers((4, 2, 3)))
+    mask = nl.mgrid[0:4, 0:2, 0:3][2] < 2
+    with pytest.raises(NotEmulated, match="separate elements"):
+        device.call(selected, x, mask)
 
 
 # --- other choices --------------------------------------------------------------------------------

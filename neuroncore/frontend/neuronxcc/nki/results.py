@@ -47,6 +47,7 @@ from neuroncore.numerics.formats import Format, float32
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 ON_CHIP = (SBUF, PSUM)
 Part = Callable[[Tensor, Box], Tensor]
+OfBox = Callable[[Box], dict[str, Any]]
 Run = Callable[[Tensor, dict[str, Any]], None]  # takes a destination, and arguments that change
 
 # The names in nki.errors of refusals for which the instruction table has no name.
@@ -258,6 +259,7 @@ def produce(
     regions: tuple[MemoryRegion, ...] | None = None,
     masked: str = "dst",
     part: Part | None = None,
+    of_box: OfBox | None = None,
     now: bool = False,
     **arguments: Any,
 ) -> Tensor:
@@ -268,7 +270,7 @@ def produce(
     A mask chooses elements of the operand `masked` (by default the result), and the instruction is
     issued for each box of them. Tiles among the arguments are cut along the axes that they share
     with this operand. If the result has other axes, `part`(result, box) returns the part of it that
-    an instruction on `box` writes.
+    an instruction on `box` writes. `of_box`(box) returns the arguments that depend on the box.
     """
     core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)
@@ -295,7 +297,7 @@ def produce(
             run: Run = partial(_run_whole, name, arguments)
         else:
             boxes = chosen(mask, over)
-            run = partial(_run_boxes, name, arguments, boxes, masked, part, elementwise)
+            run = partial(_run_boxes, name, arguments, boxes, masked, part, elementwise, of_box)
         if not awaited:
             run(result, {})
             return result
@@ -329,6 +331,7 @@ def _run_boxes(
     masked: str,
     part: Part | None,
     elementwise: bool,
+    of_box: OfBox | None,
     dst: Tensor,
     changed: dict[str, Any],
 ) -> None:
@@ -337,7 +340,7 @@ def _run_boxes(
     cut = in_patterns(boxes, over, (dst, *arguments.values())) if elementwise else boxes
     for box in cut:
         if box:
-            pieces = parts(name, passed, masked, box, over)
+            pieces = parts(name, passed, masked, box, over) | (of_box(box) if of_box else {})
             issue(name, **pieces, dst=_of_result(dst, box, over, part))
         else:
             issue(name, **passed, dst=dst)

@@ -15,7 +15,7 @@ from neuroncore.base.errors import DtypeError
 from neuroncore.frontend.neuronxcc.nki.boxes import chosen, parts
 from neuroncore.frontend.neuronxcc.nki.isa.constants import member
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
-from neuroncore.frontend.neuronxcc.nki.results import flush, issue, produce, tile
+from neuroncore.frontend.neuronxcc.nki.results import OfBox, flush, issue, produce, tile
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.operators import format_of
@@ -163,14 +163,14 @@ def converted(name: str, values: dict[str, Any], depth: int = 1) -> dict[str, An
     return values
 
 
-def like(operand: str, name: str, values: dict[str, Any]) -> Tensor:
+def like(operand: str, name: str, values: dict[str, Any], of_box: OfBox | None = None) -> Tensor:
     """Issue instruction `name`, and return its result: a tile with the shape of the argument
     `operand`, and with its format unless `dtype` is given. `values` is the `locals()` of the API's
     function."""
     mask, dtype = values["mask"], values["dtype"]
     arguments = converted(name, values, depth=2)
     x = arguments[operand]
-    return produce(name, (x.shape, format_or(dtype, x.dtype)), mask, **arguments)
+    return produce(name, (x.shape, format_or(dtype, x.dtype)), mask, of_box=of_box, **arguments)
 
 
 def per_partition(columns: int, operand: str, name: str, values: dict[str, Any]) -> Tensor:

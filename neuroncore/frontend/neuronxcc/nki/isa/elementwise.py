@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from neuroncore.base.errors import NotEmulated, ShapeError, SignatureError
-from neuroncore.frontend.neuronxcc.nki.boxes import chosen
+from neuroncore.base.errors import ShapeError, SignatureError
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Index, Mask
 from neuroncore.frontend.neuronxcc.nki.isa import constants
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
@@ -218,15 +217,20 @@ def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
         "iota",
         (expr.shape, format_or(dtype, None)),
         mask,
-        pattern=_pattern(expr),
-        offset=expr.start,
-        channel_multiplier=expr.steps[0],
+        of_box=lambda box: _numbers(expr, box),
+        **_numbers(expr),
     )
 
 
-def _pattern(expr: Index) -> list[list[int]]:
-    """Return [step, size] of each free axis of an index expression."""
-    return [[step, size] for step, size in zip(expr.steps[1:], expr.shape[1:], strict=True)]
+def _numbers(expr: Index, box: Box = ()) -> dict[str, Any]:
+    """Return the arguments of iota and affine_select for the elements of an index expression that
+    are in a box. The pattern has [step, size] of each free axis."""
+    part = expr[tuple(slice(first, first + count) for first, count in box)] if box else expr
+    return {
+        "pattern": [[*pair] for pair in zip(part.steps[1:], part.shape[1:], strict=True)],
+        "offset": part.start,
+        "channel_multiplier": part.steps[0],
+    }
 
 
 def affine_select(
@@ -266,20 +270,16 @@ def _selected(
 ) -> Tensor:
     """Return x where the comparison `term` holds, else the number `other`, in format `form`. `term`
     is an expression and an operator, as in Mask. With `hold`, the instruction may be delayed until
-    the kernel assigns its result (`results`). Raises NotEmulated if the mask chooses only a part of
-    x."""
+    the kernel assigns its result (`results`)."""
     index, how = term[0].over(x.shape), term[1]
-    if any(box for box in chosen(mask, x.shape)):
-        raise NotEmulated("affine_select can't have a mask that selects a part of its tile")
     return produce(
         "affine_select",
         (x.shape, form),
         mask,
-        pattern=_pattern(index),
-        channel_multiplier=index.steps[0],
+        of_box=lambda box: _numbers(index, box),
         on_true_tile=x,
         on_false_value=float(other),
         cmp_op=COMPARISONS[how],
-        offset=index.start,
         now=not hold,
+        **_numbers(index),
     )

@@ -7,11 +7,14 @@ argument separately, which takes less time.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from neuroncore.base import enums
+from neuroncore.base.errors import NotEmulated
+from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     accumulator,
     apart,
@@ -30,6 +33,7 @@ from neuroncore.frontend.neuronxcc.nki.keywords import token
 from neuroncore.frontend.neuronxcc.nki.results import produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.operators import common
+from neuroncore.memory import access
 from neuroncore.numerics.formats import uint32
 
 __all__ = [
@@ -231,8 +235,19 @@ def range_select(
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
     """on_true_tile[:, i] where range_start + i satisfies both comparisons, comp_op0 with bound0 and
-    comp_op1 with bound1; elsewhere the number on_false_value."""
-    return like("on_true_tile", "range_select", locals())
+    comp_op1 with bound1; elsewhere the number on_false_value. Raises NotEmulated if a mask chooses
+    elements of a partition that are not adjacent."""
+    return like(
+        "on_true_tile", "range_select", locals(), partial(_range_of_box, on_true_tile, range_start)
+    )
+
+
+def _range_of_box(x: Tensor, start: Any, box: Box) -> dict[str, Any]:
+    """Return the range_start of the elements of x that are in a box, as an argument."""
+    strides = access.dense(x.shape[1:])
+    if not access.is_dense([size for _, size in box[1:]], strides):
+        raise NotEmulated("range_select can't have a mask that chooses separate elements")
+    return {"range_start": start + sum(n * s for (n, _), s in zip(box[1:], strides, strict=True))}
 
 
 def select_reduce(
