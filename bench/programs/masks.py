@@ -9,7 +9,20 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.programs.maker import Maker
-from bench.programs.older import FORMS, ROWS, Box, Tiles, columns, filled, grid, load, say, viewed
+from bench.programs.older import (
+    FORMS,
+    ROWS,
+    UNARY,
+    Box,
+    Tiles,
+    columns,
+    filled,
+    grid,
+    load,
+    result,
+    say,
+    viewed,
+)  # fmt: skip
 from bench.programs.program import Statement
 from bench.programs.views import STARTS, Array, Tensor, View
 
@@ -235,6 +248,53 @@ def _piece(maker: Maker, size: int) -> slice:
 
 OPERATORS = ("add", "maximum", "minimum")
 
+
+def with_and_without(tiles: Tiles) -> None:
+    """Return a part of a tile that is computed with a mask, and the same part of the tile that is
+    computed without it. They must be equal."""
+    maker, data = tiles.maker, tiles.any()
+    lanes, free = data.shape
+    chosen = mask(maker, lanes, free, moved=False)
+    boxes = [*chosen.boxes()]
+    if not boxes:
+        return
+    call, before = _of_places(maker, data)
+    a, b = (result(maker, (lanes, free), "float32") for _ in range(2))
+    lines = [grid(maker, lanes, free), *before]
+    for out, more in ((a, ""), (b, f", mask={chosen.text}")):
+        lines += [
+            f"r = {call}, dtype=nl.float32{more})",
+            f"u = nl.zeros({(lanes, free)}, dtype=nl.float32)",
+        ]
+        for rows, wide in boxes:
+            part_of = f"[{rows.start}:{rows.stop}, {wide.start}:{wide.stop}]"
+            lines.append(f"u{part_of} = nl.copy(r{part_of})")
+        lines.append(f"nl.store({out}, u)")
+    kinds = frozenset(("mask", "index expression"))
+    maker.statements.append(Statement("\n".join(lines), {}, None, kinds, (a, b)))
+
+
+def _of_places(maker: Maker, data: Tensor) -> tuple[str, list[str]]:
+    """Return the beginning of a call that computes with the places of elements or with the
+    elements, and lines that precede it."""
+    (lanes, free), x = data.shape, data.name
+    draw = maker.random.random()
+    index = f"i*{maker.between(-2, 3)} + j*{maker.between(1, 4)} + {maker.between(0, 9)}"
+    if draw < 0.3:
+        return f"nisa.iota({index}", []
+    if draw < 0.6:
+        return f"nisa.affine_select({index} >= {maker.between(0, 3 * free)}, {x}, -1.0", []
+    if draw < 0.8 and data.form == "float32" and maker.target != "trn1":
+        bounds = [
+            f"{name} = nisa.memset(({lanes}, 1), {maker.between(0, free)}, nl.float32)"
+            for name in ("v", "w")
+        ]
+        kept = "comp_op0=nl.greater_equal, comp_op1=nl.less_equal, bound0=v, bound1=w"
+        start = f"range_start={maker.between(0, 3)}"
+        return f"nisa.range_select(on_true_tile={x}, {kept}, {start}", bounds
+    return f"nl.{maker.choose(UNARY)}({x}", []
+
+
 STEPS = (
     (computed, 1.5),
     (loaded, 0.7),
@@ -243,4 +303,5 @@ STEPS = (
     (added, 0.7),
     (multiplied, 0.8),
     (folded, 0.8),
+    (with_and_without, 0.9),
 )
