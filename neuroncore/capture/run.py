@@ -100,7 +100,7 @@ class Measured:
 
     @property
     def is_static(self) -> bool | None:
-        """Whether all descriptors of the kernel's transfers were written before it ran; None for a
+        """True if all descriptors of the kernel's transfers were written before it ran; None for a
         kernel without transfers."""
         core = self.capture.busiest
         queues = np.unique(core.moves["queue"]).tolist()
