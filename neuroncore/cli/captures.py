@@ -14,7 +14,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.capture.files import is_capture
 from neuroncore.cli import executing, session, terminal
-from neuroncore.cli.run import add_launches, kept_run
+from neuroncore.cli.run import ESTIMATED, add_launches, kept_run
 
 if TYPE_CHECKING:
     from neuroncore.capture import difference as differing
@@ -93,7 +93,12 @@ def load(arguments: argparse.Namespace, file: str) -> Measured:
 
 
 def refuse_others(arguments: argparse.Namespace) -> None:
-    """Raise UsageError if a command has arguments that only a script can take."""
+    """Raise UsageError if a command has arguments that only a script can take, or options that only
+    the estimate of a kernel uses."""
+    for name in (*ESTIMATED, "args", "inputs"):
+        if getattr(arguments, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{arguments.file} is from a device: {option} is for kernels")
     for word in (*arguments.others, *arguments.behind):
         hint = "`neuroncore profile import` has --source, --trace and --html"
         raise UsageError(f"{arguments.file} is from a device, and takes no {word}: {hint}")

@@ -170,6 +170,9 @@ def test_neff_executes_and_compares(capsys, folder):
         ("diff", "k.ntff", "empty.neff"),
         ("why", "k.ntff", "--source", "kernel.py::copied"),
         ("view", "k.ntff", "--source", "kernel.py::copied"),
+        ("why", "k.ntff", "--launch", "standalone"),
+        ("view", "k.ntff", "--clock-phase", "0.2"),
+        ("why", "k.ntff", "--args", "1"),
         ("run", "k.ntff"),
     ],
 )
