@@ -17,10 +17,9 @@ import numpy as np
 
 from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.path import place_of
-from neuroncore.capture.trace import ENGINES
+from neuroncore.capture.trace import ENGINES, FULL
 
 Event = dict[str, Any]
-FULL = 8  # eighths of the clock
 
 
 def write(capture: Capture, path: Path) -> None:

@@ -20,7 +20,7 @@ from neuroncore.capture.measured import CLOCK, ELEMENT, INSTRUCTION, UPDATE, Cap
 from neuroncore.capture.moves import MOVE, Triggers, of_direct, unnamed
 from neuroncore.capture.neff import Statement
 from neuroncore.capture.operands import NAMED, instruction
-from neuroncore.capture.trace import ENGINES, SEMAPHORES, content
+from neuroncore.capture.trace import ENGINES, FULL, SEMAPHORES, content
 
 Array = npt.NDArray[Any]
 Json = Mapping[str, Any]
@@ -28,7 +28,6 @@ Json = Mapping[str, Any]
 LARGEST = 1 << 30  # bytes of a file
 TABLES = "instruction", "summary"  # tables that a profile must have
 MATRIX = "TensorMatrix"  # the second row of the Tensor engine
-FULL = 8  # eighths of a clock
 DAMAGED = AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from neuroncore.capture.encoding import DecodedInstruction
 from neuroncore.capture.measured import LANES, Capture, MeasuredCore
 from neuroncore.capture.path import PathStep, parts, steps
+from neuroncore.capture.trace import FULL
 from neuroncore.capture.why import busy, time_text, unknown_opcodes, unknown_text
 from neuroncore.machine import Machine
 
@@ -29,7 +30,6 @@ CRITICAL, IN_TURN, TRANSFER = 1, 2, 4  # flags of a row
 MEMORIES = "sbuf", "psum"
 IN_MEMORY = (1 << 25) - 1  # bits of an address within SBUF or PSUM
 BINS = 2000  # intervals of the DMA throughput
-FULL = 8  # eighths of the clock
 TICK_NS, TICKS = 0.1, 1 << 31  # the shortest tick, and the most ticks of a run
 MEASURED, ESTIMATED = "measured on a device", "an estimate of the program's own instructions"
 NAMED = 3  # parts of the critical path that the sentence names

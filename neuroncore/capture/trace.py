@@ -58,6 +58,7 @@ TRANSFER = np.dtype(
     ]
 )
 UPDATE = np.dtype([("ps", "i8"), ("semaphore", "u1"), ("value", "i8"), ("by", "i1")])
+FULL = 8  # eighths of the clock
 CLOCK = np.dtype([("ps", "i8"), ("eighths", "u1")])
 
 
@@ -401,6 +402,9 @@ def _updates(records: Array, clocks: _Clocks) -> Array:
 
 
 def _clock(records: Array) -> Array:
+    """Return the rates of the Tensor engine's clock. Records of other rates, such as 64 eighths in
+    a trace on trn1, whose clock has one rate, are left out."""
+    records = records[(records["value"] & 0xFF) <= FULL]
     rates = np.zeros(len(records), CLOCK)
     rates["ps"], rates["eighths"] = _signed(records["ps"]), records["value"] & 0xFF
     return _in_time([rates], CLOCK, "ps")

@@ -145,15 +145,17 @@ def why(arguments: argparse.Namespace) -> int:
 
 def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
     """Execute `neuroncore diff` if at least one side is a capture; the other side may be a Run."""
-    sides = []
+    sides, shown = [], []
     for run, other in ((old, new), (new, old)):
         if hasattr(run, "timelines"):  # a Run; a capture has none
+            shown.append(run)
             sides.append(differing.estimated(run.kernel, slowest(run)))
         else:
             joined = _at_source(run, other) if hasattr(other, "timelines") else run
+            shown.append(joined)
             sides.append(joined.side)
     comparison = differing.compared(*sides)
-    write_sides(arguments, comparison.to_dict(), old, new)
+    write_sides(arguments, comparison.to_dict(), *shown)
     if arguments.json:
         terminal.write_json(comparison.to_dict())
     else:

@@ -78,6 +78,13 @@ def test_without_a_time_origin_a_trace_begins_with_the_first_instruction_of_the_
     assert reader.read(trace(small())).origin_ps == 500
 
 
+def test_rates_above_the_full_clock_are_left_out():
+    """A trace on trn1 has a record of 64 eighths, which pages showed as 800 %."""
+    core = small()
+    core.clocked(64, 1_300)
+    assert reader.read(trace(core)).graphs[0].clock.tolist() == [(1_200, 8)]
+
+
 def test_begins_and_ends_of_repeated_instructions_are_paired_in_order():
     core = Core(programs={"Vector": words(3)})
     core.sections[0].append(captures.record(captures.ADDRESS >> 6, 145, 0, 5))  # has no begin

@@ -6,8 +6,10 @@ import json
 import captures
 import numpy as np
 import pytest
+import viewed
 
 from neuroncore.cli import main
+from neuroncore.view.page import Page
 
 TRACE, PROGRAM = captures.copied()
 KERNEL = """
@@ -83,6 +85,14 @@ def test_starts_of_transfers_have_one_name_on_both_sides(capsys):
     rows = {(row["engine"], row["what"]): row for row in told["opcodes"]}
     assert rows["GpSimd", "starts of transfers"]["new"]["count"] == 2
     assert rows["Sync", "starts of transfers"]["old"]["count"] == 2
+
+
+def test_the_page_of_a_comparison_has_the_lines_of_the_kernel(capsys, folder):
+    """It had the lines of the compiler's statements, which are 7 to 9 in this program."""
+    printed(capsys, "diff", "k.ntff", *SOURCE, "--neff", "p.neff", "--html", "d.html")
+    measured, estimated = viewed.document(Page((folder / "d.html").read_text()))["cores"]
+    assert {line["line"] for line in measured["lines"]} == {8, 9, 10}
+    assert {line["line"] for line in estimated["lines"]} >= {8}
 
 
 def test_a_kernel_runs_on_the_machine_of_the_capture(capsys, folder):
