@@ -48,22 +48,23 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
 def parts(name: str, arguments: dict[str, Any], masked: str, box: Box, space: Dims) -> Any:
     """Return the parts of the arguments of instruction `name` for `box` of its operand `masked`,
     which has the shape `space`."""
+    apart = _apart(name, masked)
     return {
-        argument: follow(value, box, space, _has_axes_of(name, masked, argument))
+        argument: follow(value, box, space, argument not in apart)
         for argument, value in arguments.items()
     }
 
 
 @cache
-def _has_axes_of(name: str, masked: str, argument: str) -> bool:
-    """Return False if the clause of instruction `name` gives the free axes of the operands `masked`
-    and `argument` different letters. A box of one operand then does not cut the other, although the
-    sizes of their axes may be equal by chance: for example those of the two operands of a matrix
-    product."""
+def _apart(name: str, masked: str) -> frozenset[str]:
+    """Return the operands to whose free axes the clause of instruction `name` gives another letter
+    than to those of the operand `masked`. A box of `masked` does not cut these axes, although the
+    sizes may be equal by chance: for example those of the two operands of a matrix product."""
     shapes = INSTRUCTIONS[name].shapes
-    if masked not in shapes or argument not in shapes:
-        return True
-    return shapes[masked][1].letter == shapes[argument][1].letter
+    if masked not in shapes:
+        return frozenset()
+    letter = shapes[masked][1].letter
+    return frozenset(other for other, terms in shapes.items() if terms[1].letter != letter)
 
 
 # The parts of tiles that belong to boxes, by (the tile's geometry, box, space): the geometry of the

@@ -340,7 +340,9 @@ def _run_boxes(
     cut = in_patterns(boxes, over, (dst, *arguments.values())) if elementwise else boxes
     for box in cut:
         if box:
-            pieces = parts(name, passed, masked, box, over) | (of_box(box) if of_box else {})
+            pieces = parts(name, passed, masked, box, over)
+            if of_box is not None:
+                pieces.update(of_box(box))
             issue(name, **pieces, dst=_of_result(dst, box, over, part))
         else:
             issue(name, **passed, dst=dst)
