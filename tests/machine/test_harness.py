@@ -4,7 +4,7 @@ import pytest
 
 from neuroncore import machine
 from neuroncore.base.errors import DefinitionError
-from neuroncore.capture.why import measured_time
+from neuroncore.capture.why import time_text
 from neuroncore.cli import main
 from neuroncore.machine import FactReader, harness
 from neuroncore.machine.harness import BENCHMARK, EXPLORER, PROFILE, HarnessTime, harness_time
@@ -44,9 +44,9 @@ def test_nothing_is_added_where_the_time_is_unknown():
 
 def test_a_measured_run_is_printed_in_the_same_words():
     said = str(HarnessTime(PROFILE, 21_000, 15_400))
-    assert measured_time(21_000, 36_400) == f"measured {said}"
+    assert time_text(21_000, 36_400, None) == f"measured {said}"
     assert said == "36.4 us: 21 us kernel + 15.4 us of neuron-profile"
-    assert measured_time(21_000, 21_000) == "measured 21 us"
+    assert time_text(21_000, 21_000, None) == "measured 21 us"
 
 
 def test_a_machine_is_printed_with_its_overheads_and_their_sources(capsys):
