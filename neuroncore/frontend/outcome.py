@@ -28,7 +28,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, on
-from neuroncore.frontend.arguments import Arguments, is_host_array, leaves
+from neuroncore.frontend.arguments import Arguments, is_host_array, leaves, span
 from neuroncore.machine import Machine
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
@@ -73,6 +73,8 @@ class Inputs:
         # memory with others may have been updated through them, so only changed contents are copied
         # back.
         self.copies: list[tuple[Array, Storage, Array]] = []
+        # (first address, address after the last byte) of each array whose memory the kernel uses
+        self.used: list[tuple[int, int]] = []
         self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in order
         self.copied: list[Array] = []  # copies of the entered arrays, if `keeps`
 
@@ -99,7 +101,13 @@ class Inputs:
         form = _format(value, name)
         array = as_numpy(value)
         memory, data = self.core.memory, array
-        if not (array.flags.carray and array.dtype.isnative and array.ndim):
+        usable = array.flags.carray and array.dtype.isnative and array.ndim
+        # Different inputs are separate tensors on a device and in the record, so an array that
+        # overlaps another one is copied.
+        low, high = span(array)
+        if usable and not any(low < end and start < high for start, end in self.used):
+            self.used.append((low, high))
+        else:
             data = np.array(array, array.dtype.newbyteorder("="), order="C", ndmin=1)
         data = memory.widened(data, form)
         storage = memory.adopt(self.region, data, form, name)

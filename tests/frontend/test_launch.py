@@ -129,6 +129,24 @@ def test_one_array_given_twice_is_one_tensor():
         np.testing.assert_array_equal(x, before + 1)
 
 
+@for_all("dtype", ["=f4", ">f4"])
+@for_all("order", ["C", "F"])
+def test_arrays_that_overlap_are_separate_tensors(order, dtype):
+    """Contiguous arrays once shared memory in the kernel, but not in a replay."""
+
+    def kernel(a, b):
+        nl.store(b, nl.add(nl.load(a), 100.0))
+        return copied(a)
+
+    both = np.array(values(7, 8), dtype, order=order)
+    before = both.copy()
+    run = neuroncore.run(nki.jit(kernel), both[:5], both[2:], target="trn2")
+    for got in (run.results, run.replay()):
+        np.testing.assert_array_equal(got, before[:5])
+    np.testing.assert_array_equal(both, [*before[:2], *(before[:5] + 100)])
+    assert run.verify().difference is None
+
+
 def test_objects_with_an_array_interface_are_accepted():
     class Wrapped:
         def __array__(self, dtype=None, copy=None):
