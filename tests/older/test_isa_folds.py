@@ -8,7 +8,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.base.errors import KernelError, ShapeError
+from neuroncore.base.errors import KernelError, NotEmulated, ShapeError
 
 F32 = np.float32
 FOLDS = {"add": np.add, "max": np.maximum, "min": np.minimum, "multiply": np.multiply}
@@ -56,6 +56,41 @@ def test_a_mask_folds_a_part():
     )
     assert np.array_equal(got[0:3].numpy().reshape(3), x[:3, 2:5].max(1))
     assert got.unwritten().sum() == 2
+
+
+COMBINATIONS = {
+    "sum": lambda x, m, _: nl.sum(x, 1, mask=m),
+    "mean": lambda x, m, _: nl.mean(x, 1, mask=m),
+    "softmax": lambda x, m, _: nl.softmax(x, 1, mask=m),
+    "bn_stats": lambda x, m, _: nisa.bn_stats(x, mask=m),
+    "scan": lambda x, m, _: nisa.tensor_tensor_scan(x, x, 0.0, np.multiply, np.add, mask=m),
+    "max8": lambda x, m, _: nisa.max8(src=x, mask=m),
+    "accumulator": lambda x, m, sums: nisa.activation_reduce(
+        np.exp, x, reduce_op=np.add, reduce_res=sums, mask=m
+    ),
+    "select": lambda x, m, sums: nisa.select_reduce(
+        dst=x, predicate=x, on_true=x, on_false=0.0, reduce_res=sums, mask=m,
+        reduce_cmd=nisa.reduce_cmd.reset_reduce,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_a_mask_does_not_combine_elements_of_separate_parts(name):
+    # each part takes an instruction, which would overwrite or ignore the results of the others
+    device = Older()
+    tile, sums = device.tile(numbers((5, 24))), device.tile(numbers((5, 1)))
+    f = nl.arange(24)[None, :]
+    with pytest.raises(NotEmulated, match="several rectangles"):
+        device.call(COMBINATIONS[name], tile, f != 11, sums)
+
+
+def test_a_mask_may_choose_separate_parts_along_other_axes():
+    x = numbers((5, 3, 4))
+    device = Older()
+    _, f, g = nl.mgrid[0:5, 0:3, 0:4]
+    got = device.call(nl.sum, device.tile(x), 2, mask=(f != 1) & (g < 3))
+    assert np.array_equal(got.numpy()[:, ::2], x[:, ::2, :3].sum(2))
 
 
 def test_a_fold_goes_to_a_column_of_a_tile():

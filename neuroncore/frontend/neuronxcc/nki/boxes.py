@@ -6,13 +6,14 @@ is the whole tile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from neuroncore.base.errors import SignatureError
+from neuroncore.base.errors import NotEmulated, SignatureError
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
@@ -21,6 +22,8 @@ from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.geometry import Geometry, make_room
+
+Part = Callable[[Tensor, Box], Tensor]  # of a result, and a box of an operand
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
@@ -108,6 +111,13 @@ def _followed(value: Tensor, box: Box, space: Dims) -> Tensor:
     return value.within(pieces)
 
 
+def of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
+    """Return the part of a result that an instruction on `box` of a tile of shape `over` writes.
+    The function `part` cuts results whose axes are not those of `over`."""
+    piece: Tensor = part(dst, box) if part else follow(dst, box, over)
+    return piece
+
+
 def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
     """Return boxes of a tile of shape `over`, cut along their shortest free axes until an access
     pattern can describe the part of each of the `tiles` in each box. A call on tiles with more axes
@@ -127,6 +137,29 @@ def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]
         slabs = [(*box[:axis], (place, 1), *box[axis + 1 :]) for place in places]
         cut += in_patterns(slabs, over, tiles)
     return cut
+
+
+# instructions whose result at an element depends on earlier elements of its partition
+IN_ORDER = frozenset(("tensor_tensor_scan", "tensor_scalar_cumulative", "nc_match_replace8"))
+OF_PARTITIONS = ("reduce_res", "dst_idx")  # results in addition to dst
+
+
+def check_rows(name: str, boxes: list[Box], arguments: dict[str, Any]) -> None:
+    """Raise NotEmulated if instruction `name` combines the elements of a partition, and these are
+    in several boxes: each box takes a separate instruction."""
+    if name in IN_ORDER or any(arguments.get(other) is not None for other in OF_PARTITIONS):
+        check_apart([box[:1] for box in boxes])
+
+
+def check_apart(places: list[Box]) -> None:
+    """Raise NotEmulated if two of the places in a result, each of which is computed from one box
+    of elements, have common elements."""
+    for pair in combinations(places, 2):
+        if all(a < b + m and b < a + n for (a, n), (b, m) in zip(*pair, strict=True)):
+            raise NotEmulated(
+                "a call can't combine elements in several rectangles: it has a mask that chooses "
+                "more than one, or a tile whose axes no access pattern describes"
+            )
 
 
 def extent(part: Tensor) -> Box:

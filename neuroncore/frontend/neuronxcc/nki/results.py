@@ -28,7 +28,16 @@ from neuroncore.frontend.issue import function
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.neuronxcc.nki import integer_transfers, refusals
 from neuroncore.frontend.neuronxcc.nki.blocks import check_explicit
-from neuroncore.frontend.neuronxcc.nki.boxes import chosen, extent, follow, in_patterns, parts
+from neuroncore.frontend.neuronxcc.nki.boxes import (
+    Part,
+    check_apart,
+    check_rows,
+    chosen,
+    extent,
+    in_patterns,
+    of_result,
+    parts,
+)
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import (
     Running,
@@ -46,7 +55,6 @@ from neuroncore.numerics.formats import Format, float32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 ON_CHIP = (SBUF, PSUM)
-Part = Callable[[Tensor, Box], Tensor]
 OfBox = Callable[[Box], dict[str, Any]]
 Run = Callable[[Tensor, dict[str, Any]], None]  # takes a destination, and arguments that change
 
@@ -288,7 +296,7 @@ def produce(
         over = sizes if masked == "dst" else arguments[masked].shape
         # an access pattern can always describe two axes
         elementwise = part is None and masked == "dst" and len(over) > 2
-        boxes: list[Box] = [()]
+        written: list[Box] = [()]
         if mask is None and not elementwise:
             if not awaited:
                 arguments["dst"] = result
@@ -296,13 +304,15 @@ def produce(
                 return result
             run: Run = partial(_run_whole, name, arguments)
         else:
-            boxes = chosen(mask, over)
+            boxes = written = chosen(mask, over)
+            if mask is not None and (part is not None or masked != "dst"):
+                places = [of_result(result, box, over, part) if box else None for box in boxes]
+                written = [() if place is None else extent(place) for place in places]
+                check_apart(written)
             run = partial(_run_boxes, name, arguments, boxes, masked, part, elementwise, of_box)
         if not awaited:
             run(result, {})
             return result
-        whole = mask is None or (part is None and masked == "dst")
-        written = boxes if whole else [_written(result, box, over, part) for box in boxes]
         into = _usual_regions(name) if regions is None else regions
         assert frame is not None
         sums = name == "nc_matmul"
@@ -310,12 +320,6 @@ def produce(
     finally:
         core.site = before
     return result
-
-
-def _written(result: Tensor, box: Box, over: Dims, part: Part | None) -> Box:
-    """Return the box of a result that an instruction on `box` of a tile of shape `over` writes. The
-    empty box is all of the result."""
-    return extent(_of_result(result, box, over, part)) if box else box
 
 
 def _run_whole(name: str, arguments: dict[str, Any], dst: Tensor, changed: dict[str, Any]) -> None:
@@ -338,21 +342,15 @@ def _run_boxes(
     passed = {**arguments, **changed}
     over = dst.shape if masked == "dst" else arguments[masked].shape
     cut = in_patterns(boxes, over, (dst, *arguments.values())) if elementwise else boxes
+    check_rows(name, cut, passed)
     for box in cut:
         if box:
             pieces = parts(name, passed, masked, box, over)
             if of_box is not None:
                 pieces.update(of_box(box))
-            issue(name, **pieces, dst=_of_result(dst, box, over, part))
+            issue(name, **pieces, dst=of_result(dst, box, over, part))
         else:
             issue(name, **passed, dst=dst)
-
-
-def _of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
-    """Return the part of a result that an instruction on `box` of a tile of shape `over` writes.
-    The function `part` cuts results whose axes are not those of `over`."""
-    piece: Tensor = part(dst, box) if part else follow(dst, box, over)
-    return piece
 
 
 @cache

@@ -12,7 +12,7 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion, engine, reduce_cmd
 from neuroncore.base.errors import DtypeError
-from neuroncore.frontend.neuronxcc.nki.boxes import chosen, parts
+from neuroncore.frontend.neuronxcc.nki.boxes import check_rows, chosen, parts
 from neuroncore.frontend.neuronxcc.nki.isa.constants import member
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
 from neuroncore.frontend.neuronxcc.nki.results import OfBox, flush, issue, produce, tile
@@ -203,7 +203,9 @@ def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
     flush()
     if not isinstance(dst, Tensor):
         tile(dst, "dst")
-    for box in chosen(mask, dst.shape):
+    boxes = chosen(mask, dst.shape)
+    check_rows(name, boxes, arguments)
+    for box in boxes:
         pieces = parts(name, arguments, "dst", box, dst.shape)
         issue(name, dst=dst.within(box) if box else dst, **pieces)
     return dst

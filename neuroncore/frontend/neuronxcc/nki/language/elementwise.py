@@ -17,7 +17,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ShapeError, SignatureError
 from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki import isa
-from neuroncore.frontend.neuronxcc.nki.boxes import chosen, follow
+from neuroncore.frontend.neuronxcc.nki.boxes import check_apart, chosen, follow
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, Mask
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import combined
@@ -72,6 +72,7 @@ def composed(
         more["axis"] = tuple(range(1, len(space)))
         others = [a for a in range(1, len(space)) if a not in axes]
         boxes = [row for box in boxes for row in _rows(box, others)]
+        check_apart([tuple(row[a] for a in (0, *others)) for row in boxes])
     folded = axes if folds else ()
     kept = [a for a in range(len(space)) if keepdims or a not in folded]
     sizes = [1 if a in folded else space[a] for a in kept] + [1] * (2 - len(kept))
