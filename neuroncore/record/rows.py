@@ -36,7 +36,7 @@ class Registers:
             at = 3 * len(values)
             operation, left, right = OPERATIONS[table[at]], table[at + 1], table[at + 2]
             if operation == "constant":
-                values.append(wrapped(left))
+                values.append(left)  # may have more than 32 bits: `register // 2**31`
             elif operation == "load":
                 if left not in self.loaded:
                     raise UsageError(

@@ -69,6 +69,23 @@ def test_a_register_has_no_value_again_before_the_instruction_that_loads_it():
         [registers.value(number) for number in range(2)]
 
 
+def test_a_constant_beyond_32_bits_is_the_same_number_in_a_replay():
+    def kernel(count):
+        number = loaded(count)
+        register = nisa.register_alloc()
+        nisa.register_load(register, number[:, 0:1])
+        for result in (register // 2**31, register < 2**31, register % 2**32 + register):
+            nisa.register_store(number[:, 0:1], result + register)
+            nisa.tensor_tensor(number[:, 1:2], number[:, 1:2], number[:, 0:1], nl.add)
+        return stored(number)
+
+    run = neuroncore.run(nki.jit(kernel), np.array([[3, 0]], np.int32), target="trn2")
+    assert run.results.tolist() == [[9, 16]]
+    assert run.replay().tolist() == [[9, 16]]
+    assert run.replay(np.array([[5, 0]], np.int32)).tolist() == [[15, 26]]
+    assert run.verify().difference is None
+
+
 def test_a_place_out_of_bounds_is_refused_at_the_kernels_line():
     run = neuroncore.run(rows_of, X, COUNT, target="trn2")
     with pytest.raises(OutOfBoundsError) as refused:
