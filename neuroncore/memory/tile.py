@@ -113,7 +113,7 @@ class Tile:
         """Return a tile of this class with the window of `tile`, on `storage` if it is given,
         otherwise on the storage of `tile`."""
         if storage is None:
-            return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic)
+            return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic, tile.fault)
         geometry = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)
         return cls(storage, geometry, tile.offset, tile.dynamic)
 

@@ -334,3 +334,17 @@ def test_a_missing_row_of_a_gather_is_minus_one_in_int32():
     found, picked = kernel(x, rows)
     assert (found == -1).all()
     assert (picked == x.view(np.uint32)).all()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [nl.floor, nl.sin, lambda t: nl.softmax(t, 1), lambda t: nl.var(t, 1), lambda t: nl.mod(t, 2.0),
+     lambda t: nl.where(t > 0, t, 0.0),
+     lambda t: nl.gather_flattened(t, nl.zeros((5, 2), np.uint32))],
+)  # fmt: skip
+def test_expressions_beyond_the_end_are_refused_by_functions_of_several_instructions(function):
+    # the access would reach the row of the next partition
+    with pytest.raises(OutOfBoundsError, match=r"\[3, 8\] exceeds axis 1 of size 6"):
+        stored(
+            lambda t: function(t[nl.arange(5)[:, None], 3 + nl.arange(6)[None, :]]), numbers(9, 6)
+        )
