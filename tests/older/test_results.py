@@ -249,6 +249,29 @@ def test_a_float32_result_assigned_to_integers_is_converted():
 # --- masks ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("move", "want"),
+    [
+        (lambda a: nl.transpose(a), A.T),
+        (lambda a: nisa.dma_transpose(a), A.T),
+        (lambda a: nisa.dropout(a, prob=0.0), A),
+        (lambda a: nl.dropout(a, 0.0, dtype=nl.bfloat16), A),
+    ],
+)
+def test_a_result_that_the_instruction_cannot_convert_is_copied_to_a_target_of_another_format(
+    move, want
+):
+    # the pages of dropout and nc_transpose: dtype is the type to cast the output to
+    def kernel(a):
+        t = tile(want.shape, nl.bfloat16)
+        t[...] = move(a)
+        return t
+
+    device = Older("trn1")
+    got = device.call(kernel, device.tile(A))
+    assert np.array_equal(got.numpy(), want.astype(ml_dtypes.bfloat16))
+
+
 def test_a_masked_result_leaves_other_elements_unchanged():
     def kernel(a, b):
         t = tile()

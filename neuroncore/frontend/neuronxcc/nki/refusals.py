@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from neuroncore.base.errors import DtypeError, DynamicControlError, SignatureError, ViewError
+from neuroncore.base.errors import (
+    BufferKindError,
+    DtypeError,
+    DynamicControlError,
+    SignatureError,
+    ViewError,
+)
 from neuroncore.frontend.tensors import question
 from neuroncore.memory.tile import Tile
 
@@ -99,4 +105,15 @@ def repeated_by_dma(tile: Tile) -> ViewError:
         because="the older API's compiler does not support broadcast patterns in DMA",
         hint="load the row, and repeat it with .broadcast_to((partitions, columns))",
         also="NCC_IBCG901",
+    )
+
+
+def assigned_in_hbm(slot: Tile) -> BufferKindError:
+    """Return the error for the assignment of a tile to a tensor in HBM."""
+    return BufferKindError(
+        f"{slot} can't be assigned to",
+        expected="a tensor in sbuf or psum",
+        because="only a DMA writes to HBM",
+        hint="nl.store(tensor[...], value)",
+        also="err_unsupported_memory",
     )

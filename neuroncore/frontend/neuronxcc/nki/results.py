@@ -20,7 +20,7 @@ import numpy as np
 
 from neuroncore.base import source, syntax
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.base.errors import BufferKindError, KernelError, SignatureError
+from neuroncore.base.errors import KernelError, SignatureError
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core.core import Core, current
 from neuroncore.core.core import running as core_of_kernel
@@ -58,6 +58,9 @@ ON_CHIP = (SBUF, PSUM)
 OfBox = Callable[[Box], dict[str, Any]]
 Run = Callable[[Tensor, dict[str, Any]], None]  # takes a destination, and arguments that change
 
+# instructions whose result must have the format of their operand
+MOVES = frozenset(("dma_transpose", "dropout", "local_gather", "nc_transpose"))
+
 # The names in nki.errors of refusals for which the instruction table has no name.
 VENDORS: dict[tuple[str, str | None, str], str] = {
     (name, argument, code): f"err_activation_{argument}_{what}"
@@ -82,6 +85,7 @@ class Pending:
     sums: bool  # whether it is a matrix product, which PSUM can accumulate
     frame: FrameType
     instruction: int
+    moves: bool = False  # whether its result has the format of its operand
 
     def issue(self, dst: Tensor, **changed: Any) -> None:
         core = self.core
@@ -97,7 +101,8 @@ class Pending:
         """Return whether the instruction can write its result to the slot directly, with the same
         rounding as if it wrote to a new tile that is then copied to the slot."""
         format, wanted = self.tile.dtype, slot.dtype
-        if wanted is not format and (format is not float32 or wanted.is_integer):
+        converts = format is float32 and not (self.moves or wanted.is_integer)
+        if wanted is not format and not converts:
             return False
         if slot.storage.region not in self.regions:
             return False
@@ -315,8 +320,9 @@ def produce(
             return result
         into = _usual_regions(name) if regions is None else regions
         assert frame is not None
-        sums = name == "nc_matmul"
-        state.pending = Pending(core, result, run, written, into, sums, frame, frame.f_lasti)
+        sums, moves = name == "nc_matmul", name in MOVES
+        place = frame, frame.f_lasti
+        state.pending = Pending(core, result, run, written, into, sums, *place, moves=moves)
     finally:
         core.site = before
     return result
@@ -417,7 +423,8 @@ def assign(slot: Tensor, value: Any) -> None:
 
 
 def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
-    _check_on_chip(slot)
+    if not slot.storage.on_chip:
+        raise refusals.assigned_in_hbm(slot)
     fill(value)
     _before_writing(slot, boxes)
     if boxes == [()]:
@@ -466,18 +473,6 @@ def _number(value: Any) -> Any:
         f"{type(value).__name__} can't be assigned to a tensor",
         expected="a tile, or a number",
         got=f"{value!r:.60}",
-    )
-
-
-def _check_on_chip(slot: Tensor) -> None:
-    if slot.storage.on_chip:
-        return
-    raise BufferKindError(
-        f"{slot} can't be assigned to",
-        expected="a tensor in sbuf or psum",
-        because="only a DMA writes to HBM",
-        hint="nl.store(tensor[...], value)",
-        also="err_unsupported_memory",
     )
 
 

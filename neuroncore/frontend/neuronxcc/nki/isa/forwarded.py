@@ -72,8 +72,13 @@ def activation_reduce(
 
 
 def dropout(data: Any, prob: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """data with elements zeroed at random, each with probability `prob`."""
-    return like("data", "dropout", locals())
+    """data with elements zeroed at random, each with probability `prob`. tensor_copy converts them
+    if `dtype` is not the format of data."""
+    begin(kwargs)
+    x = tile(data, "data")
+    dropped = produce("dropout", (x.shape, x.dtype), mask, data=x, prob=column(prob, "prob"))
+    same = dtype is None or format_or(dtype, None) is x.dtype
+    return dropped if same else tensor_copy(dropped, mask=mask, dtype=dtype)
 
 
 def nc_stream_shuffle(
