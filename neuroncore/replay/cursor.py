@@ -77,8 +77,9 @@ class Replay:
         if inputs is not None and any(program.data.skipped for program in record.programs):
             raise UsageError(
                 "the record can't be replayed on other inputs: it lacks an access that the kernel "
-                "skipped, because its index was out of bounds. With other inputs the index may be "
-                "in bounds: run the kernel on these inputs instead"
+                "skipped, because its index was out of bounds, or the index of a view that the "
+                "kernel returns. With other inputs the index may differ: run the kernel on these "
+                "inputs instead"
             )
         self.record, self.setting, self.room = record, setting, snapshots
         self.world = setting.world

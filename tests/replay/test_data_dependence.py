@@ -114,6 +114,19 @@ def test_an_access_that_was_skipped_may_happen_on_other_inputs():
     np.testing.assert_array_equal(inside.replay(X, COUNT + 100), X[0:1])
 
 
+def test_a_returned_view_at_an_index_is_not_replayed_on_other_inputs():
+    def kernel(x, count):
+        register = nisa.register_alloc()
+        nisa.register_load(register, loaded(count))
+        return stored(loaded(x))[:, nl.ds(register, 2)]
+
+    run = neuroncore.run(nki.jit(kernel), X, COUNT, target="trn2")
+    np.testing.assert_array_equal(run.results, X[:, 3:5])
+    np.testing.assert_array_equal(run.replay(), run.results)
+    with pytest.raises(UsageError, match="the index of a view that the kernel returns"):
+        run.replay(Y, COUNT)
+
+
 @nki.jit
 def drawn_thrice(x):
     """Random bits of three draws, one after the other."""
