@@ -87,7 +87,7 @@ def follow(value: Any, box: Box, space: Dims, free: bool = True) -> Any:
     if not free:
         box = (box[0], *((0, size) for size in value.shape[1:]))
         space = (space[0], *value.shape[1:])
-    if value.dynamic or value.spans:
+    if value.dynamic or value.fault is not None:
         return _followed(value, box, space)
     geometry = value.geometry
     known = _parts.get((geometry, box, space))

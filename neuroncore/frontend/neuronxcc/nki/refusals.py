@@ -8,10 +8,13 @@ from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
     DynamicControlError,
+    OutOfBoundsError,
     SignatureError,
     ViewError,
 )
+from neuroncore.frontend.limits import beyond
 from neuroncore.frontend.tensors import question
+from neuroncore.memory.access import Dims
 from neuroncore.memory.tile import Tile
 
 
@@ -116,4 +119,17 @@ def assigned_in_hbm(slot: Tile) -> BufferKindError:
         because="only a DMA writes to HBM",
         hint="nl.store(tensor[...], value)",
         also="err_unsupported_memory",
+    )
+
+
+def outside(low: int, high: int, axis: int, shape: Dims) -> OutOfBoundsError:
+    """Return the error for indices from `low` to `high` of an axis of a tensor."""
+    size, ragged = shape[axis], "mask the last piece: mask=(start + i < total)"
+    return OutOfBoundsError(
+        f"index range [{low}, {high}] exceeds axis {axis} of size {size}",
+        expected=f"within [0, {size - 1}]",
+        got=f"[{low}, {high}]",
+        because="the access would reach the memory of another tensor",
+        hint=beyond(low, high, axis, shape, ragged),
+        also="err_tensor_access_out_of_bound",
     )

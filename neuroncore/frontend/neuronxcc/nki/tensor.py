@@ -1,6 +1,4 @@
-"""The tensor object of the older API: a tile with index expressions and assignment. A span is an
-index along one axis of a tensor, as an affine function of the axes of a tile, that reaches outside
-of the tensor."""
+"""The tensor object of the older API: a tile with index expressions and assignment."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from neuroncore.base.errors import (
 )
 from neuroncore.core.core import running
 from neuroncore.frontend import limits
-from neuroncore.frontend.limits import DynamicSlice, beyond
+from neuroncore.frontend.limits import DynamicSlice
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.expressions import (
     Box,
@@ -27,6 +25,7 @@ from neuroncore.frontend.neuronxcc.nki.expressions import (
     filled,
     together,
 )
+from neuroncore.frontend.neuronxcc.nki.spans import Move, Span, inside, moved, split
 from neuroncore.frontend.operators import format_of
 from neuroncore.frontend.tensors import Seen, Unread, is_there
 from neuroncore.memory import access
@@ -36,11 +35,6 @@ from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.numerics.formats import Format
-
-# first index, steps along the axes of a tile, the shape of the indexed tensor, and the indexed axis
-Span = tuple[int, Dims, Dims, int]
-# first index along an axis of a tensor, and steps along the axes of its part
-Move = tuple[int, Dims]
 
 
 class Tensor(Seen, Unread, Parted):
@@ -181,7 +175,7 @@ class Tensor(Seen, Unread, Parted):
                 also="err_tensor_access_out_of_bound",
             )
         if first < 0 or (stop > size and not (masked and count)):
-            raise self._outside(first, stop - 1, axis, self.shape)
+            raise refusals.outside(first, stop - 1, axis, self.shape)
         return first, count, step
 
     def _number(self, k: Any, axis: int) -> int:
@@ -291,8 +285,8 @@ class Tensor(Seen, Unread, Parted):
         rank = len(self.shape)
         moves = [(start, (*along, *(0,) * (rank - len(along)))) for start, along in moves]
         spans = [(start, along, of.shape, axis) for axis, (start, along) in enumerate(moves)]
-        spans += [_moved(span, moves, rank) for span in of.spans]
-        self._spans = tuple(span for span in spans if not _inside(span, self.shape))
+        spans += [moved(span, moves, rank) for span in of.spans]
+        self._spans = tuple(span for span in spans if not inside(span, self.shape))
         self._check_spans()
 
     def _check_spans(self) -> None:
@@ -301,18 +295,7 @@ class Tensor(Seen, Unread, Parted):
         self.fault = None
         for first, along, of, axis in self.spans:
             low, high = Index(self.shape, along, first).extent()
-            self.fault = self._outside(low, high, axis, of)
-
-    def _outside(self, low: int, high: int, axis: int, shape: Dims) -> OutOfBoundsError:
-        size, ragged = shape[axis], "mask the last piece: mask=(start + i < total)"
-        return OutOfBoundsError(
-            f"index range [{low}, {high}] exceeds axis {axis} of size {size}",
-            expected=f"within [0, {size - 1}]",
-            got=f"[{low}, {high}]",
-            because="the access would reach the memory of another tensor",
-            hint=beyond(low, high, axis, shape, ragged),
-            also="err_tensor_access_out_of_bound",
-        )
+            self.fault = refusals.outside(low, high, axis, of)
 
     def within(self, box: Box) -> Tensor:
         """Return the part of the tile in a box: (first, count) for each axis. Axes of size 1 are
@@ -323,7 +306,7 @@ class Tensor(Seen, Unread, Parted):
             return self
         for (first, _), stride in zip(kept, self.strides, strict=True):
             offset += first * stride
-        if not (dynamic or self.spans):
+        if not (dynamic or self.spans or self.fault):
             geometry = self.storage.layout.geometry(shape, self.strides, self.dtype)
             return type(self)(self.storage, geometry, offset)
         if dynamic and dynamic[0].vector:
@@ -334,10 +317,12 @@ class Tensor(Seen, Unread, Parted):
             dynamic = (Dynamic(index, rows.step, rows.limit, vector=True), *dynamic[1:])
             offset -= first * old
         part = self.window(shape, self.strides, offset, dynamic=dynamic)
+        if not self.spans:  # it has no fault, or that of a view whose indices can't be tracked
+            return part
         part._spans = tuple(
             span
             for start, along, of, axis in self.spans
-            if not _inside(
+            if not inside(
                 span := (
                     start + sum(f * s for (f, _), s in zip(kept, along, strict=True)),
                     along,
@@ -381,7 +366,8 @@ class Tensor(Seen, Unread, Parted):
             )
         shape = (*outer, last * old // new)
         strides = (*outer_steps, 1 if old != new else step)
-        return self.window(shape, strides, self.offset * old // new, form)
+        part = self.window(shape, strides, self.offset * old // new, form)
+        return part._keep_spans(self, lambda along: along if old == new or along[-1] == 0 else None)
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
         """Return the same elements, in row-major order, in another shape; one size may be -1."""
@@ -399,29 +385,27 @@ class Tensor(Seen, Unread, Parted):
                 because="a view moves no data: the sizes must multiply to the same number, the "
                 "partition axis must stay, and only contiguous axes can merge",
             )
-        return self.window(sizes, (*self.strides[:first], *strides), self.offset)
+        part = self.window(sizes, (*self.strides[:first], *strides), self.offset)
+        return part._keep_spans(self, lambda along: split(self.shape, along, sizes, first))
 
     def expand_dims(self, axis: int) -> Tensor:
         """Return the tensor with a new axis of size 1 at a position."""
         (at,) = limits.axes(axis, position=0)
         at += len(self.shape) + 1 if at < 0 else 0
         stride = access.span(self.shape[at:], self.strides[at:])
-        return self.window(
+        part = self.window(
             (*self.shape[:at], 1, *self.shape[at:]),
             (*self.strides[:at], stride, *self.strides[at:]),
             self.offset,
         )
+        return part._keep_spans(self, lambda along: (*along[:at], 0, *along[at:]))
 
     def permuted(self, order: Sequence[int]) -> Tensor:
         """Return the tile with its axes in another order: axis k of the result is axis
         `order[k]`."""
         shape = tuple(self.shape[a] for a in order)
         part = self.window(shape, tuple(self.strides[a] for a in order), self.offset)
-        part._spans = tuple(
-            (first, tuple(along[a] for a in order), of, axis)
-            for first, along, of, axis in self.spans
-        )
-        return part
+        return part._keep_spans(self, lambda along: tuple(along[a] for a in order))
 
     def shaped(self, shape: Dims) -> Tensor:
         """Return the tile in this shape, which may add and remove axes of size 1 only. Raises
@@ -442,8 +426,8 @@ class Tensor(Seen, Unread, Parted):
         if self.storage.on_chip:
             strides = (self.strides[0], *strides[1:])
         part = self.window(shape, strides, self.offset)
-        part._spans = ()
-        return part
+        first = int(self.storage.on_chip)
+        return part._keep_spans(self, lambda along: split(self.shape, along, shape, first))
 
     def stretched(self, shape: Dims) -> Tensor:
         """Return a view of the tile in which axes of size 1 are repeated to the sizes of
@@ -451,7 +435,24 @@ class Tensor(Seen, Unread, Parted):
         strides = tuple(
             0 if n == 1 != m else s for n, m, s in zip(self.shape, shape, self.strides, strict=True)
         )
-        return self.window(shape, strides, self.offset)
+        part = self.window(shape, strides, self.offset)
+        pairs = list(zip(self.shape, shape, strict=True))
+        return part._keep_spans(
+            self, lambda steps: tuple(s * (n == m) for s, (n, m) in zip(steps, pairs, strict=True))
+        )
+
+    def _keep_spans(self, of: Tensor, changed: Callable[[Dims], Dims | None]) -> Tensor:
+        """Note the spans of the tile `of` in this view of it, and return the view. `changed`
+        returns the steps along the axes of the view, or None if there are none: then the view has
+        the fault of the tile, and no spans."""
+        spans: list[Span] = []
+        for first, along, shape, axis in of.spans:
+            steps = changed(along)
+            if steps is None:
+                return self
+            spans.append((first, steps, shape, axis))
+        self._spans = tuple(spans)
+        return self
 
     def __bool__(self) -> bool:
         """Return True: kernels test in this way whether an argument is a tensor or None. For a tile
@@ -476,21 +477,6 @@ class Awaited(Tensor):
         self.__class__ = Tensor  # type: ignore[assignment]
         Tensor.__init__(self, storage, storage.layout.whole, 0)
         return getattr(self, name)
-
-
-def _moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
-    """Return a span of a tensor as a span of a part of this tensor with `rank` axes. `moves` has
-    the position of the part along each axis of the tensor."""
-    first, steps, of, axis = span
-    first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
-    pairs = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]
-    new_steps = tuple(sum(along[a] * step for along, step in pairs) for a in range(rank))
-    return first, new_steps, of, axis
-
-
-def _inside(span: Span, shape: Dims) -> bool:
-    low, high = Index(shape, span[1], span[0]).extent()
-    return low >= 0 and high < span[2][span[3]]
 
 
 class Untiled:

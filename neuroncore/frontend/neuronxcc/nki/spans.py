@@ -1,0 +1,37 @@
+"""Spans: indices along one axis of a tensor that reach outside of the tensor. A span is an affine
+function of the axes of a tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from neuroncore.frontend.neuronxcc.nki.expressions import Index
+from neuroncore.memory import access
+from neuroncore.memory.access import Dims
+
+# first index, steps along the axes of a tile, the shape of the indexed tensor, and the indexed axis
+Span = tuple[int, Dims, Dims, int]
+# first index along an axis of a tensor, and steps along the axes of its part
+Move = tuple[int, Dims]
+
+
+def split(shape: Dims, steps: Dims, sizes: Dims, kept: int) -> Dims | None:
+    """Return the steps of a span of a tile of shape `shape` after this tile is reshaped to `sizes`,
+    without the first `kept` axes. Return None if no steps are equivalent."""
+    rest = access.reshaped(shape[kept:], steps[kept:], sizes[kept:])
+    return None if rest is None else (*steps[:kept], *rest)
+
+
+def moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
+    """Return a span of a tensor as a span of a part of this tensor with `rank` axes. `moves` has
+    the position of the part along each axis of the tensor."""
+    first, steps, of, axis = span
+    first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
+    pairs = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]
+    new_steps = tuple(sum(along[a] * step for along, step in pairs) for a in range(rank))
+    return first, new_steps, of, axis
+
+
+def inside(span: Span, shape: Dims) -> bool:
+    low, high = Index(shape, span[1], span[0]).extent()
+    return low >= 0 and high < span[2][span[3]]
