@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -154,12 +153,18 @@ def check_rows(name: str, boxes: list[Box], arguments: dict[str, Any]) -> None:
 def check_apart(places: list[Box]) -> None:
     """Raise NotEmulated if two of the places in a result, each of which is computed from one box
     of elements, have common elements."""
-    for pair in combinations(places, 2):
-        if all(a < b + m and b < a + n for (a, n), (b, m) in zip(*pair, strict=True)):
+    if len(places) < 2:
+        return
+    ends = [max(first + count for first, count in axis) for axis in zip(*places, strict=True)]
+    taken = np.zeros(ends, np.bool_)
+    for place in places:
+        part = taken[tuple(slice(first, first + count) for first, count in place)]
+        if part.any():
             raise NotEmulated(
                 "a call can't combine elements in several rectangles: it has a mask that chooses "
                 "more than one, or a tile whose axes no access pattern describes"
             )
+        part[...] = True
 
 
 def extent(part: Tensor) -> Box:
