@@ -311,21 +311,26 @@ def produce(
         else:
             boxes = written = chosen(mask, over)
             if mask is not None and (part is not None or masked != "dst"):
-                places = [of_result(result, box, over, part) if box else None for box in boxes]
-                written = [() if place is None else extent(place) for place in places]
-                check_apart(written)
+                written = _written(result, boxes, over, part)
             run = partial(_run_boxes, name, arguments, boxes, masked, part, elementwise, of_box)
         if not awaited:
             run(result, {})
             return result
         into = _usual_regions(name) if regions is None else regions
         assert frame is not None
-        sums, moves = name == "nc_matmul", name in MOVES
-        place = frame, frame.f_lasti
-        state.pending = Pending(core, result, run, written, into, sums, *place, moves=moves)
+        sums, place = name == "nc_matmul", (frame, frame.f_lasti)
+        state.pending = Pending(core, result, run, written, into, sums, *place, name in MOVES)
     finally:
         core.site = before
     return result
+
+
+def _written(result: Tensor, boxes: list[Box], over: Dims, part: Part | None) -> list[Box]:
+    """Return the boxes of a result that instructions on `boxes` of a tile of shape `over` write.
+    The empty box is all of the result. Raises NotEmulated if two of them write one element."""
+    written = [extent(of_result(result, box, over, part)) if box else box for box in boxes]
+    check_apart(written)
+    return written
 
 
 def _run_whole(name: str, arguments: dict[str, Any], dst: Tensor, changed: dict[str, Any]) -> None:
