@@ -22,7 +22,7 @@ from bench.programs.older import (
     result,
     say,
     viewed,
-)  # fmt: skip
+)
 from bench.programs.program import Statement
 from bench.programs.views import STARTS, Array, Tensor, View
 
