@@ -10,9 +10,10 @@
 from typing import TYPE_CHECKING
 
 from neuroncore.base.lazy import modules
+from neuroncore.machine.facts import Fact as Fact
+from neuroncore.machine.facts import FactReader as FactReader
+from neuroncore.machine.facts import isa as isa
 from neuroncore.machine.machine import Dma as Dma
-from neuroncore.machine.machine import Fact as Fact
-from neuroncore.machine.machine import FactReader as FactReader
 from neuroncore.machine.machine import Fixed as Fixed
 from neuroncore.machine.machine import Hbm as Hbm
 from neuroncore.machine.machine import Limits as Limits
@@ -23,7 +24,6 @@ from neuroncore.machine.machine import Sbuf as Sbuf
 from neuroncore.machine.machine import aliases as aliases
 from neuroncore.machine.machine import api_number as api_number
 from neuroncore.machine.machine import api_versions as api_versions
-from neuroncore.machine.machine import isa as isa
 from neuroncore.machine.machine import load as load
 from neuroncore.machine.machine import names as names
 from neuroncore.machine.machine import parse as parse

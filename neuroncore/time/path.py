@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.lazy import Lazy
-from neuroncore.time.flow import read_of
 from neuroncore.time.loops.work import OWN_QUEUE
 from neuroncore.time.meetings import together
 from neuroncore.time.queues import QUEUES
 from neuroncore.time.schedule import Timeline
 from neuroncore.time.timeline import before_in_queue
 
-if TYPE_CHECKING:  # rules of one source only
-    from neuroncore.time import reported
+if TYPE_CHECKING:  # loaded when a run needs them
+    from neuroncore.time import flow, reported
 else:
     reported = Lazy("neuroncore.time.reported")
+    flow = Lazy("neuroncore.time.flow")
 
 Array = npt.NDArray[Any]
 # The reason why an instruction waited: none, its turn in its queue, data, space that other
@@ -190,14 +190,14 @@ def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
     their results exist when it ends."""
     accesses, heads = timeline.compiled.accesses, timeline.compiled.heads
     boxes = timeline.program.boxes().table
-    data: Array = read_of(accesses, boxes, reader, writer) | (heads[reader] == writer)
+    data: Array = flow.read_of(accesses, boxes, reader, writer) | (heads[reader] == writer)
     others = np.flatnonzero(heads >= 0)
     others = others[np.argsort(heads[others], kind="stable")]
     first, last = (np.searchsorted(heads[others], reader, side) for side in ("left", "right"))
     count = last - first
     pair = np.repeat(np.arange(len(reader)), count)
     at = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    data[pair[read_of(accesses, boxes, others[first[pair] + at], writer[pair])]] = True
+    data[pair[flow.read_of(accesses, boxes, others[first[pair] + at], writer[pair])]] = True
     return data
 
 

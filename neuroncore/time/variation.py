@@ -5,21 +5,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.lazy import Lazy
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.record.columns import owners
 from neuroncore.record.program import Order, Program
 from neuroncore.time.compiled import Compiled, compiled, recosted
-from neuroncore.time.flow import flow_of_data, kept_waits
 from neuroncore.time.loops.work import Work
 from neuroncore.time.meetings import place_collectives
 from neuroncore.time.prepare import Prepared, costed, prepared
 from neuroncore.time.schedule import Timeline, timed
+
+if TYPE_CHECKING:
+    from neuroncore.time import flow
+else:
+    flow = Lazy("neuroncore.time.flow")
 
 Array = npt.NDArray[Any]
 
@@ -158,7 +163,7 @@ class Bench:
 def _renamed(form: Compiled) -> Compiled:
     """Return the compiled form in which instructions wait only for data (`Variation.renamed`)."""
     boxes = form.program.boxes().table
-    first, needs = flow_of_data(form.flow.first, form.flow.needs, form.accesses, boxes)
+    first, needs = flow.flow_of_data(form.flow.first, form.flow.needs, form.accesses, boxes)
     no_previous = np.full_like(form.flow.previous, -1)
     return replace(form, flow=form.flow._replace(first=first, needs=needs, previous=no_previous))
 
@@ -179,7 +184,7 @@ def _varied(work: Work, variation: Variation) -> Work:
     if loose is not None:
         bound = ~np.append(loose, False)  # the last entry is for -1, no instruction
         kept = bound[work.needs] & np.repeat(bound[:-1], np.diff(work.first))
-        first, needs = kept_waits(work.first, work.needs, kept)
+        first, needs = flow.kept_waits(work.first, work.needs, kept)
         previous = np.where(bound[work.previous] & bound[:-1, None], work.previous, np.int32(-1))
         work = work._replace(first=first, needs=needs, previous=previous)
     return work
