@@ -114,7 +114,7 @@ def test_completion_knows_commands_and_options(capsys, monkeypatch, shell):
     assert main(["completion", shell]) == 0
     said = capsys.readouterr().out
     assert "calibrate" in said and "precision-bound" in said
-    assert "trn1 trn2 trn3" in said.replace("\n", " ").replace("'", "")  # of --target
+    assert " ".join(TARGETS) in said.replace("\n", " ").replace("'", "")  # of --target
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", shell]) == 2
     assert "pip install 'neuroncore[completion]'" in capsys.readouterr().err
