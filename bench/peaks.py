@@ -29,7 +29,7 @@ from neuroncore.core.core import Core, running
 from neuroncore.frontend.settings import settings
 from neuroncore.time.schedule import schedule
 
-PRODUCTS = 1000
+PRODUCTS = 100
 WARM = PRODUCTS // 2  # are timed, when the array's clock is as high as it gets
 WIDTH = 512
 TOLERANCE = 0.02
