@@ -102,7 +102,7 @@ def indexing(spot: Spot) -> Iterator[Report]:
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
         parts = node.slice.elts
-        sliced = any(isinstance(part, ast.Slice) and (part.lower or part.upper) for part in parts)
+        sliced = any(isinstance(part, ast.Slice) for part in parts)
         if sliced and any(_is_expression(scope, part) for part in parts):
             yield "MIXED_INDEXING", node, f"{ast.unparse(node)} mixes slices and index expressions"
 

@@ -91,6 +91,35 @@ def test_integers_that_float32_cannot_represent_are_reported_with_an_example(val
 
 
 @nki.jit
+def copied(x, dtype):
+    tile = nl.ndarray(x.shape, dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=tile, src=nl.load(x))
+    out = nl.ndarray(x.shape, dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "said"),
+    [
+        (257, nl.bfloat16, "beyond 2^8 that bfloat16 can't represent"),
+        (-257, nl.bfloat16, "-257 becomes -256"),
+        (2049, nl.float16, "2049 becomes 2048"),
+        (17, nl.float8_e4m3, "17 becomes 16"),
+        (2**24 + 1, nl.float32, "16777217 becomes 16777216"),
+        (258, nl.bfloat16, None),
+        (2048, nl.float16, None),
+        (70_000, nl.float16, None),  # becomes infinite, which is another finding
+        (2**24, nl.float32, None),
+        (2**31 - 1, nl.int32, None),
+    ],
+)
+def test_integers_that_a_copy_rounds_are_reported_with_an_example(value, dtype, said):
+    found = findings_of(copied, np.full((3, 5), value, np.int32), dtype).get("INT32_ROUNDED")
+    assert (found is None) == (said is None) and (said is None or said in found.message)
+
+
+@nki.jit
 def tripled(x, turns, columns):
     out, tile = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), nl.load(x)
     part = tile[:, 0:columns]

@@ -37,6 +37,7 @@ from neuroncore.core.precision.findings import (
 from neuroncore.memory.geometry import View
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Tile
+from neuroncore.numerics.codec import decode, encode
 from neuroncore.numerics.formats import Format, bool_, float32, int32, uint32
 from neuroncore.numerics.loops import precision as native
 
@@ -65,6 +66,8 @@ class Evaluation:
     """True if the call uses accumulator registers."""
     integers: tuple[str, ...]
     """Operands of 32-bit integers that are read as numbers."""
+    read_as: Format
+    """The format to which these integers are rounded: the result's, if the call only copies."""
     casts: bool
     """True if integer results may be rounded or saturated."""
     numbers: tuple[str, ...]
@@ -105,6 +108,7 @@ def _evaluation(call: Call) -> Evaluation:
         accumulates=traits.adds in names,
         registers=traits.accumulates,
         integers=() if moved and not floats else tuple(wide),
+        read_as=forms[floats[0]] if moved and floats else float32,
         casts=traits.casts and not (copies or bits),
         numbers=tuple(n for n in call.instruction.values if not isinstance(call[n], View)),
         bounded=_bounded(call, forms.values()),
@@ -131,18 +135,24 @@ def _holds(wide: Format, narrow: Format) -> bool:
     return both and wide.exponent >= narrow.exponent and wide.mantissa >= narrow.mantissa
 
 
-EXACT_INTEGER = 1 << 24  # float32 represents all integers up to this one
-SUSPICIOUS = EXACT_INTEGER - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts as 2^24 - 1
+SUSPICIOUS = (1 << 24) - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts as 2^24 - 1
 
 
 def check_read(core: Core, arguments: Mapping[str, Any], facts: Evaluation) -> None:
-    """Report integers that an engine rounds before it computes with them. Operands at run-time
-    addresses are not checked, because the index is not known yet."""
+    """Report integers that an engine rounds before it computes with them, or when it copies them.
+    Operands at run-time addresses are not checked, because the index is not known yet."""
+    form = facts.read_as
     for name in facts.integers:
-        if not arguments[name].dynamic and _greatest(arguments[name]) >= SUSPICIOUS:
+        if not arguments[name].dynamic and _greatest(arguments[name]) >= _exact(form) - 1:
             codes = arguments[name].codes()
-            rounded = codes.astype(np.float32).astype(np.float64)
-            _report(core, name, arguments[name], codes, rounded, rounded != codes)
+            rounded = decode(form, encode(form, codes.astype(np.float32))).astype(np.float64)
+            inexact = (rounded != codes) & np.isfinite(rounded)
+            _report(core, name, arguments[name], codes, rounded, inexact, form)
+
+
+def _exact(form: Format) -> int:
+    """Return the integer up to which a format of floats represents all integers."""
+    return 1 << (form.mantissa + 1)
 
 
 def check_written(
@@ -196,15 +206,24 @@ def _check_result(core: Core, name: str, tile: Tile, exact: Array) -> None:
         _report(core, name, tile, exact, got, np.abs(exact - got) >= 1)
 
 
-def _report(core: Core, name: str, tile: Tile, exact: Array, got: Array, inexact: Array) -> None:
+def _report(
+    core: Core,
+    name: str,
+    tile: Tile,
+    exact: Array,
+    got: Array,
+    inexact: Array,
+    form: Format = float32,
+) -> None:
     if not inexact.any():
         return
     first = inexact.reshape(-1).argmax()
     was, becomes = (int(values.reshape(-1)[first]) for values in (exact, got))
+    use = "computes in" if form is float32 else "converts them to"
     core.report(
         ROUNDED,
-        f"{name} ({tile}) has {int(inexact.sum())} integers beyond 2^24 that float32 can't "
-        f"represent, and the engine computes in float32: {was} becomes {becomes}",
+        f"{name} ({tile}) has {int(inexact.sum())} integers beyond 2^{form.mantissa + 1} that "
+        f"{form} can't represent, and the engine {use} {form}: {was} becomes {becomes}",
         tile.storage.id,
     )
 
