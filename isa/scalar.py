@@ -199,7 +199,7 @@ def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any,
     read = numeric.reader(data, dst.shape)
     factor, term = (numeric.operand_reader(operand, dst) for operand in (scale, bias))
     scaled, moved = isinstance(scale, Tile), bias is not None
-    once = moved and not scaled
+    once = isinstance(bias, Tile) and not scaled  # the loop reads a term for each partition
 
     def value(data: Tile, scale: Any, bias: Any) -> Array:
         x = read(data)

@@ -9,6 +9,7 @@ from device import TARGETS, Device, noise, same
 from every import for_all
 
 from neuroncore.clause.alu import FUNCTIONS
+from neuroncore.clause.arithmetic import WORTH
 
 
 def activated(device, op, data, dtype="float32", name="activation", **options):
@@ -32,6 +33,15 @@ def test_every_function_of_scaled_and_shifted_data(target):
     for op, options in product(FUNCTIONS, given):
         if target != "trn1" or op != "reciprocal" or "bias" not in options:
             activated(device, op, noise((16, 9)), **options)
+    device.agrees()
+
+
+@pytest.mark.parametrize("columns", [9, WORTH // 16])
+def test_a_constant_bias_is_added_to_all_partitions_of_a_tile_of_any_size(columns):
+    data, device = noise((16, columns)), Device("trn2")
+    got = activated(device, "abs", data, scale=2.0, bias=0.75)
+    with np.errstate(over="ignore"):
+        same(got, np.abs(data * np.float32(2.0) + np.float32(0.75)))
     device.agrees()
 
 
