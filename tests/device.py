@@ -117,6 +117,11 @@ class Device:
         """The timeline of all issued instructions, on this machine or another."""
         return schedule(self.core.program, machine.load(target) if target else self.core.machine)
 
+    def cost(self):
+        """The cost of the last instruction, without effects of the instructions before it."""
+        call = self.core.program.calls[-1]
+        return call.instruction.cost(call, self.core.machine)
+
     def issue(self, name, *args, **kwargs):
         """Issue one instruction, as a kernel would."""
         given = {tile.storage.id: tile.storage for tile in tiles_in((*args, *kwargs.values()))}

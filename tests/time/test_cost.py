@@ -26,7 +26,7 @@ def work(device, unit="vector"):
     access to SBUF."""
     engine = device.core.machine.engines[unit]
     fixed = engine.overhead_cycles + engine.sbuf_access_cycles
-    return device.timeline().busy[-1] * engine.clock_ghz - fixed
+    return device.cost().busy_ns * engine.clock_ghz - fixed
 
 
 def copy_work(target, dst="float32", src="float32", to="sbuf", of="sbuf", **how):
@@ -56,12 +56,12 @@ def test_one_element_costs_the_overhead_or_the_minimum_interval(target, unit):
     device.issue(
         "tensor_copy", device.empty((1, 1)), device.zeros((1, 1)), engine=nisa.engine[unit]
     )
-    timeline = device.timeline()
+    found = device.cost()
     rate = engine.rate.get("copy_32bit", 1) if unit == "vector" else 1
     fixed = engine.overhead_cycles + engine.sbuf_access_cycles
     cycles = max(engine.min_interval_cycles, fixed + 1 / rate)
-    assert timeline.busy[0] == pytest.approx(cycles / engine.clock_ghz)
-    assert timeline.end[0] == pytest.approx(timeline.busy[0] + engine.latency_ns)
+    assert found.busy_ns == pytest.approx(cycles / engine.clock_ghz)
+    assert found.latency_ns == pytest.approx(engine.latency_ns)
 
 
 @pytest.mark.parametrize("partitions", [1, 33, 64, 128])
@@ -79,7 +79,7 @@ def test_a_run_time_address_has_a_minimum_number_of_cycles(target):
     device.issue("tensor_copy", device.empty((1, 4)), moved)
     it = device.core.machine
     least = it.fixed.dynamic_address_cycles / it.engines["vector"].clock_ghz
-    assert device.timeline().busy[-1] == pytest.approx(least)
+    assert device.cost().busy_ns == pytest.approx(least)
 
 
 def test_a_run_time_address_changes_only_the_interval():
@@ -267,9 +267,8 @@ def activation_work(op, target="trn2", **how):
     device = Device(target)
     tiles = {name: device.zeros((2, 1)) for name in how.pop("columns", ())}
     device.issue("activation", device.empty((2, N)), op, device.zeros((2, N)), **tiles, **how)
-    fixed, unit = device.core.machine.fixed, device.core.machine.engines["scalar"]
-    first = fixed.activation_table_ns * unit.clock_ghz + unit.column_cycles
-    return work(device, "scalar") - first * (op is not nl.copy)
+    column = device.core.machine.engines["scalar"].column_cycles
+    return work(device, "scalar") - column * (op is not nl.copy)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -12,14 +12,8 @@ from neuroncore import machine
 N = 1024
 
 
-def cost_of(device):
-    """Return the cost of the last instruction, without effects of the previous one."""
-    call = device.core.program.calls[-1]
-    return call.instruction.cost(call, device.core.machine)
-
-
 def cycles(device, unit="vector"):
-    return cost_of(device).busy_ns * PUBLISHED[device.core.machine.name].clocks[unit]
+    return device.cost().busy_ns * PUBLISHED[device.core.machine.name].clocks[unit]
 
 
 def copied(src, dst=None, target="trn2", unit="vector", form="float32"):
@@ -96,7 +90,7 @@ def test_a_function_fetches_a_bias_even_if_it_has_none(op, biased, set_up):
 def test_an_exponential_takes_as_long_as_on_trn2(n, of, duration):
     device = Device()
     device.issue("activation", device.empty((128, n)), nl.exp, device.zeros((128, n), buffer=of))
-    found = cost_of(device)
+    found = device.cost()
     assert found.busy_ns + found.latency_ns == pytest.approx(duration, rel=0.02)
 
 
@@ -104,7 +98,7 @@ def test_an_exponential_takes_as_long_as_on_trn2(n, of, duration):
 def test_a_copy_from_psum_takes_as_long_as_on_trn2(n, duration):
     device = Device()
     device.issue("tensor_copy", device.empty((128, n)), device.zeros((128, n), buffer="psum"))
-    found = cost_of(device)
+    found = device.cost()
     assert found.busy_ns + found.latency_ns == pytest.approx(duration, rel=0.02)
 
 
@@ -112,7 +106,7 @@ def test_a_copy_from_psum_takes_as_long_as_on_trn2(n, duration):
 
 
 def lasted(device):
-    found = cost_of(device)
+    found = device.cost()
     return found.busy_ns + found.latency_ns
 
 
@@ -141,7 +135,7 @@ def test_on_v2_weights_of_one_column_take_as_long_as_in_the_guide():
     device = Device("trn1")
     weights, moving = device.zeros((128, 1), "bfloat16"), device.zeros((128, 128), "bfloat16")
     device.issue("nc_matmul", device.empty((1, 128), buffer="psum"), weights, moving)
-    assert cost_of(device).weights_latency_ns == pytest.approx(67, rel=0.02)
+    assert device.cost().weights_latency_ns == pytest.approx(67, rel=0.02)
 
 
 # --- strides --------------------------------------------------------------------------------------
@@ -237,7 +231,7 @@ def test_a_register_waits_for_memory_and_not_for_another_register(function, ns):
     register = device.call(nisa.register_alloc, 1)
     source = device.zeros((1, 1), "int32") if function == "register_load" else 2
     device.issue(function, register, source)
-    assert cost_of(device).busy_ns == pytest.approx(ns)
+    assert device.cost().busy_ns == pytest.approx(ns)
 
 
 # --- the clock of the array -----------------------------------------------------------------------

@@ -183,13 +183,13 @@ def test_the_descriptors_of_a_gather_are_written_one_by_one():
     moved(device, device.empty((128, 64)), chosen, dge_mode=nisa.dge_mode.swdge)
     dma = device.core.machine.dma
     expected = dma.issue_ns + 128 * dma.software_descriptor_ns
-    assert device.timeline().busy[0] == pytest.approx(expected)
+    assert device.cost().busy_ns == pytest.approx(expected)
 
 
 def issued(device, dst, src, **more):
     """Return the time for which a transfer occupies its queue."""
     device.issue("dma_copy", dst, src, **more)
-    return device.timeline().busy[-1]
+    return device.cost().busy_ns
 
 
 @pytest.mark.parametrize(

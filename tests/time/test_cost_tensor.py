@@ -39,12 +39,6 @@ def clock(device):
     return device.core.machine.engines["tensor"].clock_ghz
 
 
-def cost_of(device):
-    """Return the cost of the last instruction alone."""
-    call = device.core.program.calls[-1]
-    return call.instruction.cost(call, device.core.machine)
-
-
 def columns(device, which=-1):
     """Return the cycles, which are columns at full rate, for which an instruction occupies the
     engine."""
@@ -163,7 +157,7 @@ def test_weights_load_four_columns_per_cycle_in_at_least_64_cycles(
     stationary = device.zeros((128, 128 * step), form)[:, 0 : 128 * step : step]
     device.issue("nc_matmul", dst, stationary, moving)
     cycles = sectors if device.core.machine.fixed.weights_by_sectors else alike
-    assert cost_of(device).weights_ns * clock(device) == pytest.approx(cycles)
+    assert device.cost().weights_ns * clock(device) == pytest.approx(cycles)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +167,7 @@ def test_the_array_is_filled_at_two_bytes_of_a_row_per_cycle(form, ns):
     """trn2's traces of bfloat16 have 97 ns from begin to end."""
     device = Device("trn2")
     device.issue("nc_matmul", *operands(device, form=form))
-    assert cost_of(device).weights_latency_ns == pytest.approx(ns)
+    assert device.cost().weights_latency_ns == pytest.approx(ns)
 
 
 @pytest.mark.parametrize("target", HIDDEN)
@@ -234,7 +228,7 @@ def test_a_transpose_in_the_background_takes_as_long_as_before(target, extra):
     dst, data = device.empty((128, 128), buffer="psum"), device.zeros((128, 128))
     device.issue("nc_transpose", dst, data, engine=nisa.engine.tensor)
     latency = device.core.machine.engines["tensor"].latency_ns + extra / 2.4
-    assert cost_of(device).latency_ns == pytest.approx(latency)
+    assert device.cost().latency_ns == pytest.approx(latency)
 
 
 @pytest.mark.parametrize(("turned", "cycles"), [(True, 263), (False, 512 + 2 * PASS)])
