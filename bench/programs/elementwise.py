@@ -72,8 +72,11 @@ def tensor_scalar(maker: Maker) -> None:
     if maker.chance(0.15):
         forms = maker.choose((("int32", "uint32"), ("int16", "uint16"), ("int8", "uint8")))
         data, dst = maker.to_read(lanes, free, forms), maker.to_write(lanes, free, forms)
-        op, number = maker.choose(BITS), maker.between(0, 7)
-        maker.issue("nisa.tensor_scalar", dst=dst, data=data, op0=f"nl.{op}", operand0=str(number))
+        given = {}
+        for i in range(maker.choose((1, 2))):
+            given |= {f"op{i}": f"nl.{maker.choose(BITS)}", f"operand{i}": str(maker.between(0, 7))}
+            given |= {f"reverse{i}": "True"} if maker.chance(0.3) else {}
+        maker.issue("nisa.tensor_scalar", dst=dst, data=data, **given)
         return
     if maker.chance(0.1):
         data, dst = (
@@ -161,9 +164,15 @@ def activation(maker: Maker) -> None:
     if maker.chance(0.5):
         given["scale"] = scalar(maker, lanes)
     if maker.chance(0.5) and op not in ("copy", "reciprocal"):
-        given["bias"] = maker.column(lanes, maker.choose(("float32", "bfloat16")))
+        given["bias"] = bias(maker, lanes, maker.choose(("float32", "bfloat16")))
     dst = picks.to_write(maker, lanes, free, maker.forms, ON_CHIP)
     maker.issue("nisa.activation", dst=dst, op=f"nl.{op}", data=data, **given)
+
+
+def bias(maker: Maker, lanes: int, form: str = "float32") -> View | str:
+    """Return the bias of an activation: a column or, except on trn1, a number."""
+    constant = maker.target != "trn1" and maker.chance(0.4)
+    return maker.number() if constant else maker.column(lanes, form)
 
 
 def reciprocal(maker: Maker) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.programs import picks
 from bench.programs.draws import INTEGERS, ON_CHIP
-from bench.programs.elementwise import FUNCTIONS, operators, scalar
+from bench.programs.elementwise import FUNCTIONS, bias, operators, scalar
 from bench.programs.maker import Maker
 from bench.programs.program import TIES
 from bench.programs.views import View
@@ -153,7 +153,7 @@ def activation_reduce(maker: Maker) -> None:
     if maker.chance(0.5):
         given["scale"] = scalar(maker, lanes)
     if maker.chance(0.4) and given["op"] != "nl.copy":
-        given["bias"] = maker.column(lanes)
+        given["bias"] = bias(maker, lanes)
     maker.issue(
         "nisa.activation_reduce", ("dst", "reduce_res"), dst=dst, data=data, **given,
         reduce_res=result,
