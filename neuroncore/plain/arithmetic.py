@@ -1,9 +1,8 @@
 """Arithmetic: the ALU's operators, folds, chains of products, and activation functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial, reduce
 from math import erf, erfc, pi, sqrt
 from typing import Any
 
@@ -65,11 +64,9 @@ def apply(op: str, a: Any, b: Any = None, reverse: bool = False) -> Array:
     return np.asarray(BINARY[op](b, a) if reverse else BINARY[op](a, b), F)
 
 
-def fold(op: str, columns: Array, state: Array) -> Array:
-    """Return ((state <op> x[:, 0]) <op> x[:, 1]) ... of x [P, F], a vector [P]."""
-    for j in range(columns.shape[1]):
-        state = BITS[op](state, columns[:, j]) if op in BITS else apply(op, state, columns[:, j])
-    return state
+def fold(op: str, x: Array) -> Array:
+    """Return (x[:, 0] <op> x[:, 1]) <op> x[:, 2] ... of x [P, F], a vector [P]."""
+    return reduce(BITS[op] if op in BITS else partial(apply, op), x.T)
 
 
 def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:

@@ -1,7 +1,5 @@
 """Collectives: `parts` has the instruction of each core that takes part, in the group's order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any

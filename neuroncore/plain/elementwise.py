@@ -1,8 +1,6 @@
 """Instructions that work element by element: copies, operators, functions. `i` has the arguments of
 an instruction by name: operands, numbers, names of operators; and `i.core`, which executes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Number formats by ml_dtypes and numpy: values of codes, rounding, and uninitialized memory."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -72,12 +70,9 @@ def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
         return np.clip(whole, ends.min, ends.max).astype(form.codes)
     if saturate and form is E4M3FN:
         values = np.clip(values, -form.max, form.max)
-    if form is not TFLOAT32:
-        bits = values.astype(form.numpy).view(form.codes)
-    else:  # TF32: the lower 13 of 32 bits are 0
-        bits = values.view(np.uint32)
-        bits = bits + np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
-        bits = bits & np.uint32(0xFFFFE000)
+    bits = values.astype(form.numpy).view(form.codes)
+    if form is TFLOAT32:  # the lower 13 of 32 bits are 0
+        bits = bits + np.uint32(0xFFF) + (bits >> 13 & 1) & np.uint32(0xFFFFE000)
     if form is FLOAT32 or form.kind != "float":
         return bits
     sign = np.signbit(values).astype(np.int64) << (8 * form.size - 1)
@@ -85,8 +80,7 @@ def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
 
 
 def nan(form: Coding) -> int:
-    """Return the code of the positive quiet NaN; for float4_e2m1fn the code of the largest
-    number."""
+    """Return the code of the positive quiet NaN, or of the largest number of float4_e2m1fn."""
     if form is TFLOAT32 or form.kind == "scale":
         return 0x7FC00000 if form is TFLOAT32 else 0xFF
     code = 7 if form.mantissa == 1 else int(np.array(np.nan, form.numpy).view(form.codes))
@@ -109,8 +103,7 @@ def _width(form: Coding) -> int:
 
 
 def unpack(form: Coding, codes: Array) -> tuple[Coding, Array]:
-    """Return the element's format, and the codes of the four elements of each code on a new last
-    axis."""
+    """Return the element's format, and the codes of the four elements on a new last axis."""
     width = _width(form)
     parts = [codes >> width * i & (1 << width) - 1 for i in range(PACKED)]
     return FORMATS[form.element], np.stack(parts, -1).astype(np.uint8)

@@ -19,15 +19,13 @@ class PlainTensor:
     """The bytes of a tensor. Rows are `pitch` bytes apart on the chip. In `data` they are `spread`
     times as far apart, because `Options.storage` may widen elements. `written` has a 1 for each
     byte on the chip that was written to this tensor. If the kernel chose the address, the bytes are
-    in `memory`, and `ever` has a 1 for each byte there that was written to any tensor."""
+    in `base`, and `ever` has a 1 for each byte there that was written to any tensor."""
 
-    def __init__(
-        self, layout: Any, rows: int, pitch: int, memory: PlainTensor | None = None
-    ) -> None:
+    def __init__(self, layout: Any, rows: int, pitch: int, base: PlainTensor | None = None) -> None:
         self.layout, self.written = layout, np.zeros(rows * pitch, BYTE)
-        self.pitch: int = memory.pitch if memory else pitch
-        self.ever: Array = memory.ever if memory else self.written
-        self.data: Array = memory.data if memory else np.zeros(rows * pitch * layout.spread, BYTE)
+        self.pitch: int = base.pitch if base else pitch
+        self.ever: Array = base.ever if base else self.written
+        self.data: Array = base.data if base else np.zeros(rows * pitch * layout.spread, BYTE)
 
     def places(self, positions: Array) -> Array:
         """Return the byte positions in memory of these byte positions in the tensor."""

@@ -3,8 +3,6 @@
 The function of an instruction that loads a register returns the number to load.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +14,7 @@ from neuroncore.plain.formats import FORMATS, Array, F, encode
 
 
 def dma_copy(i: Any) -> None:
-    """dst = src, element by element in row-major order; different formats are converted through
-    float32"""
+    """dst = src, in row-major order; different formats are converted through float32"""
     i.dst.put(i.dst.converted(i.src), i.src.there)
 
 
@@ -65,8 +62,7 @@ def affine_select(i: Any) -> None:
 
 
 def affine(i: Any) -> Array:
-    """Return offset + p * channel_multiplier + the sum of index * step over the pattern, in 32
-    bits."""
+    """Return offset + p * channel_multiplier + sum of index * step over the pattern, in 32 bits."""
     values = i.offset + np.arange(i.dst.lanes, dtype=np.int64) * i.channel_multiplier
     for step, count in i.pattern:
         values = values[..., np.newaxis] + np.arange(count, dtype=np.int64) * step

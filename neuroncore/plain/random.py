@@ -1,8 +1,6 @@
 """Random numbers of the lanes of the Vector and the GpSimd engine, and the instructions that draw
 them: Philox4x32-10 (Salmon et al., 2011), or shift registers if `Options.rng` is hardware."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -92,8 +90,7 @@ def uniform(i: Any) -> Array:
 
 
 def draw_xorwow(states: Array) -> Array:
-    """Return the next numbers of Marsaglia's generator, whose state is five words of a shift
-    register and a counter."""
+    """Return the next numbers of Marsaglia's generator: a shift register and a counter."""
     x, y, z, w, v, d = (states[..., n].copy() for n in range(6))
     t = x ^ x >> U32(2)
     last, d = v ^ v << U32(4) ^ t ^ t << U32(1), d + U32(362437)

@@ -1,7 +1,5 @@
 """Folds, sums and scans along the free axis or over partitions, and searches."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 
@@ -46,9 +44,8 @@ def tensor_partition_reduce(i: Any) -> None:
 
 
 def folded(i: Any, op: str, x: Array, divisor: int) -> None:
-    """dst = x[p, 0] <op> x[p, 1] <op> ...; numbers are divided by `divisor`, bit patterns are
-    not."""
-    total = fold(op, x[:, 1:], x[:, 0])
+    """dst = x[p, 0] <op> x[p, 1] <op> ...; numbers, not bit patterns, are divided by `divisor`."""
+    total = fold(op, x)
     i.dst.put(total) if op in BITS else i.dst.set(total / F(divisor))
 
 

@@ -1,7 +1,5 @@
 """The Tensor engine: products of matrices, and transposes; microscaling formats."""
 
-from __future__ import annotations
-
 from functools import partial, reduce
 from typing import Any
 

@@ -97,8 +97,8 @@ def test_four_passes_add_up_to_the_product():
 
 def test_folds_go_from_the_left():
     row = np.array([[2.0**24, 1, 1, -(2.0**24)]], F)
-    assert fold("add", row[:, 1:], row[:, 0]) == 0
-    assert fold("add", row[:, 2::-1], row[:, 3]) == 2
+    assert fold("add", row) == 0
+    assert fold("add", row[:, ::-1]) == 2
 
 
 def test_zeros_have_an_order_and_nan_is_not_lost():
