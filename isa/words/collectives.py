@@ -181,8 +181,8 @@ one_tensor = holds(
     because="this collective can't coalesce tensors (take several of them in one call)",
 )  # fmt: skip
 one_format = holds(
-    "dsts", "srcs and dsts have the same format",
-    lambda call: len({view.dtype for view in _views(call)}) == 1, DtypeError,
+    "dsts", "a dst has the format of its src",
+    every(lambda src, dst: src.dtype is dst.dtype), DtypeError,
     because="a collective converts nothing",
 )  # fmt: skip
 equal_sizes = holds(

@@ -373,6 +373,13 @@ def test_narrow_sums_are_rounded_once():
     np.testing.assert_array_equal(got[:, 0], total.astype(ml_dtypes.bfloat16))
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((4, 1), 1), ((4, 3, 1), 2), ((4, 1, 1), (1, 2))])
+def test_all_of_a_single_element_is_zero_or_one(shape, axis):
+    x = normal(shape) * (np.arange(4) != 2).reshape(4, *[1] * (len(shape) - 1))
+    got, _ = called(nl.all, x.astype(np.float32), axis)
+    np.testing.assert_array_equal(got.reshape(4, -1), x.reshape(4, -1) != 0)
+
+
 def test_all_is_true_if_no_element_is_zero():
     x = np.ones((4, 5), np.uint8)
     x[1, 3] = x[2, 0] = 0
@@ -428,12 +435,19 @@ def test_an_axis_that_is_not_streamed_is_refused(name):
         called(getattr(nl, name), x, *more, 3, *count)
 
 
-@pytest.mark.parametrize("name", ["softmax", "var", "rms_norm"])
-def test_functions_with_one_accumulator_reduce_all_free_axes(name):
-    x = normal((4, 3, 5))
-    rest = (x, 2, 15) if name == "rms_norm" else (2,)
-    with pytest.raises(ShapeError, match=rf"nl.{name} works along all free axes"):
-        called(getattr(nl, name), x, *rest)
+@pytest.mark.parametrize(("shape", "axis"), [((4, 3, 5), -1), ((96, 2, 3, 4), (2, 3))])
+@pytest.mark.parametrize("buffer", ["sbuf", "psum"])
+def test_functions_of_some_of_the_free_axes(shape, axis, buffer):
+    x = 3 + normal(shape)
+    wide, kept = x.astype(np.float64), {"axis": axis, "keepdims": True}
+    powers = np.exp(wide - wide.max(**kept))
+    got, _ = called(nl.softmax, x, axis, tiles_in=buffer)
+    np.testing.assert_allclose(got, powers / powers.sum(**kept), rtol=1e-5)
+    got, _ = called(nl.var, x, axis, tiles_in=buffer)
+    np.testing.assert_allclose(got, wide.var(**kept), rtol=1e-5)
+    got, _ = called(nl.rms_norm, x, x, axis, 7, epsilon=0.5)
+    scale = np.sqrt((wide**2).sum(**kept) / 7 + 0.5)
+    np.testing.assert_allclose(got, wide / scale * wide, rtol=1e-5)
 
 
 @pytest.mark.parametrize("form", ["float8_e4m3fn_x4", "float8_e8m0fnu"])

@@ -95,7 +95,7 @@ def test_four_ranks_of_trn1_are_neighbors():
         ("ss", "ss", BufferKindError, "several tensors must be in hbm"),
         ("h", "hh", SignatureError, "a dst for each src"),
         ("", "", SignatureError, "a dst for each src"),
-        ("h", "b", DtypeError, "the same format"),
+        ("h", "b", DtypeError, "the format of its src"),
         ("x", "h", BufferKindError, "is an argument of the kernel"),
         ("h", "x", BufferKindError, "is an argument of the kernel"),
         ("3", "3", ShapeError, "one free axis"),

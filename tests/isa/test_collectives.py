@@ -145,7 +145,8 @@ def test_registers_with_the_rank():
         assert [int(got[0, 0]) for got in results] == [0, 6, 0, 6]
 
 
-def test_several_tensors_in_hbm_are_one_operation():
+@pytest.mark.parametrize("form", [np.float32, np.int32])
+def test_several_tensors_in_hbm_are_one_operation(form):
     @nki.jit
     def coalesced(x, y, group):
         srcs, dsts, outs = ([in_hbm(t.shape, t.dtype, f"{n}{i}") for i, t in enumerate((x, y))]
@@ -157,10 +158,12 @@ def test_several_tensors_in_hbm_are_one_operation():
             nisa.dma_copy(dst=out, src=dst)
         return tuple(outs)
 
-    xs, ys = given(2, (3, 2)), given(2, (5,))
+    xs, ys = given(2, (3, 2)), [y.astype(form) for y in given(2, (5,))]
     per_rank = [(x, y, ReplicaGroup([[0, 1]])) for x, y in zip(xs, ys, strict=True)]
-    for a, b in neuroncore.run(coalesced, per_rank=per_rank).results:
+    run = neuroncore.run(coalesced, per_rank=per_rank)
+    for a, b in run.results:
         assert same(a, xs[0] + xs[1]) and same(b, ys[0] + ys[1])
+    assert run.verify().difference is None and run.estimate.seconds > 0
 
 
 def test_an_uninitialized_source_is_reported_with_its_rank():

@@ -35,12 +35,14 @@ from neuroncore.frontend.nki.language.elementwise import (
     maximum,
     minimum,
     multiply,
+    not_equal,
     repeated,
     result,
     right_shift,
     rsqrt,
     sign,
     square,
+    subtract,
 )
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.operators import Operation
@@ -267,8 +269,13 @@ min = Operation("min", _min, "The least element along the last axes: tensor_redu
 
 
 def all(x: NkiTensor, axis: Axis, dtype: Any = None) -> NkiTensor:
-    """1 if no element along the last axes is 0, else 0: tensor_reduce."""
-    return _reduced(x, logical_and, axis, dtype, False)
+    """1 if no element along the last axes is 0, else 0: tensor_reduce, or tensor_scalar if the axes
+    have a single element."""
+    if _count(x, axis) > 1:
+        return _reduced(x, logical_and, axis, dtype, False)
+    out = ndarray(_reduced_shape(x, axis, False), dtype or x.dtype)
+    isa.tensor_scalar(out, x, not_equal, 0.0)
+    return out
 
 
 def _count(x: NkiTensor, axis: Axis) -> int:
@@ -276,20 +283,17 @@ def _count(x: NkiTensor, axis: Axis) -> int:
     return product(x.shape[a] for a in _axes(x, axis))
 
 
-def _all_free(x: NkiTensor, axis: Axis, name: str) -> tuple[int, ...]:
-    """Return all axes but the partition axis, as negative numbers. Raises ShapeError if `axis` does
-    not list all of them. `name` is the name of the function in nki.language, for the error."""
-    axes = _axes(x, axis)
-    if len(axes) != x.ndim - 1:
-        raise ShapeError(
-            f"nl.{name} works along all free axes at once",
-            argument="axis",
-            position=1,
-            expected=repr(tuple(range(1, x.ndim))),
-            got=repr(axis),
-            because="a lane has a single accumulator for all its elements",
-        )
-    return axes
+def _takes_all(x: NkiTensor, axis: Axis) -> bool:
+    """Return whether `axis` lists all free axes. Then the accumulator of a lane has the sum."""
+    return len(_axes(x, axis)) == x.ndim - 1
+
+
+def _with_columns(x: NkiTensor, op: Operation, columns: NkiTensor, dtype: Any) -> NkiTensor:
+    """Return x <op> columns, by tensor_tensor. `columns` has the shape of x, or size 1 along some
+    free axes."""
+    out = result(x, dtype)
+    isa.tensor_tensor(out, x, repeated(columns, x.shape), op)
+    return out
 
 
 def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
@@ -301,14 +305,19 @@ def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
 
 
 def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The variance (of the population) along all free axes: tensor_reduce and tensor_scalar compute
-    the mean; then activation and tensor_scalar.
+    """The variance (of the population) along the last axes: tensor_reduce and tensor_scalar compute
+    the mean; then activation and tensor_scalar. If some free axes remain, tensor_tensor subtracts
+    the mean and squares, and nl.mean follows.
 
     The reduced axes are kept with size 1, whatever `keepdims` is.
     """
+    if not _takes_all(x, axis):
+        squares = _with_columns(x, subtract, mean(x, axis, float32, keepdims=True), float32)
+        isa.tensor_tensor(squares, squares, squares, multiply)
+        return mean(squares, axis, dtype or x.dtype, keepdims=True)
     shift, total = ndarray((x.shape[0], 1), float32), ndarray((x.shape[0], 1), float32)
     squares, out = result(x, float32), ndarray(_reduced_shape(x, axis, True), dtype or x.dtype)
-    isa.tensor_reduce(shift, add, x, _all_free(x, axis, "var"), negate=True)
+    isa.tensor_reduce(shift, add, x, _axes(x, axis), negate=True)
     isa.tensor_scalar(shift, shift, multiply, 1.0 / _count(x, axis))
     isa.activation(
         squares, square, x, bias=shift, reduce_op=add, reduce_res=total,
@@ -319,12 +328,19 @@ def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> 
 
 
 def softmax(x: NkiTensor, axis: Axis = -1, dtype: Any = None) -> NkiTensor:
-    """e^(x - max) divided by its sum, along all free axes: tensor_reduce, activation, reciprocal,
-    tensor_scalar."""
+    """e^(x - max) divided by its sum, along the last axes: tensor_reduce, activation, reciprocal,
+    tensor_scalar. If some free axes remain, tensor_tensor subtracts the maximum and multiplies, and
+    a second tensor_reduce adds."""
+    if not _takes_all(x, axis):
+        powers = _with_columns(x, subtract, _reduced(x, maximum, axis, float32, True), float32)
+        isa.activation(powers, exp, powers)
+        total = _reduced(powers, add, axis, float32, True)
+        isa.reciprocal(total, total)
+        return _with_columns(powers, multiply, total, dtype or x.dtype)
     column = (x.shape[0], 1)
     shift, total, scale = (ndarray(column, float32) for _ in range(3))
     powers, out = result(x, float32), result(x, dtype)
-    isa.tensor_reduce(shift, maximum, x, _all_free(x, axis, "softmax"), negate=True)
+    isa.tensor_reduce(shift, maximum, x, _axes(x, axis), negate=True)
     isa.activation(
         powers, exp, x, bias=shift, reduce_op=add, reduce_res=total,
         reduce_cmd=reduce_cmd.reset_reduce,
@@ -343,20 +359,30 @@ def rms_norm(
     dtype: Any = None,
     compute_dtype: Any = None,
 ) -> NkiTensor:
-    """x / sqrt(sum(x^2) / n + epsilon) * w, along all free axes: activation, tensor_scalar,
-    tensor_tensor."""
-    _all_free(x, axis, "rms_norm")
-    column, inner = (x.shape[0], 1), compute_dtype or float32
-    total, scale = ndarray(column, float32), ndarray(column, float32)
-    squares, scaled, out = result(x, inner), result(x, inner), result(x, dtype)
-    isa.activation(
-        squares, square, x, reduce_op=add, reduce_res=total, reduce_cmd=reduce_cmd.reset_reduce
-    )
-    isa.tensor_scalar(total, total, multiply, 1.0 / n, op1=add, operand1=epsilon)
-    isa.activation(scale, rsqrt, total)
-    isa.tensor_scalar(scaled, x, multiply, scale)
+    """x / sqrt(sum(x^2) / n + epsilon) * w, with the sum along the last axes: activation,
+    tensor_scalar, tensor_tensor. If some free axes remain, tensor_reduce adds."""
+    inner = compute_dtype or float32
+    squares, out = result(x, inner), result(x, dtype)
+    if _takes_all(x, axis):
+        total, scaled = ndarray((x.shape[0], 1), float32), result(x, inner)
+        isa.activation(
+            squares, square, x, reduce_op=add, reduce_res=total, reduce_cmd=reduce_cmd.reset_reduce
+        )
+        isa.tensor_scalar(scaled, x, multiply, _inverse_root(total, n, epsilon))
+    else:
+        isa.activation(squares, square, x)
+        total = _reduced(squares, add, axis, float32, True)
+        scaled = _with_columns(x, multiply, _inverse_root(total, n, epsilon), inner)
     isa.tensor_tensor(out, scaled, w, multiply)
     return out
+
+
+def _inverse_root(total: NkiTensor, n: int, epsilon: float) -> NkiTensor:
+    """Return 1 / sqrt(total / n + epsilon) as a new tile. The contents of `total` change."""
+    scale = result(total)
+    isa.tensor_scalar(total, total, multiply, 1.0 / n, op1=add, operand1=epsilon)
+    isa.activation(scale, rsqrt, total)
+    return scale
 
 
 PSUM = MemoryRegion.psum
