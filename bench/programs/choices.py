@@ -82,11 +82,13 @@ def eight(maker: Maker) -> None:
         maker.issue("nisa.nc_find_index8", dst=index, data=data, vals=vals)
     if maker.chance(0.6):
         dst = maker.to_write(lanes, free, form, flat=True)
-        index = maker.to_write(lanes, 8, ("uint16", "uint32"), apart=dst, flat=True)
-        maker.issue(
-            "nisa.nc_match_replace8", ("dst", "dst_idx"), dst=dst, data=data, vals=vals,
-            imm=maker.choose(("0", "1", "2")), dst_idx=index,
-        )  # fmt: skip
+        given: dict[str, Any] = {"dst": dst, "data": data, "vals": vals}
+        if maker.chance(0.7):
+            forms = ("uint16", "uint32")
+            given["dst_idx"] = maker.to_write(lanes, 8, forms, apart=dst, flat=True)
+        writes = [key for key in ("dst", "dst_idx") if key in given]
+        imm = maker.choose(("0", "1", "2"))
+        maker.issue("nisa.nc_match_replace8", writes, **given, imm=imm)
 
 
 def nc_n_gather(maker: Maker) -> None:
@@ -157,7 +159,8 @@ def rand2(maker: Maker) -> None:
     forms = (*EVERY_FLOAT, "int8", "int16", "int32", "uint8", "uint16", "uint32")
     dst = maker.to_write(lanes, free, forms, maker.regions())
     least: View | str = maker.column(lanes) if maker.chance(0.5) else "-1.0"
-    maker.issue("nisa.rand2", dst=dst, min=least, max="2.0")
+    most: View | str = maker.column(lanes) if maker.chance(0.3) else "2.0"
+    maker.issue("nisa.rand2", dst=dst, min=least, max=most)
 
 
 def dropout(maker: Maker) -> None:
@@ -165,7 +168,8 @@ def dropout(maker: Maker) -> None:
     form = (maker.form(),)
     data = maker.to_read(lanes, free, form, maker.regions())
     dst = maker.to_write(lanes, free, form, maker.regions())
-    prob: View | str = maker.column(lanes) if maker.chance(0.5) else "0.5"
+    forms = maker.floats if data.form in maker.floats else ("float32",)
+    prob: View | str = maker.column(lanes, forms) if maker.chance(0.5) else "0.5"
     maker.issue("nisa.dropout", dst=dst, data=data, prob=prob)
 
 

@@ -49,7 +49,9 @@ def fill_shared(maker: Maker, tensor: Tensor) -> None:
 def meet(maker: Maker, tensor: Tensor) -> None:
     """Add a barrier, after which both cores of a rank have written their parts of a tensor."""
     if maker.cores > 1:
-        maker.say(f"nisa.core_barrier({tensor.name}, (0, 1))", kinds=["core barrier"])
+        engine = maker.choose(("gpsimd", "vector", "scalar", "tensor", "sync"))
+        more = f", engine=nisa.engine.{engine}" if maker.chance(0.3) else ""
+        maker.say(f"nisa.core_barrier({tensor.name}, (0, 1){more})", kinds=["core barrier"])
 
 
 # --- two cores ------------------------------------------------------------------------------------
@@ -73,10 +75,15 @@ def sendrecv(maker: Maker) -> None:
     src, dst = maker.to_read(lanes, free, form), maker.to_write(lanes, free, form)
     if dst.tensor is src.tensor:
         dst = maker.new("sbuf", (lanes, free), form[0])
+    small = src.free <= BY_GPSIMD and maker.chance(0.4)
     maker.issue(
         "nisa.sendrecv", src=src, dst=dst, send_to_rank="1 - core", recv_from_rank="1 - core",
         pipe_id=str(maker.between(0, 1)),
+        **{"dma_engine": "nisa.dma_engine.gpsimd_dma"} if small else {},
     )  # fmt: skip
+
+
+BY_GPSIMD = 256  # elements of a partition, which the GpSimd engine's DMA can move
 
 
 def parts_of_both(maker: Maker) -> None:
@@ -258,9 +265,11 @@ def of_lengths(maker: Maker) -> None:
         return
     form, most = maker.form(), maker.between(1, 5)
     src, dst = (shared(maker, (n * most,), form, name=True) for n in (4, 2 * maker.ranks))
-    lengths = shared(maker, (3, maker.ranks), "uint32", name=True)
+    displaced = name == "all_to_all_v" and maker.chance(0.5)
+    rows = 3 + displaced  # the last one has places of the elements that come
+    lengths = shared(maker, (rows, maker.ranks), "uint32", name=True)
     group = f"ncc.ReplicaGroup({[[*range(maker.ranks)]]})"
-    metadata = maker.known_input((3, maker.ranks), most, "uint32")
+    metadata = maker.known_input((rows, maker.ranks), most, "uint32")
     for tensor, source in ((src, maker.given(src.shape, form)), (lengths, metadata)):
         apart = tensor.shape[0] // 2 if tensor is src else 0
         if apart:
@@ -278,7 +287,7 @@ def of_lengths(maker: Maker) -> None:
     before = maker.given(dst.shape, form)
     maker.say(f"if core == 0:\n    nisa.dma_copy(dst={dst.name}, src={before.text})")
     meet(maker, dst)
-    known = f", recv_counts_known={maker.chance(0.5)}"
+    known = f", recv_counts_known={maker.chance(0.5)}{', has_rdispls=True' * displaced}"
     tensors = f"[{src.name}], [{dst.name}], {group}, {lengths.name}"
     maker.say(f"ncc.{name}({tensors}{known})", kinds=["collective"])
     got = maker.new("sbuf", (1, dst.shape[0]), form)

@@ -6,18 +6,20 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 from bench.programs.hits import hits
 from bench.programs.program import Program
-from neuroncore.clause.instruction import INSTRUCTIONS
+from neuroncore.clause.instruction import INSTRUCTIONS, Call
 from neuroncore.hosts.api import Run
+from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import FORMATS, OPAQUE
 
 OFTEN = 0.03  # the share of programs in which each kind of step must occur
 EACH = 1000  # programs, of which at least one must have each instruction
 DEVIATIONS = 3  # that a count may be below the required one, because programs are random
-GROUPS = ("kinds", "options", "instructions", "formats", "cache hits")
+GROUPS = ("kinds", "options", "instructions", "arguments", "formats", "cache hits")
 
 
 def occurred(program: Program, run: Run, before: Mapping[str, int]) -> dict[str, set[str]]:
@@ -33,9 +35,25 @@ def occurred(program: Program, run: Run, before: Mapping[str, int]) -> dict[str,
         "kinds": program.kinds - options,
         "options": options,
         "instructions": {call.instruction.name for one in records for call in one.calls},
+        "arguments": {name for one in records for call in one.calls for name in _arguments(call)},
         "formats": words & {*FORMATS, *OPAQUE},
         "cache hits": found,
     }
+
+
+def _arguments(call: Call) -> Iterator[str]:
+    """Yield a text for each argument of a call that is a flag, a member of an enumeration, or has
+    alternatives: a tile, a number or None."""
+    for one in call.instruction.parameters:
+        value = call.arguments.get(one.name)
+        operand = one.operand
+        if operand is not None and (operand.scalar or operand.optional):
+            said = "a tile" if isinstance(value, View) else "None" if value is None else "a number"
+            yield f"{call.name} {one.name}: {said}"
+        elif isinstance(value, bool):
+            yield f"{call.name} {one.name}: {value}"
+        elif isinstance(value, Enum):
+            yield f"{call.name} {one.name}: {value.name}"
 
 
 class Counts:
@@ -55,7 +73,7 @@ class Counts:
             kept["seconds"],
             kept["failed"],
         )
-        made.groups = {group: Counter(kept[group]) for group in GROUPS}
+        made.groups = {group: Counter(kept.get(group, {})) for group in GROUPS}
         return made
 
     def to_dict(self) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Draws:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        return (*self.floats, *INTEGERS)
+        return (*self.floats, *INTEGERS, "bool_")
 
     @property
     def narrow(self) -> tuple[str, ...]:
@@ -80,6 +80,12 @@ class Draws:
         """Return the text of a random constant for an instruction."""
         draw = self.random.random()
         return self.choose(USUAL if draw < 0.86 else OF_NUMPY if draw < 0.95 else NANS)
+
+    def value(self, form: str) -> str:
+        """Return the text of a random constant that a format has."""
+        if form == "bool_":
+            return str(self.between(0, 1))
+        return str(self.between(0, 9)) if form in INTEGERS else self.number()
 
     def regions(self) -> tuple[str, ...]:
         """Return the memories from which an operand is drawn, if not all operands of the

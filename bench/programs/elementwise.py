@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.programs import picks
-from bench.programs.draws import INTEGERS, ON_CHIP
+from bench.programs.draws import ON_CHIP
 from bench.programs.maker import Maker
 from bench.programs.views import SIZES, View
 
@@ -25,6 +25,14 @@ OF_32_BITS = ("int32", "uint32")
 def scalar(maker: Maker, lanes: int) -> View | str:
     """Return a constant, or a tile with one number for each partition."""
     return maker.column(lanes) if maker.chance(0.5) else maker.number()
+
+
+def bias(maker: Maker, lanes: int) -> View | str:
+    """Return the bias of an activation: a tile with one number for each partition, or a constant
+    on a machine that accepts it."""
+    if maker.target != "trn1" and maker.chance(0.3):
+        return maker.number()
+    return maker.column(lanes, ("float32",) if maker.chance(0.5) else maker.forms)
 
 
 def operators(maker: Maker) -> tuple[str, ...]:
@@ -59,7 +67,7 @@ def tensor_tensor(maker: Maker) -> None:
     dst = picks.to_write(maker, lanes, free, forms, ("sbuf",) if whole else maker.regions())
     given: dict[str, Any] = {}
     if dst.tensor.region == a.tensor.region == "sbuf" and maker.chance(0.2):
-        given["engine"] = "nisa.engine.gpsimd"
+        given |= engine(maker, "gpsimd", "gpsimd", "vector")
     given["op"] = f"nl.{maker.choose(operators(maker))}"
     maker.issue(
         "nisa.tensor_tensor", dst=dst, data1=a, data2=b, **given,
@@ -72,10 +80,8 @@ def tensor_scalar(maker: Maker) -> None:
     if maker.chance(0.15):
         forms = maker.choose((("int32", "uint32"), ("int16", "uint16"), ("int8", "uint8")))
         data, dst = maker.to_read(lanes, free, forms), maker.to_write(lanes, free, forms)
-        given = {}
-        for i in range(maker.choose((1, 2))):
-            given |= {f"op{i}": f"nl.{maker.choose(BITS)}", f"operand{i}": str(maker.between(0, 7))}
-            given |= {f"reverse{i}": "True"} if maker.chance(0.3) else {}
+        given = _bits(maker, lanes, forms, "0")
+        given |= _bits(maker, lanes, forms, "1") if maker.chance(0.3) else {}
         maker.issue("nisa.tensor_scalar", dst=dst, data=data, **given)
         return
     if maker.chance(0.1):
@@ -84,17 +90,36 @@ def tensor_scalar(maker: Maker) -> None:
             maker.to_write(lanes, free, maker.forms),
         )
         given = maker.choose(({"op0": "nl.rsqrt", "operand0": "None"}, POWER))
-        maker.issue("nisa.tensor_scalar", dst=dst, data=data, **given)
+        maker.issue("nisa.tensor_scalar", dst=dst, data=data, **given, **engine(maker, "gpsimd"))
         return
     data = picks.to_read(maker, lanes, free, maker.narrow, maker.regions())
     given = step(maker, lanes, "0")
     if maker.chance(0.5):
         given |= step(maker, lanes, "1")
+    if maker.target != "trn1" and maker.chance(0.1):
+        given = {"op0": "nl.multiply", "operand0": scalar(maker, lanes), **engine(maker, "scalar")}
+        if maker.chance(0.5):
+            given |= {"op1": "nl.add", "operand1": scalar(maker, lanes)}
+    elif maker.chance(0.1):
+        given |= engine(maker, "vector")
     dst = picks.to_write(maker, lanes, free, maker.forms, maker.regions())
     maker.issue("nisa.tensor_scalar", dst=dst, data=data, **given)
 
 
 POWER = {"op0": "nl.power", "operand0": "2.0"}
+
+
+def _bits(maker: Maker, lanes: int, forms: tuple[str, ...], name: str) -> dict[str, Any]:
+    """Return the arguments for a step with bits, as `step` does for one with numbers."""
+    number = str(maker.between(0, 7))
+    operand = maker.column(lanes, forms) if maker.chance(0.4) else number
+    given = {f"op{name}": f"nl.{maker.choose(BITS)}", f"operand{name}": operand}
+    return given | ({f"reverse{name}": "True"} if maker.chance(0.2) else {})
+
+
+def engine(maker: Maker, *names: str) -> dict[str, str]:
+    """Return the argument that asks for one of these engines."""
+    return {"engine": f"nisa.engine.{maker.choose(names)}"}
 
 
 def scalar_tensor_tensor(maker: Maker) -> None:
@@ -151,9 +176,9 @@ WIDENED = "bfloat16", "float32"
 def memset(maker: Maker) -> None:
     lanes, free = maker.size()
     dst = maker.to_write(lanes, free, maker.forms, ON_CHIP, moves=True)
-    value = str(maker.between(0, 9)) if dst.form in INTEGERS else maker.number()
-    more = {"engine": "nisa.engine.gpsimd"} if dst.tensor.region == "sbuf" else {}
-    maker.issue("nisa.memset", dst=dst, value=value, **(more if maker.chance(0.2) else {}))
+    units = ("gpsimd", "vector") if dst.tensor.region == "sbuf" else ("vector",)
+    more = engine(maker, *units) if maker.chance(0.2) else {}
+    maker.issue("nisa.memset", dst=dst, value=maker.value(dst.form), **more)
 
 
 def activation(maker: Maker) -> None:
@@ -164,7 +189,7 @@ def activation(maker: Maker) -> None:
     if maker.chance(0.5):
         given["scale"] = scalar(maker, lanes)
     if maker.chance(0.5) and op not in ("copy", "reciprocal"):
-        given["bias"] = bias(maker, lanes, maker.choose(("float32", "bfloat16")))
+        given["bias"] = bias(maker, lanes)
     dst = picks.to_write(maker, lanes, free, maker.forms, ON_CHIP)
     maker.issue("nisa.activation", dst=dst, op=f"nl.{op}", data=data, **given)
 
@@ -185,10 +210,10 @@ def reciprocal(maker: Maker) -> None:
 def tensor_copy_predicated(maker: Maker) -> None:
     lanes, free = maker.size()
     form = (maker.form(),)
-    predicate = picks.to_read(maker, lanes, free, ("uint8", "uint16", "uint32"))
+    predicate = picks.to_read(maker, lanes, free, ("uint8", "uint16", "uint32", "bool_"))
     src: View | str = maker.to_read(lanes, free, form, maker.regions())
     if maker.chance(0.2):
-        src = str(maker.between(0, 9)) if form[0] in INTEGERS else maker.number()
+        src = maker.value(form[0])
     dst = picks.to_write(maker, lanes, free, form, maker.regions(), written=True)
     given = {"reverse_pred": "True"} if maker.chance(0.3) else {}
     maker.issue("nisa.tensor_copy_predicated", dst=dst, src=src, predicate=predicate, **given)

@@ -148,7 +148,6 @@ def activation_reduce(maker: Maker) -> None:
     lanes, free = maker.size()
     data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
     dst = maker.to_write(lanes, free, maker.forms, ON_CHIP)
-    result = total(maker, dst, ("float32", "bfloat16"))
     given: dict[str, Any] = {"op": f"nl.{maker.choose(FUNCTIONS[:10])}", "reduce_op": "nl.add"}
     if maker.chance(0.5):
         given["scale"] = scalar(maker, lanes)
@@ -156,7 +155,7 @@ def activation_reduce(maker: Maker) -> None:
         given["bias"] = bias(maker, lanes)
     maker.issue(
         "nisa.activation_reduce", ("dst", "reduce_res"), dst=dst, data=data, **given,
-        reduce_res=result,
+        reduce_res=total(maker, dst, maker.floats),
     )  # fmt: skip
 
 

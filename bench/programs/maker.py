@@ -184,9 +184,9 @@ class Maker(Windows):
         banks = BANKS - 2 * ("psum" in self.placed)
         return used + 1 <= banks and free * SIZES[form] <= BANK_BYTES
 
-    def column(self, lanes: int, form: str = "float32") -> View:
+    def column(self, lanes: int, forms: Sequence[str] = ("float32",)) -> View:
         """Return a tile to read with one number for each partition."""
-        return self.to_read(lanes, 1, (form,), flat=True)
+        return self.to_read(lanes, 1, forms, flat=True)
 
     def to_read(
         self, lanes: int, free: int, forms: Sequence[str], regions: Sequence[str] = ("sbuf",),

@@ -127,7 +127,7 @@ def _written(maker: Maker, tile: View) -> View:
 
 def _write(maker: Maker, part: View) -> None:
     if maker.chance(0.5):
-        maker.issue("nisa.memset", dst=part, value="2")
+        maker.issue("nisa.memset", dst=part, value="0")
     else:
         src = maker.to_read(part.lanes, part.free, maker.forms, anywhere=True)
         maker.issue("nisa.dma_copy", dst=part, src=src)
@@ -154,7 +154,7 @@ def _read(maker: Maker, tile: View, copy: str) -> None:
     if maker.chance(0.6):
         rows = maker.between(1, lanes) if maker.chance(0.3) else lanes
         maker.result(maker.window(dst, rows, maker.between(1, free)))
-    maker.issue("nisa.memset", dst=dst, value="3")
+    maker.issue("nisa.memset", dst=dst, value="1")
 
 
 def _run_along(maker: Maker, dst: View, src: View, kinds: list[str]) -> None:
@@ -166,7 +166,7 @@ def _run_along(maker: Maker, dst: View, src: View, kinds: list[str]) -> None:
         given |= dict(zip(("data0", "data1"), both)) | {"initial": maker.number()}
         maker.issue("nisa.tensor_tensor_scan", dst=dst, **given)
         return
-    if src.form in ("int32", "uint32"):
+    if src.form in ("int32", "uint32", "bool_"):
         return
     given |= {"src": src, "imm0": maker.number(), "reduce_cmd": "nisa.reduce_cmd.reset_reduce"}
     maker.issue("nisa.tensor_scalar_cumulative", dst=dst, **given)

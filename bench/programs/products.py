@@ -82,7 +82,7 @@ def nc_matmul(maker: Maker) -> None:
             return
         given: dict[str, Any] = {"dst": dst, "stationary": stationary, "moving": moving}
         given |= _tiled(maker, stationary, dst)
-        given |= _accumulates(maker, dst)
+        given |= _accumulates(maker, dst) | _onezero(maker)
         ragged = columns <= 17 and any(wide > 17 for wide in widths)
         kinds = ["accumulation"] * (given.get("accumulate") == "True")
         kinds += ["ragged end of a product"] * ragged
@@ -95,6 +95,12 @@ def _accumulates(maker: Maker, dst: View) -> dict[str, str]:
     if dst.is_written() and maker.chance(0.5):
         return {"accumulate": maker.choose(("True", "False"))}
     return {}
+
+
+def _onezero(maker: Maker) -> dict[str, str]:
+    """Return an argument that promises zeros and ones, which changes no result; usually none."""
+    name = maker.choose(("is_stationary_onezero", "is_moving_onezero"))
+    return {name: "True"} if maker.chance(0.05) else {}
 
 
 def _tiled(maker: Maker, stationary: View, dst: View) -> dict[str, str]:
@@ -204,7 +210,8 @@ def nc_transpose(maker: Maker) -> None:
     if not maker.room_in_psum(lanes, form):
         return
     data, dst = maker.to_read(lanes, free, (form,)), maker.new("psum", (free, lanes), form)
-    maker.issue("nisa.nc_transpose", dst=dst, data=data)
+    given = {"engine": "nisa.engine.tensor"} if maker.chance(0.3) else {}
+    maker.issue("nisa.nc_transpose", dst=dst, data=data, **given)
 
 
 def transpose_mode(maker: Maker) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.programs import picks
-from bench.programs.draws import INTEGERS, NUMBERS
+from bench.programs.draws import NUMBERS
 from bench.programs.maker import Maker
 from bench.programs.views import View
 
@@ -57,8 +57,7 @@ def touch(maker: Maker, view: View, share: float = 0.25) -> None:
         free = min(free, lanes % picks.GROUP or free)
         dst = picks.of(maker, whole, free)
     if maker.chance(0.5) and not dst.picked:
-        value = str(maker.between(0, 9)) if dst.form in INTEGERS else maker.number()
-        maker.issue("nisa.memset", dst=dst, value=value)
+        maker.issue("nisa.memset", dst=dst, value=maker.value(dst.form))
     else:
         src = maker.to_read(lanes, free, maker.forms)
         maker.issue("nisa.tensor_copy", dst=dst, src=src)

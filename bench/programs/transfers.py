@@ -16,7 +16,21 @@ def dma_copy(maker: Maker) -> None:
     lanes, free = maker.size()
     src = maker.to_read(lanes, free, maker.forms, ANYWHERE, anywhere=True, moves=True)
     dst = maker.to_write(lanes, free, maker.forms, ANYWHERE, anywhere=True, moves=True)
-    maker.issue("nisa.dma_copy", dst=dst, src=src)
+    by_index = "indirect DMA" in src.kinds | dst.kinds
+    given = {} if by_index else _descriptors(maker, dst.form == src.form)
+    maker.issue("nisa.dma_copy", dst=dst, src=src, **given)
+
+
+def _descriptors(maker: Maker, same: bool) -> dict[str, str]:
+    """Return the arguments that state what writes the descriptors of a DMA, or usually none. `same`
+    says that the DMA converts nothing."""
+    if maker.chance(0.8):
+        return {}
+    if same and maker.target != "trn1" and maker.chance(0.5):
+        given = {"dge_mode": "nisa.dge_mode.hwdge"}
+        engine = maker.choose(("sync", "scalar"))
+        return given | ({"engine": f"nisa.engine.{engine}"} if maker.chance(0.5) else {})
+    return {"dge_mode": f"nisa.dge_mode.{maker.choose(('swdge', 'none'))}"}
 
 
 def dma_transpose(maker: Maker) -> None:
