@@ -194,12 +194,6 @@ def activation(maker: Maker) -> None:
     maker.issue("nisa.activation", dst=dst, op=f"nl.{op}", data=data, **given)
 
 
-def bias(maker: Maker, lanes: int, form: str = "float32") -> View | str:
-    """Return the bias of an activation: a column or, except on trn1, a number."""
-    constant = maker.target != "trn1" and maker.chance(0.4)
-    return maker.number() if constant else maker.column(lanes, form)
-
-
 def reciprocal(maker: Maker) -> None:
     lanes, free = maker.size()
     data = maker.to_read(lanes, free, maker.forms, ON_CHIP)
