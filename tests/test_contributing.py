@@ -4,17 +4,19 @@ import importlib
 import re
 import runpy
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from accepted import module
 from calls import SIZES, Case
-from device import TARGETS, Device
+from device import TARGETS, Device, usual
 
 from neuroncore.clause import operand
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.core import execute
 from neuroncore.frontend import instructions, issue
+from neuroncore.machine import load, machine
 from neuroncore.numerics import formats
 from neuroncore.plain import reduction
 
@@ -65,6 +67,14 @@ def test_the_instruction_agrees_with_its_plain_function(added, monkeypatch):
 def test_the_format_of_the_example_works(monkeypatch):
     row = run(BLOCKS[2], formats)["float6_e3m2fn"]
     assert row.max == 28 and row.held == "packs"
+
+
+def test_tests_that_calculate_by_hand_leave_the_effect_of_the_example_out():
+    it, (number,) = load("trn2"), (block for block in BLOCKS if block.startswith("gpsimd_wakeup"))
+    space = run(f"@dataclass(frozen=True)\nclass More(Fixed):\n    {number}", machine)
+    fixed = space["More"](**vars(it.fixed), gpsimd_wakeup_ns=1000.0)
+    assert usual(replace(it, fixed=fixed)).fixed == replace(fixed, gpsimd_wakeup_ns=0.0)
+    assert usual(it) is it
 
 
 def test_the_files_that_the_page_names_exist():
