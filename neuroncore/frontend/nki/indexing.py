@@ -17,6 +17,7 @@ from neuroncore.base.errors import (
     ViewError,
 )
 from neuroncore.base.lazy import Lazy
+from neuroncore.core.core import running
 from neuroncore.frontend import limits
 from neuroncore.frontend.limits import DynamicSlice, beyond
 from neuroncore.frontend.operators import format_of
@@ -370,7 +371,13 @@ class Patterned(Indexed):
             view_row = prod(self.shape[1:]) * self.dtype.itemsize // form.itemsize
             if strides[0] == view_row != row:
                 strides = (row, *strides[1:])
-                first += base if offset is not None else 0
+                first, offset = base + int(offset or 0), None
+        if offset is not None and base and (core := running()) is not None:
+            core.report(
+                "OFFSET_OF_VIEW",
+                f"ap: offset={offset} counts from the start of the tensor's memory, not from the "
+                f"start of this view ({self}), which is element {base}",
+            )
         return self.window(shape, strides, first, form, dynamic=())
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
