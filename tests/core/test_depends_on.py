@@ -20,6 +20,12 @@ def timeline(function, **options):
     return schedule(run.core.program, run.machine)
 
 
+def test_an_instruction_has_the_published_class():
+    seen = []
+    timeline(lambda x: independent(x, lambda vector, scalar: seen.append(vector)))
+    assert isinstance(seen[0], nisa.NkiInstruction)
+
+
 def independent(x, wire):
     """Two instructions on two engines without common data: rows 1 and 2 of the record."""
     tile = nl.load(x)

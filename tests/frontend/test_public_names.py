@@ -17,7 +17,10 @@ PARTS = ("isa", "language", "compiler", "typing")
 
 # Names that the stubs do not list, but published kernels or older releases have.
 BESIDES = {
-    "nki.isa": {"NkiValidationError", "nc_matmul_sparse", "VirtualRegister", "constants"},
+    "nki.isa": {
+        *("NkiInstruction", "NkiValidationError", "VirtualRegister"),
+        *("nc_matmul_sparse", "constants"),
+    },
     "nki.language": {"NKIObject", "NkiTensor", "bool", "par_dim", "range"},
     "neuronxcc.nki.isa": {"constants", "tensor_scalar_cumulative"},
     "neuronxcc.nki.language": {"constants"},

@@ -25,6 +25,7 @@ vector_engine = engine.vector
 scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
+NkiInstruction = _issue.NkiInstruction
 VirtualRegister = _issue.VirtualRegister
 register_alloc = _issue.register_alloc
 
