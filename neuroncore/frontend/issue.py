@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from neuroncore.base.errors import SignatureError
 from neuroncore.base.lazy import Lazy
 from neuroncore.clause.instruction import INSTRUCTIONS
-from neuroncore.core.binding import NkiInstruction, signature_of
+from neuroncore.core.binding import NkiInstruction as NkiInstruction
+from neuroncore.core.binding import signature_of
 from neuroncore.memory.register import VirtualRegister as VirtualRegister
 from neuroncore.memory.tile import Tile
 
