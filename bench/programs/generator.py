@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.programs import (
+    calls,
     choices,
     cores,
     elementwise,
@@ -36,7 +37,7 @@ FAMILIES = (
     functions,
     parts,
 )
-OF_OLDER = (*older.STEPS, *masks.STEPS)
+OF_OLDER = (*older.STEPS, *calls.STEPS, *masks.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of programs
 NESTS = 0.33  # of programs of the older API; these take several times as long

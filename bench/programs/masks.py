@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bench.programs import calls
 from bench.programs.maker import Maker
 from bench.programs.older import (
     FORMS,
     ROWS,
-    UNARY,
     Box,
     Tiles,
     columns,
@@ -258,7 +258,7 @@ def with_and_without(tiles: Tiles) -> None:
     boxes = [*chosen.boxes()]
     if not boxes:
         return
-    call, before = _of_places(maker, data)
+    call, before = _of_places(tiles, data)
     a, b = (result(maker, (lanes, free), "float32") for _ in range(2))
     lines = [grid(maker, lanes, free), *before]
     for out, more in ((a, ""), (b, f", mask={chosen.text}")):
@@ -274,17 +274,17 @@ def with_and_without(tiles: Tiles) -> None:
     maker.statements.append(Statement("\n".join(lines), {}, None, kinds, (a, b)))
 
 
-def _of_places(maker: Maker, data: Tensor) -> tuple[str, list[str]]:
+def _of_places(tiles: Tiles, data: Tensor) -> tuple[str, list[str]]:
     """Return the beginning of a call that computes with the places of elements or with the
     elements, and lines that precede it."""
-    (lanes, free), x = data.shape, data.name
+    maker, (lanes, free), x = tiles.maker, data.shape, data.name
     draw = maker.random.random()
     index = f"i*{maker.between(-2, 3)} + j*{maker.between(1, 4)} + {maker.between(0, 9)}"
-    if draw < 0.3:
+    if draw < 0.15:
         return f"nisa.iota({index}", []
-    if draw < 0.6:
+    if draw < 0.3:
         return f"nisa.affine_select({index} >= {maker.between(0, 3 * free)}, {x}, -1.0", []
-    if draw < 0.8 and data.form == "float32" and maker.target != "trn1":
+    if draw < 0.45 and data.form == "float32" and maker.target != "trn1":
         bounds = [
             f"{name} = nisa.memset(({lanes}, 1), {maker.between(0, free)}, nl.float32)"
             for name in ("v", "w")
@@ -292,7 +292,7 @@ def _of_places(maker: Maker, data: Tensor) -> tuple[str, list[str]]:
         kept = "comp_op0=nl.greater_equal, comp_op1=nl.less_equal, bound0=v, bound1=w"
         start = f"range_start={maker.between(0, 3)}"
         return f"nisa.range_select(on_true_tile={x}, {kept}, {start}", bounds
-    return f"nl.{maker.choose(UNARY)}({x}", []
+    return calls.elementwise(tiles, data), []
 
 
 STEPS = (

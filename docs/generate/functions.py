@@ -340,16 +340,17 @@ def _window(parameter: Parameter) -> str:
 
 
 def _values(instruction: Instruction) -> str:
-    """The key of its values in a record: each with its type, and None for a tile."""
+    """The key of its values in a record: each with its type, and None for a tile. The tiles of
+    both dialects have the type Tile, because one call may get either."""
     parts = []
     for p in (p for p in instruction.parameters if p.is_value):
-        part = f"{p.name} or zero({p.name})"
+        part, kind = f"{p.name} or zero({p.name})", f"type({p.name})"
         if isinstance(p.declared, Register):
             register = f"numbered(core.program, {p.name})"
             part = f"{register} if type({p.name}) is VirtualRegister else {part}"
         elif p.operand:
-            part = f"None if {is_tile(p)} else {part}"
-        parts.append(f"{part}, type({p.name}), ")
+            part, kind = f"None if {is_tile(p)} else {part}", f"Tile if {is_tile(p)} else {kind}"
+        parts.append(f"{part}, {kind}, ")
     return "".join(parts)
 
 

@@ -230,11 +230,11 @@ def activate2(
                 frame_at(1),
                 (
                     None if imm0_is_tile else imm0 or zero(imm0),
-                    type(imm0),
+                    Tile if imm0_is_tile else type(imm0),
                     None if imm1_is_tile else imm1 or zero(imm1),
-                    type(imm1),
+                    Tile if imm1_is_tile else type(imm1),
                     None if relu_param_is_tile else relu_param or zero(relu_param),
-                    type(relu_param),
+                    Tile if relu_param_is_tile else type(relu_param),
                 ),
             )
         elif program is None:
@@ -279,11 +279,11 @@ def activate2(
                     program.data.value(
                         (
                             None if imm0_is_tile else imm0 or zero(imm0),
-                            type(imm0),
+                            Tile if imm0_is_tile else type(imm0),
                             None if imm1_is_tile else imm1 or zero(imm1),
-                            type(imm1),
+                            Tile if imm1_is_tile else type(imm1),
                             None if relu_param_is_tile else relu_param or zero(relu_param),
-                            type(relu_param),
+                            Tile if relu_param_is_tile else type(relu_param),
                         )
                     ),
                 )
@@ -387,9 +387,9 @@ def activation(
                 frame_at(1),
                 (
                     None if bias_is_tile else bias or zero(bias),
-                    type(bias),
+                    Tile if bias_is_tile else type(bias),
                     None if scale_is_tile else scale or zero(scale),
-                    type(scale),
+                    Tile if scale_is_tile else type(scale),
                 ),
             )
         elif program is None:
@@ -429,9 +429,9 @@ def activation(
                     program.data.value(
                         (
                             None if bias_is_tile else bias or zero(bias),
-                            type(bias),
+                            Tile if bias_is_tile else type(bias),
                             None if scale_is_tile else scale or zero(scale),
-                            type(scale),
+                            Tile if scale_is_tile else type(scale),
                         )
                     ),
                 )
@@ -531,9 +531,9 @@ def activation_reduce(
                 frame_at(1),
                 (
                     None if bias_is_tile else bias or zero(bias),
-                    type(bias),
+                    Tile if bias_is_tile else type(bias),
                     None if scale_is_tile else scale or zero(scale),
-                    type(scale),
+                    Tile if scale_is_tile else type(scale),
                 ),
             )
         elif program is None:
@@ -573,9 +573,9 @@ def activation_reduce(
                     program.data.value(
                         (
                             None if bias_is_tile else bias or zero(bias),
-                            type(bias),
+                            Tile if bias_is_tile else type(bias),
                             None if scale_is_tile else scale or zero(scale),
-                            type(scale),
+                            Tile if scale_is_tile else type(scale),
                         )
                     ),
                 )
@@ -2333,7 +2333,7 @@ def dropout(
                 frame_at(1),
                 (
                     None if prob_is_tile else prob or zero(prob),
-                    type(prob),
+                    Tile if prob_is_tile else type(prob),
                 ),
             )
         elif program is None:
@@ -2363,7 +2363,7 @@ def dropout(
                     program.data.value(
                         (
                             None if prob_is_tile else prob or zero(prob),
-                            type(prob),
+                            Tile if prob_is_tile else type(prob),
                         )
                     ),
                 )
@@ -2462,9 +2462,9 @@ def exponential(
                 frame_at(1),
                 (
                     None if max_value_is_tile else max_value or zero(max_value),
-                    type(max_value),
+                    Tile if max_value_is_tile else type(max_value),
                     None if reduce_init_is_tile else reduce_init or zero(reduce_init),
-                    type(reduce_init),
+                    Tile if reduce_init_is_tile else type(reduce_init),
                 ),
             )
         elif program is None:
@@ -2504,9 +2504,9 @@ def exponential(
                     program.data.value(
                         (
                             None if max_value_is_tile else max_value or zero(max_value),
-                            type(max_value),
+                            Tile if max_value_is_tile else type(max_value),
                             None if reduce_init_is_tile else reduce_init or zero(reduce_init),
-                            type(reduce_init),
+                            Tile if reduce_init_is_tile else type(reduce_init),
                         )
                     ),
                 )
@@ -3985,9 +3985,9 @@ def rand2(
                 frame_at(1),
                 (
                     None if min_is_tile else min or zero(min),
-                    type(min),
+                    Tile if min_is_tile else type(min),
                     None if max_is_tile else max or zero(max),
-                    type(max),
+                    Tile if max_is_tile else type(max),
                 ),
             )
         elif program is None:
@@ -4011,9 +4011,9 @@ def rand2(
                     program.data.value(
                         (
                             None if min_is_tile else min or zero(min),
-                            type(min),
+                            Tile if min_is_tile else type(min),
                             None if max_is_tile else max or zero(max),
-                            type(max),
+                            Tile if max_is_tile else type(max),
                         )
                     ),
                 )
@@ -4976,7 +4976,7 @@ def scalar_tensor_tensor(
                 frame_at(1),
                 (
                     None if operand0_is_tile else operand0 or zero(operand0),
-                    type(operand0),
+                    Tile if operand0_is_tile else type(operand0),
                 ),
             )
         elif program is None:
@@ -5009,7 +5009,7 @@ def scalar_tensor_tensor(
                     program.data.value(
                         (
                             None if operand0_is_tile else operand0 or zero(operand0),
-                            type(operand0),
+                            Tile if operand0_is_tile else type(operand0),
                         )
                     ),
                 )
@@ -5121,7 +5121,7 @@ def select_reduce(
                 frame_at(1),
                 (
                     None if on_false_is_tile else on_false or zero(on_false),
-                    type(on_false),
+                    Tile if on_false_is_tile else type(on_false),
                 ),
             )
         elif program is None:
@@ -5159,7 +5159,7 @@ def select_reduce(
                     program.data.value(
                         (
                             None if on_false_is_tile else on_false or zero(on_false),
-                            type(on_false),
+                            Tile if on_false_is_tile else type(on_false),
                         )
                     ),
                 )
@@ -5580,7 +5580,7 @@ def tensor_copy_predicated(
                 frame_at(1),
                 (
                     None if src_is_tile else src or zero(src),
-                    type(src),
+                    Tile if src_is_tile else type(src),
                 ),
             )
         elif program is None:
@@ -5606,7 +5606,7 @@ def tensor_copy_predicated(
                     program.data.value(
                         (
                             None if src_is_tile else src or zero(src),
-                            type(src),
+                            Tile if src_is_tile else type(src),
                         )
                     ),
                 )
@@ -5895,9 +5895,9 @@ def tensor_scalar(
                 frame_at(1),
                 (
                     None if operand0_is_tile else operand0 or zero(operand0),
-                    type(operand0),
+                    Tile if operand0_is_tile else type(operand0),
                     None if operand1_is_tile else operand1 or zero(operand1),
-                    type(operand1),
+                    Tile if operand1_is_tile else type(operand1),
                 ),
             )
         elif program is None:
@@ -5932,9 +5932,9 @@ def tensor_scalar(
                     program.data.value(
                         (
                             None if operand0_is_tile else operand0 or zero(operand0),
-                            type(operand0),
+                            Tile if operand0_is_tile else type(operand0),
                             None if operand1_is_tile else operand1 or zero(operand1),
-                            type(operand1),
+                            Tile if operand1_is_tile else type(operand1),
                         )
                     ),
                 )
@@ -6034,9 +6034,9 @@ def tensor_scalar_cumulative(
                 frame_at(1),
                 (
                     None if imm0_is_tile else imm0 or zero(imm0),
-                    type(imm0),
+                    Tile if imm0_is_tile else type(imm0),
                     None if imm1_is_tile else imm1 or zero(imm1),
-                    type(imm1),
+                    Tile if imm1_is_tile else type(imm1),
                 ),
             )
         elif program is None:
@@ -6071,9 +6071,9 @@ def tensor_scalar_cumulative(
                     program.data.value(
                         (
                             None if imm0_is_tile else imm0 or zero(imm0),
-                            type(imm0),
+                            Tile if imm0_is_tile else type(imm0),
                             None if imm1_is_tile else imm1 or zero(imm1),
-                            type(imm1),
+                            Tile if imm1_is_tile else type(imm1),
                         )
                     ),
                 )
@@ -6201,9 +6201,9 @@ def tensor_scalar_reduce(
                 frame_at(1),
                 (
                     None if operand0_is_tile else operand0 or zero(operand0),
-                    type(operand0),
+                    Tile if operand0_is_tile else type(operand0),
                     None if reduce_init_is_tile else reduce_init or zero(reduce_init),
-                    type(reduce_init),
+                    Tile if reduce_init_is_tile else type(reduce_init),
                 ),
             )
         elif program is None:
@@ -6243,9 +6243,9 @@ def tensor_scalar_reduce(
                     program.data.value(
                         (
                             None if operand0_is_tile else operand0 or zero(operand0),
-                            type(operand0),
+                            Tile if operand0_is_tile else type(operand0),
                             None if reduce_init_is_tile else reduce_init or zero(reduce_init),
-                            type(reduce_init),
+                            Tile if reduce_init_is_tile else type(reduce_init),
                         )
                     ),
                 )
@@ -6443,7 +6443,7 @@ def tensor_tensor_scan(
                 frame_at(1),
                 (
                     None if initial_is_tile else initial or zero(initial),
-                    type(initial),
+                    Tile if initial_is_tile else type(initial),
                 ),
             )
         elif program is None:
@@ -6476,7 +6476,7 @@ def tensor_tensor_scan(
                     program.data.value(
                         (
                             None if initial_is_tile else initial or zero(initial),
-                            type(initial),
+                            Tile if initial_is_tile else type(initial),
                         )
                     ),
                 )

@@ -149,6 +149,24 @@ def test_dtype_rounds_once():
         applied(nl.multiply, x, y, dtype=np.float64)
 
 
+@nki.jit
+def divided(x, y):
+    out = nl.zeros((P, F), dtype=nl.float32, buffer=nl.sbuf)
+    i, j = nl.mgrid[0:P, 0:F]
+    a, b = nl.load(x), nl.load(y)
+    out[i, j] = nl.divide(a, b, mask=(i < 32) & (j < 7))
+    out[i, j] = nl.divide(a, b, mask=(i >= 64) & (j > 20))
+    return stored(out)
+
+
+@pytest.mark.parametrize("form", ["tile tile", "tile column", "tile row"])
+def test_a_mask_over_axes_that_only_the_dividend_has(form):
+    x, y = pair(form)
+    want = np.zeros((P, F))
+    want[:32, :7], want[64:, 21:] = (x / y)[:32, :7], (x / y)[64:, 21:]
+    close(divided(x, y), want)
+
+
 @for_all("form", [f for f in FORMS if f not in ("column row", "element tile")])
 def test_power_and_divide(form):
     x, y = (np.float32(v) for v in pair(form))

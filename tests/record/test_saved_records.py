@@ -4,12 +4,16 @@ import dataclasses
 import json
 import zlib
 
+import neuronxcc.nki as older
+import neuronxcc.nki.isa as oldi
+import neuronxcc.nki.language as oldl
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
 import pytest
 from device import TARGETS
 
+import neuroncore
 from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.frontend.launch import launch
@@ -134,6 +138,25 @@ def test_selected_elements_of_a_tile_at_an_address_are_saved(tmp_path):
     (before,) = programs(kernel, target="trn3")
     (after,) = back(tmp_path / "x", before).programs
     np.testing.assert_array_equal(after.box_table(), before.box_table())
+
+
+@older.jit
+def predicated(x, chosen):
+    """One instruction twice, with the tiles of both dialects: nl.where uses tiles of today's."""
+    out = oldl.ndarray(x.shape, x.dtype, buffer=oldl.shared_hbm)
+    tile, mask = oldl.load(x), oldl.load(chosen)
+    either = oldl.where(mask, tile, tile)
+    oldi.tensor_copy_predicated(src=tile, dst=either, predicate=mask)
+    oldl.store(out, either)
+    return out
+
+
+def test_records_with_the_tiles_of_both_dialects_can_be_loaded(tmp_path):
+    given = np.ones((2, 3), np.float32), np.ones((2, 3), np.uint8)
+    run = neuroncore.run(predicated, *given)
+    save(run.record, tmp_path / "x")
+    (program,) = load(tmp_path / "x").programs
+    assert program.data.values == run.record.programs[0].data.values
 
 
 def test_an_empty_program_and_one_that_ended_early_are_saved(tmp_path):

@@ -338,12 +338,25 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
             return x / y
         inverse: Any = float(np.divide(1.0, y))
     else:
-        inverse = isa.reciprocal(y, dtype=float32, mask=mask)
+        inverse = isa.reciprocal(y, dtype=float32, mask=_over(mask, y))
         flush()
     form = common(x, y)
     # otherwise nl.floor(rows / width) in nki-samples' resize would get a rounded number
     fraction = float32 if form.is_integer else form
     return multiply(x, inverse, dtype=dtype or fraction, mask=mask)
+
+
+def _over(mask: Any, y: Any) -> Any:
+    """Return the terms of a mask that apply to an operand `y` by itself. A term over the columns
+    does not apply to a tile with one number for each partition."""
+    if not isinstance(mask, Mask):
+        return mask
+    terms = [
+        (index, how)
+        for index, how in mask.terms
+        if all(m in (1, n) for m, n in zip(index.shape, y.shape, strict=False))
+    ]
+    return Mask(tuple(terms)) if terms else None
 
 
 def _composed(name: str) -> Callable[..., Any]:
