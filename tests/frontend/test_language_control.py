@@ -292,7 +292,7 @@ def test_inside_a_kernel_sizes_belong_to_its_target():
     for target in TARGETS:
         device = Device(target)
         sizes.append(device.call(lambda: nl.tile_size.sbuf_size_bytes))
-    assert sizes == [128 * kib * KIB for kib in SBUF_KIB.values()]
+    assert sizes == [128 * SBUF_KIB[target] * KIB for target in TARGETS]
 
 
 # --- the rest -------------------------------------------------------------------------------------
