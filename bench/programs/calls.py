@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bench.programs.elementwise import BITS
 from bench.programs.maker import Maker
-from bench.programs.older import FORMS, Tiles, load, say
+from bench.programs.older import FORMS, Tiles, box, columns, grid, load, result, say, viewed
+from bench.programs.program import APART, Statement
 from bench.programs.views import Tensor
 
 UNARY = (
@@ -154,4 +155,31 @@ def replaced(tiles: Tiles) -> None:
     say(maker, f"nisa.tensor_copy_predicated({given}{more})", None, KINDS)
 
 
-STEPS = ((called, 4), (bits, 0.7), (folded, 1.5), (transposed, 0.7), (replaced, 0.8))
+def tiled(tiles: Tiles) -> None:
+    """Add a loop over tiles of rows of an input. A mask ends the last tile at the last row."""
+    maker, form = tiles.maker, tiles.maker.choose(FORMS)
+    lanes, free, turns = maker.choose((8, 32, 128)), columns(maker), maker.between(1, 5)
+    rows = lanes * turns - maker.between(0, lanes - 1)
+    source = maker.given((rows, free + maker.between(0, 5)), form)
+    out = result(maker, (rows, free), form)
+    where = box(maker, (lanes, source.shape[1]), lanes, free)
+    loop = maker.choose(("affine_range", "sequential_range", "static_range"))
+    mask = f"mask=k*{lanes}+i < {rows}"
+    index = where.text(f"k*{lanes}+i").replace(f"+{where.top},", ",")
+    u = Tensor("u", "sbuf", (lanes, free), form)
+    call = elementwise(tiles, u)
+    body = (
+        f"{grid(maker, lanes, free)}\nfor k in nl.{loop}({turns}):\n"
+        f"    u = nl.load({source.text}{index}, {mask})\n"
+        f"    v = {call}, {mask})\n"
+        f"    nl.store({out}[k*{lanes}+i, j], v, {mask})"
+    )
+    blocks = [
+        where._replace(top=k * lanes, lanes=min(lanes, rows - k * lanes)) for k in range(turns)
+    ]
+    views = [{"src": viewed(source.tensor, one.of(source.at), index)} for one in blocks]
+    kinds = ("loop", "mask", "ragged end", "index expression", "load", "store", APART)
+    maker.statements.append(Statement(body, {2: views}, None, frozenset(kinds)))
+
+
+STEPS = ((tiled, 2), (called, 4), (bits, 0.7), (folded, 1.5), (transposed, 0.7), (replaced, 0.8))

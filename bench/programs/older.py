@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.programs.maker import Maker
-from bench.programs.program import APART, Statement, Views
+from bench.programs.program import Statement, Views
 from bench.programs.views import Array, Tensor, View
 
 FORMS = ("float32", "float32", "bfloat16", "float16")
@@ -179,31 +179,6 @@ def copied(tiles: Tiles) -> None:
     say(maker, "\n".join(lines), None, ["copies of a tile that changes"])
 
 
-def tiled(tiles: Tiles) -> None:
-    """Add a loop over tiles of rows of an input. A mask ends the last tile at the last row."""
-    maker, form = tiles.maker, tiles.maker.choose(FORMS)
-    lanes, free, turns = maker.choose((8, 32, 128)), columns(maker), maker.between(1, 5)
-    rows = lanes * turns - maker.between(0, lanes - 1)
-    source = maker.given((rows, free + maker.between(0, 5)), form)
-    out = result(maker, (rows, free), form)
-    where = box(maker, (lanes, source.shape[1]), lanes, free)
-    loop = maker.choose(("affine_range", "sequential_range", "static_range"))
-    mask = f"mask=k*{lanes}+i < {rows}"
-    index = where.text(f"k*{lanes}+i").replace(f"+{where.top},", ",")
-    body = (
-        f"{grid(maker, lanes, free)}\nfor k in nl.{loop}({turns}):\n"
-        f"    u = nl.load({source.text}{index}, {mask})\n"
-        f"    v = nl.{maker.choose(UNARY[:4])}(u, {mask})\n"
-        f"    nl.store({out}[k*{lanes}+i, j], v, {mask})"
-    )
-    blocks = [
-        where._replace(top=k * lanes, lanes=min(lanes, rows - k * lanes)) for k in range(turns)
-    ]
-    views = [{"src": viewed(source.tensor, one.of(source.at), index)} for one in blocks]
-    kinds = ("loop", "mask", "ragged end", "index expression", "load", "store", APART)
-    maker.statements.append(Statement(body, {2: views}, None, frozenset(kinds)))
-
-
 def product(tiles: Tiles) -> None:
     """Accumulate products in PSUM over a loop."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
@@ -268,4 +243,4 @@ def stored(tiles: Tiles, given: Tensor) -> None:
     say(maker, text, None, ["store", "index expression"], [{"dst": view}])
 
 
-STEPS = ((operator, 5), (copied, 1.6), (tiled, 2), (product, 1.5), (counted, 1.3))
+STEPS = ((operator, 5), (copied, 1.6), (product, 1.5), (counted, 1.3))
