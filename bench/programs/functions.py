@@ -125,4 +125,39 @@ def chosen(maker: Maker) -> None:
     _equal(maker, _made(maker, text, (lanes, free), form), other)
 
 
-STEPS = ((binary, 0.5), (transposed, 0.3), (product, 0.3), (folded, 0.3), (chosen, 0.2))
+def called(maker: Maker) -> None:
+    """Make a tile by a function, and return it and its operand. Only the plain reading and the
+    replay check the result."""
+    (lanes, free), form = _sizes(maker), maker.choose(FORMS)
+    parts, made = maker.parts(free), maker.choose(FORMS)
+    x = _loaded(maker, maker.given((lanes, free), form))
+    y = _loaded(maker, maker.given((lanes, free), form)) if maker.chance(0.5) else None
+    three = x.reshape(lanes, *parts)
+    ways = [
+        *((f"nl.{name}({x.text}", (lanes, free)) for name in ONE),
+        *((f"nl.{name}({x.text}, {y.text if y else '0.75'}", (lanes, free)) for name in TWO),
+        (f"nl.softmax({x.text}, axis=1", (lanes, free)),
+        (f"nl.full(({lanes}, {free}), {maker.number()}", (lanes, free)),
+        *((f"nl.{name}(({lanes}, {free})", (lanes, free)) for name in ("zeros", "ones", "rand")),
+        *((f"nl.{name}({x.text}, axis=1, keepdims=True", (lanes, 1)) for name in ("mean", "var")),
+        (f"nl.mean({three.text}, axis=2", (lanes, parts[0])),
+        (f"nl.var({three.text}, axis=2", (lanes, parts[0], 1)),
+        (f"nl.broadcast_to({x.text}[:, 0:1], ({lanes}, {free})", (lanes, free)),
+    ]
+    call, shape = maker.choose(ways)
+    tile = _made(maker, f"{call}, dtype=nl.{made})", shape, made)
+    if maker.chance(0.5):
+        out = maker.new("hbm", shape, made)
+        maker.issue("nl.store", dst=out, value=tile)
+
+
+ONE = ("ceil", "cos", "floor", "logical_not", "negative", "tan", "trunc", "exp", "sqrt", "gelu")
+TWO = ("divide", "power", "subtract", "less", "maximum")
+STEPS = (
+    (called, 0.8),
+    (binary, 0.5),
+    (transposed, 0.3),
+    (product, 0.3),
+    (folded, 0.3),
+    (chosen, 0.2),
+)
