@@ -17,6 +17,7 @@ from neuroncore.clause.instruction import Run, Traits, instruction, require
 from neuroncore.clause.operand import In, Number, Out, SbufIn, SbufOut, Single
 from neuroncore.core import engines
 from neuroncore.core.core import Core
+from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 from neuroncore.numerics.formats import int32, uint32
@@ -33,12 +34,12 @@ STARTED = cost.streaming(extra="gpsimd_start_cycles")
     gpsimd, shapes="dst: P F", example="pattern=((1, 512),)", cost=STARTED, rules=words.PATTERN
 )
 def iota(
-    dst: SbufOut, pattern: Pattern, offset: words.Offset = 0, channel_multiplier: words.Offset = 0
+    dst: SbufOut, pattern: Pattern, offset: words.Start = 0, channel_multiplier: words.Offset = 0
 ) -> Run:
     """dst[p, w, z, y, x] = offset + p * channel_multiplier + w * step_w + ... + x * step_x"""
     exact = dst.dtype in (int32, uint32)
 
-    def run(dst: Tile, offset: int, per_row: int) -> None:
+    def run(dst: Tile, offset: VirtualRegister | int, per_row: int) -> None:
         codes = dst.codes()
         in_place = exact and codes.flags.c_contiguous
         out = codes.view(np.int32).reshape(len(codes), -1) if in_place else None
@@ -66,7 +67,7 @@ def affine_select(
     on_true_tile: SbufIn,
     on_false_value: Constant,
     cmp_op: words.Comparison = EQUAL,
-    offset: words.Offset = 0,
+    offset: words.Start = 0,
 ) -> None:
     """dst[p, f] = on_true_tile[p, f] if v[p, f] <cmp_op> 0 else on_false_value
 
@@ -232,18 +233,19 @@ def rand_get_state(dst: words.StateOut, engine: engine = gpsimd, *, core: Core) 
 def affine(
     rows: int,
     pattern: tuple[tuple[int, int], ...],
-    offset: int,
+    offset: VirtualRegister | int,
     per_row: int,
     out: Array | None = None,
 ) -> Array:
     """Return offset + p * per_row + the sum of index * step over the axes of `pattern`, as a matrix
     [P, F] of 32-bit integers that wrap around. The pattern lists [step, count], outermost axis
     first. The result is in `out` if given."""
+    start = offset.value if isinstance(offset, VirtualRegister) else offset
     (step, count), *inner = pattern or ((0, 1),)
     along = np.arange(count, dtype=np.int64) * step
     for step, count in inner:
         along = np.add.outer(along, np.arange(count, dtype=np.int64) * step).reshape(-1)
     if out is None:
         out = buffers.array((rows, len(along)), np.dtype(np.int32))
-    elements.lattice()(int(offset), int(per_row), along, out)
+    elements.lattice()(int(start), int(per_row), along, out)
     return out

@@ -267,7 +267,8 @@ def _is_taken_as_it_is(name: str, declared: Immediate | Register) -> str:
     """An expression that is true for a value that `take` would return unchanged."""
     if isinstance(declared, Register):
         free = f" and not {name}.frozen" if declared.written else ""
-        return f"type({name}) is VirtualRegister{free}"
+        number = f" or {_is_taken_as_it_is(name, declared.numbers)}" if declared.number else ""
+        return f"type({name}) is VirtualRegister{free}{number}"
     absent = f"{name} is None or " if declared.optional else ""
     if declared.depth:
         return f"{absent}type({name}) is tuple and not {name}"

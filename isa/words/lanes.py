@@ -13,7 +13,7 @@ from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.base.errors import DtypeError, OperatorError, SignatureError
 from neuroncore.clause import cost, rules
 from neuroncore.clause.alu import Function, Operator
-from neuroncore.clause.immediate import INT32, Immediate
+from neuroncore.clause.immediate import INT32, Immediate, Register
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM, SBUF, Act, Op, formats, reads, writes
 from neuroncore.clause.refusal import Fault, Rule, fault, rule
@@ -21,6 +21,7 @@ from neuroncore.clause.rules import holds, on_engine_needs, one_of, same_dtype
 from neuroncore.core import engines
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
+from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import generator
 from neuroncore.numerics.formats import FLOATS, Format, float32
@@ -311,7 +312,10 @@ Comparison = Annotated[Operator, Op(names=COMPARISONS)]
 Run = Annotated[int, Immediate(int, keyed=True)]
 Count = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
 # Published kernels compute offsets by divisions, which give floats.
-Offset = Annotated[int, Immediate(int, *INT32, floats=True)]
+OFFSET = Immediate(int, *INT32, floats=True)
+Offset = Annotated[int, OFFSET]
+# Registers are accepted as offsets since NKI 0.4 (release notes).
+Start = Annotated[VirtualRegister | int, Register(number=True, numbers=OFFSET)]
 
 
 @rule()

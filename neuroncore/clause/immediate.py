@@ -94,10 +94,11 @@ def _shown(value: Any) -> str:
 @dataclass(frozen=True)
 class Register:
     """Declaration of a parameter that is a scalar register of a sequencer. With `number`, an
-    integer is accepted too."""
+    integer that fits `numbers` is accepted too."""
 
     number: bool = False
     written: bool = False
+    numbers: Immediate = Immediate(int)
     keyed = False
 
     def take(self, instruction: str, name: str, value: Any) -> Any:
@@ -108,7 +109,7 @@ class Register:
                 value.check_writable()
             return value
         if self.number:
-            return Immediate(int).take(instruction, name, value)
+            return self.numbers.take(instruction, name, value)
         raise DynamicControlError(
             f"{instruction}: {name} must be a register",
             argument=name,

@@ -601,7 +601,7 @@ def affine_select(
     on_true_tile: Tile = MISSING,
     on_false_value: Real = MISSING,
     cmp_op: Any = OPERATORS["equal"],
-    offset: int = 0,
+    offset: Any = 0,
     name: Any = None,
     *extra: Any,
     **unknown: Any,
@@ -638,7 +638,11 @@ def affine_select(
                     "affine_select", "on_false_value", on_false_value
                 )
             cmp_op = cmp_op.operator
-            if not (type(offset) is int and -2147483648 <= offset <= 2147483647):
+            if not (
+                type(offset) is VirtualRegister
+                or type(offset) is int
+                and -2147483648 <= offset <= 2147483647
+            ):
                 offset = AFFINE_SELECT.declared["offset"].take("affine_select", "offset", offset)
             key = (
                 AFFINE_SELECT,
@@ -685,7 +689,9 @@ def affine_select(
                     type(channel_multiplier),
                     on_false_value or zero(on_false_value),
                     type(on_false_value),
-                    offset or zero(offset),
+                    numbered(core.program, offset)
+                    if type(offset) is VirtualRegister
+                    else offset or zero(offset),
                     type(offset),
                 ),
             )
@@ -714,7 +720,9 @@ def affine_select(
                             type(channel_multiplier),
                             on_false_value or zero(on_false_value),
                             type(on_false_value),
-                            offset or zero(offset),
+                            numbered(core.program, offset)
+                            if type(offset) is VirtualRegister
+                            else offset or zero(offset),
                             type(offset),
                         )
                     ),
@@ -1661,7 +1669,7 @@ def collective_permute_implicit_current_processing_rank_id(
                 dst = COLLECTIVE_PERMUTE_IMPLICIT_CURRENT_PROCESSING_RANK_ID.declared["dst"].take(
                     "collective_permute_implicit_current_processing_rank_id", "dst", dst
                 )
-            if not (type(iteration_id) is VirtualRegister):
+            if not (type(iteration_id) is VirtualRegister or type(iteration_id) is int):
                 iteration_id = COLLECTIVE_PERMUTE_IMPLICIT_CURRENT_PROCESSING_RANK_ID.declared[
                     "iteration_id"
                 ].take(
@@ -2528,7 +2536,7 @@ IOTA = INSTRUCTIONS["iota"]
 def iota(
     dst: Tile = MISSING,
     pattern: Any = MISSING,
-    offset: int = 0,
+    offset: Any = 0,
     channel_multiplier: int = 0,
     name: Any = None,
     *extra: Any,
@@ -2542,7 +2550,11 @@ def iota(
         try:
             if not (type(pattern) is tuple and not pattern):
                 pattern = IOTA.declared["pattern"].take("iota", "pattern", pattern)
-            if not (type(offset) is int and -2147483648 <= offset <= 2147483647):
+            if not (
+                type(offset) is VirtualRegister
+                or type(offset) is int
+                and -2147483648 <= offset <= 2147483647
+            ):
                 offset = IOTA.declared["offset"].take("iota", "offset", offset)
             if not (
                 type(channel_multiplier) is int and -2147483648 <= channel_multiplier <= 2147483647
@@ -2579,7 +2591,9 @@ def iota(
             row = offsets.note(
                 frame_at(1),
                 (
-                    offset or zero(offset),
+                    numbered(core.program, offset)
+                    if type(offset) is VirtualRegister
+                    else offset or zero(offset),
                     type(offset),
                     channel_multiplier or zero(channel_multiplier),
                     type(channel_multiplier),
@@ -2603,7 +2617,9 @@ def iota(
                     dst.offset,
                     program.data.value(
                         (
-                            offset or zero(offset),
+                            numbered(core.program, offset)
+                            if type(offset) is VirtualRegister
+                            else offset or zero(offset),
                             type(offset),
                             channel_multiplier or zero(channel_multiplier),
                             type(channel_multiplier),
@@ -4660,7 +4676,7 @@ def register_move(
         try:
             if not (type(dst) is VirtualRegister and not dst.frozen):
                 dst = REGISTER_MOVE.declared["dst"].take("register_move", "dst", dst)
-            if not (type(src) is VirtualRegister):
+            if not (type(src) is VirtualRegister or type(src) is int):
                 src = REGISTER_MOVE.declared["src"].take("register_move", "src", src)
             key = (REGISTER_MOVE,)
             call = core.calls.get(key)

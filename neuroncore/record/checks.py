@@ -332,6 +332,8 @@ def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
         if isinstance(declaration, Register):
             if kind is not VirtualRegister and not (declaration.number and kind is int):
                 raise ValueError(f"{name} of {call.name} is {number!r:.40}, not a register")
+            if kind is int:
+                declaration.numbers.take(call.name, name, number)
         elif isinstance(declaration, Immediate):
             declaration.take(call.name, name, number)
         elif call[name] == "number" and not isinstance(number, int | float | np.number):

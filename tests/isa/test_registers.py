@@ -2,6 +2,7 @@
 
 import operator
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
@@ -10,6 +11,7 @@ from device import Device
 from hypothesis import given
 from hypothesis import strategies as st
 
+import neuroncore
 from neuroncore.base.errors import (
     DynamicControlError,
     KernelError,
@@ -323,3 +325,28 @@ def test_the_partition_is_part_of_the_instruction(device, key):
     tile = device.tile(np.ones((4, 10), np.float32))
     with pytest.raises(KernelError, match="partition can't be chosen"):
         tile[key(nisa.register_alloc(1))]
+
+
+@pytest.mark.parametrize("start", [-3, 0, 5])
+def test_a_register_is_the_offset_of_a_pattern(start):
+    @nki.jit
+    def kernel(x, number):
+        at, columns = nisa.register_alloc(), x.shape[1]
+        nisa.register_load(at, nl.load(number))
+        out = nl.ndarray((2, *x.shape), nl.float32, buffer=nl.shared_hbm)
+        counted, chosen = (nl.ndarray(x.shape, nl.float32) for _ in range(2))
+        nisa.iota(counted, [[1, columns]], offset=at, channel_multiplier=2)
+        nisa.affine_select(chosen, [[1, columns]], -1, nl.load(x), 7.0, nl.less, offset=at)
+        nisa.dma_copy(out[0], counted)
+        nisa.dma_copy(out[1], chosen)
+        return out
+
+    def wanted(start):
+        along, down = start + np.arange(9), np.arange(4)[:, np.newaxis]
+        return np.stack([along + 2 * down, np.where(along - down < 0, x, 7)])
+
+    x = np.random.default_rng(0).standard_normal((4, 9)).astype(np.float32)
+    run = neuroncore.run(kernel, x, np.array([[start]], np.int32), target="trn2")
+    assert np.array_equal(run.results, wanted(start))
+    assert np.array_equal(run.replay(x, np.array([[4]], np.int32)), wanted(4))
+    assert run.verify().difference is None and run.estimate.seconds > 0
