@@ -55,10 +55,14 @@ def _with_scales_first(dma_compute: Issues) -> Issues:
 REORDERED = {"dma_compute": _with_scales_first}
 
 
-def register_alloc(x: int | None = None) -> VirtualRegister:
-    """Return a new register. It has the value `x`, unless that is None."""
+def register_alloc(x: int | Tile | None = None) -> VirtualRegister:
+    """Return a new register. It has the value `x`, unless that is None. `x` may also be a tensor
+    with one element, which register_load loads: release 0.2 of the API accepts this (its release
+    notes) and nki-library still uses it, but today's guide forbids it."""
     register = VirtualRegister()
-    if x is not None:
+    if isinstance(x, Tile):
+        function("register_load")(register, x)
+    elif x is not None:
         function("register_move")(register, x)
     return register
 

@@ -55,6 +55,11 @@ def test_a_register_has_the_number_it_was_given(device, value):
     assert held(device, other) == value
 
 
+def test_a_new_register_may_have_the_number_of_a_tensor(device):
+    tile = device.tile(np.array([[7, 8]], np.int32))
+    assert held(device, nisa.register_alloc(tile[0, 1])) == 8
+
+
 @pytest.mark.parametrize(("value", "kept"), [(2**31, -(2**31)), (2**32 + 3, 3), (2**32 - 1, -1)])
 def test_registers_have_32_bits(device, value, kept):
     assert held(device, nisa.register_alloc(value)) == kept
