@@ -145,6 +145,8 @@ def called(maker: Maker) -> None:
         (f"nl.broadcast_to({x.text}[:, 0:1], ({lanes}, {free})", (lanes, free)),
     ]
     call, shape = maker.choose(ways)
+    if "mod(" in call:
+        maker.options["simulator_operators"] = True
     tile = _made(maker, f"{call}, dtype=nl.{made})", shape, made)
     if maker.chance(0.5):
         out = maker.new("hbm", shape, made)
@@ -152,7 +154,7 @@ def called(maker: Maker) -> None:
 
 
 ONE = ("ceil", "cos", "floor", "logical_not", "negative", "tan", "trunc", "exp", "sqrt", "gelu")
-TWO = ("divide", "power", "subtract", "less", "maximum")
+TWO = ("divide", "fmod", "mod", "power", "subtract", "less", "maximum")
 STEPS = (
     (called, 0.8),
     (binary, 0.5),
