@@ -182,4 +182,4 @@ def tiled(tiles: Tiles) -> None:
     maker.statements.append(Statement(body, {2: views}, None, frozenset(kinds)))
 
 
-STEPS = ((tiled, 2), (called, 4), (bits, 0.7), (folded, 1.5), (transposed, 0.7), (replaced, 0.8))
+STEPS = ((tiled, 2), (called, 3), (bits, 0.7), (folded, 1.5), (transposed, 0.7), (replaced, 0.8))

@@ -53,10 +53,10 @@ def generate(seed: int) -> Program:
     if maker.chance(OLDER):
         return _older(maker)
     draw = maker.random.random()
-    if draw < 0.09 and maker.target != "trn1":
+    if draw < 0.11 and maker.target != "trn1":
         maker.cores = 2
         return _made(maker, cores.TWO_CORES, 2)
-    if draw < 0.17:
+    if draw < 0.19:
         special = _ranks(maker)
         return _made(maker, special, 1 if maker.ranks > 4 else maker.between(1, 3))
     return _made(maker, (), 0)

@@ -300,8 +300,8 @@ STEPS = (
     (loaded, 0.7),
     (stored, 0.7),
     (picked, 1.3),
-    (added, 0.7),
-    (multiplied, 0.8),
-    (folded, 0.8),
+    (added, 0.9),
+    (multiplied, 1),
+    (folded, 1),
     (with_and_without, 0.9),
 )

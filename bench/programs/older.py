@@ -243,4 +243,4 @@ def stored(tiles: Tiles, given: Tensor) -> None:
     say(maker, text, None, ["store", "index expression"], [{"dst": view}])
 
 
-STEPS = ((operator, 5), (copied, 1.6), (product, 1.5), (counted, 1.3))
+STEPS = ((operator, 5), (copied, 1.6), (product, 1.5), (counted, 1.8))
