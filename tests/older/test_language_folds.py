@@ -106,6 +106,20 @@ def test_all():
     assert got.dtype == np.bool_ and np.array_equal(got, x.all(1, keepdims=True))
 
 
+@nki.jit
+def all_of_one(x):
+    tile, (i, j) = nl.load(x), nl.mgrid[0:4, 0:3]
+    out = nl.ndarray((4, 2), nl.float32, buffer=nl.shared_hbm)
+    nl.store(out[:, 0:1], nl.all(tile[:, 0:1], axis=1, dtype=nl.float32))
+    nl.store(out[:, 1:2], nl.all(tile[i, j], axis=1, dtype=nl.float32, mask=j < 1))
+    return out
+
+
+def test_all_of_one_element_is_0_or_1():
+    x = np.float32([[5, 0, 0], [0, 1, 1], [-2, 1, 1], [np.nan, 1, 0]])
+    assert all_of_one(x).tolist() == [[1, 1], [0, 0], [1, 1], [1, 1]]
+
+
 @pytest.mark.parametrize("name", [*FOLDS, "var", "softmax", "all"])
 def test_the_partition_axis_is_not_folded(name):
     with pytest.raises(ShapeError):

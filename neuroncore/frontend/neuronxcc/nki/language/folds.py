@@ -62,10 +62,14 @@ min = _fold("min", newer.minimum)
 
 
 def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tensor:
-    """1 if no element along the free axes is 0, else 0: tensor_reduce."""
+    """1 if no element along the free axes is 0, else 0: tensor_reduce. If it may get a single
+    element, which it does not change, tensor_scalar compares the elements with 0 before."""
     check_keywords(kwargs)
-    form = bool_ if dtype is bool else dtype
-    return isa.tensor_reduce(newer.logical_and, x, axis, dtype=form, mask=mask)
+    form, data = bool_ if dtype is bool else dtype, tile(x, "x")
+    if mask is not None or product(data.shape[a] for a in limits.axes(axis)) == 1:
+        data = isa.tensor_scalar(data, newer.not_equal, 0.0, dtype=bool_, mask=mask)
+        flush()
+    return isa.tensor_reduce(newer.logical_and, data, axis, dtype=form, mask=mask)
 
 
 def mean(
