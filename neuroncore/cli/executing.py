@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore import machine
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import Lazy
 from neuroncore.cli import terminal
@@ -60,6 +61,8 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
     differs from the expected one, else 0."""
     if arguments.source or arguments.args or arguments.inputs:
         raise UsageError("--execute takes --arrays FILE.npz or --seed, not a kernel's arguments")
+    if arguments.target and machine.load(arguments.target).name != program.target:
+        raise UsageError(f"--execute: the program was compiled for {program.target}")
     drawn = arguments.arrays is None
     inputs = execution.drawn(program, arguments.seed) if drawn else _loaded(arguments.arrays)
     expected = {} if arguments.expect is None else _loaded(arguments.expect)

@@ -170,6 +170,7 @@ def test_neff_executes_and_compares(capsys, folder):
         ("neff", "k.ntff"),
         ("neff", "p.neff", "--args", "1"),
         ("neff", "p.neff", "--execute", "--source", "kernel.py::copied"),
+        ("neff", "p.neff", "--execute", "--target", "trn3"),
         ("neff", "p.neff", "--arrays", "none.npz"),
         ("neff", "p.neff", "--arrays", "k.ntff"),
         ("neff", "p.neff", "--execute", "--save", "none/out.npz"),
