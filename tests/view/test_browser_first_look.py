@@ -144,17 +144,23 @@ def test_a_wrong_result(eyes, folder, run):
     )
 
 
-@pytest.mark.parametrize("code", FAILING)
-def test_kernels_that_fail(eyes, folder, monkeypatch, code):
+def test_kernels_that_fail(eyes, folder, monkeypatch):
+    """The page of every error names it and its line. The browser shows the pages with the longest
+    message and the most lines, and that of a Python error."""
     monkeypatch.chdir(folder)
-    name = f"{code.lower()}.py"
-    Path(name).write_text(FAILING[code])
-    assert main(["view", name, "-o", f"{code}.html"]) == 1
-    made = viewed.document(Page(Path(f"{code}.html").read_text("utf-8")))
-    error = made["error"]
-    marked = made["files"][error["file"]]["text"].splitlines()[error["line"] - 1]
-    said = ["failed: ", error["text"].partition("\n")[0], marked]
-    assert eyes.glance(folder / f"{code}.html", said) == []
+    errors, lines = {}, {}
+    for code, text in FAILING.items():
+        Path(f"{code.lower()}.py").write_text(text)
+        assert main(["view", f"{code.lower()}.py", "-o", f"{code}.html"]) == 1
+        made = viewed.document(Page(Path(f"{code}.html").read_text("utf-8")))
+        errors[code], lines[code] = made["error"]["text"], text.splitlines()
+        assert made["files"][made["error"]["file"]]["text"].splitlines() == lines[code]
+        assert code in errors[code].partition("\n")[0]
+        lines[code] = lines[code][made["error"]["line"] - 1]
+    longest = max(errors, key=lambda code: len(errors[code]))
+    for code in {longest, max(FAILING, key=lambda code: FAILING[code].count("\n")), "IndexError"}:
+        said = ["failed: ", errors[code].partition("\n")[0], lines[code]]
+        assert eyes.glance(folder / f"{code}.html", said) == []
 
 
 def test_ranks_and_a_comparison(eyes, folder, run):
