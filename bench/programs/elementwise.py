@@ -18,6 +18,7 @@ FUNCTIONS = (
     *("copy", "square", "relu", "abs", "sign", "sigmoid", "tanh", "exp", "gelu", "silu"),
     *("softplus", "erf", "gelu_apprx_tanh", "gelu_apprx_sigmoid", "arctan", "mish", "sin"),
     *("log", "sqrt", "rsqrt", "gelu_dx", "silu_dx", "erf_dx", "reciprocal"),
+    "gelu_apprx_sigmoid_dx",
 )
 OF_32_BITS = ("int32", "uint32")
 
