@@ -8,6 +8,7 @@ from alu import PLAIN as ARITHMETIC
 from every import for_all
 from functions import COMPARISONS, POSITIVE, reference
 from neuronxcc import nki
+from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_kernels import applied, numbers, stored
 
@@ -21,7 +22,19 @@ from neuroncore.base.errors import (
 
 BITWISE = (*functions.BITWISE, "right_shift")
 P, F = 77, 33
-
+PROMOTED = (  # (format, format, format of the result)
+    ("int32", "float16", "float16"),
+    ("float16", "bfloat16", "float32"),
+    ("float8_e4m3", "float16", "float16"),
+    ("float8_e4m3", "bfloat16", "bfloat16"),
+    ("float8_e4m3", "float8_e5m2", "bfloat16"),
+    ("int16", "int32", "int32"),
+    ("uint8", "uint16", "uint16"),
+    ("uint16", "int32", "int32"),
+    ("int8", "uint8", "int16"),
+    ("int8", "uint16", "int32"),
+    ("int32", "uint32", "float32"),
+)
 
 FUNCTIONS = (
     *functions.FUNCTIONS,
@@ -139,6 +152,31 @@ def test_the_wider_format_is_the_results(dtype):
     got = applied(nl.add, x, y)
     assert got.dtype == np.float32
     close(got, x.astype(np.float32) + y, 1e-6)
+
+
+@for_all("given", PROMOTED)
+@for_all("function", [nl.add, nl.maximum, nisa.tensor_tensor])
+def test_two_formats_are_promoted_as_the_documentation_says(given, function):
+    """The examples of "NKI Type Promotion", in both orders."""
+    *formats, promoted = map(np.dtype, given)
+    for one, other in (formats, formats[::-1]):
+        x, y = np.full((P, F), 7).astype(one), np.full((P, F), 3).astype(other)
+        op = {"op": nl.add} if function is nisa.tensor_tensor else {}
+        got = applied(function, x, y, **op)
+        assert got.dtype == promoted
+        want = np.full((P, F), 7 if function is nl.maximum else 10).astype(promoted)
+        assert np.array_equal(got, want)
+
+
+def test_a_sum_of_bytes_and_shorts_has_room():
+    x, y = np.full((P, F), 100, np.int8), np.full((P, F), 200, np.uint16)
+    got = applied(lambda x, y: nl.where(nl.greater(x, 0), nl.add(x, y), y), x, y)
+    assert got.dtype == np.int32 and np.all(got == 300)
+
+
+def test_a_tile_has_the_operator_of_invert():
+    x = numbers(P, F, dtype=np.int16)
+    assert np.array_equal(applied(lambda t: ~t & 7, x), ~x & 7)
 
 
 def test_dtype_rounds_once():

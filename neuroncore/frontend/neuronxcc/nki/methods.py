@@ -112,6 +112,11 @@ def update(target: Tensor, name: str, other: Any) -> None:
         assign(target, result)
 
 
+def _inverted(self: Tensor) -> Tensor:
+    """Return nl.invert of a tile. The page of nl.invert says that it is the operator ~."""
+    return language.invert(self)  # type: ignore[no-any-return]
+
+
 def _begun(parts: Sequence[Tensor]) -> bool | None:
     """Return whether a sum in tiles has begun in all of their elements (True), in none (False), or
     in some (None). If None, a product overwrites the elements in which no sum has begun, as PSUM
@@ -151,6 +156,7 @@ def install() -> None:
         "__setitem__": _setitem,
         "__eq__": _equal("equal", of_none=False),
         "__ne__": _equal("not_equal", of_none=True),
+        "__invert__": _inverted,
         "__array_function__": _numpy_function,
         "astype": _astype,
         "broadcast_to": _broadcast_to,

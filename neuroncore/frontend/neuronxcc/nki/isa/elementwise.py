@@ -24,10 +24,10 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, member
 from neuroncore.frontend.neuronxcc.nki.isa.forwarded import tensor_copy
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
+from neuroncore.frontend.neuronxcc.nki.promotion import promoted
 from neuroncore.frontend.neuronxcc.nki.results import produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.frontend.nki import language as newer
-from neuroncore.frontend.operators import common
 from neuroncore.memory.access import Dims
 from neuroncore.numerics.formats import Format
 
@@ -47,7 +47,7 @@ def tensor_tensor(
     x, y = tile(data1, "data1"), tile(data2, "data2")
     if x.shape != y.shape:
         x, y = _repeated(*_of_one_rank(x, y))
-    form = format_or(dtype, common(x, y))
+    form = format_or(dtype, promoted(x, y, token(op)))
     return combined(x, y, token(op), form, mask, member(constants.engine, engine))
 
 

@@ -30,9 +30,9 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import bias as as_bias
 from neuroncore.frontend.neuronxcc.nki.isa.constants import engine, fp32, member, reduce_cmd
 from neuroncore.frontend.neuronxcc.nki.keywords import token
+from neuroncore.frontend.neuronxcc.nki.promotion import promoted
 from neuroncore.frontend.neuronxcc.nki.results import produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
-from neuroncore.frontend.operators import common
 from neuroncore.memory import access
 from neuroncore.numerics.formats import uint32
 
@@ -196,7 +196,7 @@ def tensor_tensor_scan(
     begin(kwargs)
     del kwargs
     data0, data1 = apart(tile(data0, "data0"), tile(data1, "data1"))
-    dtype = format_or(dtype, common(data0, data1))
+    dtype = format_or(dtype, promoted(data0, data1))
     return like("data0", "tensor_tensor_scan", locals())
 
 

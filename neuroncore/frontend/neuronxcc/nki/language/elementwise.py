@@ -23,11 +23,12 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin
 from neuroncore.frontend.neuronxcc.nki.isa.elementwise import combined
 from neuroncore.frontend.neuronxcc.nki.isa.matrix import across_partitions
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
+from neuroncore.frontend.neuronxcc.nki.promotion import promoted
 from neuroncore.frontend.neuronxcc.nki.results import flush, hold, issue, new, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.frontend.operators import LATER, ByNumber, Operation, common, format_of, operations
+from neuroncore.frontend.operators import LATER, ByNumber, Operation, format_of, operations
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, bool_, float32, int32, uint8
 
@@ -142,7 +143,7 @@ def is_tile(value: Any) -> bool:
 def _result_format(name: str, dtype: Any, *tiles: Tensor) -> Format:
     if dtype is not None:
         return bool_ if dtype is bool else format_of(dtype, position=0)
-    return bool_ if name in COMPARISONS else common(tiles[0], tiles[-1])
+    return bool_ if name in COMPARISONS else promoted(tiles[0], tiles[-1], OPERATIONS[name])
 
 
 # --- two operands ---------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
     else:
         inverse = isa.reciprocal(y, dtype=float32, mask=_over(mask, y))
         flush()
-    form = common(x, y)
+    form = promoted(x, y)
     # otherwise nl.floor(rows / width) in nki-samples' resize would get a rounded number
     fraction = float32 if form.is_integer else form
     return multiply(x, inverse, dtype=dtype or fraction, mask=mask)
@@ -394,7 +395,7 @@ def where(
         ones = isa.memset(condition.shape, 1, uint8)
         condition = isa.affine_select(condition, ones, 0)
     tiles = [tile(v) for v in (x, y) if is_tile(v)]
-    form = dtype or (common(x, y) if tiles else float32)
+    form = dtype or (promoted(x, y) if tiles else float32)
     shapes = [v.shape for v in (tile(condition, "condition"), *tiles)]
     rank = max(map(len, shapes))
     aligned = [(s[0], *(1,) * (rank - len(s)), *s[1:]) for s in shapes]
@@ -417,7 +418,7 @@ def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> A
     single = {"dtype": float32, "mask": mask}
     rest = subtract(x, multiply(divide(x, y, dtype=int32, mask=mask), y, **single), **single)
     wrong = less(multiply(rest, like, **single), 0.0, **single)
-    form = dtype or common(x, y)
+    form = dtype or promoted(x, y)
     return add(rest, multiply(wrong, step, **single), dtype=form, mask=mask)
 
 
