@@ -13,8 +13,9 @@ from neuroncore.base.errors import OperatorError, OutOfBoundsError
 from neuroncore.clause import arithmetic as numeric
 from neuroncore.clause import cost, rules
 from neuroncore.clause.immediate import Constant, Pattern
-from neuroncore.clause.instruction import Run, Traits, instruction, require
+from neuroncore.clause.instruction import Run, Traits, instruction
 from neuroncore.clause.operand import In, Number, Out, SbufIn, SbufOut, Single
+from neuroncore.clause.refusal import require
 from neuroncore.core import engines
 from neuroncore.core.core import Core
 from neuroncore.memory.register import VirtualRegister

@@ -24,11 +24,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints
 
 from neuroncore.base.enums import engine, reduce_cmd
-from neuroncore.base.errors import (
-    DefinitionError,
-    KernelError,
-    ShapeError,
-)
+from neuroncore.base.errors import DefinitionError, KernelError
 from neuroncore.clause import letters
 from neuroncore.clause.alu import IsaTable
 from neuroncore.clause.immediate import Immediate, Register
@@ -390,15 +386,6 @@ class Call:
         return self.instruction.name
 
 
-def out_of_reach(call: Call, unit: engine) -> list[str]:
-    """Return the names of the tiles that an engine can't reach: GpSimd has no port to PSUM
-    (ARCH1, a source in isa/machines/*.toml)."""
-    if unit is not engine.gpsimd:
-        return []
-    tiles = ((name, v) for name, v in call.arguments.items() if isinstance(v, View))
-    return [name for name, view in tiles if view.region is PSUM]
-
-
 def left_open(call: Call, machine: Machine) -> list[engine]:
     """Return the engines among which the older compiler chooses for a call, the preferred one
     first. The call goes to the engine that ends it first, and to the preferred one if both end it
@@ -489,12 +476,3 @@ def _names_of_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 def _is_column(shape: letters.Shape | None) -> bool:
     """Return whether a shape is one element in each of several partitions."""
     return shape is not None and shape[0].letter is not None and shape[1].text == "1"
-
-
-def require(
-    ok: bool, statement: str, kind: type[KernelError] = ShapeError, **fields: str | None
-) -> None:
-    """Refuse an instruction because of the values of its operands, before anything is written:
-    raise an error of type `kind` unless `ok`."""
-    if not ok:
-        raise kind(statement, **fields)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from neuroncore.base.errors import (
     TargetError,
     ViewError,
 )
-from neuroncore.clause.instruction import Call, Parameter, out_of_reach
+from neuroncore.clause.instruction import Call, Parameter
 from neuroncore.clause.letters import Term
 from neuroncore.clause.operand import PSUM, SBUF, Act, Op, Operand, Static
 from neuroncore.machine import Machine
@@ -92,6 +92,15 @@ def name_operands(call: Call) -> None:
     call.writes = tuple(n for n, o in declared.items() if o and o.writes)
     call.dynamic = tuple(n for n, v in tiles.items() if v.dynamic)
     call.indices = tuple(n for n, v in tiles.items() for _ in range(v.indices))
+
+
+def out_of_reach(call: Call, unit: engine) -> list[str]:
+    """Return the names of the tiles that an engine can't reach: GpSimd has no port to PSUM
+    (ARCH1, a source in isa/machines/*.toml)."""
+    if unit is not engine.gpsimd:
+        return []
+    tiles = ((name, v) for name, v in call.arguments.items() if isinstance(v, View))
+    return [name for name, view in tiles if view.region is PSUM]
 
 
 def _out_of_reach(call: Call, name: str) -> KernelError:

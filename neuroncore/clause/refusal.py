@@ -17,10 +17,19 @@ import numpy as np
 from neuroncore.base.errors import DtypeError, KernelError, OperatorError, ShapeError, TargetError
 from neuroncore.clause import arithmetic
 from neuroncore.clause.alu import Operator
-from neuroncore.clause.instruction import Call, Run, require
+from neuroncore.clause.instruction import Call, Run
 from neuroncore.machine import Machine
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
+
+
+def require(
+    ok: bool, statement: str, kind: type[KernelError] = ShapeError, **fields: str | None
+) -> None:
+    """Refuse an instruction because of the values of its operands, before anything is written:
+    raise an error of type `kind` unless `ok`."""
+    if not ok:
+        raise kind(statement, **fields)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import numpy as np
 from neuroncore.base import buffers
 from neuroncore.base.errors import KernelError, OutOfBoundsError
 from neuroncore.clause.alu import Operator
-from neuroncore.clause.instruction import require
+from neuroncore.clause.refusal import require
 from neuroncore.core.core import Core, Point
 from neuroncore.core.replica_groups import Groups, chip_ranks, own_group, participants, ring
 from neuroncore.memory.storage import Born

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from neuroncore.base.errors import SignatureError
 from neuroncore.base.units import plural
-from neuroncore.clause.instruction import require
+from neuroncore.clause.refusal import require
 from neuroncore.core.core import Core
 from neuroncore.machine.instance import Instance, of_machine
 from neuroncore.machine.instance import find as find_instance

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from neuroncore.base.enums import engine
-from neuroncore.clause.instruction import Call, out_of_reach
-from neuroncore.clause.legality import stays_legal
+from neuroncore.clause.instruction import Call
+from neuroncore.clause.legality import out_of_reach, stays_legal
 from neuroncore.clause.operand import PSUM
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import bfloat16, float32
