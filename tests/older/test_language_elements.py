@@ -174,6 +174,27 @@ def test_a_sum_of_bytes_and_shorts_has_room():
     assert got.dtype == np.int32 and np.all(got == 300)
 
 
+@for_all("function", [nl.add, nl.subtract, nl.maximum, nl.multiply])
+@for_all(
+    "given",
+    [
+        *(("int8", 50, "int32"), ("int16", 0.5, "float32"), ("uint32", 2, "uint32")),
+        *(("int8", np.int8(2), "int8"), ("uint8", np.int16(2), "int16"), ("bool", 0.5, "float32")),
+        *(("float16", 1.5, "float16"), ("bfloat16", 2, "bfloat16"), ("float16", True, "float16")),
+    ],
+)
+def test_an_integer_tile_and_a_number_are_promoted(given, function):
+    name, number, promoted = given
+    x = np.arange(P * F).reshape(P, F) % 128
+    x = x.astype(np.dtype(name))
+    got = applied(function, x, number)
+    assert got.dtype == np.dtype(promoted)
+    if np.dtype(promoted).itemsize == 4:
+        want = getattr(np, function.__name__)(x.astype(np.float64), number)
+        assert np.array_equal(got, np.maximum(want, 0) if name == "uint32" else want)
+    assert applied(lambda x: nl.where(x, x, number), x).dtype == np.dtype(promoted)
+
+
 def test_a_tile_has_the_operator_of_invert():
     x = numbers(P, F, dtype=np.int16)
     assert np.array_equal(applied(lambda t: ~t & 7, x), ~x & 7)

@@ -1,5 +1,5 @@
-"""The format of a result of two tiles whose formats differ: "NKI Type Promotion" of the older API.
-The documentation of SDK 2.20 to 2.26 has the rules and their examples."""
+"""The format of a result of two operands whose formats differ. The documentation of SDK 2.20 to
+2.26 has the rules and their examples ("NKI Type Promotion")."""
 
 from __future__ import annotations
 
@@ -10,17 +10,41 @@ import numpy as np
 
 from neuroncore.frontend.operators import common
 from neuroncore.memory.tile import Tile
-from neuroncore.numerics.formats import Format, bfloat16, bool_, float32, lookup
+from neuroncore.numerics.formats import (
+    Format,
+    bfloat16,
+    bool_,
+    float32,
+    int32,
+    lookup,
+    uint8,
+    uint32,
+)
 
 
 def promoted(x: Any, y: Any, op: Any = None) -> Format:
-    """Return the format of x <op> y: the tile's format if the other operand is a number, otherwise
-    the format to which those of both tiles are promoted. Operators on bit patterns convert nothing,
-    so their result has the format of one operand (`operators.common`)."""
+    """Return the format of x <op> y, where x or y may be a number. An operator on bit patterns
+    converts nothing: its result has the format of a tile (`operators.common`). The result of a tile
+    of floats and a number has the tile's format, too. The pages say that a float16 tile times 1.2
+    becomes float32, but matrix products of it and other tiles of 16 bits would be refused."""
     bits = getattr(getattr(op, "operator", None), "kind", "") == "bitvec"
-    if bits or not isinstance(x, Tile) or not isinstance(y, Tile):
-        return common(x, y)
-    return x.dtype if x.dtype is y.dtype else _promoted(lookup(x.dtype), lookup(y.dtype))
+    a, b = (_format(v) for v in (x, y))
+    numbers = [v for v in (x, y) if not isinstance(v, Tile)]
+    form = common(x, y)
+    if bits or a is None or b is None or (numbers and form.is_float):
+        return form
+    if form is uint32 and numbers and type(numbers[0]) is int:
+        return form  # the pages have no example, and float32 numbers could not be indices
+    return a if a is b else _promoted(a, b)
+
+
+def _format(value: Any) -> Format | None:
+    """Return the format of a tile or a number; None if it has none. A number of Python has the
+    widest format of its kind ("Weakly Typed Scalar Type Inference")."""
+    if isinstance(value, Tile) or (isinstance(value, np.generic) and value.dtype.itemsize <= 4):
+        return lookup(value.dtype)
+    kinds = (bool, uint8), ((int, np.integer), int32), ((float, np.floating), float32)
+    return next((form for kind, form in kinds if isinstance(value, kind)), None)
 
 
 @cache

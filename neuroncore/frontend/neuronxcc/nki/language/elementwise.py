@@ -140,10 +140,10 @@ def is_tile(value: Any) -> bool:
     return isinstance(value, TILES)
 
 
-def _result_format(name: str, dtype: Any, *tiles: Tensor) -> Format:
+def _result_format(name: str, dtype: Any, *operands: Any) -> Format:
     if dtype is not None:
         return bool_ if dtype is bool else format_of(dtype, position=0)
-    return bool_ if name in COMPARISONS else promoted(tiles[0], tiles[-1], OPERATIONS[name])
+    return bool_ if name in COMPARISONS else promoted(operands[0], operands[-1], OPERATIONS[name])
 
 
 # --- two operands ---------------------------------------------------------------------------------
@@ -158,12 +158,11 @@ def _binary(name: str) -> Operation:
         flush()
         if not is_tile(y):
             x = tile(x, "x")
-            return isa.tensor_scalar(
-                x, operator, y, dtype=_result_format(name, dtype, x), mask=mask
-            )
+            form = _result_format(name, dtype, x, y)
+            return isa.tensor_scalar(x, operator, y, dtype=form, mask=mask)
         if not is_tile(x):
             y = tile(y, "y")
-            form = _result_format(name, dtype, y)
+            form = _result_format(name, dtype, x, y)
             return isa.tensor_scalar(y, operator, x, reverse0=True, dtype=form, mask=mask)
         a, b = tile(x, "x"), tile(y, "y")
         return _of_tiles(operator, a, b, _result_format(name, dtype, a, b), mask)
