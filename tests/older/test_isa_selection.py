@@ -275,12 +275,13 @@ def test_a_masked_dma_leaves_other_elements_unchanged():
     assert np.array_equal(dst.numpy(), want)
 
 
-@pytest.mark.parametrize("shape", [(16, 32), (128, 64)])
+@pytest.mark.parametrize("shape", [(16, 32), (128, 64), (9, 3, 4), (9, 3, 4, 5)])
 def test_a_dma_transposes(shape):
+    """The order of four axes is (3, 1, 2, 0), as the page says."""
     x = numbers(shape).astype("bfloat16")
     device = Older()
     got = device.call(nisa.dma_transpose, device.tile(x, buffer="hbm"))
-    assert np.array_equal(got.numpy(), x.T)
+    assert np.array_equal(got.numpy(), np.swapaxes(x, 0, -1))
 
 
 @pytest.mark.parametrize(

@@ -243,8 +243,7 @@ def dma_transpose(
     src: Any, *, axes: Sequence[int] | None = None, mask: Any = None, dtype: Any = None,
     dge_mode: Any = dge_mode.unknown, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """The transpose, in SBUF, of a tensor in HBM or SBUF. By default the order of the axes is
-    reversed.
+    """The transpose, in SBUF, of a tensor in HBM or SBUF: its first axis and last axis exchanged.
 
     A mask is over the axes of `src`, as in nc_transpose (NeuronMM's load_tensor_block_T).
     """
@@ -255,7 +254,8 @@ def dma_transpose(
     by_dma = x.storage.on_chip and current().machine.has("dma_transpose")
     if by_dma and x.dtype is float32:
         raise refusals.transposed_wide(x)
-    order = tuple(axes) if axes else tuple(range(len(x.shape)))[::-1]
+    last = len(x.shape) - 1
+    order = tuple(axes) if axes else (last, *range(1, last), 0)
     shape = [x.shape[a] for a in order]
     transposed = produce(
         "dma_transpose",
