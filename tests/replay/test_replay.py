@@ -2,6 +2,7 @@
 
 import ml_dtypes
 import neuronxcc.nki as older
+import neuronxcc.nki.isa as older_nisa
 import neuronxcc.nki.language as older_nl
 import nki
 import nki.collectives as ncc
@@ -315,6 +316,29 @@ def test_unchanged_elements_of_such_an_input_keep_the_bits_of_nan():
     run = neuroncore.run(first_row_cleared, changed, options=Options(storage="float32"))
     assert bits(run.replay(given)) == bits(changed)
     assert changed.view(np.uint16).tolist() == [[0] * 4, [0x7F81] * 4]
+
+
+@older.jit
+def one_column_of_zeros(x, place):
+    out = older_nl.ndarray(x.shape, x.dtype, buffer=older_nl.shared_hbm)
+    rows, first = older_nl.mgrid[0:32, 0:1]
+    column = older_nl.load(place)
+    tile = older_nl.zeros(x.shape, x.dtype)
+    source = older_nl.load(x)
+    older_nisa.tensor_copy_dynamic_dst(
+        dst=tile[rows, column[0, 0] + first], src=source[rows, first]
+    )
+    older_nl.store(out, tile)
+    return out
+
+
+def test_zeros_are_replayed_where_only_the_recorded_kernel_wrote_later():
+    x = np.arange(32 * 6, dtype=np.float32).reshape(32, 6) + 1
+    run = neuroncore.run(one_column_of_zeros, x, np.array([[1]], np.int32))
+    for column in (4, 1):
+        want = np.zeros_like(x)
+        want[:, column] = x[:, 0]
+        assert np.array_equal(run.replay(x, np.array([[column]], np.int32)), want)
 
 
 @older.jit

@@ -201,8 +201,8 @@ def written(name: str, values: dict[str, Any]) -> Tensor:
 def write(name: str, dst: Tensor, mask: Any, **arguments: Any) -> Tensor:
     """Issue instruction `name` for the part of `dst` that a mask chooses, and return dst."""
     flush()
-    if not isinstance(dst, Tensor):
-        tile(dst, "dst")
+    if not isinstance(dst, Tensor) or dst.dynamic:
+        tile(dst, "dst")  # replays may write other elements, so an initial number is written first
     boxes = chosen(mask, dst.shape)
     check_rows(name, boxes, arguments)
     for box in boxes:
