@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bench.programs.elementwise import BITS
+from bench.programs.choices import COMPARISONS
+from bench.programs.elementwise import BITS, TWO
+from bench.programs.folds import FOLDS
 from bench.programs.maker import Maker
 from bench.programs.older import FORMS, Tiles, box, columns, grid, load, result, say, viewed
 from bench.programs.program import APART, Statement
@@ -14,14 +16,8 @@ UNARY = (
     *("relu", "rsqrt", "sigmoid", "sign", "silu", "silu_dx", "sin", "softplus", "sqrt", "square"),
     *("tan", "tanh", "trunc"),
 )
-COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
-OPERATORS = (
-    *("add", "subtract", "multiply", "maximum", "minimum"),
-    *("logical_and", "logical_or", "logical_xor", *COMPARISONS),
-)
-BINARY = (*OPERATORS, "divide", "power")
+BINARY = (*TWO, "divide", "power")
 ACTIVATIONS = ("exp", "tanh", "sigmoid", "relu", "square", "silu", "gelu", "erf", "softplus")
-FOLDS = ("add", "maximum", "minimum", "multiply")
 INTEGERS = ("int32", "uint8", "int16")
 KINDS = ["a call of the older API"]
 
@@ -44,7 +40,7 @@ def elementwise(tiles: Tiles, data: Tensor) -> str:
         return f"nisa.tensor_scalar({x}, {_step(tiles, lanes, 0)}{last}"
     if draw < 0.8:
         other = tiles.any(lanes, free).name
-        last = f"op1=nl.{maker.choose(OPERATORS)}, operand1={other}{_reversed(maker, 1)}"
+        last = f"op1=nl.{maker.choose(TWO)}, operand1={other}{_reversed(maker, 1)}"
         return f"nisa.scalar_tensor_tensor(data={x}, {_step(tiles, lanes, 0)}, {last}"
     if draw < 0.88:
         condition = f"nl.{maker.choose(COMPARISONS)}({x}, {tiles.any(lanes, free).name})"
@@ -65,7 +61,7 @@ def _activation(tiles: Tiles, x: str, lanes: int) -> str:
 def _step(tiles: Tiles, lanes: int, number: int) -> str:
     """Return the text of the arguments for one step of an instruction."""
     maker = tiles.maker
-    given = f"op{number}=nl.{maker.choose(OPERATORS)}, operand{number}={_scalar(tiles, lanes)}"
+    given = f"op{number}=nl.{maker.choose(TWO)}, operand{number}={_scalar(tiles, lanes)}"
     return given + _reversed(maker, number)
 
 
@@ -129,7 +125,7 @@ def folded(tiles: Tiles) -> None:
 def _scan(tiles: Tiles, data: Tensor) -> str:
     maker, (lanes, free) = tiles.maker, data.shape
     other, start = tiles.any(lanes, free).name, _scalar(tiles, lanes)
-    ops = f"op0=nl.{maker.choose(OPERATORS)}, op1=nl.{maker.choose(OPERATORS)}"
+    ops = f"op0=nl.{maker.choose(TWO)}, op1=nl.{maker.choose(TWO)}"
     return f"nisa.tensor_tensor_scan({data.name}, {other}, initial={start}, {ops}"
 
 

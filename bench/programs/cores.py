@@ -11,6 +11,7 @@ from bench.programs.elementwise import operators
 from bench.programs.maker import BANK_BYTES, PLACED_BYTES, Maker
 from bench.programs.views import SIZES, Tensor, View
 from bench.programs.windows import How
+from neuroncore import machine
 
 
 def shared(maker: Maker, shape: tuple[int, ...], form: str, name: bool = False) -> Tensor:
@@ -75,15 +76,13 @@ def sendrecv(maker: Maker) -> None:
     src, dst = maker.to_read(lanes, free, form), maker.to_write(lanes, free, form)
     if dst.tensor is src.tensor:
         dst = maker.new("sbuf", (lanes, free), form[0])
-    small = src.free <= BY_GPSIMD and maker.chance(0.4)
+    most = machine.load(maker.target).limits.gpsimd_dma_elements
+    small = src.free <= most and maker.chance(0.4)
     maker.issue(
         "nisa.sendrecv", src=src, dst=dst, send_to_rank="1 - core", recv_from_rank="1 - core",
         pipe_id=str(maker.between(0, 1)),
         **{"dma_engine": "nisa.dma_engine.gpsimd_dma"} if small else {},
     )  # fmt: skip
-
-
-BY_GPSIMD = 256  # elements of a partition, which the GpSimd engine's DMA can move
 
 
 def parts_of_both(maker: Maker) -> None:
