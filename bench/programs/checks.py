@@ -346,7 +346,8 @@ def _only_nans(one: Array, other: Array, form: np.dtype[Any]) -> bool:
         return False
     pair = [np.frombuffer(array.tobytes(), form) for array in (one, other)]
     bits = [array.view(f"u{form.itemsize}") for array in pair]
-    nans = np.isnan(pair[0]) & np.isnan(pair[1])
+    with np.errstate(invalid="ignore"):  # Signaling NaNs may set the flag of invalid operations.
+        nans = np.isnan(pair[0]) & np.isnan(pair[1])
     return bool(nans[bits[0] != bits[1]].all())
 
 

@@ -19,6 +19,7 @@ from bench import mutants
 from bench.programs import __main__ as command
 from bench.programs import checks, functions, hits, loops, picks, records, transfers
 from bench.programs.counts import Counts
+from bench.programs.draws import FLOATS
 from bench.programs.generator import generate
 from bench.programs.hazards import Uses, broken, decisions, pairs
 from bench.programs.maker import Maker
@@ -193,6 +194,17 @@ def test_arrays_of_either_memory_order_have_the_numbers_of_their_seed():
 @pytest.mark.parametrize("seed", range(12))
 def test_all_checks_of_a_program_pass(seed):
     checks.check(generate(seed))
+
+
+@pytest.mark.parametrize("form", FLOATS)
+def test_any_nan_equals_another_whatever_its_bits(form):
+    """Signaling NaNs, too: for bfloat16, they set the flag of invalid operations."""
+    codes = np.arange(2 ** (8 * min(np.dtype(form).itemsize, 2)))
+    wide = codes.astype(f"u{np.dtype(form).itemsize}") << (16 * (np.dtype(form).itemsize == 4))
+    with np.errstate(invalid="ignore"):
+        nans = wide[np.isnan(wide.view(form))]
+    assert checks._only_nans(nans, np.roll(nans, 1), np.dtype(form))
+    assert not checks._only_nans(nans, np.zeros_like(nans), np.dtype(form))
 
 
 def used(uses, number, **operands):
