@@ -319,7 +319,7 @@ def _record(instruction: Instruction) -> Iterator[str]:
     yield f"    row = offsets.note(frame_at(1), ({values}))"
     yield "elif program is None:"
     yield "    row = -1"
-    yield "elif program.count >= program.limit:"
+    yield "elif program.count >= program.room and not program.make_room():"
     yield "    row = core.leave_row_out()"
     yield "else:"
     yield "    frame, numbers = frame_at(1), program.numbers"

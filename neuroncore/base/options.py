@@ -185,10 +185,10 @@ class Options:
     """Keep the record of the instructions, which the schedule, the checks and the reports read."""
 
     record_limit: int = 4_000_000
-    """The largest number of instructions in a record. An instruction takes 60 to 80 bytes, so a
-    record takes at most 320 MB by default. A kernel with more instructions continues without a
-    record. A finding (RECORD_LIMIT) reports this, and every estimate, report and saved profile
-    states that it covers only the beginning."""
+    """The largest number of instructions in a record. An instruction takes 60 to 80 bytes, and in
+    records of more than 262,144 instructions, in a loop, about 10 bytes. A kernel with more
+    instructions continues without a record. A finding (RECORD_LIMIT) reports this, and every
+    estimate, report and saved profile states that it covers only the beginning."""
 
     stacks: bool = False
     """Record the call stack of each instruction, with the variables of loops, for the HTML

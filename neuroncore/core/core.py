@@ -344,7 +344,7 @@ class Core:
         program = self.program
         if program is None:
             return -1
-        if program.full:
+        if not program.make_room():
             return self.leave_row_out()
         windows = [number for tile in tiles for number in program.window(tile)]
         number = program.data.value(values)

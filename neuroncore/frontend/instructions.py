@@ -239,7 +239,7 @@ def activate2(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -394,7 +394,7 @@ def activation(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -538,7 +538,7 @@ def activation_reduce(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -697,7 +697,7 @@ def affine_select(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -818,7 +818,7 @@ def all_gather(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -935,7 +935,7 @@ def all_gather_v(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1041,7 +1041,7 @@ def all_reduce(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1146,7 +1146,7 @@ def all_to_all(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1263,7 +1263,7 @@ def all_to_all_v(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1339,7 +1339,7 @@ def bn_aggr(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1414,7 +1414,7 @@ def bn_stats(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1510,7 +1510,7 @@ def collective_permute(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1619,7 +1619,7 @@ def collective_permute_implicit(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1745,7 +1745,7 @@ def collective_permute_implicit_current_processing_rank_id(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1875,7 +1875,7 @@ def collective_permute_implicit_reduce(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -1956,7 +1956,7 @@ def core_barrier(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2049,7 +2049,7 @@ def dma_compute(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2150,7 +2150,7 @@ def dma_copy(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2259,7 +2259,7 @@ def dma_transpose(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2346,7 +2346,7 @@ def dropout(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2477,7 +2477,7 @@ def exponential(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2601,7 +2601,7 @@ def iota(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2712,7 +2712,7 @@ def local_gather(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2789,7 +2789,7 @@ def max8(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2878,7 +2878,7 @@ def memset(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -2962,7 +2962,7 @@ def nc_find_index8(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -3060,7 +3060,7 @@ def nc_match_replace8(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -3214,7 +3214,7 @@ def nc_matmul(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -3344,7 +3344,7 @@ def nc_matmul_mx(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -3469,7 +3469,7 @@ def nc_matmul_sparse(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -3552,7 +3552,7 @@ def nc_n_gather(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -3639,7 +3639,7 @@ def nc_stream_shuffle(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -3726,7 +3726,7 @@ def nc_transpose(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -3822,7 +3822,7 @@ def nonzero_with_count(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -3914,7 +3914,7 @@ def quantize_mx(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4008,7 +4008,7 @@ def rand2(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4095,7 +4095,7 @@ def rand_get_state(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4166,7 +4166,7 @@ def rand_set_state(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4314,7 +4314,7 @@ def range_select(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4398,7 +4398,7 @@ def rank_id(dst: Any = MISSING, *extra: Any, **unknown: Any) -> NkiInstruction:
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4458,7 +4458,7 @@ def reciprocal(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4573,7 +4573,7 @@ def reduce_scatter(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4641,7 +4641,7 @@ def register_load(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4711,7 +4711,7 @@ def register_move(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4793,7 +4793,7 @@ def register_store(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4878,7 +4878,7 @@ def rng(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -4997,7 +4997,7 @@ def scalar_tensor_tensor(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -5142,7 +5142,7 @@ def select_reduce(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -5274,7 +5274,7 @@ def sendrecv(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -5354,7 +5354,7 @@ def sequence_bounds(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -5424,7 +5424,7 @@ def set_rng_seed(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -5503,7 +5503,7 @@ def tensor_copy(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -5601,7 +5601,7 @@ def tensor_copy_predicated(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -5690,7 +5690,7 @@ def tensor_partition_reduce(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -5783,7 +5783,7 @@ def tensor_reduce(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -5918,7 +5918,7 @@ def tensor_scalar(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -6057,7 +6057,7 @@ def tensor_scalar_cumulative(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -6224,7 +6224,7 @@ def tensor_scalar_reduce(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -6334,7 +6334,7 @@ def tensor_tensor(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -6464,7 +6464,7 @@ def tensor_tensor_scan(
             )
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers
@@ -6571,7 +6571,7 @@ def topk(
             row = offsets.note(frame_at(1), ())
         elif program is None:
             row = -1
-        elif program.count >= program.limit:
+        elif program.count >= program.room and not program.make_room():
             row = core.leave_row_out()
         else:
             frame, numbers = frame_at(1), program.numbers

@@ -2,7 +2,8 @@
 
 A row of numbers is one instruction, its Call is the distinct instruction that it repeats, and a
 window is some elements of a tensor (`record.columns`). Tables such as the distinct windows and the
-boxes of bytes are made when needed. A row takes about 60 bytes, or 80 if it touches a new tile.
+boxes of bytes are made when needed. A row takes 60 bytes, or 80 if it touches a new tile. Rows of
+loops take 6 in long programs, which are compressed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from neuroncore.record.columns import (
     Area,
     Storages,
     Windows,
+    Written,
     apart,
     copied,
     inside,
@@ -52,6 +54,7 @@ from neuroncore.record.inputs import Data, Leaf, Outcome, Setting, is_tile, mapp
 
 Array = npt.NDArray[Any]
 ASSIGNED = re.compile(r"\s*(\w+) = ")
+PACKED = 1 << 18  # rows that are compressed together
 
 
 class _Numbers(dict[Geometry, int]):
@@ -137,8 +140,9 @@ class Program:
         self._decisions = array("i")
         self.origin: Array | None = None  # the number of each row before the rows were permuted
         self.count = 0  # the number of rows
-        self.rows = bytearray()  # `count` rows in the format of `record.columns`
-        self.births = bytearray()  # of storages that the kernel allocates
+        self.room = min(self.limit, PACKED)  # rows before the next call of `make_room`
+        self.rows = Written()  # `count` rows in the format of `record.columns`
+        self.births = Written()  # of storages that the kernel allocates
         self.names: dict[int, str] = {}  # of storages that have one
         self.geometries: list[Geometry] = []  # of windows, by number
         self.numbers = _Numbers(self.geometries)
@@ -150,10 +154,14 @@ class Program:
     def __len__(self) -> int:
         return self.count
 
-    @property
-    def full(self) -> bool:
-        """Return whether the record has `limit` instructions, so that the next one is left out."""
-        return self.count >= self.limit
+    def make_room(self) -> bool:
+        """Return whether the next instruction is recorded: the record has fewer than `limit`.
+        Compress the rows first if there are `PACKED` more than the last time."""
+        if self.room <= self.count < self.limit:
+            self.rows.pack()
+            self.births.pack()
+            self.room = min(self.limit, self.count + PACKED)
+        return self.count < self.limit
 
     @property
     def issued(self) -> int:
@@ -200,9 +208,8 @@ class Program:
     def append(self, row: bytes) -> int:
         """Append a row that a `packer` has made, and return its number."""
         self.rows.extend(row)
-        number = self.count
-        self.count = number + 1
-        return number
+        self.count += 1
+        return self.count - 1
 
     def line_of_row(self, code: CodeType, instruction: int) -> int:
         """Return the index in `lines` of the place of the next row. It is called once per row."""
@@ -311,16 +318,10 @@ class Program:
 
     def last_writer(self, storage: int) -> Call | None:
         """Return the Call that wrote to a tensor last, or None."""
-        written = bytes(self.rows)
-        columns, windows = apart(written, self.count, self.calls, self.data.offsets())
-        inputs = np.array([call.inputs for call in self.calls], np.int64)[columns.call]
-        first = np.repeat(columns.start[:-1] + inputs, np.diff(columns.start))
-        writes = np.arange(len(columns.operands)) >= first
-        matches = np.flatnonzero(writes & (windows.storage[columns.operands] == storage))
-        if not len(matches):
+        writes = np.flatnonzero(~self.is_read() & (self.operand_storages() == storage))
+        if not len(writes):
             return None
-        row = np.searchsorted(columns.start, matches[-1], side="right") - 1
-        return self.calls[int(columns.call[row])]
+        return self.calls[int(self._reading().columns.call[self.users()[writes[-1]]])]
 
     @property
     def kinds(self) -> Sequence[Area]:
@@ -337,10 +338,9 @@ class Program:
     def _reading(self) -> _Read:
         """Return the tables that readers derive from the rows. They are made once."""
         if self._read is None or len(self._read.columns.call) != len(self):
-            written, moved = bytes(self.rows), self.data.offsets()
-            columns, windows = apart(written, self.count, self.calls, moved)
-            names, births = self.names, bytes(self.births)
-            storages_used = storages(windows, self.geometries, births, names, self.calls)
+            moved, births = self.data.offsets(), self.births.since()
+            columns, windows = apart(self.rows.since(), self.count, self.calls, moved)
+            storages_used = storages(windows, self.geometries, births, self.names, self.calls)
             self._read = _Read(columns, windows, storages_used, self.geometries)
         return self._read
 
@@ -435,7 +435,7 @@ class Program:
         columns = parted(saved["rows"], saved["widths"], self.calls)
         windows = Windows(*(saved[name] for name in Windows._fields))
         storages_used = restored(number, kind, kinds, windows)
-        self.count = self.limit = len(columns.call)
+        self.count = self.limit = self.room = len(columns.call)
         self._read = _Read(columns, windows, storages_used, self.geometries)
         for name in PAIRS:
             column: array[int] = getattr(self, f"_{name}")

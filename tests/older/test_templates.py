@@ -14,6 +14,7 @@ from neuroncore.base.errors import KernelError
 from neuroncore.core import later
 from neuroncore.frontend.neuronxcc.nki import notes, templates
 from neuroncore.memory.storage import Memory
+from neuroncore.record import program
 
 X = np.random.default_rng(0).random((6, 8, 16)).astype(np.float32)
 BIRTHS = Struct("<qq")  # a storage, and the line of its allocation
@@ -276,14 +277,13 @@ def outcome(kernel):
         run = neuroncore.run(nki.jit(kernel), X)
     except KernelError as error:
         return str(error)
-    (program,) = run.record.programs
-    places = [str(source.place(*line)) for line in program.lines]
-    lines = [places[line] for line in program.columns().line]
-    births = [(n, places[line]) for n, line in BIRTHS.iter_unpack(program.births)]
+    (rows,) = run.record.programs
+    places = [str(source.place(*line)) for line in rows.lines]
+    lines = [places[line] for line in rows.columns().line]
+    births = [(n, places[line]) for n, line in BIRTHS.iter_unpack(rows.births.since())]
     told = [str(finding) for finding in run.findings]
-    carried = sorted(program.data.carried)
-    rows = bytes(program.rows), births, [*program.data.iterations], carried, lines
-    return run.results.tobytes(), told, rows
+    data = births, [*rows.data.iterations], sorted(rows.data.carried), lines
+    return run.results.tobytes(), told, rows.rows.since(), data
 
 
 def both(kernel, monkeypatch):
@@ -313,6 +313,14 @@ def test_repeated_iterations_equal_those_of_python(kernel, monkeypatch):
 def test_python_runs_iterations_that_it_has_to_run(kernel, monkeypatch):
     repeated, plain, _ = both(kernel, monkeypatch)
     assert repeated == plain
+
+
+@pytest.mark.parametrize("packed", [1, 3, 50])
+@pytest.mark.parametrize("kernel", REPEATED, ids=lambda kernel: kernel.__name__)
+def test_rows_are_the_same_if_they_are_compressed_while_a_kernel_runs(kernel, packed, monkeypatch):
+    whole = outcome(kernel)
+    monkeypatch.setattr(program, "PACKED", packed)
+    assert outcome(kernel) == whole
 
 
 @pytest.mark.parametrize("threads", [1, 2])

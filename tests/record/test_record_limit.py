@@ -14,6 +14,7 @@ from neuroncore.cli import main
 from neuroncore.frontend.launch import NeuronWarning, launch
 from neuroncore.frontend.nki.tensor import NkiTensor
 from neuroncore.frontend.settings import settings
+from neuroncore.record import program
 from neuroncore.report import perfetto, saved
 from neuroncore.report.summary import as_text, figures
 from neuroncore.time.schedule import schedule
@@ -52,6 +53,23 @@ def test_a_record_has_the_first_instructions_up_to_its_limit(limit):
     assert np.array_equal(part.call, all_of_it.call[:kept])
     assert np.array_equal(part.operands, all_of_it.operands[: part.start[-1]])
     assert [f.code for f in finished.findings] == ["RECORD_LIMIT"] * (kept < ISSUED)
+
+
+@for_all("limit", [4, 5, ISSUED])
+def test_the_limit_is_the_same_if_rows_are_compressed(limit, monkeypatch):
+    whole = run(limit).core.program
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "PACKED", 2)
+        packed = run(limit).core.program
+    assert (len(packed), packed.left_out) == (len(whole), whole.left_out) == (limit, ISSUED - limit)
+    assert packed.rows.size == whole.rows.size == len(whole.rows) > len(packed.rows)
+    for begin in range(packed.rows.size):
+        assert packed.rows.since(begin) == whole.rows[begin:]
+    for kept, other in zip(packed.raw(), whole.raw()):
+        assert np.array_equal(kept, other)
+    assert packed.births.since() == whole.births
+    writer = packed.last_writer(int(packed.operand_storages()[-1]))
+    assert writer is packed.calls[packed.columns().call[-1]]
 
 
 def test_the_finding_is_at_the_first_instruction_left_out():

@@ -348,6 +348,7 @@ class KnownIterations:
         program.rows.extend(self._rows.filled(elements, words))
         iterations.frombytes(self._marks.filled(elements, marks))
         program.count += issued
+        program.make_room()
 
 
 def _operand(

@@ -145,11 +145,12 @@ class Notes:
     def written(self) -> int:
         """The number of bytes of all rows in the record so far. A row is the record of one
         instruction."""
-        return 0 if self.core.program is None else len(self.core.program.rows)
+        return 0 if self.core.program is None else self.core.program.rows.size
 
     def rows_from(self, begun: int) -> bytes:
         """Return the bytes of the record's rows from byte `begun` to the end."""
-        return b"" if self.core.program is None else bytes(self.core.program.rows[begun:])
+        program = self.core.program
+        return b"" if program is None else bytes(program.rows.since(begun))
 
     # --- tiles and instructions ------------------------------------------------------------------
 

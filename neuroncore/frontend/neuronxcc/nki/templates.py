@@ -188,7 +188,7 @@ class Plan:
         assert program is not None
         reports = len(core._by_site) + len(core._by_place)
         mine = len(state.broadcasts), len(state.ones), len(state.addresses)
-        return program.issued, len(program.births) // BIRTH, reports, *mine
+        return program.issued, program.births.size // BIRTH, reports, *mine
 
     def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
         """Return whether the events are all that has happened since `_stand` returned `before`."""
