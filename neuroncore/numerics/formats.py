@@ -86,6 +86,14 @@ class Format(str):
         self.other_names, self.short_names = other_names, short_names
         return self
 
+    def holds(self, other: Format) -> bool:
+        """Return whether this format has all finite numbers of `other`. Only floats, and a format
+        itself, are compared: False for all other pairs."""
+        if self is other or not (self.is_float and other.is_float):
+            return self is other
+        finer = self.mantissa >= other.mantissa and self.min_subnormal <= other.min_subnormal
+        return finer and self.max >= other.max
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Make copies and pickles refer to this row."""
         base, mark, _ = str(self).partition(BIAS)

@@ -11,6 +11,7 @@ from every import for_all
 
 from neuroncore import numerics
 from neuroncore.base.errors import UsageError
+from neuroncore.numerics import codec
 from neuroncore.numerics.formats import FLOATS, FORMATS, INTEGERS, Format, lookup
 
 # name: exponent, mantissa, bias, largest, smallest normal, smallest subnormal, eps, inf, NaN
@@ -81,6 +82,18 @@ def test_an_integer_has_its_range(name):
     bits, low, high = INTEGER_TABLE[name]
     assert (form.bits, form.range, form.max) == (bits, (low, high), float(high))
     assert form.is_integer and not form.is_float
+
+
+@pytest.mark.parametrize("form", FLOATS, ids=str)
+def test_a_format_holds_another_if_it_has_all_its_finite_numbers(form):
+    narrow = [other for other in FLOATS if other.bits <= 16]
+    for other in narrow:
+        codes = np.arange(2**other.bits).astype(other.code_type)
+        values = codec.decode(other, codes)
+        values = values[np.isfinite(values)]
+        assert form.holds(other) == np.array_equal(
+            codec.decode(form, codec.encode(form, values)), values
+        )
 
 
 @every_format

@@ -103,7 +103,7 @@ def _evaluation(call: Call) -> Evaluation:
     bits = bool(operators) and all(op.kind == "bitvec" for op in operators)
     return Evaluation(
         floats=floats,
-        moves=moves and all(_holds(forms[n], form) for n in call.writes for form in data),
+        moves=moves and all(forms[n].holds(form) for n in call.writes for form in data),
         partial=frozenset(n for n, operand in taken.items() if operand and operand.partial),
         accumulates=traits.adds in names,
         registers=traits.accumulates,
@@ -125,14 +125,6 @@ def _bounded(call: Call, forms: Iterable[Format]) -> bool:
     )
     products = all(isinstance(op, Operator) and op.integer is not None for op in operations)
     return products and read <= written
-
-
-def _holds(wide: Format, narrow: Format) -> bool:
-    """Return whether a format has all numbers of another."""
-    if wide is narrow:
-        return True
-    both = wide.is_float and narrow.is_float
-    return both and wide.exponent >= narrow.exponent and wide.mantissa >= narrow.mantissa
 
 
 SUSPICIOUS = (1 << 24) - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts as 2^24 - 1

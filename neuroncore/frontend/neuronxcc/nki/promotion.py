@@ -58,9 +58,8 @@ def _promoted(a: Format, b: Format) -> Format:
 
 
 def _of_floats(a: Format, b: Format) -> Format:
-    """Return the float that has the range and the fraction of the other one. If neither has both,
-    return a wider one."""
-    for one, other in ((a, b), (b, a)):
-        if one.exponent >= other.exponent and one.mantissa >= other.mantissa:
-            return one
+    """Return the one of two floats that has all numbers of the other one. If there is none, return
+    a wider float."""
+    if a.holds(b) or b.holds(a):
+        return a if a.holds(b) else b
     return bfloat16 if a.bits == b.bits == 8 else float32
