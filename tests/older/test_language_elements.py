@@ -460,3 +460,18 @@ def test_a_sequential_loop_carries_a_tile_by_assignment():
     for _ in range(5):
         want = want * np.float32(0.5) + 1
     close(nki.simulate_kernel(kernel, x), want)
+
+
+def test_invert_negates_a_comparison_as_numpy_does():
+    x = numbers(P, F)
+    for negated in (lambda t: ~(t > 0), lambda t: nl.invert(t > 0), lambda t: ~~~(t > 0)):
+        got = applied(negated, x)
+        np.testing.assert_array_equal(got, ~(x > 0))
+        got = applied(lambda t, negated=negated: nl.where(negated(t), t, 0.0), x)
+        np.testing.assert_array_equal(got, np.where(~(x > 0), x, np.float32(0)))
+    np.testing.assert_array_equal(applied(nl.invert, x.astype(np.int32)), ~x.astype(np.int32))
+
+
+def test_an_index_expression_in_arithmetic_is_refused_with_the_way_to_a_tile():
+    with pytest.raises(SignatureError, match=r"nisa\.iota"):
+        applied(lambda t: t + nl.arange(F)[None, :], numbers(P, F))

@@ -334,3 +334,16 @@ def test_a_transpose_of_elements_that_a_mask_selects():
 def test_a_transpose_with_too_many_partitions_is_refused():
     with pytest.raises(KernelError, match="128"):
         applied(nl.transpose, numbers(5, 129))
+
+
+@for_all("axis", (2, -1, (2, 3), [2, 4], (-1, 1), (1, 2, 3)))
+def test_new_axes_stand_at_their_positions_of_the_new_shape(axis):
+    x = numbers(7, 3, 5)
+    got = applied(nl.expand_dims, x, axis=axis)
+    np.testing.assert_array_equal(got, np.expand_dims(x, axis))
+
+
+@pytest.mark.parametrize("axis", [0, 4, -4, (1, 1), (0, 2)])
+def test_a_new_axis_is_neither_the_partition_axis_nor_outside_of_the_new_shape(axis):
+    with pytest.raises(ShapeError, match="can't get a new axis"):
+        applied(nl.expand_dims, numbers(7, 3, 5), axis=axis)

@@ -358,3 +358,18 @@ def test_inner_loops_are_repeated_if_an_iteration_around_them_is_too_long(monkey
     repeated, plain, iterations = both(too_long_to_note, monkeypatch)
     assert repeated == plain
     assert 2 in map(len, iterations)
+
+
+def test_a_method_of_a_result_of_a_call_with_a_loop_variable_is_allowed():
+    @nki.jit
+    def kernel(x):
+        total = nl.zeros((8, 16), np.float32)
+        out = nl.ndarray((8, 16), np.float32, buffer=nl.shared_hbm)
+        for i in nl.sequential_range(4):
+            row = nisa.iota(i * 16 + F, dtype=np.float32).broadcast_to(x.shape)
+            total[...] = total + row
+        nl.store(out, total)
+        return out
+
+    want = np.arange(64, dtype=np.float32).reshape(4, 1, 16).sum(0) + np.zeros((8, 1), np.float32)
+    np.testing.assert_array_equal(kernel(X[0]), want)

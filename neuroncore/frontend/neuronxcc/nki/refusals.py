@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import numpy as np
+
 from neuroncore.base.errors import (
     BufferKindError,
     DtypeError,
@@ -15,7 +17,10 @@ from neuroncore.base.errors import (
 from neuroncore.frontend.limits import beyond
 from neuroncore.frontend.tensors import question
 from neuroncore.memory.access import Dims
+from neuroncore.memory.parts import Affine
 from neuroncore.memory.tile import Tile
+
+WRITTEN = "nisa.iota(expression, dtype=nl.int32) makes a tile of the expression's values"
 
 
 def truth_value(tile: Tile) -> DynamicControlError:
@@ -40,12 +45,25 @@ def truth_value(tile: Tile) -> DynamicControlError:
     )
 
 
+def not_a_tile(value: object, name: str) -> SignatureError:
+    """Return the error for a value of the argument `name`, which must be a tile."""
+    is_array = isinstance(value, np.ndarray)
+    numpy_hint = "pass numpy arrays to the kernel as arguments"
+    return SignatureError(
+        f"{name} is not a tile",
+        argument=name,
+        expected="a tensor",
+        got=f"{type(value).__name__} {value!r:.60}",
+        hint=WRITTEN if isinstance(value, Affine) else numpy_hint if is_array else None,
+    )
+
+
 def assigned_index(index: object) -> SignatureError:
     """Return the error for an assignment to an index expression."""
     return SignatureError(
         f"an index expression can't be assigned to: {index!r}",
         because="an index expression describes addresses, and is not in any memory",
-        hint="nisa.iota(expression, dtype=nl.int32) makes a tile of the expression's values",
+        hint=WRITTEN,
         also="err_cannot_assign_to_index",
     )
 

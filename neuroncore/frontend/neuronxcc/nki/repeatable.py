@@ -330,8 +330,10 @@ class _Reader:
                 return self._is_index(value) and self._is_value(key)
             case ast.Call(func=func, args=args, keywords=[]):
                 called = _dotted(func)
+                if called[-1:] != ("ds",):
+                    return False
                 self.called.add(called)
-                return called[-1:] == ("ds",) and all(map(self._is_index, args))
+                return all(map(self._is_index, args))
         return False
 
     def _is_mask(self, node: ast.expr) -> bool:

@@ -169,13 +169,7 @@ def tile(value: Any, name: str = "data") -> Tensor:
     if not isinstance(value, Tensor):
         if isinstance(value, Untiled):
             raise value.not_a_tile(name)
-        raise SignatureError(
-            f"{name} is not a tile",
-            argument=name,
-            expected="a tensor",
-            got=f"{type(value).__name__} {value!r:.60}",
-            hint="pass numpy arrays to the kernel as arguments",
-        )
+        raise refusals.not_a_tile(value, name)
     storage = value.storage
     if storage.scope is not None and storage.scope.over:
         check_read(storage, name)

@@ -388,17 +388,29 @@ class Tensor(Seen, Unread, Parted):
         part = self.window(sizes, (*self.strides[:first], *strides), self.offset)
         return part._keep_spans(self, lambda along: split(self.shape, along, sizes, first))
 
-    def expand_dims(self, axis: int) -> Tensor:
-        """Return the tensor with a new axis of size 1 at a position."""
-        (at,) = limits.axes(axis, position=0)
-        at += len(self.shape) + 1 if at < 0 else 0
-        stride = access.span(self.shape[at:], self.strides[at:])
-        part = self.window(
-            (*self.shape[:at], 1, *self.shape[at:]),
-            (*self.strides[:at], stride, *self.strides[at:]),
-            self.offset,
-        )
-        return part._keep_spans(self, lambda along: (*along[:at], 0, *along[at:]))
+    def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
+        """Return the tensor with new axes of size 1 at these positions of the new shape. Raises
+        ShapeError for positions that are out of range, repeated, or the partition axis."""
+        given = limits.axes(axis, position=1)
+        rank = len(self.shape) + len(given)
+        places = sorted(n + rank if n < 0 else n for n in given)
+        legal = range(int(self.storage.on_chip), rank)
+        if len({*places}) != len(given) or not all(n in legal for n in places):
+            raise ShapeError(
+                f"{self} can't get a new axis at {axis!r}",
+                argument="axis",
+                position=1,
+                expected=f"positions from {legal.start} to {rank - 1} in the new shape",
+                got=repr(axis),
+            )
+        part = self
+        for at in places:
+            shape, strides = [*part.shape], [*part.strides]
+            strides.insert(at, access.span(shape[at:], strides[at:]))
+            shape.insert(at, 1)
+            wide = self.window(tuple(shape), tuple(strides), self.offset)
+            part = wide._keep_spans(part, lambda along, at=at: (*along[:at], 0, *along[at:]))
+        return part
 
     def permuted(self, order: Sequence[int]) -> Tensor:
         """Return the tile with its axes in another order: axis k of the result is axis

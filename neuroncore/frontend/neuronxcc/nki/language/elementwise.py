@@ -28,7 +28,14 @@ from neuroncore.frontend.neuronxcc.nki.results import flush, hold, issue, new, t
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor, Untiled
 from neuroncore.frontend.nki import language as newer
 from neuroncore.frontend.nki.tensor import NkiTensor
-from neuroncore.frontend.operators import LATER, ByNumber, Operation, format_of, operations
+from neuroncore.frontend.operators import (
+    BY_NUMBER,
+    LATER,
+    ByNumber,
+    Operation,
+    format_of,
+    operations,
+)
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format, bool_, float32, int32, uint8
 
@@ -265,9 +272,14 @@ def _by_number(name: str, row: ByNumber) -> Operation:
     def lowered(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
         check_keywords(kwargs, name=name)
         flush()
-        form = _result_format(name, dtype, tile(x, "x"))
-        operator = getattr(newer, row.operator or name)
-        return isa.tensor_scalar(x, operator, row.number, dtype=form, mask=mask)
+        data = tile(x, "x")
+        form = _result_format(name, dtype, data)
+        # as numpy.invert; the page of err_ambiguous_tensor_truth_value negates a comparison with ~
+        negates = name == "invert" and data.dtype is bool_
+        _, number, operator = BY_NUMBER["logical_not"] if negates else row
+        return isa.tensor_scalar(
+            data, getattr(newer, operator or name), number, dtype=form, mask=mask
+        )
 
     operation = Operation(name, lowered, f"{row.doc}: tensor_scalar.")
     return _of_bools(operation) if name in COMPARISONS else operation

@@ -147,8 +147,8 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
     return isa.nc_matmul(stationary, in_sbuf(y, "y"), mask=mask)
 
 
-def expand_dims(data: Any, axis: int) -> Tensor:
-    """A view with a new axis of size 1, without an instruction."""
+def expand_dims(data: Any, axis: int | Sequence[int]) -> Tensor:
+    """A view with new axes of size 1, without an instruction."""
     return tile(data).expand_dims(axis)
 
 
