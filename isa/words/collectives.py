@@ -288,9 +288,8 @@ def once_each(call: Call, machine: Machine) -> Any:
     ends = [list(end) for end in zip(*pairs, strict=True)] if all(map(_is_pair, pairs)) else []
     if ends and all(len(set(end)) == len(end) for end in ends):
         return None
-    return fault(
-        "source_target_pairs", "a rank occurs twice as a source or as a target", "pairs", pairs
-    )
+    twice, none = "a rank occurs twice as a source or as a target", "there is at least one pair"
+    return fault("source_target_pairs", twice if ends else none, "(source, target), ...", pairs)
 
 
 def _is_pair(ranks: Sequence[int]) -> bool:

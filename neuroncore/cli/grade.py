@@ -80,6 +80,8 @@ def row(verdict: dict[str, Any]) -> Row:
     """Return the row of the table for a verdict."""
     error = verdict["error"] or {}
     errors = [seed["relative_l2"] for shape in verdict["shapes"] for seed in shape["seeds"]]
+    if error:  # the results before the wrong one passed
+        errors = [(error.get("errors") or {}).get("relative_l2") or ""]
     return {
         "submission": verdict["candidate"],
         "status": verdict["status"],

@@ -9,10 +9,16 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.lazy import Lazy
 from neuroncore.cli import terminal
+
+if TYPE_CHECKING:
+    from neuroncore.machine import instance as instances
+else:
+    instances = Lazy("neuroncore.machine.instance")  # loads numpy, but only if one is named
 
 SCHEMA = "neuroncore.error/1"
 CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
@@ -94,15 +100,20 @@ def add_world(parser: argparse.ArgumentParser) -> None:
 
 
 def check_world(arguments: argparse.Namespace, named: str) -> None:
-    """Check the options of several ranks against `named`, the file that the command names. Raise
-    UsageError if --ranks is given and `named` is not a kernel FILE.py::KERNEL, and if --lnc or
-    --instance is given without --ranks."""
+    """Check the options of several ranks against `named`, the file that the command names. If
+    --instance is given without --target, store the machine of the instance as the target. Raise
+    UsageError if --ranks is 0, if it is given and `named` is not a kernel FILE.py::KERNEL, and if
+    --lnc or --instance is given without --ranks."""
     if arguments.ranks is None:
         for option in ("lnc", "instance"):
             if getattr(arguments, option) is not None:
                 raise UsageError(f"--{option} needs --ranks")
     elif "::" not in named:
         raise UsageError(f"--ranks needs a kernel: {named}::KERNEL")
+    elif arguments.ranks == 0:
+        raise UsageError("--ranks must be at least 1")
+    if arguments.instance is not None and arguments.target is None:
+        arguments.target = instances.find(arguments.instance).chip.machine
 
 
 def natural(text: str) -> int:

@@ -150,18 +150,11 @@ def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
     """Raise SignatureError unless the group consists of all ranks of one chip, with two cores each,
     and has_rdispls (`displaced`) is not used: all_gather_v accepts no other group
     (nki.collectives)."""
-    each = chip_ranks(core)
+    each = instance(core).chip.cores // 2
     on_one = len({rank // each for rank in group}) == 1
-    ok = core.world.cores == 2 and len(group) == each and on_one and not displaced
-    require(
-        ok,
-        "the group must be all ranks of one chip, at LNC2, without has_rdispls",
-        SignatureError,
-        argument="has_rdispls" if displaced else "replica_group",
-        expected=f"all {each} ranks of one chip, of 2 cores each",
-        got=f"ranks {listed(sorted(group))} of {core.world.cores} cores each",
-        because="the compiler does not support other groups yet",
-    )
+    ok = core.world.cores == 2 and len(group) == each and on_one
+    _check_group(core, group, ok, f"all {each} ranks of one chip, of 2 cores each")
+    _check_slots("all_gather_v", displaced)
 
 
 def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
@@ -181,16 +174,33 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
         per_server = each * where.chips_per_server
         places = {rank % per_server for rank in group}
         servers = {rank // per_server for rank in group}
-        ok = len(places) == 1 and len(servers) == len(group) and not displaced
-        expected = "ranks at the same place in different servers, without has_rdispls"
+        ok = len(places) == 1 and len(servers) == len(group)
+        expected = "ranks at the same place in different servers"
+        _check_slots("all_to_all_v", displaced)
+    _check_group(core, group, ok, expected)
+
+
+def _check_group(core: Core, group: Sequence[int], ok: bool, expected: str) -> None:
     require(
         ok,
         f"the group must consist of {expected}",
         SignatureError,
         argument="replica_group",
         expected=expected,
-        got=f"ranks {listed(sorted(group))} of {core.world.cores} cores each",
+        got=f"ranks {listed(sorted(group))}, {plural(core.world.cores, 'core')} each",
         because="the compiler does not support other groups yet",
+    )
+
+
+def _check_slots(name: str, displaced: bool) -> None:
+    require(
+        not displaced,
+        f"{name} does not support has_rdispls here",
+        SignatureError,
+        argument="has_rdispls",
+        expected="False",
+        got="True",
+        because="the compiler supports it only for all_to_all_v between chips that switches join",
     )
 
 

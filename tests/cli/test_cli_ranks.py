@@ -149,6 +149,7 @@ def test_a_kernel_may_have_the_rank_as_an_argument(tmp_path, capsys):
     ("given", "why"),
     [
         (["--ranks", "2"], "the replica group has rank 2"),
+        (["--ranks", "0"], "--ranks must be at least 1"),
         (["--lnc", "2"], "--lnc needs --ranks"),
         (["--instance", "trn2.48xlarge"], "--instance needs --ranks"),
         (["--ranks", "8", "--instance", "trn2.3xlarge", "--lnc", "2"], "has 4 ranks of 2 cores"),
@@ -159,6 +160,24 @@ def test_a_kernel_may_have_the_rank_as_an_argument(tmp_path, capsys):
 def test_wrong_options_for_ranks_are_refused(kernel, given, why, capsys):
     assert main(["run", kernel, *given]) != 0
     assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "view", "why", "check"])
+def test_every_command_refuses_cores_without_ranks(kernel, command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([command, kernel, "--lnc", "2"]) == 2
+    assert "--lnc needs --ranks" in capsys.readouterr().err
+
+
+def test_the_instance_chooses_the_machine(kernel, capsys):
+    """The header and the JSON object named the default machine, although the kernel ran on the
+    machine of the instance."""
+    given = ["run", kernel, "--ranks", "4", "--instance", "trn1.32xlarge"]
+    assert main(given) == 0
+    printed = capsys.readouterr().out
+    assert "target trn1 (NeuronCore-v2)" in printed and "total on trn1" in printed
+    assert main([*given, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["target"] == "trn1"
 
 
 def test_ranks_run_a_single_kernel(kernel, capsys):

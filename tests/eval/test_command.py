@@ -10,6 +10,7 @@ import pytest
 from candidates import CHEATS, HONEST
 
 from neuroncore.cli import main
+from neuroncore.cli.grade import row
 from neuroncore.eval.course import Assignment, Limit, Part
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,6 +117,14 @@ def test_grades_are_a_table(batch, tmp_path, capsys):
         ("batch/b.py", "wrong", "WRONG_RESULT"),
         ("batch/c.py", "refused", "SyntaxError"),
     ]
+
+
+def test_a_wrong_submission_has_the_error_of_its_wrong_result():
+    """It had the error of the shapes that came before, which passed."""
+    passed = {"seeds": [{"relative_l2": 0.0}]}
+    verdict = {"candidate": "a.py", "status": "wrong", "latency_us": None, "shapes": [passed]}
+    for error, said in (({"errors": {"relative_l2": 0.5}}, 0.5), ({"code": "WRONG_SHAPE"}, "")):
+        assert row({**verdict, "error": error})["relative_l2"] == said
 
 
 def test_grades_of_an_assignment_are_points(batch, tmp_path, capsys, monkeypatch):

@@ -4,8 +4,9 @@ the space."""
 import nki.collectives as ncc
 import numpy as np
 import pytest
-from collective_worlds import ALL, given, lengths, same
+from collective_worlds import ALL, given, lengths, same, with_lengths
 
+import neuroncore
 from neuroncore.base.errors import OutOfBoundsError, SignatureError
 
 
@@ -63,7 +64,8 @@ def test_lengths_that_exceed_the_space_are_refused(count, begin, why):
     [
         (ncc.all_gather_v, 4, [[0, 1], [2, 3]], None, False, "ranks of one chip"),
         (ncc.all_gather_v, 8, [[0, 1, 4, 5], [2, 3, 6, 7]], None, False, "ranks of one chip"),
-        (ncc.all_gather_v, 4, ALL, None, True, "ranks of one chip"),
+        (ncc.all_gather_v, 4, ALL, None, True, "all_gather_v does not support has_rdispls"),
+        (ncc.all_to_all_v, 4, ALL, None, True, "all_to_all_v does not support has_rdispls"),
         (ncc.all_to_all_v, 4, ALL, None, False, "same place in different servers"),
         (ncc.all_to_all_v, 4, ALL, "trn3", False, "all ranks of several chips"),
         (
@@ -81,3 +83,13 @@ def test_invalid_groups_with_lengths_are_refused(call, ranks, group, target, dis
     rows = [np.zeros((4 if displaced else 3, n), np.uint32)] * ranks
     with pytest.raises(SignatureError, match=why):
         lengths(call, arrays, rows, 16, group, displaced=displaced, target=target)
+
+
+def test_the_group_that_a_gather_of_lengths_needs_has_the_ranks_of_two_cores():
+    """A chip has eight ranks of one core each, but the collective needs four of two cores each."""
+    x, rows = np.ones(16, np.float32), np.zeros((3, 4), np.uint32)
+    arguments = x, rows, 16, ncc.all_gather_v, ncc.ReplicaGroup(ALL), False, False
+    with pytest.raises(SignatureError) as caught:
+        neuroncore.run(with_lengths, per_rank=[arguments] * 4, lnc=1)
+    assert "all 4 ranks of one chip, of 2 cores each" in str(caught.value)
+    assert "ranks 0 to 3, 1 core each" in str(caught.value)
