@@ -57,6 +57,19 @@ class Columns:
         return Columns(self.call[rows], self.line[rows], start, operands, self.values[rows])
 
 
+class Numbers(dict[Geometry, int]):
+    """Numbers of geometries. Each geometry gets the next number when it is first used."""
+
+    def __init__(self, listed: list[Geometry]) -> None:
+        super().__init__()
+        self.listed = listed
+
+    def __missing__(self, geometry: Geometry) -> int:
+        number = self[geometry] = len(self.listed)
+        self.listed.append(geometry)
+        return number
+
+
 class Written(bytearray):
     """Bytes that a run appends. Those that `pack` has compressed are no longer elements."""
 

@@ -12,7 +12,7 @@ import copy
 import re
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
@@ -35,6 +35,7 @@ from neuroncore.record.columns import (
     ANYWHERE,
     MOVING,
     Area,
+    Numbers,
     Storages,
     Windows,
     Written,
@@ -57,19 +58,6 @@ ASSIGNED = re.compile(r"\s*(\w+) = ")
 PACKED = 1 << 18  # rows that are compressed together
 
 
-class _Numbers(dict[Geometry, int]):
-    """Numbers of geometries. Each geometry gets the next number when it is first used."""
-
-    def __init__(self, listed: list[Geometry]) -> None:
-        super().__init__()
-        self.listed = listed
-
-    def __missing__(self, geometry: Geometry) -> int:
-        number = self[geometry] = len(self.listed)
-        self.listed.append(geometry)
-        return number
-
-
 @dataclass(frozen=True, eq=False)
 class _Read:
     """Tables that readers derive from the rows."""
@@ -78,6 +66,7 @@ class _Read:
     windows: Windows
     storages: Storages
     geometries: Sequence[Geometry]
+    results: dict[str, Any] = field(default_factory=dict, init=False)
 
     @cached_property
     def users(self) -> Array:
@@ -145,7 +134,7 @@ class Program:
         self.births = Written()  # of storages that the kernel allocates
         self.names: dict[int, str] = {}  # of storages that have one
         self.geometries: list[Geometry] = []  # of windows, by number
-        self.numbers = _Numbers(self.geometries)
+        self.numbers = Numbers(self.geometries)
         self._line_index: Sites[int] = Sites(sys.maxsize)
         self._read: _Read | None = None
         self._lines_at: dict[str, list[int]] = {}  # the first `_lines_known` lines, by source line
@@ -322,6 +311,11 @@ class Program:
         if not len(writes):
             return None
         return self.calls[int(self._reading().columns.call[self.users()[writes[-1]]])]
+
+    def derived(self, key: str, make: Callable[[], Any]) -> Any:
+        """Return make(), which depends on this program only; it is computed once for each `key`."""
+        results = self._reading().results
+        return results[key] if key in results else results.setdefault(key, make())
 
     @property
     def kinds(self) -> Sequence[Area]:

@@ -97,15 +97,10 @@ def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ..
     return rows_by_first
 
 
-class Execution:
-    """A program that is executed on a core. `row` is the number of the next row."""
+class _Tables:
+    """Tables of a program, which all its executions share."""
 
-    def __init__(self, program: Program, core: Core, tensors: Tensors) -> None:
-        self.program, self.core, self.tensors = program, core, tensors
-        self.registers = Registers(program.data)
-        self.row = self.wrote = 0  # the next row; the bytes of all results before it, for snapshots
-        self._tiles: dict[int, Tile] = {}
-        self.plans = [plan(call.of_launch()) for call in program.calls]
+    def __init__(self, program: Program) -> None:
         self._rows, self._begins = program.raw()
         windows = program.windows()
         self._geometry, self._offset = windows.geometry.tolist(), windows.offset.tolist()
@@ -115,9 +110,29 @@ class Execution:
         self._moves = _by_first(program.data.moves, 5)
         self._branches = _by_first(program.data.branches, 4)
         self._begun = _by_first(program.data.programs, 2)
-        self._ends = self._last_uses()
-        kept = {leaf.storage for leaf in leaves(program.data.results)}
-        tensors.kept |= kept
+        window, storage = last_uses(program)
+        self._window_ends = window
+        order = np.argsort(np.concatenate([window, storage]), kind="stable")
+        last_used = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]
+        # Two parallel lists, sorted by row: rows, and for each row a window or storage that it
+        # uses for the last time. A number w >= 0 is window w; -1 - w is the storage of window w.
+        self._ends = np.concatenate([window, storage])[order].tolist(), last_used.tolist()
+        self._kept = {leaf.storage for leaf in leaves(program.data.results)}
+        # the stretches of the last replay, and what they depend on except the program
+        self._planned: list[tuple[Any, Stretches]] = []
+
+
+class Execution(_Tables):
+    """A program that is executed on a core. `row` is the number of the next row."""
+
+    def __init__(self, program: Program, core: Core, tensors: Tensors) -> None:
+        vars(self).update(vars(program.derived(__name__, lambda: _Tables(program))))
+        self.program, self.core, self.tensors = program, core, tensors
+        self.registers = Registers(program.data)
+        self.row = self.wrote = 0  # the next row; the bytes of all results before it, for snapshots
+        self._tiles: dict[int, Tile] = {}
+        self.plans = [plan(call.of_launch()) for call in program.calls]
+        tensors.kept |= self._kept
         self.restart(0)
 
     def restart(self, row: int) -> None:
@@ -184,16 +199,15 @@ class Execution:
     def stretches(self) -> Stretches:
         """The stretches of the program: consecutive rows that compiled code executes in one
         call."""
-        return Stretches(
-            self.program,
-            (self._rows, self._begins),
-            self.plans,
-            self._values,
-            self.core,
-            contents={*self.tensors.inputs, *self.tensors.constants},
-            kept=self.tensors.kept,
-            alone=[*self._begun, *self._branches],
-        )  # fmt: skip
+        core, tensors = self.core, self.tensors
+        contents, kept = {*tensors.inputs, *tensors.constants}, {*tensors.kept}
+        key, planned = (core.machine, core.options, contents, kept), self._planned[:]
+        if not planned or planned[0][0] != key:
+            rows, alone = (self._rows, self._begins), [*self._begun, *self._branches]
+            on_what = self.program, rows, self.plans, self._values, core
+            stretches = Stretches(*on_what, contents=contents, kept=kept, alone=alone)
+            self._planned[:] = planned = [(key, stretches)]
+        return planned[0][1].on(core)
 
     def check_branches(self) -> None:
         """Raise OtherPath if the kernel, before the next row, branches on a register whose value
@@ -336,18 +350,8 @@ class Execution:
 
     # --- freeing ---------------------------------------------------------------------------------
 
-    def _last_uses(self) -> tuple[list[int], list[int]]:
-        """Return two parallel lists, sorted by row: rows, and for each row a window or storage that
-        it uses for the last time. A number w >= 0 is window w. A number -1 - w is the storage of
-        window w."""
-        window, storage = last_uses(self.program)
-        self._window_ends = window
-        order = np.argsort(np.concatenate([window, storage]), kind="stable")
-        last_used = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]
-        return np.concatenate([window, storage])[order].tolist(), last_used.tolist()
-
     def _free(self, window: int) -> None:
-        """Drop the tile of a window, or the tensor of a storage, that `_last_uses` numbers."""
+        """Drop the tile of a window, or the tensor of a storage, that `_Tables` numbers."""
         if window >= 0:
             self._tiles.pop(window, None)
             return

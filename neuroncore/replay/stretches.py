@@ -9,8 +9,9 @@ stretch uses exist only there, in one block of memory.
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -85,7 +86,7 @@ class Uses(NamedTuple):
 
 class Stretches:
     """The stretches of a program. `ends` has the row after each stretch, by the first row of the
-    stretch.
+    stretch. Replays of the program share them; `on` gives them the memory of one replay.
 
     `contents` are the numbers of the storages that have contents before the first row, and `kept`
     the numbers of the storages of results. `alone` are rows that must not be in a stretch.
@@ -107,7 +108,7 @@ class Stretches:
         self._operands, self._row = program.operand_windows(), program.users()
         if core.hbm.rounding is not codec.encode or core.hbm.wide or not len(self._operands):
             return
-        self._program, self._core, self._plans, self._values = program, core, plans, values
+        self._geometries = program.geometries
         self._rows, self._begins = rows
         windows = program.windows()
         self._geometry, self._offset = windows.geometry, windows.offset
@@ -122,7 +123,12 @@ class Stretches:
         self._of_operand = self._storage[self._operands]
         self._is_read = program.is_read()
         self.templates = Templates()
-        self._template = self._templates()
+        has_values = valued(program.calls)[self._call]
+        value = np.where(has_values, self._rows[self._begins[1:] - 1], -1)
+        key = self._call * (len(values) + 1) + value + 1
+        self._template = self._templates(
+            key, lambda row: self._new_template(row, plans, values, core)
+        )
         self._template[[row for row in alone if row < len(self._call)]] = -1
         self._exclude_overlaps()
         if _are_long(self._template >= 0):
@@ -130,25 +136,29 @@ class Stretches:
 
     # --- which rows ------------------------------------------------------------------------------
 
-    def _templates(self) -> Array:
-        """Return the number of the template of each row; -1 if there is none."""
-        has_values = valued(self._program.calls)[self._call]
-        value = np.where(has_values, self._rows[self._begins[1:] - 1], -1)
-        key = self._call * (len(self._values) + 1) + value + 1
+    def _templates(self, key: Array, new: Callable[[int], int]) -> Array:
+        """Return the number of the template of each row; -1 if there is none. Rows with the same
+        `key` have the same template, which `new` makes from one of them."""
         _, first, of_row, count = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
         )
         numbers = [
-            self._new_template(row) if rows >= LEAST else -1
+            new(row) if rows >= LEAST else -1
             for row, rows in zip(first.tolist(), count.tolist(), strict=True)
         ]
         templates: Array = np.array(numbers, np.int64)[of_row.reshape(-1)]
         return templates
 
-    def _new_template(self, row: int) -> int:
+    def _new_template(
+        self,
+        row: int,
+        plans: Sequence[ArgumentPlan],
+        values_of: Sequence[Sequence[Any]],
+        core: Core,
+    ) -> int:
         """Add the template for rows with the Call and the values of this row, and return its
         number; -1 if it has none."""
-        plan = self._plans[self._call[row]]
+        plan = plans[self._call[row]]
         call, instruction = plan.call, plan.call.instruction
         if not _may_have_steps(plan):
             return -1
@@ -156,8 +166,8 @@ class Stretches:
         if result.partial and call.view(*call.writes).region is MemoryRegion.psum:
             return -1  # it does not mark its elements as written by another engine than Tensor
         fields = self._rows[self._begins[row] : self._begins[row + 1]].tolist()
-        tiles = {at: self._example(fields[at]) for at in plan.operands.values()}
-        values = self._values[fields[-1]] if plan.values else ()
+        tiles = {at: self._example(fields[at], core) for at in plan.operands.values()}
+        values = values_of[fields[-1]] if plan.values else ()
         if any(isinstance(value, RegisterId) for value in values):
             return -1
         arguments = plan.constants.copy()
@@ -168,7 +178,7 @@ class Stretches:
         by_name = dict(zip((p.name for p in instruction.parameters), arguments, strict=False))
         windows = {id(tile): at for at, tile in tiles.items()}
         try:
-            run = stage(call, by_name, self._core)
+            run = stage(call, by_name, core)
             steps = steps_of(run, *[by_name[name] for name in instruction.varying_names])
         except KernelError:
             return -1
@@ -177,9 +187,9 @@ class Stretches:
             return -1
         return self.templates.add(by_name[call.writes[0]], steps, windows)
 
-    def _example(self, window: int) -> Tile:
+    def _example(self, window: int, core: Core) -> Tile:
         """Return a tile with the geometry of a window, in storage without memory."""
-        geometry, hbm = self._program.geometries[self._geometry[window]], self._core.hbm
+        geometry, hbm = self._geometries[self._geometry[window]], core.hbm
         storage = Storage(-1, geometry.layout, hbm.held(geometry.layout.dtype))
         storage.launch = hbm
         return Tile(storage, geometry, int(self._offset[window]))
@@ -195,7 +205,7 @@ class Stretches:
 
     def _find(self, contents: set[int], kept: set[int]) -> None:
         """Find the stretches, and the tensors that each one shares."""
-        uses, geometries = self._uses(), self._program.geometries
+        uses, geometries = self._uses(), self._geometries
         self._last_rows = uses.last_row.tolist()
         of_storage = self._geometry[self._window].tolist()
         layouts = [geometries[geometry].layout for geometry in of_storage]
@@ -209,8 +219,8 @@ class Stretches:
         local = on_chip[self._geometry[self._window]] & ~np.isin(self.numbers, [*kept])
         local &= uses.starts_full & (stretch[uses.last_row] >= 0)
         local &= stretch[uses.first_row] == stretch[uses.last_row]
-        self._base = np.zeros(len(self.numbers), np.int64)
-        self._place(np.flatnonzero(local), uses)
+        self._base, self._local = np.zeros(len(self.numbers), np.int64), np.flatnonzero(local)
+        self._place(uses)
         self._share(stretch[self._row], ~local[self._of_operand])
         self._table = loops.Table(
             rows=self._rows,
@@ -221,14 +231,14 @@ class Stretches:
             storage=self._storage,
             starts=_starts(geometries, self._geometry, self._offset),
             base=self._base,
-            fixed=self.templates.fixed,
+            fixed=np.empty(0, np.int64),
         )
 
     def _uses(self) -> Uses:
         order = np.argsort(self._of_operand, kind="stable")
         storage, reads = self._of_operand[order], self._is_read[order]
         new = np.append(True, storage[1:] != storage[:-1])
-        fills = np.array([g.fills for g in self._program.geometries], np.bool_)
+        fills = np.array([g.fills for g in self._geometries], np.bool_)
         full = fills[self._geometry[self._operands]]
         self._fills = ~self._is_read & full & (self._template[self._row] >= 0)
         first, parts = order[new], ~reads & ~full[order] & (self._template[self._row[order]] >= 0)
@@ -253,20 +263,20 @@ class Stretches:
         self.ends = dict(zip(first[chosen].tolist(), ends.tolist(), strict=True))
         return stretch
 
-    def _place(self, local: Array, uses: Uses) -> None:
-        """Give addresses to the tensors that only one stretch uses."""
-        local = local[np.argsort(uses.first_row[local], kind="stable")]
+    def _place(self, uses: Uses) -> None:
+        """Give places in one block of memory to the tensors that only one stretch uses."""
+        self._total = 0  # bytes of the block
+        local = self._local[np.argsort(uses.first_row[self._local], kind="stable")]
         if not len(local):
             return
-        sizes = np.array([g.layout.nbytes for g in self._program.geometries], np.int64)
+        sizes = np.array([g.layout.nbytes for g in self._geometries], np.int64)
         nbytes = sizes[self._geometry[self._window[local]]]
         size, kind = np.unique(-(-nbytes // buffers.CACHE_LINE), return_inverse=True)
         size, at = size * buffers.CACHE_LINE, np.empty(len(local), np.int64)
         first, last = uses.first_row[local], uses.last_row[local]
         by_last = np.argsort(last, kind="stable")
-        total = loops.place(first, last, by_last, kind.reshape(-1), size, at)
-        self._block = buffers.fresh(total)
-        self._base[local] = at + _address(self._block)
+        self._total = loops.place(first, last, by_last, kind.reshape(-1), size, at)
+        self._base[local] = at
 
     def _share(self, stretch: Array, shared: Array) -> None:
         """List the tensors that each stretch shares with other rows. Remove stretches that take
@@ -295,6 +305,18 @@ class Stretches:
         self.ends = {first: self.ends[first] for first in self._shared}
 
     # --- executing -------------------------------------------------------------------------------
+
+    def on(self, core: Core) -> Stretches:
+        """Return the stretches for a replay on a core, with memory that only this replay uses."""
+        mine = copy.copy(self)
+        mine._core = core
+        if self.ends:
+            fixed, mine._memory = self.templates.memory()
+            mine._base, block = self._base.copy(), buffers.fresh(self._total)
+            mine._base[self._local] += _address(block)
+            mine._memory.append(block)
+            mine._table = self._table._replace(base=mine._base, fixed=fixed)
+        return mine
 
     def run(self, first: int, tensors: Tensors) -> bool:
         """Execute the stretch that begins with row `first`, and return True. Return False without
@@ -327,7 +349,7 @@ class Stretches:
         if not psum and storage.gaps is None:
             return
         for window in dict.fromkeys(self._written[each.first : each.first + each.writes]):
-            geometry = self._program.geometries[self._geometry[window]]
+            geometry = self._geometries[self._geometry[window]]
             tile = Tile(storage, geometry, int(self._offset[window]))
             tile.mark_written()
             if psum:

@@ -70,16 +70,17 @@ class Templates:
     def __init__(self) -> None:
         self.steps: list[list[int]] = []
         self.begins = [0]
-        self._fixed: list[Array] = []
+        self._fixed: list[Array | int] = []  # constants, and sizes of intermediate results
         self._scratch: list[int] = []  # the fixed arrays that are memory for intermediate results
         self._used = 0  # of `_scratch`, by the current template
         self._windows: Mapping[int, int] = {}
         self._result = Operand(-1, (), 0)  # of the previous step
 
-    @property
-    def fixed(self) -> Array:
-        """The addresses of the fixed arrays."""
-        return np.array([_address(array) for array in self._fixed], np.int64)
+    def memory(self) -> tuple[Array, list[Array]]:
+        """Return the addresses of the fixed arrays, and the arrays. The arrays for intermediate
+        results are new."""
+        arrays = [np.empty(a, np.uint8) if isinstance(a, int) else a for a in self._fixed]
+        return np.array([*map(_address, arrays)], np.int64), arrays
 
     def add(self, dst: Tile, steps: Sequence[Loop | Fold], windows: Mapping[int, int]) -> int:
         """Add the template of a row with these steps, and return its number; -1 if the compiled
@@ -270,11 +271,10 @@ class Templates:
         """Return memory for an intermediate result of the current template."""
         if self._used == len(self._scratch):
             self._scratch.append(len(self._fixed))
-            self._fixed.append(np.empty(0, np.uint8))
+            self._fixed.append(0)
         number = self._scratch[self._used]
         self._used += 1
-        if self._fixed[number].nbytes < prod(shape) * item:
-            self._fixed[number] = np.empty(prod(shape) * item, np.uint8)
+        self._fixed[number] = max(self._fixed[number], prod(shape) * item)
         return Operand(~number, _dense_steps(shape, item), item)
 
     def _constant(self, value: Any) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -201,10 +201,14 @@ class Tensors:
 
 def written_storages(program: Program) -> Array:
     """Return the numbers of the storages that a program writes to."""
-    numbers = program.windows().storage
-    written = np.zeros(len(numbers), np.bool_)
-    written[program.operand_windows()[~program.is_read()]] = True
-    return np.unique(numbers[written])
+
+    def found() -> Array:
+        numbers = program.windows().storage
+        written = np.zeros(len(numbers), np.bool_)
+        written[program.operand_windows()[~program.is_read()]] = True
+        return np.unique(numbers[written])
+
+    return cast(Array, program.derived(__name__, found))
 
 
 def last_uses(program: Program) -> tuple[Array, Array]:

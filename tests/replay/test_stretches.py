@@ -1,5 +1,7 @@
 """Rows that compiled code executes in one call have the bits, findings and errors of others."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import nki
 import nki.isa as nisa
@@ -11,7 +13,10 @@ from precise import empty, loaded, stored
 
 import neuroncore
 from neuroncore.base.errors import OutOfBoundsError
+from neuroncore.base.options import Options
 from neuroncore.replay import loops, stretches
+from neuroncore.replay.cursor import Replay
+from neuroncore.replay.execution import OtherPath
 
 RNG = np.random.default_rng(7)
 OPERATORS = "add subtract multiply maximum minimum logical_and greater power"
@@ -199,6 +204,66 @@ def test_an_error_between_stretches_has_its_line(executed):
     with pytest.raises(OutOfBoundsError) as refused:
         run.replay(x, np.array([[50]], np.int32))
     assert refused.value.place.text.strip().startswith("nisa.dma_copy(row")
+
+
+@nki.jit
+def turns_of_a_register(x, count):
+    """Elementwise rows, as often as an input says."""
+    made, register = loaded(x), nisa.register_alloc()
+    nisa.register_load(register, loaded(count))
+    for _ in nl.dynamic_range(register):
+        for _ in range(5):
+            nisa.tensor_scalar(made, made, nl.add, 1.0)
+    return stored(made)
+
+
+def test_replays_of_one_record_share_its_stretches_but_no_memory(executed, monkeypatch):
+    """Replays of several records take turns, each on other inputs."""
+    built, init = [], stretches.Stretches.__init__
+    monkeypatch.setattr(
+        stretches.Stretches, "__init__", lambda *a, **k: (built.append(a), init(*a, **k))[1]
+    )
+    replays = []
+    for shape in ((16, 4), (3, 7), (128, 1), (1, 33)):
+        pairs = [[drawn(shape) for _ in range(2)] for _ in range(3)]
+        run = neuroncore.run(elementwise, *pairs[0], nl.bfloat16, target="trn2")
+        for inputs in pairs:
+            replays.append((run.steps(*inputs, snapshots=0), inputs))
+    for step in (40, 90, 91):
+        for replay, _ in replays:
+            replay.to_step(step)
+    for replay, inputs in replays[::-1]:
+        wanted = neuroncore.run(elementwise, *inputs, nl.bfloat16, target="trn2").results
+        np.testing.assert_array_equal(bits(replay.results()), bits(wanted))
+    assert len(built) == 4 and sum(executed) > 100
+
+
+def test_other_options_and_other_results_have_other_stretches(executed):
+    """The same programs in another record: there maximum returns the number if the other operand
+    is NaN, as `Options.nan_minmax` says."""
+    x, y = drawn((16, 40)), drawn((16, 40))
+    run = neuroncore.run(elementwise, x, y, nl.float32, target="trn2")
+    number = Options(nan_minmax="number")
+    other = neuroncore.run(elementwise, x, y, nl.float32, target="trn2", options=number)
+    assert (bits(run.results) != bits(other.results)).any()
+    for options, wanted in ((None, run), (number, other), (None, run)):
+        setting = run.record.setting
+        changed = replace(setting, options=options or setting.options)
+        replay = Replay(replace(run.record, setting=changed), snapshots=0)
+        np.testing.assert_array_equal(bits(replay.results()), bits(wanted.results))
+
+
+def test_a_replay_that_takes_another_path_does_not_change_the_next_one(executed):
+    x, counts = drawn((8, 4)), [np.array([[n]], np.int32) for n in (3, 5, 2)]
+    runs = [neuroncore.run(turns_of_a_register, x, count, target="trn2") for count in counts]
+    for run, count in zip(runs, counts):
+        for given in counts:
+            if given is count:
+                np.testing.assert_array_equal(bits(run.replay(x, given)), bits(run.results))
+            else:
+                with pytest.raises(OtherPath):
+                    run.replay(x, given)
+    assert executed
 
 
 def test_tensors_of_a_stretch_never_share_memory_while_both_are_used():
