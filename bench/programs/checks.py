@@ -36,15 +36,16 @@ from neuroncore.base import buffers
 from neuroncore.base.errors import EmulatorError, KernelError, NeuronError
 from neuroncore.base.options import Options, Order
 from neuroncore.checks.orders import compare_orders
-from neuroncore.clause import arithmetic
+from neuroncore.clause import arithmetic, product
 from neuroncore.core import later, leftovers, legality, packs
 from neuroncore.frontend import arguments, originals
 from neuroncore.frontend.arguments import arrays_in
 from neuroncore.frontend.neuronxcc.nki.kernel import Kernel as KernelOfOlder
 from neuroncore.hosts.api import Run
-from neuroncore.memory import geometry
-from neuroncore.numerics import codec
+from neuroncore.memory import access, geometry, tile
+from neuroncore.numerics import codec, quick
 from neuroncore.record import boxes, loops
+from neuroncore.record import program as instructions
 from neuroncore.record.program import Program as Instructions
 from neuroncore.record.program import Record
 from neuroncore.replay import cursor, execution, stretches
@@ -64,10 +65,12 @@ BACK = 4  # one of 4 goes back in its replay, and to the end again
 SHARING = (later, {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2})
 LOOPS = [(arithmetic, {"WORTH": 1})]  # a sum of two NaNs may then have the bits of the other
 SMALL = [
-    *((packs, {"MOST": 1}), (leftovers, {"READS": 1}), (legality, {"KNOWN_MOST": 2})),
-    *((geometry, {"MOST": 2}), (boxes, {"MANY": 1}), (loops, {"FEW": 0})),
-    *((buffers, {"SMALL": 1}), *LOOPS, (codec, {"LEAST": 1})),
+    *((packs, {"MOST": 1, "EARLY": 64, "ROOM": 1 << 12}), (leftovers, {"READS": 1})),
+    *((legality, {"KNOWN_MOST": 2}), (geometry, {"MOST": 2}), (boxes, {"MANY": 1})),
+    *((buffers, {"SMALL": 1}), *LOOPS, (codec, {"LEAST": 1}), (loops, {"FEW": 0})),
     *((execution, {"CHUNK": 1}), (originals, {"LARGE": 1}), (arguments, {"SMALL": 1})),
+    *((access, {"LARGE": 1}), (tile, {"FEW": 0}), (instructions, {"PACKED": 8})),
+    *((cursor, {"APART": 2}), (product, {"ONE_THREAD": 16}), (quick, {"MOST_OF_OTHERS": 1 << 40})),
 ]
 """Limits of caches, and of code for large arrays. No result depends on them."""
 
