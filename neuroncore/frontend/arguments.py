@@ -102,20 +102,23 @@ def with_rank(function: Callable[..., Any], arguments: Arguments, rank: int) -> 
     """Return the Arguments for a function on one rank. If the function has a parameter `rank` for
     which there is no argument, the number of the rank is added."""
     args, named = arguments
-    parameters = list(inspect.signature(function).parameters)
+    try:
+        parameters = list(inspect.signature(function).parameters)
+    except ValueError:  # a function of C without a signature
+        return arguments
     if "rank" not in parameters or "rank" in named or "rank" in parameters[: len(args)]:
         return arguments
     return args, {**named, "rank": rank}
 
 
-def referred(reference: Callable[..., Any], arguments: Arguments, several: bool) -> Any:
-    """Return the results of a reference function for these arguments. If `several` is true,
+def referred(reference: Callable[..., Any], arguments: Arguments, rank: int | None) -> Any:
+    """Return the results of a reference function for the arguments of a rank. If `rank` is None,
     `arguments[0]` has the Arguments of each rank. Then the function is called once for each rank,
     and the results are in a list."""
-    if not several:
-        return reference(*arguments[0], **arguments[1])
-    each = [with_rank(reference, part, rank) for rank, part in enumerate(arguments[0])]
-    return [reference(*args, **named) for args, named in each]
+    if rank is None:
+        return [referred(reference, part, number) for number, part in enumerate(arguments[0])]
+    args, named = with_rank(reference, arguments, rank)
+    return reference(*args, **named)
 
 
 UNCHANGING = frozenset({int, float, bool, str, type(None)})

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from neuroncore.checks.orders import Orders
     from neuroncore.core.precision.findings import Precision
     from neuroncore.frontend import originals, verifying
+    from neuroncore.hosts import rank as of_one_rank
     from neuroncore.replay import cursor as replaying
     from neuroncore.replay.cursor import Replay
     from neuroncore.replay.verification import Verdict
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from neuroncore.view import server as serving
 else:
     heat_maps = Lazy("neuroncore.report.heat_maps")
+    of_one_rank = Lazy("neuroncore.hosts.rank")
     reordering = Lazy("neuroncore.checks.orders")
     replaying = Lazy("neuroncore.replay.cursor")
     originals = Lazy("neuroncore.frontend.originals")
@@ -105,12 +107,11 @@ class Run:
         finished: FinishedLaunch,
         used: Arguments,
         before: originals.Before | None,
-        whole: Run | None = None,
     ) -> None:
         """`used` are the arguments after the launch, and `before` the arguments before it, if
-        known. With several ranks, the positional arguments are the arguments of each rank. `whole`
-        is the Run of all ranks, if this is the Run of one of several ranks."""
-        self.finished, self._used, self._before, self._whole = finished, used, before, whole
+        known. With several ranks, the positional arguments are the arguments of each rank."""
+        self.finished, self._used, self._before = finished, used, before
+        self._number = 0  # of the rank, if there is only one
 
     @property
     def _original(self) -> Arguments | None:
@@ -143,23 +144,7 @@ class Run:
         """Return a Run for each rank. Each has the findings of all ranks."""
         if self.world.ranks == 1:
             return (self,)
-        return tuple(map(self._rank, range(self.world.ranks)))
-
-    def _rank(self, rank: int) -> Run:
-        done, cores = self.finished, self.world.cores_of(rank)
-        part = slice(cores.start, cores.stop)
-        record = None
-        if done.record is not None:
-            record = Record(done.record.programs[part], {**done.record.about, "rank": rank})
-        finished = replace(
-            done,
-            programs=done.programs[part],
-            results=done.results[rank],
-            record=record,
-            world=World(1, self.world.cores, self.world.instance),
-        )
-        original = None if (before := self._original) is None else before[0][rank]
-        return Run(finished, self._used[0][rank], original, self)
+        return tuple(of_one_rank.RankRun(self, rank) for rank in range(self.world.ranks))
 
     @property
     def results(self) -> Any:
@@ -234,9 +219,6 @@ class Run:
     @cached_property
     def timelines(self) -> list[Timeline]:
         """Return the schedule of each core."""
-        if self._whole is not None:
-            cores = self._whole.world.cores_of(self.record.about["rank"])
-            return self._whole.timelines[cores.start : cores.stop]
         programs = self.record.programs
         with progress(lambda: f"scheduling {sum(map(len, programs)):,} instructions"):
             return schedule_cores(programs, self.machine, world=self.world)
@@ -245,10 +227,7 @@ class Run:
     def collectives(self) -> list[CollectiveOperation]:
         """Return the collectives, and which ranks waited for which. For the Run of one rank, return
         the collectives in which it takes part."""
-        if self._whole is None:
-            return collectives.operations(self.timelines)
-        rank = self.record.about["rank"]
-        return [each for each in self._whole.collectives if rank in each.ranks]
+        return collectives.operations(self.timelines)
 
     @property
     def estimate(self) -> Estimate:
@@ -360,8 +339,8 @@ class Run:
         if (original := self._original) is None:
             raise UsageError("the original arguments of this launch were not kept")
         arguments = copy.deepcopy(original)  # because a reference may write to its arguments
-        several = self.world.ranks > 1
-        expected = referred(reference, arguments, several) if callable(reference) else reference
+        rank = None if self.world.ranks > 1 else self._number
+        expected = referred(reference, arguments, rank) if callable(reference) else reference
         got, wanted, verb = arrays_in(self.results), arrays_in(expected), "returns"
         if not got:
             verb, got = "changes", list(self._changed().values())

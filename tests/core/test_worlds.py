@@ -38,6 +38,20 @@ def crossed(x):
     return out
 
 
+@nki.jit
+def exchanged(x):
+    """Each core writes half of a source, and reads half of the sum over two ranks."""
+    half = x.shape[0] // 2
+    mine = slice(nl.program_id(0) * half, (nl.program_id(0) + 1) * half)
+    source, total, out = (
+        nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name=name) for name in "sto"
+    )
+    nl.store(source[mine], nl.load(x[mine]))
+    ncc.all_reduce([source], [total], ncc.ReplicaGroup([[0, 1]]), nl.add)
+    nl.store(out[mine], nl.load(total[mine]))
+    return out
+
+
 def test_each_rank_runs_on_its_own_arguments():
     arrays = [X * rank for rank in range(4)]
     run = neuroncore.run(added, per_rank=[(x, float(rank)) for rank, x in enumerate(arrays)])
@@ -80,6 +94,24 @@ def test_each_rank_has_a_separate_run():
     assert run.compare(lambda x, number, rank: x + rank + 1)
     with pytest.raises(UsageError, match="the record can only be timed"):
         run.ranks[0].replay()
+    with pytest.raises(UsageError, match="rank 1 can't be saved alone"):
+        run.ranks[1].save("one.run")
+
+
+def test_the_run_of_a_rank_uses_what_is_known_about_all_ranks():
+    """Its record does not show that a collective synchronizes two cores: their accesses to HBM were
+    reported as races, and `why` raised IndexError."""
+    run = neuroncore.run(exchanged, per_rank=[(X,), (X + 1,)], lnc=2)
+    assert run.findings == [] and [rank.findings for rank in run.ranks] == [[], []]
+    assert str(run.ranks[1].why()) == str(run.why())
+    assert run.ranks[1].estimate.seconds > 0 and len(run.ranks[1].collectives) == 1
+
+
+def test_the_reference_of_one_rank_receives_its_number():
+    run = neuroncore.run(added, per_rank=[(X + 0, 1.0), (X + 0, 2.0)])
+    assert all(one.compare(lambda x, number, rank: x + rank + 1) for one in run.ranks)
+    total = neuroncore.run(added, X + 0, 1.0)
+    assert total.compare(lambda x, number, rank: x + rank + 1)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])

@@ -1,0 +1,64 @@
+"""The Run of one rank of a launch on several ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import NoReturn
+
+from neuroncore.base.errors import UsageError
+from neuroncore.base.findings import Finding
+from neuroncore.hosts.api import Run
+from neuroncore.machine.world import World
+from neuroncore.record.program import Record
+from neuroncore.report.collectives import CollectiveOperation
+from neuroncore.report.why import Why
+from neuroncore.time.schedule import Timeline
+
+
+class RankRun(Run):
+    """The Run of a rank. Its times, collectives and findings come from the Run of all ranks,
+    because collectives synchronize the cores of the rank with each other and with other ranks. Its
+    record can't be executed alone."""
+
+    def __init__(self, whole: Run, rank: int) -> None:
+        """`whole` is the Run of all ranks."""
+        done, cores = whole.finished, whole.world.cores_of(rank)
+        part = slice(cores.start, cores.stop)
+        record = done.record and Record(done.record.programs[part], done.record.about)
+        finished = replace(
+            done,
+            programs=done.programs[part],
+            results=done.results[rank],
+            record=record,
+            world=World(1, whole.world.cores, whole.world.instance),
+        )
+        original = None if (before := whole._original) is None else before[0][rank]
+        super().__init__(finished, whole._used[0][rank], original)
+        self._whole, self._number, self._cores = whole, rank, part
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """Return the findings of all ranks."""
+        return self._whole.findings
+
+    @cached_property
+    def timelines(self) -> list[Timeline]:
+        """Return the schedule of each core of the rank."""
+        return self._whole.timelines[self._cores]
+
+    @cached_property
+    def collectives(self) -> list[CollectiveOperation]:
+        """Return the collectives in which the rank takes part."""
+        return [each for each in self._whole.collectives if self._number in each.ranks]
+
+    def why(self, top: int = 5) -> Why:
+        """Return the answers for all ranks: they describe the slowest one."""
+        return self._whole.why(top)
+
+    def save(self, path: str | Path) -> NoReturn:
+        """Raise UsageError: only the Run of all ranks can be saved."""
+        raise UsageError(
+            f"the Run of rank {self._number} can't be saved alone: save the Run of all ranks"
+        )
