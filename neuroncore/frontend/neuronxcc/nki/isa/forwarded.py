@@ -14,6 +14,7 @@ import numpy as np
 
 from neuroncore.base import enums
 from neuroncore.base.errors import NotEmulated
+from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki.expressions import Box
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     accumulator,
@@ -25,6 +26,7 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import (
     format_or,
     like,
     per_partition,
+    write,
     written,
 )
 from neuroncore.frontend.neuronxcc.nki.isa.arguments import bias as as_bias
@@ -33,6 +35,7 @@ from neuroncore.frontend.neuronxcc.nki.keywords import token
 from neuroncore.frontend.neuronxcc.nki.promotion import promoted
 from neuroncore.frontend.neuronxcc.nki.results import produce, tile
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
+from neuroncore.frontend.nki import language
 from neuroncore.memory import access
 from neuroncore.numerics.formats import uint32
 
@@ -111,6 +114,8 @@ def tensor_copy(
     """A copy, in SBUF, of a tile."""
     begin(kwargs)
     x, engine = tile(src, "src"), member(enums.engine, engine)
+    if _by_activation(engine):
+        return activation(language.copy, x, mask=mask, dtype=dtype)
     return produce("tensor_copy", (x.shape, format_or(dtype, x.dtype)), mask, src=x, engine=engine)
 
 
@@ -120,7 +125,16 @@ def tensor_copy_dynamic_dst(
 ) -> Tensor:  # fmt: skip
     """Copy src to a part of dst, whose offset along a free axis is in a tile: dst is a tensor that
     was indexed with this tile."""
+    if _by_activation(member(enums.engine, engine)):
+        begin(kwargs)
+        return write("activation", dst, mask, op=language.copy, data=tile(src, "src"))
     return written("tensor_copy", locals())
+
+
+def _by_activation(engine: enums.engine) -> bool:
+    """Return whether a copy on this engine is an activation: the Scalar engine of NeuronCore-v2 has
+    no tensor_copy. The page of the older tensor_copy says that it copies by way of float32."""
+    return engine is enums.engine.scalar and not current().machine.has("scalar_tensor_copy")
 
 
 def tensor_copy_dynamic_src(
