@@ -13,7 +13,7 @@ import inspect
 import mmap
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,12 +68,24 @@ scalar = Annotation("scalar")
 mutable = Annotation("mutable")
 
 
+def by_name(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return the arguments of a call by the name of their parameter. A decorator may have other
+    parameters than the function that it wraps; if the arguments do not fit the parameters of the
+    function, the names are the decorator's. If they fit neither, the call fails and the result is
+    empty."""
+    for wrapped in (True, False):
+        signature = inspect.signature(function, follow_wrapped=wrapped)
+        with suppress(TypeError):
+            return signature.bind(*args, **kwargs).arguments
+    return {}
+
+
 def disagreements(function: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[Finding]:
     """Yield findings for arguments whose shape differs from the annotation of their parameter."""
     declared = getattr(function, "__annotations__", {})
     if not any(isinstance(hint, Annotation) and hint.shape for hint in declared.values()):
         return
-    arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+    arguments = by_name(function, args, kwargs)
     for name, hint in declared.items():
         shape = tuple(getattr(arguments.get(name), "shape", ()))
         if isinstance(hint, Annotation) and hint.shape and shape and hint.shape != shape:

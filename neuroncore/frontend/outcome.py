@@ -214,10 +214,11 @@ def _format(value: Any, name: str) -> Format:
     except UsageError:
         made_by = library(value)
         to = made_by.cast if made_by else ".astype(np.{})"
+        real = getattr(dtype, "kind", "f") in "iuf"
         raise DtypeError(
             f"argument {name or 'of the kernel'} has dtype {dtype}",
             expected="a NeuronCore format of at most 32 bits",
-            because="the engines have no 64-bit numbers",
+            because=f"the engines have no {'64-bit numbers' if real else 'such values'}",
             hint=f"convert the array with {to.format('float32')} or {to.format('int32')}",
         ) from None
 

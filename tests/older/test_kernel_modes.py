@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from every import for_all
 
-from neuroncore.base.errors import SignatureError
+from neuroncore.base.errors import DtypeError, SignatureError
 from neuroncore.core.core import current
 from neuroncore.frontend.settings import last_launch, settings
 
@@ -378,3 +378,59 @@ def test_a_kernel_in_a_class_gets_the_object_only_as_self():
     x = np.ones((4, 3), np.float32)
     assert np.array_equal(Model().doubled(x), 2 * x)
     assert np.array_equal(Model().scaled(x), 3 * x)
+
+
+def decorated(function):
+    @functools.wraps(function)
+    def same(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return same
+
+
+def with_three(function):
+    @functools.wraps(function)
+    def fewer(x):
+        return function(x, 3)
+
+    return fewer
+
+
+def with_more(function):
+    @functools.wraps(function)
+    def more(x, factor, *_):
+        return function(x, factor)
+
+    return more
+
+
+@pytest.mark.parametrize(
+    ("decorator", "args"), [(decorated, (3,)), (with_three, ()), (with_more, (3, "unused", 4))]
+)
+def test_a_decorator_of_a_kernel_may_change_its_parameters(decorator, args):
+    def times(x, factor):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x) * factor)
+        return out
+
+    x = X
+    np.testing.assert_array_equal(nki.jit(decorator(decorated(times)))(x, *args), x * np.float32(3))
+    np.testing.assert_array_equal(
+        nki.simulate_kernel(decorator(times), x, *args), x * np.float32(3)
+    )
+
+
+def test_a_call_with_wrong_arguments_fails_like_a_call_of_the_function():
+    @nki.jit
+    def scaled(x, factor):
+        return x
+
+    with pytest.raises(TypeError, match=r"scaled\(\) missing 1 required positional argument"):
+        scaled(X)
+
+
+@pytest.mark.parametrize("value", [np.array(["a"]), np.zeros(3, np.complex64), np.array([None])])
+def test_arrays_of_other_things_than_numbers_are_refused_for_what_they_are(value):
+    with pytest.raises(DtypeError, match="has dtype") as refusal:
+        nki.simulate_kernel(lambda x: x, value)
+    assert refusal.value.because == "the engines have no such values"

@@ -13,6 +13,7 @@ from typing import Any
 
 from neuroncore.base.errors import OutputError, SignatureError
 from neuroncore.core.core import Core, current
+from neuroncore.frontend.arguments import by_name
 from neuroncore.frontend.neuronxcc.nki.results import flush
 from neuroncore.frontend.neuronxcc.nki.scopes import running
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
@@ -28,15 +29,17 @@ def with_checks(function: Callable[..., Any], returns: bool, options: str) -> Ca
     the compiler's options. The options skip-mutable-return-check and
     skip-non-top-level-shared-hbm-check each turn off a check.
     """
-    signature = inspect.signature(function)
+    declared = inspect.signature(function).parameters
+    own_code = getattr(inspect.unwrap(function), "__code__", None)
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         state = running()
         state.shares_anywhere = "skip-non-top-level-shared-hbm-check" in options
         state.bias_is_made = getattr(function, "skips_middle_end", False)
-        bound = signature.bind(*args, **kwargs).arguments
-        mutable = {name for name in bound if _is_mutable(signature.parameters[name].annotation)}
+        state.kernels.add(own_code)
+        bound = by_name(function, args, kwargs)
+        mutable = {name for name, p in declared.items() if _is_mutable(p.annotation)} & {*bound}
         tensors_of = {name: list(_tensors(value)) for name, value in bound.items()}
         if returns:
             fixed = (

@@ -8,9 +8,10 @@ to write separate elements, or add to the contents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import CodeType
 from typing import Any
 
 from neuroncore.base import source
@@ -154,6 +155,8 @@ class Running:
     accumulates: bool = False  # whether writes add to the contents
     # whether shared HBM may be allocated in loops and in called functions
     shares_anywhere: bool = False
+    # the code of the kernel, and of kernels that it calls; decorators may be between them
+    kernels: set[CodeType | None] = field(default_factory=set)
     # whether the compiler provides the bias of activations in kernels that place tensors
     bias_is_made: bool = False
 
@@ -332,7 +335,7 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
     that the kernel calls. With `state.shares_anywhere`, an option of the compiler allows this."""
     if region is not MemoryRegion.shared_hbm or state.shares_anywhere:
         return
-    if not state.loops and not _in_helper():
+    if not state.loops and not _in_helper(state.kernels):
         return
     raise ScopeError(
         "a tensor in shared hbm is made in "
@@ -346,13 +349,15 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
     )
 
 
-def _in_helper() -> bool:
-    """Return whether the user's running function was called by another function of the user."""
+def _in_helper(kernels: Collection[CodeType | None]) -> bool:
+    """Return whether the user's running function was called by another function of the user, and
+    its code is not among `kernels`."""
     frame = source.user_frame()
     while frame is not None and frame.f_code.co_name.startswith("<"):  # a comprehension
         frame = frame.f_back
-    caller = frame.f_back if frame is not None else None
-    return caller is not None and not source.is_ours(caller)
+    if frame is None or frame.f_code in kernels:
+        return False
+    return frame.f_back is not None and not source.is_ours(frame.f_back)
 
 
 def enclosing_iteration(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
