@@ -46,7 +46,9 @@ the order. In Python use `Run.orders(N)`.
 | note | worth knowing: no public source says that it is refused, or the sources disagree | 0 |
 | advice | legal, but slower than necessary | 0 |
 
-The exit code is 2 for wrong usage and 3 for a fault of neuroncore. `neuroncore run` reports errors
+The exit code is 2 for wrong usage and 3 for a fault of neuroncore. If a run ends early, because of
+a Python exception or a limit, the last line has the reason, and the exit code depends on the
+findings alone. `neuroncore run` reports errors
 and warnings of the source as warnings; with `--strict` it refuses errors. In Python,
 `neuroncore.check(file, kernel=None, api=None, target=None, static=False)` returns the findings as
 objects. The source check cannot see values that exist only during a run. A run is not sandboxed: a

@@ -23,9 +23,10 @@ else:
 
 
 class TestLaunches(Protocol):
-    """The launches of a test, and the codes of findings that do not fail it."""
+    """The launches of a test, each with its ranks, and the codes of findings that do not fail
+    it."""
 
-    launches: list[Any]
+    launches: list[tuple[Any, ...]]
     allowed: set[str]
 
 
@@ -67,7 +68,8 @@ class KernelTest:
             if error.code != code:
                 raise
             return
-        findings = (finding for run in self._watch.launches[before:] for finding in run.findings)
+        runs = [api.of(*ranks) for ranks in self._watch.launches[before:]]
+        findings = [finding for run in runs for finding in run.findings]
         codes = {finding.code for finding in outcome.likely_wrong(findings)}
         if code not in codes:
             others = f"; its findings are {', '.join(sorted(codes))}" if codes else ""
@@ -83,8 +85,9 @@ class KernelTest:
         sbuf_kib: float | None = None,
     ) -> Iterator[None]:
         """Assert that the launches in the block stay within a budget. `us` limits their estimated
-        time in microseconds, `hbm_bytes` the bytes that they read from HBM and write to it; both
-        are totals of all launches. `sbuf_kib` limits the KiB of SBUF per partition of each launch.
+        time in microseconds, `hbm_bytes` the bytes that all cores read from HBM and write to it;
+        both are totals of all launches. `sbuf_kib` limits the KiB of SBUF per partition of each
+        core.
 
         If no limit is passed, the limits that the budget file has for the test apply. The ini
         option `neuroncore_budgets` names that file; --neuroncore-update-budgets writes it. Raises
@@ -94,7 +97,7 @@ class KernelTest:
         yield
         passed = {"us": us, "hbm_bytes": hbm_bytes, "sbuf_kib": sbuf_kib}
         limits = {name: limit for name, limit in passed.items() if limit is not None}
-        measured = budgets.figures([api.of(launch) for launch in self._watch.launches[before:]])
+        measured = budgets.figures([api.of(*ranks) for ranks in self._watch.launches[before:]])
         if text := budgets.over(measured, limits or self._of_file(measured)):
             raise AssertionError(text)
 

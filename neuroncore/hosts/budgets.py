@@ -16,9 +16,9 @@ Figures = dict[str, float]
 
 def figures(runs: Sequence[Any]) -> Figures:
     """Return the figures of several launches: the sum of the estimated times in microseconds, the
-    sum of the bytes that the launches read from HBM and write to it, and the largest use of SBUF
-    per partition of any launch, in KiB."""
-    each = [run.summary for run in runs]
+    sum of the bytes that all cores read from HBM and write to it, and the largest use of SBUF per
+    partition of any core, in KiB."""
+    each = [summary for run in runs for summary in run.summaries]
     moved = sum(summary["hbm_read_bytes"] + summary["hbm_write_bytes"] for summary in each)
     peak = max((summary["sbuf_peak_bytes_per_partition"] for summary in each), default=0)
     time = sum(run.estimate.seconds for run in runs)

@@ -9,7 +9,7 @@ kernel that issues no instruction.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,22 +101,22 @@ def _asked(config: pytest.Config, options: Any) -> bool:
 
 
 class LaunchWatch:
-    """Observes the launches of a test."""
+    """Observes the launches of a test. Each launch is a tuple with a Launch for each rank."""
 
     def __init__(self) -> None:
-        self.launches: list[Any] = []
+        self.launches: list[tuple[Any, ...]] = []
         self.allowed: set[str] = set()
 
     def begun(self, core: Any) -> None:
         pass
 
     def done(self, *ranks: Any) -> None:
-        self.launches += ranks
+        self.launches.append(ranks)
 
     def met(self) -> dict[Any, Any]:
         """Return the errors and warnings among the findings of all launches, by the line of a
         kernel."""
-        findings = (each for run in self.launches for each in run.findings)
+        findings = (each for ranks in self.launches for one in ranks for each in one.findings)
         return outcome.by_line(outcome.likely_wrong(findings))
 
 
@@ -212,13 +212,12 @@ class Kernels:
         if WATCH in item.stash:
             del item.stash[WATCH]
 
-    def _page(self, item: pytest.Item, launches: list[Any]) -> Path:
+    def _page(self, item: pytest.Item, launches: Sequence[tuple[Any, ...]]) -> Path:
         """Write the page of a test's launches."""
         name = re.sub(r"[^\w.-]+", "_", item.nodeid).strip("_")
         path = Path(self.pages) / f"{name}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
-        runs = map(api.of, launches)
-        pages.page([run.shown() for run in runs]).save(path)
+        pages.page([api.of(*ranks).shown() for ranks in launches]).save(path)
         return path
 
 

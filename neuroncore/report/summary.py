@@ -182,7 +182,8 @@ def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
         yield "sbuf_read_bytes", (work.weights_bytes + work.moving_bytes) * work.count
         yield "psum_write_bytes", _in_a_partition(call.view("dst")) * work.count
         return
-    if not call.instruction.traits.bytes_counted:
+    traits = call.instruction.traits
+    if not (traits.bytes_counted and traits.computes):
         return
     streams = _streams(call)
     size = _of_all_partitions if call.engine is engine.dma else _in_a_partition

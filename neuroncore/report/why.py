@@ -451,6 +451,8 @@ def _edits(answers: Answers, top: int) -> Iterator[str]:
 def _limits(answers: Answers, top: int) -> Iterator[str]:
     yield "limits: what ideal hardware would save"
     shown = [limit for limit in answers.limits if limit.matters]
+    if not shown:
+        yield "  nothing: no limit that was tried saves 1% or more"
     for limit in shown[:top]:
         yield f"  {limit!s:<{WIDTH}}{_change(limit)}"
     if smaller := [f"{limit} {-limit.gain:+.0%}" for limit in shown[top:]]:

@@ -180,6 +180,16 @@ def test_the_instance_chooses_the_machine(kernel, capsys):
     assert json.loads(capsys.readouterr().out)["target"] == "trn1"
 
 
+def test_why_says_that_no_limit_matters(tmp_path, capsys):
+    """A kernel that only waits for its collective had a heading without a row."""
+    file = tmp_path / "k.py"
+    copy = "    nisa.dma_copy(dst=out, src=dst)\n"
+    file.write_text(KERNEL.replace("    nisa.dma_copy(dst=src, src=x)\n", "").replace(copy, ""))
+    assert main(["why", f"{file}::total", "--ranks", "4"]) == 0
+    limits = capsys.readouterr().out.partition("limits: what ideal hardware would save\n")[2]
+    assert "no limit that was tried saves 1% or more" in limits.splitlines()[0]
+
+
 def test_ranks_run_a_single_kernel(kernel, capsys):
     assert main(["run", kernel.partition("::")[0], "--ranks", "2"]) != 0
     assert "--ranks needs a kernel" in capsys.readouterr().err

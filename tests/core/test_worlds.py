@@ -85,6 +85,14 @@ def test_only_cores_of_the_same_rank_synchronize_and_share_hbm():
     assert neuroncore.run(crossed[2], per_rank=[(X,), (X,)]).world.cores == 2
 
 
+def test_a_barrier_moves_no_bytes():
+    """The bytes of its data were counted as written to HBM."""
+    run = neuroncore.run(crossed[2], X)
+    half = X.nbytes // 2
+    for core in run.summaries:
+        assert (core["hbm_read_bytes"], core["hbm_write_bytes"]) == (2 * half, 2 * half)
+
+
 def test_each_rank_has_a_separate_run():
     run = neuroncore.run(added, per_rank=[(X + 0, 1.0), (X + 0, 2.0)])
     assert [rank.results[0, 0] for rank in run.ranks] == [1, 2]

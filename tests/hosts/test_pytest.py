@@ -186,6 +186,55 @@ def test_kernels_are_compared_and_checked_against_budgets(tests, pytester):
     result.stdout.fnmatch_lines(["*256 bytes of HBM traffic, the budget is 255*"])
 
 
+SEVERAL_CORES = (
+    """
+import neuroncore
+
+@nki.jit
+def halves(x, waits):
+    """
+    + '"""Each core copies half of x, and then the other half of what both wrote."""'
+    + """
+    core = nl.program_id(0)
+    mine, other = (slice(2 * c, 2 * c + 2) for c in (core, 1 - core))
+    middle = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(middle[mine], nl.load(x[mine]))
+    if waits:
+        nisa.core_barrier(middle, (0, 1))
+    nl.store(out[other], nl.load(middle[other]))
+    return out
+
+def test_budget(neuroncore_test):
+    once = neuroncore.run(halves[2], X, True).estimate.seconds * 1e6
+    with neuroncore_test.budget(us=once, hbm_bytes=512, sbuf_kib=1):
+        halves[2](X, True)
+    with neuroncore_test.budget(us=once * 1.01, hbm_bytes=4 * 512):
+        neuroncore.run(halves, per_rank=[(X, True)] * 4, lnc=2)
+    with pytest.raises(AssertionError, match="2,048 bytes of HBM traffic"):
+        with neuroncore_test.budget(hbm_bytes=2000):
+            neuroncore.run(halves, per_rank=[(X, True)] * 4, lnc=2)
+
+@pytest.mark.neuroncore(allow=["UNINIT_READ"])
+def test_race(neuroncore_test):
+    with neuroncore_test.refused("RACE"):
+        halves[2](X, False)
+
+def test_page():
+    neuroncore.run(halves, per_rank=[(X, True)] * 2, lnc=2)
+    assert False
+"""
+)
+
+
+def test_a_launch_on_several_cores_is_one_launch(tests, pytester):
+    """Budgets had the sum of the times of all ranks, and the bytes of one core of each rank."""
+    result = tests(SEVERAL_CORES, "--neuroncore", "--neuroncore-pages", "pages")
+    result.assert_outcomes(passed=2, failed=1)
+    (page,) = (pytester.path / "pages").iterdir()
+    assert len(document(Page(page.read_text("utf-8")))["cores"]) == 4
+
+
 def test_workers_of_xdist_write_one_file_of_budgets(pytester):
     pytest.importorskip("xdist")
     pytester.makepyfile(KERNELS + ASSERTING)
