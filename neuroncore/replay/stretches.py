@@ -40,7 +40,7 @@ else:
     loops = Lazy("neuroncore.replay.loops")
 
 LEAST = 4  # rows with one template: fewer are not worth the preparation
-FEWEST = 400  # rows of a program that is worth the preparation
+FEWEST = 100  # rows of a program that is worth the preparation
 # A stretch takes as long as START single rows, and SHARED more for each tensor that it shares.
 START, SHARED = 4.0, 0.75
 LONG = 10  # rows of a typical stretch that is worth it
