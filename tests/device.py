@@ -19,7 +19,7 @@ from neuroncore.frontend.nki.language import ndarray
 from neuroncore.frontend.settings import settings
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import lookup
-from neuroncore.record.columns import packer
+from neuroncore.record.columns import mark, packer
 from neuroncore.time.schedule import schedule
 
 TARGETS = tuple(machine.names())
@@ -295,8 +295,8 @@ class _Kept:
 def parallel(device, count, body):
     """Run a body for each iteration of a loop, with the loop in the record."""
     program = device.core.program
-    marks, number = program.data.iterations, len(program.data.iterations)
+    marks, number = program.data.iterations, program.data.iterations.words
     for k in range(count):
-        marks.extend((len(program), number, k))
+        marks.extend(mark(len(program), number, k))
         body(k)
-        marks.extend((len(program), ~number, 0))
+        marks.extend(mark(len(program), ~number, 0))

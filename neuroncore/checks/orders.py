@@ -88,7 +88,7 @@ class Permutations:
     def _items(self) -> Items:
         """The rows of the program and the runs of its outermost parallel loops, in order. Loops of
         a program with registers are left out, because registers decide which rows exist."""
-        marks = np.array(self.program.data.iterations, np.int64).reshape(-1, 3).tolist()
+        marks = self.program.data.marks().tolist()
         top: Items = []
         around, last = [top], 0
         for row, number, _ in () if self.program.data.registers else marks:

@@ -394,7 +394,7 @@ def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
 
 def _nesting(uses: Uses) -> Nesting | None:
     """Return the parallel loops around the rows of a program; None if it has no parallel loops."""
-    marks = np.array(uses.program.data.iterations, np.int64).reshape(-1, 3)
+    marks = uses.program.data.marks()
     return Nesting.of(marks) if len(marks) else None
 
 

@@ -277,7 +277,7 @@ def _iterations(program: Program) -> None:
     inside(ends[:, 0], len(program) + 1, "instructions")
     if (np.diff(ends[:, 0]) < 0).any():
         raise ValueError("the ends of iterations are not in the order of the instructions")
-    marks = _table(program.data.iterations, 3)
+    marks = program.data.marks()
     inside(marks[:, 0], len(program) + 1, "instructions")
     if (np.diff(marks[:, 0]) < 0).any():
         raise ValueError("the iterations are not in the order of the instructions")

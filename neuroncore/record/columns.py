@@ -73,8 +73,8 @@ class Numbers(dict[Geometry, int]):
 class Written(bytearray):
     """Bytes that a run appends. Those that `pack` has compressed are no longer elements."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, content: bytes = b"") -> None:
+        super().__init__(content)
         self._packed: list[
             tuple[int, bytes]
         ] = []  # compressed bytes, and the position of their end
@@ -84,6 +84,11 @@ class Written(bytearray):
     def size(self) -> int:
         """The number of all bytes."""
         return self._before + len(self)
+
+    @property
+    def words(self) -> int:
+        """The number of all words of 64 bits."""
+        return self.size // 8
 
     def pack(self) -> None:
         """Compress the elements. Rows of loops then take a tenth of their size, in 0.2 us a row."""
@@ -222,6 +227,7 @@ def inside(numbers: Any, count: int, things: str) -> None:
 
 
 birth = Struct("<qq").pack  # packs a storage and the line of its allocation
+mark = Struct("<qqq").pack  # packs an entry of `Data.iterations`
 
 
 class Area(NamedTuple):

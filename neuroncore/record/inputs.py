@@ -25,7 +25,7 @@ from neuroncore.memory.register import OPERATIONS, VirtualRegister
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
-from neuroncore.record.columns import ANYWHERE
+from neuroncore.record.columns import ANYWHERE, Written
 
 Array = npt.NDArray[Any]
 
@@ -157,9 +157,9 @@ class Data:
       `memory.tile.Dynamic` (0: the window, 1: each row, 2: each element); the step and the limit of
       the index; 1 if the index is a register, 0 if it is a tile.
     * `programs` (2): a row, and the program of the grid that begins there.
-    * `iterations` (3): for the beginning of an iteration of a parallel loop, the row before which
-      it begins, the number n of the loop, and the value of the loop's variable; for the end of the
-      loop, the row, ~n, and 0.
+    * `iterations` (3, in words of 64 bits; `marks` returns the table): for the beginning of an
+      iteration of a parallel loop, the row before which it begins, the number n of the loop, and
+      the value of the loop's variable; for the end of the loop, the row, ~n, and 0.
     * `loop_ends`: for each end of an iteration of a loop that the device runs, the row before which
       it ends.
     * `carried`: storages that iterations of parallel loops may share, for example for sums.
@@ -174,7 +174,7 @@ class Data:
     places: array[int] = field(default_factory=lambda: array("q"))
     moves: array[int] = field(default_factory=lambda: array("q"))
     programs: array[int] = field(default_factory=lambda: array("q"))
-    iterations: array[int] = field(default_factory=lambda: array("q"))
+    iterations: Written = field(default_factory=Written)
     loop_ends: array[int] = field(default_factory=lambda: array("q"))
     carried: set[int] = field(default_factory=set)
     constants: dict[int, bytes] = field(default_factory=dict)
@@ -182,6 +182,10 @@ class Data:
     copies: dict[int, Leaf] = field(default_factory=dict)
     results: Any = None
     skipped: int = 0  # accesses that the host left out, or resolved, by the values of indices
+
+    def marks(self) -> Array:
+        """Return `iterations` as a table, [entries, 3]."""
+        return np.frombuffer(self.iterations.since(), np.int64).reshape(-1, 3)
 
     def value(self, key: tuple[Hashable, ...]) -> int:
         """Return the index in `values` of a tuple of values, each followed by its type."""

@@ -149,6 +149,7 @@ class Program:
         if self.room <= self.count < self.limit:
             self.rows.pack()
             self.births.pack()
+            self.data.iterations.pack()
             self.room = min(self.limit, self.count + PACKED)
         return self.count < self.limit
 
@@ -370,7 +371,9 @@ class Program:
         varied.count = len(columns.call)
         varied._read = _Read(columns, windows, storages_used, geometries)
         varied.data = copy.copy(self.data)
-        varied.data.iterations = _at_other_rows(self.data.iterations, 3, begin)
+        marks = self.data.marks()
+        marks[:, 0] = begin[marks[:, 0]]
+        varied.data.iterations = Written(marks.tobytes())
         varied.data.loop_ends = _at_other_rows(self.data.loop_ends, 1, begin)
         varied.data.programs = _at_other_rows(self.data.programs, 2, begin)
         return varied

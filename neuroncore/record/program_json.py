@@ -64,7 +64,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
         "results": plain_tree(data.results, lambda item: item if isinstance(item, Leaf) else None),
         "skipped": data.skipped,
         "loop_ends": list(data.loop_ends),
-        "iterations": list(data.iterations),
+        "iterations": data.marks().reshape(-1).tolist(),
         "carried": sorted(data.carried),
     }
     storages, kept = program.storages(), program.kept()
@@ -132,7 +132,7 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
     data.constants = {int(number): blobs[blob] for number, blob in tables["constants"]}
     data.results = tree(tables["results"], leaf)
     data.skipped = int(tables["skipped"])
-    data.iterations.extend(tables.get("iterations", ()))  # older files have none
+    data.iterations.extend(array("q", tables.get("iterations", ())).tobytes())  # not in older files
     data.loop_ends.extend(tables.get("loop_ends", ()))
     data.carried.update(map(int, tables.get("carried", ())))
     return data

@@ -38,7 +38,7 @@ class LoopLevel(NamedTuple):
 def hoisted(program: Program, earlier: Array) -> Array:
     """Return a copy of `earlier` with -1 for the rows that the compiler can't leave out. earlier[i]
     is an earlier row that computes the same result as row i, or -1."""
-    marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
+    marks = program.data.marks()
     rows = np.flatnonzero(earlier >= 0)
     if not len(marks) or not len(rows):
         return earlier

@@ -78,7 +78,7 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
     at most `reach` rows per iteration are split, because the compiler reorders no further.
     """
     no_heads = np.full(len(program), -1, np.int32)
-    marks = np.array(program.data.iterations, np.int64).reshape(-1, 3)
+    marks = program.data.marks()
     if not len(marks) or FLAG in program.flags or len(program.edges()):
         return program, no_heads
     if (program.decided() >= 0).any():

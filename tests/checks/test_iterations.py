@@ -224,8 +224,8 @@ def test_outer_iterations_can_be_reordered_around_the_sum_of_an_inner_loop():
 
 def test_loops_that_begin_with_the_kernel_are_distinguished():
     assert not findings_of(by_turns)
-    marks = neuroncore.run(by_turns, X).record.programs[0].data.iterations
-    assert marks[:9:3].tolist() == [0, 0, 1] and marks[1] != marks[4]
+    marks = neuroncore.run(by_turns, X).record.programs[0].data.marks()
+    assert marks[:3, 0].tolist() == [0, 0, 1] and marks[0, 1] != marks[1, 1]
 
 
 @nki.jit

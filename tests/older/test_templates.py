@@ -282,7 +282,7 @@ def outcome(kernel):
     lines = [places[line] for line in rows.columns().line]
     births = [(n, places[line]) for n, line in BIRTHS.iter_unpack(rows.births.since())]
     told = [str(finding) for finding in run.findings]
-    data = births, [*rows.data.iterations], sorted(rows.data.carried), lines
+    data = births, rows.data.marks().tolist(), sorted(rows.data.carried), lines
     return run.results.tobytes(), told, rows.rows.since(), data
 
 

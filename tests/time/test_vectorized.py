@@ -129,7 +129,7 @@ def test_every_instruction_reads_from_the_same_writer_as_before():
 
     program, machine = device.core.program, device.core.machine
     moved = read(compiled(program, machine, "compiled"))
-    del program.data.iterations[:]
+    program.data.iterations.clear()
     assert read(compiled(program, machine, "compiled")) == moved
 
 

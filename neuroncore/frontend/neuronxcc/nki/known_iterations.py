@@ -343,10 +343,10 @@ class KnownIterations:
         together, and the first `marks` words of marks."""
         program = self._program
         iterations = program.data.iterations
-        counters = program.count, len(iterations), -len(iterations)
+        counters = program.count, iterations.words, -iterations.words
         elements = np.concatenate((numbers, np.array((*counters, *numbered), np.int64)))
         program.rows.extend(self._rows.filled(elements, words))
-        iterations.frombytes(self._marks.filled(elements, marks))
+        iterations.extend(self._marks.filled(elements, marks))
         program.count += issued
         program.make_room()
 

@@ -25,6 +25,7 @@ from neuroncore.memory.geometry import Geometry, Layout
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics.formats import Format
+from neuroncore.record.columns import mark
 
 Place = tuple[int, Geometry]  # an offset, and the geometry of the written elements
 Sources = dict[str, Any] | None
@@ -113,7 +114,7 @@ class Marks:
     def __init__(self, state: Running) -> None:
         self._state, self._program = state, current().program
         # compare with None, because a record without rows is false
-        self._number = 0 if self._program is None else len(self._program.data.iterations)
+        self._number = 0 if self._program is None else self._program.data.iterations.words
 
     def begin(self, value: int) -> None:
         self._mark(self._number, value)
@@ -126,7 +127,7 @@ class Marks:
 
     def _mark(self, loop: int, value: int) -> None:
         if self._program is not None:
-            self._program.data.iterations.extend((self._program.count, loop, value))
+            self._program.data.iterations.extend(mark(self._program.count, loop, value))
 
 
 @dataclass(eq=False)
