@@ -13,6 +13,7 @@ import numpy.typing as npt
 from neuroncore import machine
 from neuroncore.base.enums import ON_CHIP
 from neuroncore.base.errors import UsageError
+from neuroncore.base.units import plural
 from neuroncore.clause.alu import SIMULATED, Operator
 from neuroncore.clause.instruction import Call
 from neuroncore.eval.refusals import Refused
@@ -48,8 +49,8 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
     world = setting.world
     if (world.ranks, world.cores, len(record.programs)) != (1, spec.cores, spec.cores):
         message = (
-            f"the record has {world.ranks} ranks of {world.cores} cores, the specification has "
-            f"1 rank of {spec.cores}"
+            f"the record has {plural(world.ranks, 'rank')} of {plural(world.cores, 'core')}, the "
+            f"specification 1 rank of {plural(spec.cores, 'core')}"
         )
         raise Refused("WRONG_CORES", message)
     storages = {array.storage for array in setting.inputs}

@@ -35,7 +35,8 @@ def text(precision: Precision) -> Iterator[str]:
         return
     yield "           error by line: share (an estimate), and ulps (rms, max)"
     for line in lines[:SHOWN]:
-        figures = f"{line.share:7.1%} {_ulps(line.rms_ulps):>8} {_ulps(line.max_ulps):>8}"
+        ulps = [_ulps(ulps) if line.count else "-" for ulps in (line.rms_ulps, line.max_ulps)]
+        figures = f"{line.share:7.1%} {ulps[0]:>8} {ulps[1]:>8}"
         yield f"{figures}  {line.place.short:<22} {line.place.text.strip()}"[:WIDTH]
     if len(lines) > SHOWN:
         yield f"           and {len(lines) - SHOWN} more lines"

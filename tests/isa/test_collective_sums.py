@@ -14,6 +14,7 @@ from nki.collectives import ReplicaGroup
 
 import neuroncore
 from neuroncore.base.options import Options
+from neuroncore.report import precision
 
 
 def test_an_option_selects_where_sums_are_rounded():
@@ -89,6 +90,37 @@ def test_errors_are_traced_through_collectives(call):
         assert result.rel_l2 == pytest.approx(error, rel=1e-6) and error > 1e-4
     shares = {line.place.text.strip()[:18]: line.share for line in run.precision.lines}
     assert shares["nisa.tensor_scalar"] > 0.99
+
+
+def test_a_sum_over_ranks_has_the_error_of_its_own_rounding():
+    """All of the error was attributed to the lines that round the ranks' data."""
+
+    @nki.jit
+    def narrow(x, group):
+        src, dst = (nl.ndarray(x.shape, nl.bfloat16, buffer=nl.sbuf) for _ in range(2))
+        nisa.tensor_copy(src, nl.load(x))
+        ncc.all_reduce([src], [dst], group, nl.add)
+        out = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.shared_hbm)
+        nl.store(out, dst)
+        return out
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((64, 64)).astype(np.float32) for _ in range(4)]
+    per_rank = [(x, ReplicaGroup(ALL)) for x in arrays]
+    found = neuroncore.run(narrow, per_rank=per_rank, options=Options(precision=True)).precision
+    assert found is not None
+    shares = {line.place.text.strip()[:14]: line.share for line in found.lines}
+    bfloat16 = nl.bfloat16.numpy
+    rounded = [x.astype(bfloat16) for x in arrays]
+    total = np.sum(rounded, 0, dtype=np.float32)
+    last = ((total.astype(bfloat16) - total) ** 2).sum()
+    first = sum(
+        ((x.astype(np.float32) - y) ** 2).sum() for x, y in zip(rounded, arrays, strict=True)
+    )
+    assert shares["ncc.all_reduce"] == pytest.approx(last / (first + last), abs=0.02)
+    assert sum(shares.values()) == pytest.approx(1)
+    (line,) = (line for line in precision.text(found) if "ncc.all_reduce" in line)
+    assert line.split()[1:3] == ["-", "-"]  # its ulps are not known
 
 
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])

@@ -214,6 +214,14 @@ def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
     return error, size, bool((there & ~here).any())
 
 
+def largest_rounding(tile: Tile) -> float:
+    """Return the largest sum of squared errors that rounding to the tile's format may cause: half a
+    unit in the last place of each element."""
+    form, exponents = tile.held, np.frexp(chip_values(tile))[1] - 1
+    units = np.ldexp(1.0, np.maximum(exponents, 1 - form.bias) - form.mantissa)
+    return float(np.square(units / 2).sum())
+
+
 def flat(values: Array) -> Array:
     return values.ravel()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import log10
+from math import inf, log10
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from neuroncore.core.precision.findings import (
     everything,
     flat,
     is_float,
+    largest_rounding,
     new_tile,
     on,
     portions,
@@ -118,7 +119,8 @@ class Step:
             len(before) > 1 and len({arguments[n].storage for n in before}) < len(before)
         )
         # no sample is evaluated for data that is moved or comes from other cores
-        self.whole = self.windows or traits.moves or call.instruction.traits.exchanges
+        self.exchanges = call.instruction.traits.exchanges
+        self.whole = self.windows or traits.moves or self.exchanges
         self.sample: dict[str, Any] = {}
         if not self.whole:
             self.sample = call.derived(SAMPLED, lambda: _sample(call, arguments))
@@ -317,7 +319,8 @@ class Step:
             if self.whole:
                 by_line, error = self._passed_on(written, received), self._moved(written)
                 if not self.traits.moves:
-                    add(by_line, {number: max(error - sum(by_line.values()), 0.0)})
+                    most = largest_rounding(written.tile) if self.exchanges else inf
+                    add(by_line, {number: min(max(error - sum(by_line.values()), 0.0), most)})
             else:
                 by_line, error = self._computed(number, written)
             written.energy = portions(by_line, error) or ({number: error} if error else {})
@@ -331,7 +334,7 @@ class Step:
         if tile.dynamic:
             tile = everything(tile.storage)
             shadow = on(shadow.storage, tile)
-        elif len(doubles) == 1 and not written.keeps:
+        elif len(doubles) == 1 and not (written.keeps or self.exchanges):
             ((name, double),) = doubles
             if _covers(self.arguments[name]):
                 written.infinite = double.infinite
