@@ -177,7 +177,7 @@ def reading_lines() -> Iterator[Line]:
             "its estimate, of a run": (lambda: neuroncore.run(steps, x).estimate.seconds, 3.0),
             "why, of a run": (lambda: neuroncore.run(steps, x).why(), 6.0),
             "with precision, of a run": (lambda: neuroncore.run(steps, x, options=PRECISE), 9.0),
-            "replay, of a run": (run.replay, 0.7),
+            "replay, of a run": (run.replay, 0.35),
             "save, of a run": (lambda: run.save(file), 0.5),
             "load, of a run": (lambda: neuroncore.load(file), 0.8),
         }

@@ -337,7 +337,7 @@ def test_a_transpose_with_too_many_partitions_is_refused():
 
 
 @for_all("axis", (2, -1, (2, 3), [2, 4], (-1, 1), (1, 2, 3)))
-def test_new_axes_stand_at_their_positions_of_the_new_shape(axis):
+def test_new_axes_are_at_their_positions_of_the_new_shape(axis):
     x = numbers(7, 3, 5)
     got = applied(nl.expand_dims, x, axis=axis)
     np.testing.assert_array_equal(got, np.expand_dims(x, axis))
