@@ -259,7 +259,11 @@ def spill_ns(moves: Moves, machine: Machine) -> float:
 
 def _leave_out(work: Work, form: Compiled) -> None:
     """For each instruction that the compiler leaves out, set its times to 0 and its DMA engines to
-    none. A repeated instruction waits only for the instruction that replaces it."""
+    none. A repeated instruction waits only for the instruction that replaces it.
+
+    If several instructions write a tile, the last of them replaces all that write a repetition of
+    the tile. Merging may put some of these before it. They don't wait for it, because it may wait
+    for them; the last one that writes the repetition does."""
     left_out = np.flatnonzero(form.fate != ISSUED)
     if not len(left_out):
         return
@@ -270,6 +274,7 @@ def _leave_out(work: Work, form: Compiled) -> None:
     work.shares[left_out] = False
     repeated = np.flatnonzero(form.fate == REPEATED)
     work.previous[repeated] = -1
+    repeated = repeated[form.instead[repeated] < repeated]
     work.previous[repeated, work.queue[form.instead[repeated]]] = form.instead[repeated]
 
 

@@ -35,3 +35,24 @@ def test_halves_keep_merged_iterations():
     made = edit.change.scheduled(0)
     assert (made.compiled.heads >= 0).sum() == (halved.compiled.heads >= 0).sum() > 0
     assert made.total_ns == halved.total_ns
+
+
+def test_a_write_of_a_repeated_tile_does_not_wait_for_the_write_that_it_precedes():
+    """The writes of 0 in all iterations are merged, and precede the load of the first iteration.
+    The tile of the first iteration replaces the others, and that load completes it."""
+
+    @nki.jit
+    def kernel(x, y):
+        out = nl.ndarray((64, 128), x.dtype, buffer=nl.shared_hbm)
+        for i in nl.affine_range(4):
+            moving = nl.zeros((33, 128), y.dtype)
+            moving[:, 0:36] = nl.load(y)
+            product = nisa.nc_matmul(nl.load(x[:, nl.ds(16 * i, 16)]), moving)
+            nl.store(out[nl.ds(16 * i, 16), :], nl.copy(product))
+        return out
+
+    x, y = np.ones((33, 64), np.float32), np.ones((33, 36), np.float32)
+    (timeline,) = run(kernel, x, y, target="trn2").timelines
+    form = timeline.compiled
+    assert (form.instead > np.arange(len(form.instead))).any()
+    assert timeline.total_ns > 0
