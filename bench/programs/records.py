@@ -16,7 +16,8 @@ from neuroncore.record.inputs import Data, is_leaf, mapped
 from neuroncore.record.program import Program, Record
 
 FACTS = ("order", "dge", "software", "loads", "clock_phase", "flags", "left_out", "count")
-APART = {"results", "places", "values"}  # fields of Data with numbers of geometries, or with NaN
+# fields of Data with numbers of geometries, with NaN, or with compressed parts
+APART = {"results", "places", "values", "iterations"}
 DATA = {one.name for one in fields(Data) if not one.name.startswith("_")} - APART
 SETTING = ("machine", "options", "grid", "inputs", "world")
 
@@ -77,6 +78,7 @@ def _read(program: Program) -> dict[str, Any]:
         "results": mapped(
             data.results, lambda leaf: leaf._replace(geometry=lies[leaf[1]]), is_leaf
         ),
+        "iterations": data.marks().tolist(),
         "edges": program.edges().tolist(),
         "decisions": program.decided().tolist(),
     }
