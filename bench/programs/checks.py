@@ -14,7 +14,7 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from copy import deepcopy
 from typing import Any, get_args
 
@@ -99,8 +99,7 @@ def examine(
         for first in (True, False, False)
     )
     uses = None if seed % HELD else Uses()
-    with warnings.catch_warnings(), _limits(seed, SMALL, SHARING):
-        warnings.simplefilter("ignore")
+    with _silent(), _limits(seed, SMALL, SHARING):
         run: Run = _step("run", lambda: _run(kernel, own, launch))
         _hold_equal(run.results, equal)
         shown = _step("verify", lambda: _verify(run, expected, uses))
@@ -114,8 +113,7 @@ def examine(
         replay = _step("replay", lambda: _replayed(record, given, seed % BACK == 2))
         if seed % BACK == 3:
             _step("walk", lambda: _walked(shown, record))
-    with warnings.catch_warnings(), _second(seed, isinstance(kernel, KernelOfOlder)):
-        warnings.simplefilter("ignore")
+    with _silent(), _second(seed, isinstance(kernel, KernelOfOlder)):
         fresh: Run = _step("run", lambda: _run(kernel, again, launch))
     wrong = [*records.differences(run.record, fresh.record)]
     if wrong and not any(one.kind == TURNS for one in inputs):
@@ -147,6 +145,14 @@ def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
     changed, inputs = replay.changed(), replay.setting.inputs
     flat = [array for own in given for array in own]
     return [changed.get(one.name, array) for one, array in zip(inputs, flat, strict=True)]
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """A context manager that ignores warnings, and what kernels print."""
+    with warnings.catch_warnings(), redirect_stdout(None):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager

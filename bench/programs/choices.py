@@ -105,7 +105,11 @@ def local_gather(maker: Maker) -> None:
     columns = maker.between(1, 3)
     count = maker.between(1, 16 * columns)
     src = maker.to_read(lanes, free, form)
-    dst = maker.to_write(lanes, count * run, form)
+    if maker.dialect == "older":  # where the result has more axes
+        axes = (count,) if count % 16 else (count // 16, 16)
+        dst = maker.new("sbuf", (lanes, *axes, run), *form)
+    else:
+        dst = maker.to_write(lanes, count * run, form)
     index, _ = maker.known(lanes, columns, free - run, "uint16")
     given = {"num_elem_per_idx": str(run), "num_valid_indices": str(count)}
     maker.issue("nisa.local_gather", dst=dst, src_buffer=src, index=index, **given)

@@ -25,7 +25,10 @@ WIDE = (5, 96, 127, 128, 129, 200, 255, 256, 511, 512, 513, 515, 1025)
 
 
 class Draws:
-    """The random draws of a seed. The machine `target` is drawn first."""
+    """The random draws of a seed, for a program of one API (`dialect`). The machine `target` is
+    drawn first."""
+
+    dialect = "today"
 
     def __init__(self, seed: int) -> None:
         self.seed, self.random = seed, Random(seed)
@@ -66,6 +69,11 @@ class Draws:
     @property
     def forms(self) -> tuple[str, ...]:
         return (*self.floats, *INTEGERS, "bool_")
+
+    @property
+    def biases(self) -> tuple[str, ...]:
+        """The formats of the bias of an activation."""
+        return self.forms
 
     @property
     def narrow(self) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def bias(maker: Maker, lanes: int) -> View | str:
     on a machine that accepts it."""
     if maker.target != "trn1" and maker.chance(0.3):
         return maker.number()
-    return maker.column(lanes, ("float32",) if maker.chance(0.5) else maker.forms)
+    return maker.column(lanes, ("float32",) if maker.chance(0.5) else maker.biases)
 
 
 def operators(maker: Maker) -> tuple[str, ...]:

@@ -20,10 +20,13 @@ from bench.programs import (
     products,
     repeats,
     transfers,
+    translated,
     turns,
 )
+from bench.programs.draws import Draws
 from bench.programs.maker import Maker
 from bench.programs.program import Program
+from bench.programs.translated import OlderMaker
 
 FAMILIES = (
     elementwise,
@@ -37,7 +40,7 @@ FAMILIES = (
     functions,
     parts,
 )
-OF_OLDER = (*older.STEPS, *calls.STEPS, *masks.STEPS)
+OF_OLDER = (*older.STEPS, *calls.STEPS, *masks.STEPS, *translated.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
 OLDER = 0.25  # of programs
 NESTS = 0.33  # of programs of the older API; these take several times as long
@@ -49,7 +52,7 @@ ALL_RETURNED = 0.2  # of programs, which return everything that they have comput
 
 def generate(seed: int) -> Program:
     """Return the program of a seed."""
-    maker = Maker(seed)
+    maker = OlderMaker(seed) if Draws(seed).chance(OLDER) else Maker(seed)
     if maker.chance(OLDER):
         return _older(maker)
     draw = maker.random.random()
@@ -70,12 +73,13 @@ def _older(maker: Maker) -> Program:
         maker.say("g = nl.program_id(0)", makes="g")
     if maker.chance(NESTS):
         maker.choose(nests.STEPS)(tiles)
-        return _ended(maker, "older")
+        return _ended(maker)
     for step in maker.random.choices(*zip(*OF_OLDER), k=maker.between(2, 6)):
         step(tiles)
     for one in tiles.made[-3:]:
         older.stored(tiles, one)
-    return _ended(maker, "older")
+    maker.returned()
+    return _ended(maker)
 
 
 def _ranks(maker: Maker) -> tuple:
@@ -109,9 +113,9 @@ def _made(maker: Maker, special: tuple, count: int) -> Program:
     return _ended(maker)
 
 
-def _ended(maker: Maker, dialect: str = "today") -> Program:
+def _ended(maker: Maker) -> Program:
     """Return the program that the maker has made, with launch options that affect its
     instructions."""
-    made = replace(maker.program(), dialect=dialect)
+    made = maker.program()
     found = {**options.drawn(maker, made.kernel_source()), **maker.options}
     return replace(made, launch=replace(made.launch, options=found))

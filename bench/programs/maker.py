@@ -71,17 +71,28 @@ class Maker(Windows):
         views = {key: one for key, one in given.items() if isinstance(one, View)}
         lists = {key: many for key, many in given.items() if isinstance(many, list)}
         views |= {f"{key}[{i}]": one for key, many in lists.items() for i, one in enumerate(many)}
-        told = ", ".join(f"{key}={text_of(one)}" for key, one in given.items())
         written = [one for key, one in views.items() if key.partition("[")[0] in writes]
         kinds = {*kinds, *self._roles(name, views), *_changes(written)}
         texts = {key: one for key, one in given.items() if isinstance(one, str)}
         constants = {key: one for key, one in texts.items() if one in CONSTANTS}
-        self.say(f"{name}({told})", None, kinds, [views | constants])
+        text, held = self.written_as(name, given, views | constants)
+        self.say(text, None, kinds, held, text.count("\n"))
         for view in written:
             self.wrote(view)
         self.used += views.values()
         if name.startswith("nisa.") and not any(one.tensor.is_shared for one in written):
             self.issued.append((name, tuple(writes), given))
+
+    def written_as(
+        self, name: str, given: dict[str, Any], views: Views
+    ) -> tuple[str, Sequence[Views]]:
+        """Return the text of a statement that issues an instruction, and its operands `views` for
+        each time that it is issued."""
+        return self.call(name, given), [views]
+
+    def call(self, name: str, given: dict[str, Any]) -> str:
+        """Return the text of a call of a function, with arguments by name."""
+        return f"{name}({', '.join(f'{key}={text_of(one)}' for key, one in given.items())})"
 
     def _roles(self, name: str, views: dict[str, View]) -> list[str]:
         """Return kinds of use that are new for a tensor: another role than before, or another
@@ -322,7 +333,8 @@ class Maker(Windows):
     def program(self) -> Program:
         """Return the program."""
         launch = Launch(self.target, self.cores, self.ranks, self.options, self.programs)
-        return Program(self.seed, launch, self.inputs, self.statements, self.results)
+        parts = self.inputs, self.statements, self.results
+        return Program(self.seed, launch, *parts, self.dialect)
 
 
 def _changes(written: Iterable[View]) -> list[str]:

@@ -182,6 +182,41 @@ def added(tiles: Tiles) -> None:
     say(maker, text, None, ["atomic"])
 
 
+def moved(tiles: Tiles) -> None:
+    """Copy parts of a tile from, or to, columns whose first one is in another tile."""
+    maker, a = tiles.maker, tiles.any()
+    (lanes, free), turns = a.shape, maker.between(1, 3)
+    count = maker.between(1, free)
+    source = maker.known_input((1, turns), free - count, maker.choose(("int32", "uint32")))
+    starts, columns = maker.last_numbers()[0], maker.name("t")
+    made = load(tiles, lanes, count * turns)
+    there, here = f"{a.name}[i, {columns}[0, k] + j]", f"{made.name}[i, k*{count} + j]"
+    reads = maker.chance(0.5)
+    call = f"{here} = nisa.tensor_copy_dynamic_src({there}"
+    if not reads:
+        call = f"nisa.tensor_copy_dynamic_dst(dst={there}, src={here}"
+    if maker.chance(0.3):
+        call += f", mask={mask(maker, lanes, count, moved=False).text}"
+    views = []
+    for k, start in enumerate(starts.tolist()):
+        ends = _rows_of(a, start, count), _rows_of(made, k * count, count)
+        views.append(dict(zip(("src", "dst") if reads else ("dst", "src"), ends, strict=True)))
+    loop = maker.choose(("affine_range", "sequential_range", "static_range"))
+    text = (
+        f"{columns} = nl.load({source.text})\n{grid(maker, lanes, count)}\n"
+        f"for k in nl.{loop}({turns}):\n    {call})"
+    )
+    kinds = frozenset(("dynamic offset", "index expression", "loop", *["mask"] * ("mask" in call)))
+    held = {} if "mask" in call or made.form != a.form else {3: views}
+    maker.statements.append(Statement(text, held, None, kinds))
+
+
+def _rows_of(tensor: Tensor, first: int, count: int) -> View:
+    """Return some columns of a tile, of which the first one is known at run time."""
+    at = tensor.whole().at[:, first : first + count]
+    return viewed(tensor, at, f"[:, {first}:{first + count}]")
+
+
 def multiplied(tiles: Tiles) -> None:
     """Multiply by a part of a tile. Stationary often has as many columns as moving, which the mask
     is over."""
@@ -300,8 +335,9 @@ STEPS = (
     (loaded, 0.7),
     (stored, 0.7),
     (picked, 1.3),
-    (added, 0.9),
-    (multiplied, 1),
-    (folded, 1),
+    (added, 1.1),
+    (multiplied, 1.1),
+    (folded, 1.1),
     (with_and_without, 0.9),
+    (moved, 0.6),
 )

@@ -32,7 +32,7 @@ def to_write(
 
 
 def _some(maker: Maker, lanes: int, free: int, forms: Sequence[str]) -> View | None:
-    if maker.target != "trn3" or not maker.chance(SHARE):
+    if maker.target != "trn3" or maker.dialect == "older" or not maker.chance(SHARE):
         return None
     return picked(maker, lanes, free, forms)
 

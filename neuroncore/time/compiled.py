@@ -262,7 +262,8 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
     reads."""
     storages, is_read = program.storages(), accesses.is_read
     used = storages.of_window[program.operand_windows()]
-    between = np.array([kind.region not in ON_CHIP for kind in storages.kinds])[storages.kind]
+    in_hbm = [kind.region not in ON_CHIP for kind in storages.kinds]
+    between = np.array(in_hbm, np.bool_)[storages.kind]  # a program may have no storages
     for uses in (is_read, ~is_read):
         between &= np.bincount(used[uses], minlength=len(between)) > 0
     flags: Array = np.bincount(accesses.user, between[used], len(program)) > 0

@@ -4,11 +4,14 @@ programs count what they cover."""
 import json
 import re
 import sys
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 
@@ -17,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench import mutants
 from bench.programs import __main__ as command
-from bench.programs import checks, functions, hits, loops, picks, records, transfers
+from bench.programs import checks, functions, hits, loops, picks, records, transfers, translated
 from bench.programs.counts import Counts
 from bench.programs.draws import FLOATS
 from bench.programs.generator import generate
@@ -25,6 +28,7 @@ from bench.programs.hazards import Uses, broken, decisions, pairs
 from bench.programs.maker import Maker
 from bench.programs.masks import Mask
 from bench.programs.program import Input, arrays, numbers
+from bench.programs.translated import Missing, OlderMaker
 from neuroncore.clause.instruction import INSTRUCTIONS
 from neuroncore.frontend.neuronxcc.nki.templates import Template
 from neuroncore.memory import geometry
@@ -99,6 +103,59 @@ def test_registers_are_within_their_bound(high):
         name, number = maker.register(high)
         assert 0 <= number <= high
         assert any(one.makes == name for one in maker.statements)
+
+
+def test_programs_call_the_functions_of_both_apis():
+    called = {"today": set(), "older": set()}
+    for one in map(known, range(1500)):
+        called[one.dialect] |= {*re.findall(r"\b(?:nisa|nl)\.\w+", one.source)}
+    apis = {"today": {"nisa": nisa, "nl": nl}, "older": translated.MODULES}
+    for dialect, modules in apis.items():
+        functions_of = [
+            f"{name}.{each}"
+            for name, module in modules.items()
+            for each in module.__all__
+            if callable(getattr(module, each)) and not isinstance(getattr(module, each), type)
+        ]
+        there = [each for each in functions_of if each in called[dialect]]
+        assert len(there) > 0.9 * len(functions_of)
+
+
+@pytest.mark.parametrize("step", [step for step, _ in functions.STEPS])
+def test_functions_of_the_language_pass_all_checks_in_the_older_api(step):
+    maker = OlderMaker(11)
+    with suppress(Missing):
+        step(maker)
+    maker.returned()
+    checks.check(maker.program())
+
+
+def test_a_statement_of_both_apis_is_written_in_the_older_one():
+    maker = OlderMaker(3)
+    a, b = (maker.new("sbuf", (4, 6), "float32") for _ in range(2))
+    given = {"dst": b, "data": a, "op": "nl.exp"}
+    assert maker.call("nisa.activation", given) == (
+        f"{b.text}[...] = nisa.activation(data={a.text}, op=nl.exp, dtype=nl.float32)"
+    )
+    usual = {"data": a, "op0": "nl.add", "operand0": "1.0", "reduce_op": "nl.add", "dst": b}
+    for word, lacks in (("reset_reduce", False), ("reduce", True)):
+        more = {"reduce_res": b, "reduce_cmd": f"nisa.reduce_cmd.{word}"}
+        with pytest.raises(Missing) if lacks else nullcontext():
+            assert "reduce_cmd" not in maker.call("nisa.tensor_scalar_reduce", usual | more)
+    with pytest.raises(Missing):
+        maker.say("nisa.exponential()")
+
+
+def test_an_instruction_with_a_mask_has_operands_for_each_rectangle():
+    maker = OlderMaker(3)
+    maker.masks = 1
+    a, b = (maker.fill(maker.new("sbuf", (32, 6), "float32")) for _ in range(2))
+    maker.issue("nisa.tensor_scalar", dst=b, data=a, op0="nl.add", operand0="1.0")
+    (views,) = maker.statements[-1].views.values()
+    assert "mask=" in maker.statements[-1].text
+    assert all(one["dst"].shape == one["data"].shape for one in views)
+    maker.returned()
+    checks.check(maker.program())
 
 
 def test_masks_select_the_same_rectangles_as_numpy():
@@ -259,7 +316,7 @@ def test_functions_of_the_language_equal_their_instructions(step):
     for seed in range(5):
         maker = Maker(seed)
         step(maker)
-        assert len(maker.program().equal) == (step is not functions.called)
+        assert len(maker.program().equal) == (step not in (functions.called, functions.asked))
         checks.check(maker.program())
 
 

@@ -354,8 +354,11 @@ def test_a_record_keeps_its_order(order, tmp_path):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_an_empty_program_has_an_order(order):
-    timeline = schedule(Program(), machine.load("trn2"), order)
+@pytest.mark.parametrize("written_by_hardware", [False, True])
+def test_an_empty_program_has_an_order(order, written_by_hardware):
+    program = Program()
+    program.dge = written_by_hardware
+    timeline = schedule(program, machine.load("trn2"), order)
     assert (timeline.order, timeline.total_ns) == (order, 0)
 
 
