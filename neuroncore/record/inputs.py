@@ -66,6 +66,17 @@ def value_of(part: Any, kind: type[Any]) -> Any:
     return kind(-0.0) if part is NEGATIVE_ZERO else part
 
 
+def _of_plain_types(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key with plain ints and floats instead of numbers of derived classes, such as the
+    variable of a loop or a member of an IntEnum. Files have only plain numbers, and numpy's."""
+    pairs: list[Any] = []
+    for part, kind in zip(key[::2], key[1::2], strict=True):
+        derived = kind not in (int, bool, float, *NUMBERS.values())
+        plain = next((base for base in (int, float) if derived and issubclass(kind, base)), kind)
+        pairs += [part if plain is kind or part is NEGATIVE_ZERO else plain(part), plain]
+    return tuple(pairs)
+
+
 class RegisterId(NamedTuple):
     """The number of a register in the record. Its type distinguishes it from the other values of a
     row."""
@@ -189,7 +200,10 @@ class Data:
 
     def value(self, key: tuple[Hashable, ...]) -> int:
         """Return the index in `values` of a tuple of values, each followed by its type."""
-        return self.values.setdefault(key, len(self.values))
+        number = self.values.get(key)
+        if number is None:
+            number = self.values.setdefault(_of_plain_types(key), len(self.values))
+        return number
 
     def derive(self, operation: str, left: int, right: int) -> int:
         """Add a register that an operation computes from registers `left` and `right`, and return

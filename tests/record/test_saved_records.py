@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import zlib
+from enum import IntEnum
 
 import neuronxcc.nki as older
 import neuronxcc.nki.isa as oldi
@@ -157,6 +158,28 @@ def test_records_with_the_tiles_of_both_dialects_can_be_loaded(tmp_path):
     save(run.record, tmp_path / "x")
     (program,) = load(tmp_path / "x").programs
     assert program.data.values == run.record.programs[0].data.values
+
+
+class Factor(IntEnum):
+    ONE = 1
+
+
+@older.jit
+def times_loop_variables(x):
+    """The same numbers as the variable of a loop, as a member of an IntEnum, and as int."""
+    out = oldl.ndarray(x.shape, x.dtype, buffer=oldl.shared_hbm)
+    tile = oldl.load(x)
+    for i in oldl.sequential_range(3):
+        tile[...] = (tile * i + (2 - i)) * Factor.ONE * 1
+    oldl.store(out, tile)
+    return out
+
+
+def test_numbers_of_derived_classes_are_saved_as_plain_numbers(tmp_path):
+    x = np.ones((128, 8), np.float32)
+    run = neuroncore.run(times_loop_variables, x)
+    run.save(tmp_path / "record")
+    np.testing.assert_array_equal(neuroncore.load(tmp_path / "record").replay(x), run.results)
 
 
 def test_an_empty_program_and_one_that_ended_early_are_saved(tmp_path):
