@@ -226,7 +226,7 @@ def why(
     the number of instructions that are scheduled again."""
     world = world if len(world) > 1 else ()
     every = world or (timeline,)
-    slowest = estimate(max(every, key=lambda each: each.total_ns))
+    slowest = estimate(max((timeline, *every), key=lambda each: each.total_ns))
     path_lines = lines.on_the_path(timeline, world)
     rounds = max(ROUNDS, room // (sum(map(len, timeline.launch)) or 1))
     return Why(

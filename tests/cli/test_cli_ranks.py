@@ -180,6 +180,36 @@ def test_the_instance_chooses_the_machine(kernel, capsys):
     assert json.loads(capsys.readouterr().out)["target"] == "trn1"
 
 
+UNEQUAL = """
+@nki.jit
+def unequal(x, group, times):
+    src, dst = (nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm, name=n) for n in "sd")
+    tile = nl.load(x)
+    for _ in range(times):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    nl.store(src, tile)
+    ncc.all_reduce([src], [dst], group, nl.add)
+
+def waiting(rank):
+    x = np.ones((128, 2048), np.float32)
+    return x, ncc.ReplicaGroup([[0, 1, 2, 3]]), 40 if rank == 2 else 1
+"""
+
+
+def test_run_and_why_have_the_same_estimate_of_the_slowest_rank(tmp_path, capsys):
+    """All ranks end at the same time, and `why` had the range of another rank."""
+    file = tmp_path / "k.py"
+    file.write_text(KERNEL.partition("def reference")[0] + UNEQUAL)
+    ranges = []
+    for command in ("run", "why"):
+        words = [command, f"{file}::unequal", "--ranks", "4", "--inputs", "waiting"]
+        assert main(words) == 0
+        printed = capsys.readouterr().out
+        assert "rank 2" in printed
+        ranges.append(re.search(r"80 % range [^)]*", printed)[0])
+    assert ranges[0] == ranges[1]
+
+
 def test_why_says_that_no_limit_matters(tmp_path, capsys):
     """A kernel that only waits for its collective had a heading without a row."""
     file = tmp_path / "k.py"

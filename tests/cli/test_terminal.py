@@ -2,8 +2,10 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,3 +137,11 @@ def test_a_watched_page_is_written_again_after_a_change(file, monkeypatch, capsy
     first, second = commands
     assert first == ["view", "--watched", "--open", f"{file}::double"]
     assert second == ["view", "--watched", f"{file}::double"]
+
+
+def test_the_page_names_all_schemas(capsys):
+    assert main(["schema"]) == 0
+    page = (Path(__file__).parents[2] / "docs" / "terminal.md").read_text("utf-8")
+    table = [line for line in page.splitlines() if line.startswith("| ")]
+    named = re.findall(r"`(neuroncore\.[\w-]+/\d+)`", "\n".join(table))
+    assert sorted(named) == sorted(capsys.readouterr().out.split())
