@@ -31,7 +31,7 @@ from neuroncore.time.compiled import ISSUED, Compiled
 from neuroncore.time.loops.work import RELOADED, REREAD, SAVED, Moves
 from neuroncore.time.meetings import collectives
 from neuroncore.time.policy import POLICIES, effects, launch_fields, requests
-from neuroncore.time.queues import LOADS, QUEUES, SCALAR, TENSOR, is_transfer
+from neuroncore.time.queues import LOADS, QUEUES, SCALAR, TENSOR, is_once_per_rank, is_transfer
 from neuroncore.time.schedule import Timeline
 
 if TYPE_CHECKING:
@@ -79,8 +79,10 @@ class Counters:
 def counted(timeline: Timeline) -> Counters:
     """Return the counters of one core. For the older API they describe the compiled program:
     repeated loads are omitted, tiles that do not fit into SBUF are spilled, and identity matrices
-    of transposes are loaded."""
+    of transposes are loaded. A collective that happens once for all cores of a rank moves the bytes
+    of its first core."""
     counters, machine = Counters(), timeline.machine
+    other = timeline.world.core(timeline.core) > 0
     program, call, queue = timeline.program, timeline.columns.call, timeline.queue
     form = timeline.compiled
     call, queue = call[form.fate == ISSUED], queue[form.fate == ISSUED]
@@ -92,6 +94,9 @@ def counted(timeline: Timeline) -> Counters:
     for pair, count in zip(pairs.tolist(), counts[pairs].tolist(), strict=True):
         index, q = divmod(pair, len(QUEUES))
         issued_call = program.calls[index]
+        if other and is_once_per_rank(issued_call):
+            counters.opcodes[q, issued_call.instruction.opcode] += count
+            continue
         _count(counters, issued_call, q, count, machine)
         if issued_call.instruction.traits.transposes and q == TENSOR:
             data = issued_call.view("data").dtype
@@ -189,7 +194,8 @@ def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
     size = _of_all_partitions if call.engine is engine.dma else _in_a_partition
     for names, verb in ((streams, "read"), (call.writes, "write")):
         for view in map(call.view, names):
-            yield f"{_memory(view)}_{verb}_bytes", size(view)
+            memory = "hbm" if view.region in HBM else view.region.value
+            yield f"{memory}_{verb}_bytes", size(view)
 
 
 def _streams(call: Call) -> list[str]:
@@ -234,10 +240,6 @@ def _in_a_partition(view: View) -> int:
 
 def _of_all_partitions(view: View) -> int:
     return view.nbytes
-
-
-def _memory(view: View) -> str:
-    return "hbm" if view.region in HBM else view.region.value
 
 
 Array = npt.NDArray[Any]

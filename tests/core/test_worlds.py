@@ -93,6 +93,14 @@ def test_a_barrier_moves_no_bytes():
         assert (core["hbm_read_bytes"], core["hbm_write_bytes"]) == (2 * half, 2 * half)
 
 
+def test_a_collective_of_both_cores_of_a_rank_moves_its_bytes_once():
+    """Each core loads and stores a half three times, and the bytes were counted on both cores."""
+    run = neuroncore.run(exchanged, per_rank=[(X,), (X + 1,)], lnc=2)
+    for rank in run.ranks:
+        for verb in ("read", "write"):
+            assert sum(core[f"hbm_{verb}_bytes"] for core in rank.summaries) == 3 * X.nbytes
+
+
 def test_each_rank_has_a_separate_run():
     run = neuroncore.run(added, per_rank=[(X + 0, 1.0), (X + 0, 2.0)])
     assert [rank.results[0, 0] for rank in run.ranks] == [1, 2]
