@@ -401,16 +401,16 @@ class Tensor(Seen, Unread, Parted):
                 argument="axis",
                 position=1,
                 expected=f"positions from {legal.start} to {rank - 1} in the new shape",
-                got=repr(axis),
             )
-        part = self
+        shape, strides = [*self.shape], [*self.strides]
         for at in places:
-            shape, strides = [*part.shape], [*part.strides]
             strides.insert(at, access.span(shape[at:], strides[at:]))
             shape.insert(at, 1)
-            wide = self.window(tuple(shape), tuple(strides), self.offset)
-            part = wide._keep_spans(part, lambda along, at=at: (*along[:at], 0, *along[at:]))
-        return part
+        part = self.window(tuple(shape), tuple(strides), self.offset)
+        old = [n for n in range(rank) if n not in places]
+        return part._keep_spans(
+            self, lambda along: tuple(along[old.index(n)] if n in old else 0 for n in range(rank))
+        )
 
     def permuted(self, order: Sequence[int]) -> Tensor:
         """Return the tile with its axes in another order: axis k of the result is axis
