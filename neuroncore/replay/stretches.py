@@ -92,6 +92,9 @@ class Stretches:
     the numbers of the storages of results. `alone` are rows that must not be in a stretch.
     """
 
+    _core: Core  # of the replay
+    _memory: list[Array]  # of the replay
+
     def __init__(
         self,
         program: Program,
