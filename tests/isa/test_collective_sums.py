@@ -92,7 +92,7 @@ def test_errors_are_traced_through_collectives(call):
     assert shares["nisa.tensor_scalar"] > 0.99
 
 
-def test_a_sum_over_ranks_has_the_error_of_its_own_rounding():
+def test_a_sum_over_ranks_has_the_error_of_its_rounding():
     """All of the error was attributed to the lines that round the ranks' data."""
 
     @nki.jit
