@@ -169,12 +169,9 @@ def _check_world(world: World, machine: Machine, where: instances.Instance | Non
     if the machine has too few cores per rank."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
-    room = where.ranks(world.cores) if where is not None else None
-    if room is not None and world.ranks > room:
-        raise UsageError(
-            f"{where.name if where else ''} has {room} ranks of {world.cores} cores, not "
-            f"{world.ranks}"
-        )
+    if where is not None and world.ranks > (room := where.ranks(world.cores)):
+        there = f"{plural(room, 'rank')} of {plural(world.cores, 'core')}"
+        raise UsageError(f"{where.name} has {there}, not {world.ranks}")
     if world.ranks < 1:
         raise UsageError(f"a kernel runs on at least one rank, not on {world.ranks}")
     if world.cores > cores_together(machine):

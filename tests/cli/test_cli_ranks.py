@@ -154,6 +154,7 @@ def test_a_kernel_may_have_the_rank_as_an_argument(tmp_path, capsys):
         (["--instance", "trn2.48xlarge"], "--instance needs --ranks"),
         (["--ranks", "8", "--instance", "trn2.3xlarge", "--lnc", "2"], "has 4 ranks of 2 cores"),
         (["--ranks", "4", "--instance", "trn1.32xlarge", "--target", "trn2"], "cores of trn1"),
+        (["--ranks", "4", "--instance", "trn1.2xlarge"], "has 2 ranks of 1 core, not 4"),
         (["--ranks", "4", "--instance", "trn9"], "no instance is called 'trn9'"),
     ],
 )

@@ -18,6 +18,7 @@ from typing import Any
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import SignatureError, UsageError
+from neuroncore.base.units import plural
 from neuroncore.core.core import running
 from neuroncore.frontend import limits
 from neuroncore.frontend.arguments import Arguments, disagreements
@@ -126,7 +127,8 @@ class Kernel:
         errors of `launch_ranks`."""
         cores = lnc or prod(self.grid)
         if self.grid and cores != prod(self.grid):
-            raise UsageError(f"the kernel's grid is {self.grid}, but a rank has {cores} cores")
+            has = f"a rank has {plural(cores, 'core')}"
+            raise UsageError(f"the kernel's grid is {self.grid}, but {has}")
         way = Way(NkiTensor, [[program] for program in range(cores)])
         grid = self.grid or (cores,)
         with known():
