@@ -208,6 +208,7 @@ def gathered(maker: Maker) -> None:
     index, _ = maker.known(*shape, x.free - 1, form)
     places, other = maker.new("sbuf", shape, "uint32"), maker.new("sbuf", shape, x.form)
     maker.issue("nisa.tensor_copy", dst=places, src=index)
+    places.tensor.constant = True  # the instruction that uses it may be issued again
     tile = _made(maker, f"nl.gather_flattened({x.text}, {index.text})", shape, x.form)
     maker.issue("nisa.nc_n_gather", dst=other, data=x, indices=places)
     _equal(maker, tile, other)

@@ -335,7 +335,7 @@ STEPS = (
     (loaded, 0.7),
     (stored, 0.7),
     (picked, 1.3),
-    (added, 1.1),
+    (added, 1.3),
     (multiplied, 1.1),
     (folded, 1.1),
     (with_and_without, 0.9),

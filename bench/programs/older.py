@@ -243,4 +243,4 @@ def stored(tiles: Tiles, given: Tensor) -> None:
     say(maker, text, None, ["store", "index expression"], [{"dst": view}])
 
 
-STEPS = ((operator, 3), (copied, 1.9), (product, 1.5), (counted, 1.8))
+STEPS = ((operator, 3), (copied, 1.9), (product, 1.5), (counted, 2))

@@ -51,6 +51,6 @@ def drawn(draws: Draws, source: str) -> dict[str, Any]:
     """Return random options for a program with this source, usually few or none."""
     found: dict[str, Any] = {}
     for one in CHOICES:
-        if re.search(one.words, source) and draws.chance(one.share):
+        if draws.chance(one.share) and re.search(one.words, source):
             found |= draws.choose(one.ways)
     return found

@@ -221,4 +221,4 @@ def many(maker: Maker) -> None:
 
 
 RARE = 0.4
-STEPS = ((overlapping, 1.4), (gaps, 1.4), (far, 1.0), (many, 0.2))
+STEPS = ((overlapping, 1.4), (gaps, 1.4), (far, 1.1), (many, 0.2))

@@ -132,4 +132,4 @@ def _other_width(maker: Maker, given: dict[str, Any]) -> dict[str, Any]:
     return {"dst": into, "stationary": stationary, "moving": narrow}
 
 
-STEPS = ((again, 5.5), (other_numbers, 4.5), (other_flag, 6))
+STEPS = ((again, 5.5), (other_numbers, 5.2), (other_flag, 6))

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import neuroncore
@@ -34,6 +35,7 @@ BIASES = ("float32", "bfloat16", "float16")
 TWO_AXES = {"flat": True, "moves": False}  # as every result of the older API
 NAMES = re.compile(r"\b(nisa|nl)\.(\w+)")
 FUNCTIONS = 1.5  # times as often as in programs of today's API, which have more steps
+LOOPS = 0.1  # of the instructions
 MASKS = 0.15  # of the instructions that may have a mask
 
 
@@ -45,7 +47,7 @@ class OlderMaker(Maker):
     """Draws statements as its base does, and writes them in the older API."""
 
     dialect = "older"
-    masks = MASKS
+    masks, loops = MASKS, LOOPS
     STYLES = Windows._in_a_row, Windows._in_a_row, Windows._stepped, Windows._block
 
     @property
@@ -89,13 +91,18 @@ class OlderMaker(Maker):
         self, name: str, given: dict[str, Any], views: Views
     ) -> tuple[str, Sequence[Views]]:
         """Return the text and the operands, as the base does. Some instructions get a mask, and are
-        issued for each rectangle of elements that it selects."""
-        if not (_may_have_a_mask(name, views) and self.chance(self.masks)):
-            return super().written_as(name, given, views)
-        lanes, free = views["dst"].shape
-        chosen = masks.mask(self, lanes, free, moved=False)
-        text = f"{grid(self, lanes, free)}\n{self.call(name, given | {'mask': chosen.text})}"
-        return text, [_parts(views, rows, wide) for rows, wide in chosen.boxes()]
+        issued for each rectangle of elements that it selects. Some are repeated by a loop."""
+        text, held = self.call(name, given), [views]
+        if _may_have_a_mask(name, views) and self.chance(self.masks):
+            lanes, free = views["dst"].shape
+            chosen = masks.mask(self, lanes, free, moved=False)
+            text = f"{grid(self, lanes, free)}\n{self.call(name, given | {'mask': chosen.text})}"
+            held = [_parts(views, rows, wide) for rows, wide in chosen.boxes()]
+        if self.chance(self.loops):
+            loop = self.choose(("sequential_range", "sequential_range", "static_range"))
+            turns = f"for k in nl.{loop}({self.between(2, 3)}):"
+            text = "\n".join([turns, *(f"    {line}" for line in text.split("\n"))])
+        return text, held
 
     def call(self, name: str, given: dict[str, Any]) -> str:
         """Return the text of a call of the older API, of which the result is assigned to `dst` if
@@ -103,7 +110,7 @@ class OlderMaker(Maker):
         module, _, function = name.partition(".")
         if function not in MODULES[module].__all__:
             raise Missing(name)
-        takes = inspect.signature(getattr(MODULES[module], function)).parameters
+        takes = _parameters(module, function)
         dst = given.get("dst")
         if dst is None or "dst" in takes:
             _hold(name, takes, given)
@@ -138,6 +145,11 @@ def _parts(views: Views, rows: slice, wide: slice) -> Views:
         columns = wide if isinstance(one, View) and one.free > 1 else slice(None)
         found[key] = one if isinstance(one, str) else replace(one, at=one.at[rows, columns])
     return found
+
+
+@cache
+def _parameters(module: str, function: str) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(getattr(MODULES[module], function)).parameters
 
 
 def _hold(name: str, takes: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> None:
@@ -178,7 +190,8 @@ def of_both(tiles: Tiles) -> None:
             one.written[:] = True
             maker.tensors.append(one)
     (step,) = maker.random.choices(*zip(*_STEPS))
-    maker.masks = 0 if step.__module__ == functions.__name__ else MASKS
+    are_held = step.__module__ == functions.__name__
+    maker.masks, maker.loops = (0, 0) if are_held else (MASKS, LOOPS)
     with suppress(Missing):
         step(maker)
     tiles.made += [one for one in maker.tensors if one not in tiles.made and _is_tile(one)]

@@ -135,11 +135,14 @@ class View:
 
     def is_written(self) -> bool:
         """Return whether all elements were written."""
-        return bool(self.tensor.written[self._places()].all())
+        written = self.tensor.written
+        return bool(written.all() or written[self._places()].all())
 
     def mark_written(self) -> None:
         """Note that all elements were written."""
-        self.tensor.written[self._places()] = True
+        written = self.tensor.written
+        if not written.all():
+            written[self._places()] = True
 
     def _places(self) -> Array:
         at = self.bytes()

@@ -155,10 +155,12 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
     is also listed by its own span, because pytest rewrites asserts and gives the span of the whole
     statement to the test in it."""
     users: dict[tuple[int | None, ...], ast.AST] = {}
-    for node in ast.walk(tree(file)):
+    nodes: list[ast.AST] = [tree(file)]
+    for node in nodes:  # the list grows, so that the children of each node are listed only once
         if isinstance(node, ast.Assert):
             users[SPAN(node)] = node
         for child in ast.iter_child_nodes(node):
+            nodes.append(child)
             if isinstance(child, ast.expr):
                 users[SPAN(child)] = node
     return users

@@ -130,6 +130,23 @@ def test_functions_of_the_language_pass_all_checks_in_the_older_api(step):
     checks.check(maker.program())
 
 
+def test_no_other_statement_writes_the_indices_of_a_gather():
+    maker = Maker(5)
+    functions.gathered(maker)
+    given = [given for name, _, given in maker.issued if name == "nisa.nc_n_gather"]
+    assert [one["indices"].tensor.constant for one in given] == [True]
+
+
+def test_an_instruction_may_be_repeated_by_a_loop():
+    maker = OlderMaker(3)
+    maker.masks, maker.loops = 0, 1
+    tile = maker.new("sbuf", (32, 6), "float32")
+    maker.issue("nisa.memset", dst=tile, value="2.0")
+    assert re.match(r"for k in nl\.\w+\(\d\):\n    t1\[\.\.\.\] = nisa", maker.statements[-1].text)
+    maker.returned()
+    checks.check(maker.program())
+
+
 def test_a_statement_of_both_apis_is_written_in_the_older_one():
     maker = OlderMaker(3)
     a, b = (maker.new("sbuf", (4, 6), "float32") for _ in range(2))
