@@ -14,7 +14,7 @@ import mmap
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,10 @@ Array = npt.NDArray[Any]
 class Annotation:
     """An annotation of a parameter, such as nt.tensor. It accepts anything in brackets. Only three
     forms have a meaning: `mutable`, the sizes of a tensor, and a pair (list of the sizes, format of
-    the elements)."""
+    the elements).
+
+    As a class, it can be part of a union such as `nt.tensor | None`. isinstance accepts it too: all
+    tensors of a kernel are instances of the annotations of tensors."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name
@@ -57,6 +60,17 @@ class Annotation:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Annotation:
         return self
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007 - X | Y would call this method
+
+    __ror__ = __or__
+
+    def __instancecheck__(self, value: object) -> bool:
+        return self.__subclasscheck__(type(value))
+
+    def __subclasscheck__(self, cls: type) -> bool:
+        return "tensor" in self.__name__ and issubclass(cls, Tile)
 
     def __repr__(self) -> str:
         return f"nki.typing.{self.__name__}"

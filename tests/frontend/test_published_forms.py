@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import nki
 import nki.isa as nisa
 import nki.language as nl
+import nki.typing as nt
 import numpy as np
 import pytest
 from every import for_all
@@ -136,3 +137,25 @@ def test_a_range_of_the_language_is_an_index():
     assert np.array_equal(kernel(x, range(2, 5)), x[2:5, 1:9:2])
     with pytest.raises(KernelError):
         kernel(x, range(2, 7))
+
+
+def test_tensors_are_instances_of_the_annotations_of_tensors():
+    @nki.jit
+    def kernel(x: nt.tensor, rest: nt.tensor | None = None, scale: "int | nt.tensor" = 1):
+        tile = nl.load(x)
+        for kind in (
+            nt.tensor,
+            nt.tensor[4, 3],
+            nt.mutable_tensor,
+            (int, nt.tensor),
+            nt.tensor | None,
+        ):
+            assert all(isinstance(tensor, kind) for tensor in (x, x[1:3], tile, tile[:2]))
+        assert not any(isinstance(other, nt.tensor) for other in (rest, scale, x.shape, np.ones(3)))
+        assert not any(isinstance(tile, kind) for kind in (nt.scalar, nt.mutable))
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, value=tile)
+        return out
+
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert np.array_equal(kernel(x), x)

@@ -278,6 +278,20 @@ def test_a_tile_of_one_element_is_a_number_of_iterations():
         powers(x, np.ones((1, 2), np.int32))
 
 
+def test_tensors_and_values_are_instances_of_the_annotation_of_tensors():
+    def checked(tile, rest: nt.tensor | None = None):
+        assert all(
+            isinstance(value, nt.tensor) for value in (tile, tile[0:2], tile + 1, nl.exp(tile))
+        )
+        assert not any(
+            isinstance(other, nt.tensor) for other in (rest, 2, nl.arange(4), tile.shape)
+        )
+        return nl.add(tile, 1)
+
+    x = numbers(4, 5)
+    assert (stored(checked, x) == x + 1).all()
+
+
 def test_a_row_selected_by_a_tile_can_be_combined_with_slices():
     x = numbers(6, 4, 5)
 
