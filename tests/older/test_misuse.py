@@ -147,3 +147,11 @@ def test_run_time_errors_of_instructions_have_the_iteration():
             nisa.tensor_copy(made[0:64, 0 : 32 + i], mask=made)
 
     assert refused(kernel, KernelError).stack[0][1] == {"i": 0}
+
+
+def test_a_function_of_the_language_that_is_no_operator_is_named():
+    def kernel(x):
+        nisa.tensor_scalar(tile(x), nl.divide, 2.0)
+
+    error = refused(kernel, KernelError)
+    assert "nl.divide is not an operator of an engine, but a function" in str(error)

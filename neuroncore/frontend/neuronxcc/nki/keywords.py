@@ -91,8 +91,11 @@ def token(op: Any, _: str = "") -> Any:
     if _is_accepted(operator):
         return operator
     known = [n for n, value in vars(language).items() if _is_accepted(value)]
+    ours = str(getattr(op, "__module__", "")).startswith("neuroncore.")
     raise OperatorError(
-        f"{op!r} is not an operator",
+        f"nl.{name} is not an operator of an engine, but a function"
+        if ours and callable(op)
+        else f"{op!r} is not an operator",
         argument="op",
         expected="an operator of nki.language, or numpy's function of the same name",
         hint=did_you_mean(str(name), known),
