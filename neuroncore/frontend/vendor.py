@@ -133,6 +133,7 @@ PACKAGES = (
     Package("neuronxcc.nki._private", CLOSED),
     Package("neuronxcc.nki.compiler.backends", CLOSED),
     Package("neuronxcc.nki.collectives", RANKS),
+    Package("neuronxcc.nki.distributed", RANKS),
     Package("neuronxcc.starfish", CLOSED),
     *(Package(f"nki.compiler.{name}", COMPILER) for name in STAGES),
     Package("libneuronxla", COMPILER),

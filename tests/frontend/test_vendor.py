@@ -101,6 +101,7 @@ def refused(call, *parts):
         *("neuronxcc.nki.kernels.attention", "neuronxcc.nki.compiler.backends.neuron"),
         *("neuronxcc.starfish.penguin.ir.ir", "neuronxcc.starfish.support.nothing"),
         *("neuronxcc.nki.collectives", "nki.compiler.kernel_builder"),
+        "neuronxcc.nki.distributed.collectives",
         *("nki.compiler._internal._mlir_libs", "nkilib.core.qkv.qkv"),
     ],
 )
