@@ -154,7 +154,7 @@ def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
     on_one = len({rank // each for rank in group}) == 1
     ok = core.world.cores == 2 and len(group) == each and on_one
     _check_group(core, group, ok, f"all {each} ranks of one chip, of 2 cores each")
-    _check_slots("all_gather_v", displaced)
+    _check_slots(displaced)
 
 
 def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
@@ -176,7 +176,7 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
         servers = {rank // per_server for rank in group}
         ok = len(places) == 1 and len(servers) == len(group)
         expected = "ranks at the same place in different servers"
-        _check_slots("all_to_all_v", displaced)
+        _check_slots(displaced)
     _check_group(core, group, ok, expected)
 
 
@@ -192,10 +192,10 @@ def _check_group(core: Core, group: Sequence[int], ok: bool, expected: str) -> N
     )
 
 
-def _check_slots(name: str, displaced: bool) -> None:
+def _check_slots(displaced: bool) -> None:
     require(
         not displaced,
-        f"{name} does not support has_rdispls here",
+        "has_rdispls is not supported for this collective and this group",
         SignatureError,
         argument="has_rdispls",
         expected="False",

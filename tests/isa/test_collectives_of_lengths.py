@@ -64,8 +64,8 @@ def test_lengths_that_exceed_the_space_are_refused(count, begin, why):
     [
         (ncc.all_gather_v, 4, [[0, 1], [2, 3]], None, False, "ranks of one chip"),
         (ncc.all_gather_v, 8, [[0, 1, 4, 5], [2, 3, 6, 7]], None, False, "ranks of one chip"),
-        (ncc.all_gather_v, 4, ALL, None, True, "all_gather_v does not support has_rdispls"),
-        (ncc.all_to_all_v, 4, ALL, None, True, "all_to_all_v does not support has_rdispls"),
+        (ncc.all_gather_v, 4, ALL, None, True, "has_rdispls is not supported"),
+        (ncc.all_to_all_v, 4, ALL, None, True, "has_rdispls is not supported"),
         (ncc.all_to_all_v, 4, ALL, None, False, "same place in different servers"),
         (ncc.all_to_all_v, 4, ALL, "trn3", False, "all ranks of several chips"),
         (
