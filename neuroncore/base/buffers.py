@@ -1,16 +1,16 @@
 """Recycled uninitialized memory for tiles and intermediate results.
 
 The operating system hands out fresh large blocks page by page, which takes longer than computing
-their contents. So a block is reused as soon as no array refers to it.
+their contents. So a block is reused as soon as no array refers to it: the block that was freed last
+first, because it is probably still in the caches.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections import deque
 from math import prod
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -20,22 +20,40 @@ Array = npt.NDArray[Any]
 CACHE_LINE = 64
 BYTE, FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
 SMALL = 1 << 18  # for smaller blocks the allocator is fast enough
-TRIES = 8  # the most existing blocks that are checked before a new one is allocated
 # bytes that may be allocated on top of those in use, before unused blocks are freed
 KEPT_BYTES = 1 << 27
 LARGE = KEPT_BYTES // 2  # larger blocks are not kept: they would crowd out all others
 
 
-# The reference count of a block that only its pool entry refers to, as this version of Python
-# counts.
-_sample = deque([(np.empty(1, np.uint8), 0)])
-_UNUSED = sys.getrefcount(_sample[0][0])
+class _Raw(np.ndarray[Any, np.dtype[Any]]):
+    """The memory of a block. The base of a view of a view is usually the array that has the memory.
+    If that array has another type, numpy makes the first view the base (PyArray_SetBaseObject). So
+    the array in a block exists as long as its views."""
+
+
+Block = tuple[_Raw, int]  # the memory, and the position of its first cache line
+
+
+class _Use(ref[Array]):
+    """A reference to the array in a block. When the array no longer exists, the block is free."""
+
+    __slots__ = "block", "free", "uses"
+
+    block: Block
+    free: list[Block]
+    uses: dict[int, _Use]
+
+
+def _end(use: Any) -> None:
+    """Called when the array in a block no longer exists, perhaps by another thread."""
+    use.free.append(use.block)
+    del use.uses[id(use)]
 
 
 class _Pool(threading.local):
     def __init__(self) -> None:
-        # by size: each block and the position of its first cache line
-        self.blocks: dict[int, deque[tuple[Array, int]]] = {}
+        self.free: dict[int, list[Block]] = {}  # by size: the blocks that no array uses
+        self.uses: dict[int, _Use] = {}  # by id
         self.total = 0
         # of `total`: at this many bytes unused blocks are searched for and freed
         self.limit = KEPT_BYTES
@@ -47,38 +65,27 @@ class _Pool(threading.local):
 _pool = _Pool()
 
 
-def _allocated(nbytes: int) -> tuple[Array, int]:
-    """Allocate a block. Return it, and the offset in bytes of its first cache-line boundary, after
-    which the block has at least `nbytes` bytes."""
-    raw = np.empty(nbytes + CACHE_LINE, np.uint8)
-    return raw, -raw.__array_interface__["data"][0] % CACHE_LINE
+def _first_line(raw: Array) -> int:
+    """Return the offset in bytes of the first cache line that begins in an array."""
+    return int(-raw.__array_interface__["data"][0] % CACHE_LINE)
 
 
 def fresh(nbytes: int) -> Array:
     """Return newly allocated bytes that start on a cache line."""
-    raw, skip = _allocated(nbytes)
+    raw = np.empty(nbytes + CACHE_LINE, np.uint8)
+    skip = _first_line(raw)
     return raw[skip : skip + nbytes]
 
 
-def _unused_block(nbytes: int) -> tuple[Array, int]:
-    """Return a block that no array uses, and the offset in bytes of its first cache-line
-    boundary."""
-    blocks = _pool.blocks.get(nbytes)
-    if blocks is None:
-        blocks = _pool.blocks[nbytes] = deque()
-    for _ in range(min(TRIES, len(blocks))):
-        # the block that was freed last is probably still in the caches
-        if sys.getrefcount(blocks[0][0]) == _UNUSED:
-            return blocks[0]
-        blocks.rotate(-1)
+def _new_block(nbytes: int) -> Block:
+    """Allocate a block. If this exceeds the limit of the pool, first free all blocks that no array
+    uses."""
     if _pool.total > _pool.limit:
         _release()
         _pool.limit = _pool.total + _pool.total // 8 + KEPT_BYTES
-        blocks = _pool.blocks[nbytes]
-    block = _allocated(nbytes)
-    blocks.append(block)
+    raw = _Raw((nbytes + CACHE_LINE,), BYTE)
     _pool.total += nbytes
-    return block
+    return raw, _first_line(raw)
 
 
 def take(nbytes: int) -> Array:
@@ -99,8 +106,15 @@ def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     size = prod(shape) * dtype.itemsize
     if size < SMALL:
         return np.empty(shape, dtype)
-    raw, skip = _unused_block(size)
-    return np.ndarray(shape, dtype, raw, skip)
+    free = _pool.free.get(size)
+    if free is None:
+        free = _pool.free[size] = []
+    block = free.pop() if free else _new_block(size)
+    result: Array = np.ndarray(shape, dtype, *block)
+    use = _Use(result, _end)
+    use.block, use.free, use.uses = block, free, _pool.uses
+    _pool.uses[id(use)] = use
+    return result
 
 
 def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
@@ -119,13 +133,10 @@ def copied(values: Array) -> Array:
 
 def _release() -> None:
     """Free all blocks that no array uses."""
-    for nbytes, blocks in _pool.blocks.items():
-        for _ in range(len(blocks)):
-            if sys.getrefcount(blocks[0][0]) == _UNUSED:
-                blocks.popleft()
-                _pool.total -= nbytes
-            else:
-                blocks.rotate(-1)
+    for nbytes, free in _pool.free.items():
+        count = len(free)  # another thread may add to them
+        del free[:count]
+        _pool.total -= nbytes * count
 
 
 def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:

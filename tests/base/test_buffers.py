@@ -2,6 +2,7 @@
 past the size of the blocks in use."""
 
 from itertools import pairwise
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -35,9 +36,46 @@ def test_a_free_block_is_used_again_but_a_block_in_use_is_not(pool):
     assert pool.total == 2 * BLOCK
 
 
-def test_a_view_keeps_a_block_in_use(pool):
-    view = buffers.take(BLOCK)[5:7]
-    assert not np.may_share_memory(view, buffers.take(BLOCK))
+VIEWS = {
+    "slice": lambda block: block[5:7],
+    "view of a view": lambda block: block[4:][::2][3:9],
+    "array at an offset": lambda block: np.ndarray((3, 2), np.float32, block, 8, (8, 4)),
+    "reshaped": lambda block: block.reshape(4, -1).T[1:],
+    "other type": lambda block: block.view(np.float64)[1:],
+    "broadcast": lambda block: np.broadcast_to(block[:3], (2, 3)),
+    "strided": lambda block: np.lib.stride_tricks.as_strided(block, (2, 3), (6, 1)),
+    "buffer": lambda block: np.frombuffer(memoryview(block)[8:], np.uint16),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+def test_a_view_keeps_a_block_in_use(pool, view):
+    part = view(buffers.take(BLOCK))
+    where = part.ctypes.data
+    assert not np.may_share_memory(part, buffers.take(BLOCK))
+    del part
+    again = buffers.take(BLOCK).ctypes.data
+    assert again <= where < again + BLOCK
+
+
+def test_the_block_that_was_freed_last_is_used_first(pool):
+    held = dict(enumerate(taken(20)))
+    order = [7, 3, 11]
+    where = [held[n].ctypes.data for n in order]
+    for n in order:
+        del held[n]
+    again = taken(3)
+    assert [block.ctypes.data for block in again] == where[::-1]
+    assert pool.total == 20 * BLOCK
+
+
+def test_another_thread_may_free_a_block(pool):
+    held = taken(2)
+    where = {block.ctypes.data for block in held}
+    thread = Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert {block.ctypes.data for block in taken(2)} == where
 
 
 def test_free_blocks_are_released_for_blocks_of_other_sizes(pool):
