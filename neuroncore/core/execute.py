@@ -1,8 +1,9 @@
 """The functions that execute a legal Call on a core, one for each clause.
 
-Each reads its operands, then writes its results. Offsets that are only known at run time are
-resolved first, and returned. The result is None for an instruction without them, and for one that
-is skipped. `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
+Each function reads its operands, then writes its results. Before that, it resolves offsets that are
+only known at run time; these offsets are its result. The result is None for an instruction without
+such offsets, and for an instruction that is skipped. `docs/generate/functions.py` writes this file
+from the clauses of isa/. Do not edit it.
 """
 
 from __future__ import annotations

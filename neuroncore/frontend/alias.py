@@ -1,10 +1,10 @@
-"""Makes `import nki` find neuroncore.frontend.nki while the alias is active. Also imports packages
-that only the vendor ships: from a checkout that the user names (`run --with`, or an environment
-variable), or as placeholders.
+"""The import alias: while it is active, `import nki` imports neuroncore.frontend.nki. This module
+also imports packages that only the vendor ships: from a checkout that the user names (`run --with`,
+or an environment variable), or as placeholders.
 
-The distribution never installs a top-level `nki`, because the name is the vendor's. Frameworks
-launch kernels through other packages of the vendor (`STAND_INS`). If one of these packages is not
-installed, a module of neuroncore.hosts replaces it.
+neuroncore never installs a top-level package `nki`, because that name belongs to the vendor.
+Frameworks launch kernels through other packages of the vendor (`STAND_INS`). If one of these
+packages is not installed, a module of neuroncore.hosts replaces it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # modules that users impo
 
 class VendorFinder(MetaPathFinder):
     """An import finder for packages that only the vendor ships. It finds modules of these packages
-    that no other finder finds. A package that the command line names by `--with` takes precedence
-    over an installed one."""
+    that no other finder finds. A checkout that the command line names by `--with` takes precedence
+    over an installed package."""
 
     def __init__(self) -> None:
         self.loaded: set[str] = set()
@@ -65,7 +65,7 @@ class VendorFinder(MetaPathFinder):
             return None
         is_root = name == package.name
         if package.stand_in and is_root:
-            return None  # the alias finds it
+            return None  # the finder Alias finds it
         real_or_none = package.is_whole or package.stand_in
         if real_or_none and not is_root and not _is_ours(_parent(name)):
             return None  # the installed package has all of its modules
@@ -86,7 +86,7 @@ class VendorFinder(MetaPathFinder):
         name`. Python searches for neuroncore.frontend.nki.name, because the module object `nki` is
         neuroncore.frontend.nki. Return None for other imports. Raises ImportError if neither
         neuroncore nor the vendor has this module."""
-        alias = name.partition(".")[2].partition(".")[2]  # the name without that of HOMES
+        alias = name.partition(".")[2].partition(".")[2]  # the name without the prefix in HOMES
         module, _, last = alias.rpartition(".")
         root = sys.modules.get(module.partition(".")[0])
         aliased = root is not None and root.__name__.startswith(HOMES)
@@ -127,7 +127,7 @@ class Empty(Loader):
 
 
 class Same(Loader):
-    """Loads a module that already exists, under another name."""
+    """Loads the module `name` under a second name, as the same module object."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -173,8 +173,8 @@ def _served(package: Package, checkout: Checkout) -> ModuleSpec | None:
 
 
 def _completed(spec: ModuleSpec | None) -> ModuleSpec | None:
-    """Return the spec of a module of a checkout, changed so that its loader adds placeholders. None
-    is returned unchanged."""
+    """Change the spec of a checkout's module so that its loader adds placeholders, and return the
+    spec. Return None for None."""
     if spec is not None and isinstance(spec.loader, SourceFileLoader):
         spec.loader = InCheckout(spec.loader.name, spec.loader.path)
     return spec
@@ -191,8 +191,9 @@ PATH = (
 
 
 class Alias(MetaPathFinder, Loader):
-    """Finds `nki.x`, as the same module object as `neuroncore.frontend.nki.x`. Also finds the
-    stand-in for a framework's package that is not installed."""
+    """The import finder that imports `nki.x` as the same module object as
+    `neuroncore.frontend.nki.x`. It also finds the stand-in for a framework's package that is not
+    installed."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -226,8 +227,8 @@ class Alias(MetaPathFinder, Loader):
 
 def _other(name: str, home: str, module: ModuleType) -> Any:
     """Return a placeholder for the attribute `name`, which neuroncore's module lacks, if the
-    vendor's module `home` may have it. Otherwise raise AttributeError, whose message spells the
-    module as the user does."""
+    vendor's module `home` may have it. Otherwise raise AttributeError; its message names the module
+    as the user imports it."""
     if holding(home) is not None:
         return vendor.missing(home, name)
     raise dialects.unknown(home, name, dir(module))

@@ -41,8 +41,9 @@ class Annotation:
     forms have a meaning: `mutable`, the sizes of a tensor, and a pair (list of the sizes, format of
     the elements).
 
-    As a class, it can be part of a union such as `nt.tensor | None`. isinstance accepts it too: all
-    tensors of a kernel are instances of the annotations of tensors."""
+    Like a class, an annotation can be part of a union such as `nt.tensor | None`, and the second
+    argument of isinstance. Every tensor of a kernel is an instance of each annotation of
+    tensors."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name
@@ -83,10 +84,10 @@ mutable = Annotation("mutable")
 
 
 def by_name(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return the arguments of a call by the name of their parameter. A decorator may have other
-    parameters than the function that it wraps; if the arguments do not fit the parameters of the
-    function, the names are the decorator's. If they fit neither, the call fails and the result is
-    empty."""
+    """Return the arguments of a call by the names of their parameters. If `function` is decorated,
+    these are the parameters of the wrapped function. If the arguments do not fit the wrapped
+    function, they are the parameters of the decorator. If the arguments fit neither, the call will
+    fail, and the result is empty."""
     for wrapped in (True, False):
         signature = inspect.signature(function, follow_wrapped=wrapped)
         with suppress(TypeError):
@@ -151,10 +152,10 @@ UNCHANGING = frozenset({int, float, bool, str, type(None)})
 
 
 def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
-    """Return a copy of the arguments, in which the arrays `but` are not copied. Raises UsageError
-    for an argument that can't be copied."""
-    # recycled memory for large arrays: fresh memory would take longer than a launch that only moves
-    # data
+    """Return a copy of the arguments that shares only the arrays in `but` with them. Raises
+    UsageError for an argument that can't be copied."""
+    # Large arrays are copied to recycled memory. Allocating fresh memory would take longer than a
+    # launch that only moves data.
     memo, values = {id(array): array for array in but}, leaves(list(arguments))
     for value in values:
         if type(value) is np.ndarray and id(value) not in memo and _is_plain(value):
@@ -256,7 +257,7 @@ def _in_several(per_rank: Sequence[Arguments], arrays: dict[int, Array]) -> set[
             if id(value) in ranks:
                 ranks[id(value)].add(rank)
     several = {n for n, users in ranks.items() if len(users) > 1}
-    before: list[tuple[int, int]] = []  # (end, id) of arrays with lower addresses
+    before: list[tuple[int, int]] = []  # (end, id) of arrays that begin at lower addresses
     for (low, high), n in sorted((span(array), n) for n, array in arrays.items() if array.size):
         before = [(end, other) for end, other in before if end > low]
         overlaps = [other for _, other in before if len(ranks[n] | ranks[other]) > 1]

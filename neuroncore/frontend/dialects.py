@@ -13,7 +13,7 @@ from typing import Any, Literal
 from neuroncore.base.errors import did_you_mean
 
 Dialect = Literal["nki", "neuronxcc.nki"]
-# The names of each API's modules: those that users import, and their `__name__`.
+# The packages of each API: the names that users import, and the `__name__` of neuroncore's package
 MODULES: dict[Dialect, tuple[str, ...]] = {
     "nki": ("nki", "nkilib", "neuroncore.frontend.nki"),
     "neuronxcc.nki": ("neuronxcc", "neuroncore.frontend.neuronxcc"),
@@ -21,12 +21,13 @@ MODULES: dict[Dialect, tuple[str, ...]] = {
 
 
 def dialect(function: Callable[..., Any]) -> Dialect | None:
-    """Return the API that a kernel is written for, or None. The names which the kernel uses decide.
-    If they belong to neither API or to both, the names of its module decide. If these do not decide
-    either, the names in the functions that the kernel calls do.
+    """Return the API that a kernel is written for, or None if it is unknown. The API is that of the
+    names which the kernel uses. If these names belong to neither API or to both, all names of the
+    kernel's module decide. If those do not decide either, the names in the functions that the
+    kernel calls decide.
 
     In a module with `import neuronxcc.nki.language as nl`, a function that uses `nl.load` belongs
-    to the older API, decorated or not.
+    to the older API, whether it is decorated or not.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -57,8 +58,8 @@ def _called(function: FunctionType) -> Iterable[FunctionType]:
 
 
 def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
-    """Yield the modules that code, and the functions in it, use through global names and
-    imports."""
+    """Yield the names of the modules that `code` and its nested functions use, through global names
+    and imports."""
     for step in _steps(code):
         if step.opname == "LOAD_GLOBAL" and step.argval in space:
             yield from _homes(space[step.argval])
@@ -67,7 +68,7 @@ def _used(code: CodeType, space: dict[str, Any]) -> Iterator[str]:
 
 
 def _steps(code: CodeType) -> Iterator[dis.Instruction]:
-    """Yield the bytecode instructions of code and of the functions in it."""
+    """Yield the bytecode instructions of `code` and of its nested functions."""
     yield from dis.get_instructions(code)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -85,8 +86,8 @@ def _homes(value: Any) -> Iterator[str]:
 
 
 def _only(homes: Iterable[str]) -> Dialect | None:
-    """Return the API to which modules belong; None if they belong to both, or if none of them
-    belongs to an API."""
+    """Return the only API to which some of these modules belong; None if modules belong to both
+    APIs, or to neither."""
     homes = {f"{home}." for home in homes}
     names: list[Dialect] = [
         name
@@ -100,9 +101,9 @@ def takes_self(function: Callable[..., Any]) -> bool:
     """Return whether a function is written as a method of an object or of a class: its first
     parameter is `self` or `cls`.
 
-    Any other kernel in a class is called without the object: `self.kernel(x)` passes only x,
-    because the vendor's decorator makes an object that Python does not bind
-    (corelab-src/nki-llama)."""
+    Any other kernel in a class is called without the object: `self.kernel(x)` passes only x. The
+    reason is that the vendor's decorator turns the kernel into an object, which Python does not
+    bind as a method (corelab-src/nki-llama)."""
     return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")
 
 
@@ -118,9 +119,10 @@ def api(space: dict[str, Any]) -> list[str]:
 def unknown(
     module: str, name: str, known: Iterable[str], removed: Mapping[str, str] = NOTHING
 ) -> AttributeError:
-    """Return the error for a name that a module doesn't have. `removed` has the replacements of
-    names that earlier releases had. Names with an underscore get no suggestion, which would take a
-    millisecond: tools such as pytest look for them (`__test__`)."""
+    """Return the error for a name that a module doesn't have. `removed` maps names that earlier
+    releases had to hints about their replacements. Names that begin with an underscore get no
+    suggestion: it would take a millisecond, and tools such as pytest often look for such names
+    (`__test__`)."""
     near = None if name.startswith("_") else did_you_mean(name, known)
     hint = removed.get(name) or near
     return AttributeError(f"{module} has no {name!r}" + (f"; {hint}" if hint else ""))

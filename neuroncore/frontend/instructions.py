@@ -1,6 +1,7 @@
 """The functions that issue instructions, one for each clause. Both dialects call them.
 
-Each binds its arguments, finds the Call by its key or checks a new one, executes it and records it.
+Each function binds its arguments and finds the Call with the same key. If there is none, it checks
+the arguments and makes a new Call. Then it executes the Call and records it.
 `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
 """
 

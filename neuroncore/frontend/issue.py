@@ -1,4 +1,4 @@
-"""The function of each instruction, by name, for both APIs. Also additions of the current API:
+"""The function that issues each instruction, by name, for both APIs. Also additions of today's API:
 registers, and arguments by which a kernel must promise something, such as `unique_indices`."""
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def register_alloc(x: int | Tile | None = None) -> VirtualRegister:
 
 
 def with_promises(name: str, function: Issues) -> Issues:
-    """Return the function of the instruction `name` with the checks that only this API makes. The
-    returned function raises SignatureError for a call without a promise that the API requires, such
-    as `unique_indices`."""
+    """Return the function of the instruction `name` with the checks that only today's API makes.
+    The returned function raises SignatureError for a call without a promise that this API requires,
+    such as `unique_indices`."""
     return PROMISED[name](function) if name in PROMISED else function
 
 

@@ -291,15 +291,15 @@ def _check_cores(cores: list[Core]) -> None:
         cores[0].report(
             "GRID_SIZE",
             f"a launch grid of {cores[0].grid} needs {len(cores)} cores; {machine.name} runs a "
-            f"kernel on at most {most}. Here its programs run one after another, each on a "
-            "separate core; the device refuses the launch",
+            f"kernel on at most {most}. neuroncore runs the programs of the grid one after "
+            "another, each on a separate core; the device refuses the launch",
         )
 
 
 def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
-    """Return the results of a program on each core. The cores of a logical core run together;
+    """Run a program on each core, and return the results. The cores of a logical core run together;
     `turns` is the seed for the order in which they take turns. If there are more cores than a
-    logical core has, each runs after the one before it has ended."""
+    logical core has, the cores run one after another."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
         return System(cores, cores[0].world, turns).run(program)
     return [_on_one(core, program) for core in cores]
@@ -344,8 +344,8 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
 
 
 def _precision(cores: list[Core]) -> Precision | None:
-    """Let the cores compute in float64 too, if Options.precision is set. Return the object that
-    collects the errors of the launch, or None without the option."""
+    """If Options.precision is set, let the cores compute in float64 too, and return the object that
+    collects the numeric errors of the launch. Return None without this option."""
     options = cores[0].options
     if not options.precision:
         return None

@@ -21,9 +21,9 @@ from neuroncore.memory.tile import Tile
 
 
 def size(number: Any) -> int:
-    """Return the size of an axis as an int. A float without a fraction is accepted, because a
+    """Return the size of an axis as an int. A float that is a whole number is accepted, because a
     published kernel that ran on the device computes a size as 256 * 256 / 128. Raises TypeError for
-    anything else."""
+    other values that are not integers."""
     fraction = isinstance(number, float | np.floating)
     whole: Any = int(number) if fraction and number.is_integer() else number
     return operator.index(whole)
@@ -77,8 +77,8 @@ def grid_axes(grid: Any, expected: str) -> tuple[Any, ...]:
 
 
 def grid_size(value: Any, what: str, least: int, expected: str) -> int:
-    """Return an integer that is at least `least`. Raises SignatureError about `what` for other
-    values."""
+    """Return `value` as an int. Raises SignatureError if it is not an integer, or is less than
+    `least`; the message states that the value is not `what`."""
     try:
         count = operator.index(value)
     except TypeError:
@@ -117,8 +117,8 @@ def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) 
 
     If the size of the axis is a multiple of the access's length, and so is `first`, a loop probably
     goes one piece too far. Then the hint states the number of pieces, and recommends ending the
-    loop earlier; or, if the access would fit on another axis, checking whether the indices are
-    swapped. In other cases the hint is the text `ragged`."""
+    loop earlier. If the access would fit on another axis, the hint recommends checking whether the
+    indices are swapped instead. In other cases the hint is the text `ragged`."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged
@@ -175,8 +175,8 @@ def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
 
 
 class TileSize:
-    """The constants of nl.tile_size: in elements, or in bytes if the name ends in "bytes" or
-    "align"."""
+    """The constants of nl.tile_size. They are in bytes if the name ends in "bytes", "align" or
+    "total_available_sbuf_size". The others are numbers of elements, of partitions or of banks."""
 
     @property
     def psum_min_align(self) -> int:
@@ -200,8 +200,8 @@ class TileSize:
 
     @property
     def gemm_moving_fmax(self) -> int:
-        """The largest number of columns of the moving tile of a matmul: those that fill one PSUM
-        bank."""
+        """The largest number of columns of the moving tile of a matmul. As float32 numbers, they
+        fill one PSUM bank."""
         return self.psum_bank_fmax
 
     @property
@@ -236,7 +236,7 @@ class TileSize:
 
     @property
     def sbuf_fmax(self) -> int:
-        """The number of float32 elements per partition of SBUF."""
+        """The number of float32 elements per partition of SBUF that kernels may use."""
         return self.sbuf_fmax_bytes // 4
 
     total_available_sbuf_size = sbuf_fmax_bytes

@@ -1,4 +1,4 @@
-"""Python errors about the API, converted to the form of other errors of a kernel: a missing name,
+"""Python errors about the API, converted to the form that neuroncore's errors have: a missing name,
 arguments that a function doesn't accept, a tensor passed to a function of numpy."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from neuroncore.frontend.tensors import Unread
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
 PACKAGE = "neuroncore."
 HOME = "neuroncore.frontend."  # users import the modules by the rest of their names
-# numpy's names and those of nki.language
+# functions of numpy that have another name in nki.language
 NUMPY = {"absolute": "abs", "amax": "max", "amin": "min", "dot": "matmul"}
 NO_UFUNC = "__array_ufunc__"  # occurs in numpy's message
 
@@ -85,8 +85,8 @@ def _our_fault(frame: FrameType, instruction: int, error: Exception) -> Emulator
 
 def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None:
     home, name = error.obj, error.name
-    # True if an attribute is being set; since Python 3.13 such an error has a name too, and
-    # mentions it
+    # True if the code sets an attribute. Before Python 3.13 this error has no name; since 3.13 it
+    # has one, and its message ends with these words.
     is_set = name is None or str(error).endswith("for setting new attributes")
     if is_set and not _is_inside(error):
         return _not_set(str(error))
@@ -181,7 +181,8 @@ def _written(frame: FrameType, module: ModuleType) -> str | None:
 
 @dataclass(frozen=True)
 class _Called:
-    """A call in the user's code: the function, its name there, and its arguments."""
+    """A call in the user's code: the function, the name by which the code calls it, and the syntax
+    node of the call."""
 
     function: Any
     name: str
@@ -210,7 +211,7 @@ def _refused(frame: FrameType, instruction: int, error: Exception) -> KernelErro
     """Return the error for a call or another expression that does not accept its operands; None if
     the error is not about neuroncore."""
     if syntax.call(frame.f_code, instruction) is None:
-        return _wrong_values("this", None, error) if _is_inside(error) else None
+        return _wrong_values("this expression", None, error) if _is_inside(error) else None
     called = _called(frame, instruction)
     if called is None or not callable(called.function):
         return None
@@ -300,8 +301,8 @@ def _by_name(signature: inspect.Signature) -> list[str]:
 
 
 def _form(name: str, function: Any) -> str | None:
-    """Return a function with its parameters as text, `name(x, y, ...)`, without types; None if the
-    parameters are unknown."""
+    """Return the text `name(x, y, ...)` with the parameters of a function, without types; None if
+    the parameters are unknown."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

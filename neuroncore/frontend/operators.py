@@ -1,6 +1,7 @@
-"""The operators of the API: arguments of nki.isa, and, when they are called, functions of tiles.
+"""The operators of the API, such as `nl.add`. Kernels pass them to instructions of nki.isa, or call
+them as functions of tiles.
 
-Both APIs (dialects) have the same names, but turn calls into different instructions."""
+Both APIs (dialects) have operators of these names, but turn calls into different instructions."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from neuroncore.numerics.formats import FORMATS, OPAQUE, Format, lookup
 
 class Operation:
     """An operator of the API such as `nl.add`, in `nisa.tensor_tensor(..., op=nl.add)` or in
-    `nl.add(x, y)`. `lowered` is the function of tiles. Without it, a call raises OperatorError. The
-    argument `operator` is the name of the ALU operator, if that differs from `name`."""
+    `nl.add(x, y)`. `lowered` is the function of tiles that a call of the operator runs. If it is
+    None, a call raises OperatorError. The argument `operator` is the name of the ALU operator, if
+    that differs from `name`."""
 
     operator: Operator  # its row in the table of ALU operators, if it has one
     function: Function  # its row in the table of activation functions, if it has one
@@ -48,7 +50,7 @@ class Operation:
 
 
 class Simulated(Operation):
-    """An operator that only the vendor's simulator has, and no engine. A run accepts it with
+    """An operator that the vendor's simulator has, but no engine. Kernels may use it with
     Options.simulator_operators."""
 
     @property
@@ -64,11 +66,12 @@ class Simulated(Operation):
 
 
 class ByNumber(NamedTuple):
-    """A function of a tile that applies an operator with a constant, or a unary operator."""
+    """A function of a tile: it applies an operator to the tile and the constant `number`, or a
+    unary operator if `number` is None."""
 
     doc: str
     number: float | None = None
-    operator: str = ""  # the name of the operator, if it differs
+    operator: str = ""  # the name of the operator, if it differs from the function's name
 
 
 OF_TWO = (
@@ -98,8 +101,9 @@ def operations(
     by_number: Callable[[str, ByNumber], Operation],
     without: frozenset[str] = frozenset(),
 ) -> dict[str, Operation]:
-    """Return the operators of a dialect by name, except those in `without`. `of_two`, `activation`
-    and `by_number` make the operators of two operands, of activation functions and of BY_NUMBER."""
+    """Return the operators of a dialect by name, except the operators in `without`. `of_two` makes
+    an operator of two operands, `activation` an activation function, and `by_number` an operator in
+    BY_NUMBER."""
     by_name = {name: of_two(name) for name in OF_TWO if name not in without}
     by_name |= {name: activation(name) for name in ACTIVATIONS if name not in without}
     return by_name | {name: by_number(name, row) for name, row in BY_NUMBER.items()}
@@ -119,7 +123,8 @@ def format_of(dtype: Any, position: int) -> Format:
 
 
 def common(x: Any, y: Any) -> Format:
-    """Return the format of x <op> y: the tile's format, or the wider one of two tiles' formats."""
+    """Return the format of x <op> y: the format of the tile among x and y, or the wider of the two
+    formats if both are tiles."""
     if isinstance(x, Tile) and isinstance(y, Tile) and x.dtype is y.dtype:
         return x.dtype
     formats = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]

@@ -1,8 +1,8 @@
-"""The arguments of a launch, with the contents that they had before it.
+"""The arguments of a launch, with the contents that they had before the launch.
 
 Small arguments are copied. A large array is copied when an instruction first writes to it. If no
-instruction does, the caller's array is used, and a sample shows at each later use whether the array
-has changed."""
+instruction writes to it, the caller's array is used: each later use compares a sample of the array
+with a sample from the end of the launch, and refuses an array that has changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Array = npt.NDArray[Any]
 LARGE = 1 << 20  # bytes; copying fewer takes less time than most launches
 WORD = 8  # bytes that are compared together
 BLOCK = 2048  # bytes per word of the sample; more if an array has too many blocks
-MOST = 1 << 14  # words in a sample, because reading each of them misses the caches
+MOST = 1 << 14  # the most words in a sample; there is a limit because each word is a cache miss
 
 
 class OriginalArray:
@@ -54,8 +54,9 @@ class OriginalArray:
             self._sample = _sample(self.array)
 
     def value(self) -> Array:
-        """Return the array; it is read-only unless it is a copy. Raises UsageError if its sample
-        has changed since the launch."""
+        """Return the contents before the launch: the copy, or else a read-only view of the caller's
+        array. Raises UsageError if the sample shows that this array has changed since the
+        launch."""
         if self._copy is not None:
             return self._copy
         if self._sample is not None and _sample(self.array) != self._sample:
@@ -71,8 +72,9 @@ class OriginalArray:
 
 def _sample(array: Array) -> bytes:
     """Return a sample of an array: one word of each block, and the last bytes of the array. A block
-    has BLOCK bytes; an array with more than MOST blocks is divided into MOST larger ones. A change
-    of two adjacent blocks is always detected. A change of a few elements is likely to be missed."""
+    has BLOCK bytes; an array with more than MOST blocks is divided into MOST larger blocks. A
+    change of all bytes in a range as long as two blocks is always detected, because such a range
+    contains a whole block. A change of a few elements is likely to be missed."""
     content = array.reshape(-1).view(np.uint8)
     count = len(content) // WORD
     words = content[: count * WORD].view(np.uint64)
@@ -123,8 +125,8 @@ class Originals:
 
 
 def changed(used: Arguments, before: Arguments) -> dict[int, Array]:
-    """Return the arrays that differ between the arguments after a launch and before it, by their
-    positions among all arrays."""
+    """Compare arguments after a launch (`used`) with the arguments `before` the launch. Return the
+    arrays in `used` that differ, by their positions among all arrays."""
     pairs = enumerate(zip(arrays_in(used), arrays_in(before), strict=True))
     return {n: array for n, (array, old) in pairs if _differ(array, old)}
 
@@ -158,8 +160,8 @@ class OriginalArrays(Mapping[str, Array]):
 
 def _large(values: list[Any]) -> list[Array]:
     """Return the large numpy arrays that are copied only when an instruction first writes to them.
-    They are contiguous and writable, and share no memory with another argument: a write to that
-    argument would change them without a copy."""
+    These arrays are contiguous and writable. They share no memory with another argument, because a
+    write to the other argument would change them before they are copied."""
     large = {id(x) for x in values if type(x) is np.ndarray and x.nbytes >= LARGE}
     if not large:
         return []

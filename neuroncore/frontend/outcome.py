@@ -1,6 +1,6 @@
-"""The inputs and results of a launch: the caller's values, converted for a kernel; its results,
-converted for the caller; checks at the end of a kernel; and the finished launch with its cores.
-Also warnings about findings: each code once per process and line of the user's kernel."""
+"""The inputs and results of a launch: the caller's arguments, converted for a kernel; the kernel's
+results, converted for the caller; checks at the end of a kernel; and the finished launch with its
+cores. Also warnings about findings: each code once per process and line of the user's kernel."""
 
 from __future__ import annotations
 
@@ -67,20 +67,20 @@ class Inputs:
         self.region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
         self.library: ArrayLibrary | None = None  # the library for arrays among the results
         self.given: dict[int, Any] = {}  # the caller's object, by the id of its storage
-        # by the id of the object: object, storage
+        # the caller's object and its storage, by the id of the object
         self.adopted: dict[int, tuple[Any, Storage]] = {}
         # Arrays to update, their storages, and the contents before the launch. An array that shares
-        # memory with others may have been updated through them, so only changed contents are copied
-        # back.
+        # memory with other arrays may have been updated through them, so only the elements that the
+        # kernel changed are copied back.
         self.copies: list[tuple[Array, Storage, Array]] = []
         # (first address, address after the last byte) of each array whose memory the kernel uses
         self.used: list[tuple[int, int]] = []
-        self.entered: list[tuple[Input, Any]] = []  # with the caller's objects, in order
+        self.entered: list[tuple[Input, Any]] = []  # inputs with the caller's objects, in order
         self.copied: list[Array] = []  # copies of the entered arrays, if `keeps`
 
     def enter(self, value: Any, name: str = "") -> Any:
-        """Return a caller's argument for the kernel: arrays become tensors, also in nested lists,
-        tuples and dicts. `name` is the name of the parameter."""
+        """Return the value that the kernel gets for an argument of the caller: arrays become
+        tensors, also in nested lists, tuples and dicts. `name` is the name of the parameter."""
         if isinstance(value, list | tuple):
             return like(value, [self.enter(v, name) for v in value])
         if isinstance(value, dict):
@@ -132,7 +132,7 @@ class Inputs:
         return tuple(self.copied) if self.keeps else None
 
     def leave(self, value: Any) -> Any:
-        """Return a kernel's result for the caller: tensors become arrays."""
+        """Return the value that the caller gets for a kernel's result: tensors become arrays."""
         if isinstance(value, Tile):
             return self._array(value)
         if isinstance(value, list | tuple):
@@ -166,8 +166,9 @@ class Inputs:
         return returned + [self._tensor(storage) for storage in changed]
 
     def _array(self, tile: Tile) -> Any:
-        """Return the array of a result. If the result is a whole argument, it is the caller's array
-        of this argument. Raises SignatureError for a tile on the chip."""
+        """Return the array that the caller gets for a tensor. If the tensor is a whole argument of
+        the kernel, this is the array that the caller passed. Raises SignatureError for a tile on
+        the chip."""
         storage = tile.storage
         if storage.on_chip:
             raise SignatureError(
@@ -232,9 +233,9 @@ def check(
     """Refuse results that no device can return, and report a launch that did nothing.
 
     `arguments` are the ids of the storages of the arguments, which a kernel may return unchanged.
-    Kernels without an instruction are not refused: guides of the SDK use them to show views and
-    sizes. Raises SignatureError, and BufferKindError for a tensor that a collective reads or
-    writes.
+    Kernels without an instruction are not refused, because guides of the SDK use such kernels to
+    show views and sizes. Raises SignatureError for a generator or an array of the host, and
+    BufferKindError for a tensor that a collective reads or writes.
     """
     if inspect.isgenerator(result):
         raise SignatureError(
@@ -266,8 +267,8 @@ def _check_exchanged(tiles: Sequence[Tile], core: Core) -> None:
 
 
 def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
-    """Return the error for a tensor of a collective that is an argument or a result of the kernel:
-    collectives can't read or write these (nki-library's comments on NKI 0.2 and 0.3)."""
+    """Return the error for a tensor of a collective that is an argument or a result of the kernel.
+    Collectives can't read or write such tensors (nki-library's comments on NKI 0.2 and 0.3)."""
     return BufferKindError(
         statement,
         argument=argument,
@@ -327,7 +328,7 @@ def _has_issued(core: Core) -> bool:
 
 
 def at_return(function: Callable[..., Any], error: KernelError) -> KernelError:
-    """Return the error, with the function's last return statement as its place."""
+    """Place an error at the last return statement of the function, and return it."""
     site = _last_return(function)
     return error if site is None else error.placed(site)
 
@@ -367,9 +368,9 @@ class Launch:
     arguments: tuple[Any, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     precision: Precision | None = None  # with Options.precision
-    inputs: tuple[tuple[Input, Any], ...] = ()  # with the caller's objects
-    named: dict[str, Any] = field(default_factory=dict)
-    # copies of the inputs before the launch, if it keeps them
+    inputs: tuple[tuple[Input, Any], ...] = ()  # each input with the caller's object
+    named: dict[str, Any] = field(default_factory=dict)  # arguments passed by name
+    # copies of the inputs before the launch; None if the settings do not keep them
     given: tuple[Array, ...] | None = None
 
     @property
@@ -391,8 +392,8 @@ def arrays_of(launch: Launch) -> tuple[Arguments, Arguments | None]:
 
 def setting(rank: int, launch: Launch, used: Arguments, before: originals.Before | None) -> Setting:
     """Return the Setting of one rank of a launch: its machine, options, grid and inputs, for the
-    record. `used` are the arguments after the launch, and `before` the arguments before the launch,
-    whose arrays the Setting contains; if `before` is None, it contains no arrays."""
+    record. `used` are the arguments after the launch, and `before` the arguments before the launch.
+    The Setting contains the arrays in `before`; if that is None, it contains no arrays."""
     copies: dict[int, Any] = {}
     if before is not None:
         old_values = leaves(before) if isinstance(before, tuple) else before.leaves()
@@ -433,9 +434,9 @@ _warned: set[WarnedLine] = set()
 class NeuronWarning(UserWarning):
     """The warning for a finding of a launch. It is used if no observer reports the findings.
 
-    Python's warning filters apply. With the default filter, or "once", it is shown once per process
-    for each code and line of the kernel. Python's own registry would show it again for tiles of
-    another size.
+    Python's warning filters apply. With the default filter, or "once", a warning is shown once per
+    process for each code and line of the kernel. Python's own registry of shown warnings compares
+    messages, so it would show the warning again for tiles of another size.
     """
 
 
@@ -458,14 +459,14 @@ def likely_wrong(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 def counted(findings: list[Finding]) -> str:
     """Return the text of several findings about one line: the first finding, and the number of the
-    others."""
-    others = f" (and {len(findings) - 1} more of this line)" if len(findings) > 1 else ""
+    other findings."""
+    others = f" (and {len(findings) - 1} more on this line)" if len(findings) > 1 else ""
     return f"{findings[0]}{others}"
 
 
 def warn(findings: Iterable[Finding]) -> None:
-    """Warn about errors and warnings that were not shown yet, at the user's line that launched the
-    kernel."""
+    """Show findings that are errors or warnings, and that were not shown yet, as Python warnings.
+    Their place is the line in the user's code that launched the kernel."""
     for line, same in by_line(likely_wrong(findings)).items():
         text = counted(same)
         if line not in _warned or _is_shown_each_time(text):

@@ -31,8 +31,8 @@ SWITCH = {"1": True, "true": True, "0": False, "false": False}
 
 
 class Observer(Protocol):
-    """An observer of launches. `begun` is called with the first core when a launch begins, and
-    `done` with the Launch of each rank when it is finished."""
+    """An observer of launches. `begun` is called with the first core when a launch begins. `done`
+    is called with the Launch of each rank when the launch is finished."""
 
     def begun(self, core: Core) -> None: ...
 
@@ -41,10 +41,11 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of launches. The arguments of a launch take precedence over them. If `keeps`, a
-    launch keeps copies of the arrays among its arguments. If `verify`, each launch is compared with
-    the plain reading, a second implementation in numpy (neuroncore.plain). `originals` copies
-    arguments before instructions write to them; settings nested in these inherit it."""
+    """Settings of launches. The arguments of `launch` take precedence over these settings. If
+    `keeps`, a launch keeps copies of the arrays among its arguments. If `verify`, each launch is
+    compared with the plain reading, a second implementation in numpy (neuroncore.plain).
+    `originals` copies arguments before instructions write to them; nested settings inherit
+    `originals`."""
 
     target: str | None = None
     options: Options | None = None
@@ -63,9 +64,9 @@ def current_settings() -> Settings:
 
 
 def verifies() -> bool:
-    """Return whether launches are verified: because of the settings, or because of the variable
-    NEURONCORE_VERIFY. Its value is 1, or the name of a file to which each launch appends a line of
-    JSON."""
+    """Return whether launches are verified: because of the settings, or because of the environment
+    variable NEURONCORE_VERIFY. The variable is 1, or the name of a file to which each launch
+    appends a line of JSON."""
     return current_settings().verify or os.environ.get(VERIFY_VARIABLE, "0") not in ("", "0")
 
 
@@ -159,8 +160,8 @@ def unobserved() -> Iterator[None]:
 
 
 def target_machine(name: str | None = None) -> Machine:
-    """Return the machine to run on. It is the machine `name`, or if that is None the target of the
-    settings, or of the environment (TARGET_VARIABLE), or trn2, in this order."""
+    """Return the machine to run on. Its name is the first of these that is set: `name`, the target
+    of the settings, the environment variable TARGET_VARIABLE. If none is set, it is trn2."""
     target = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
     return machine.load(target)
 
@@ -169,8 +170,8 @@ def environment_options() -> Options:
     """Return the options that the vendor's environment variables set. NKI_SIMULATOR=1 needs no
     option, because kernels are always simulated.
 
-    Raises UsageError for a switch that is neither on nor off, and for a seed that isn't a number of
-    32 bits.
+    Raises UsageError for a switch that is neither on nor off, and for a seed that isn't an unsigned
+    number of 32 bits.
     """
     options = documented if _switched(PRECISE_VARIABLE, True) else ideal
     if not _switched(STOCHASTIC_VARIABLE, False):
@@ -187,8 +188,8 @@ def compiler_flags(option: str | None = None) -> list[str]:
 
 
 def _switched(variable: str, default: bool) -> bool:
-    """Return whether an environment variable is on. Raises UsageError for other values than those
-    of SWITCH."""
+    """Return whether an environment variable is on; `default` if it is not set. Raises UsageError
+    for a value that is not in SWITCH."""
     value = os.environ.get(variable, "")
     if not value:
         return default
@@ -204,11 +205,11 @@ def precision_of(
     target: str | None = None,
     **kwargs: Any,
 ) -> Precision:
-    """Launch a kernel together with a computation in float64, and return the errors.
+    """Launch a kernel together with a computation in float64, and return the numeric errors.
 
-    `kernel` is a function decorated with `nki.jit`, of either API, or any function that launches
-    one; the last of several launches counts. Results with a relative L2 error of at least `bound`
-    are reported. Raises UsageError if nothing was launched.
+    `kernel` is a function decorated with `nki.jit`, of either API, or any function that launches a
+    kernel. If it launches several, the errors of the last launch are returned. Results with a
+    relative L2 error of at least `bound` are reported. Raises UsageError if nothing was launched.
     """
     options = current_settings().options or environment_options()
     options = replace(options, precision=True, precision_bound=bound)

@@ -1,5 +1,5 @@
-"""Tensors in Python: their text in a debugger or a notebook, and errors for operations of Python
-and numpy that need their contents, which only the device knows."""
+"""Tensors as Python objects: their text in a debugger or a notebook, and errors for operations of
+Python and numpy that need the contents of a tensor, which only the device knows."""
 
 from __future__ import annotations
 
@@ -85,8 +85,9 @@ def _text(values: Any, missing: Any, sizes: tuple[int, ...]) -> str:
 
 
 class Unread:
-    """Refuses to be converted to an array, a number or a container of the host. Without this, numpy
-    would make an array of one object, and `in` would compare objects."""
+    """A base class of tensors that refuses their conversion to an array, a number or a container of
+    the host. Without it, numpy would make an array that contains the tensor as one object, and `in`
+    would compare objects."""
 
     __slots__ = ()
 
@@ -135,7 +136,7 @@ def _unknown(tensor: object, what: str, hint: str) -> DynamicControlError:
 
 
 def asserted() -> bool:
-    """Return whether the user's code is at an `assert` of a value."""
+    """Return whether the user's code needs a truth value for an `assert`."""
     return isinstance(question().by, ast.Assert)
 
 
@@ -147,10 +148,10 @@ def question() -> syntax.Question:
 
 
 def is_there(tile: Tile) -> bool:
-    """Return whether a condition asks whether a tile on the chip is given. Kernels test arguments
-    in this way (nki-library of SDK 2.29, mlp_tkg_constants.py), so this is reported: the condition
-    is true whatever the tile contains. Return False if the condition can only be about the
-    contents: for `not`, `while` and comparisons."""
+    """Return whether the user's condition may only test if there is a tile, as in `if bias:`.
+    Kernels test optional arguments in this way (nki-library of SDK 2.29, mlp_tkg_constants.py).
+    Such a condition is true whatever the tile contains, and is reported. Return False if the
+    condition can only be about the contents of the tile: for `not`, `while` and comparisons."""
     test, core = question(), running()
     negated = isinstance(test.by, ast.UnaryOp) and isinstance(test.by.op, ast.Not)
     if core is None or negated or isinstance(test.by, ast.While) or _compares(test.of, tile):

@@ -1,10 +1,10 @@
 """Packages that only the vendor ships: the address of their source, if it is public; checkouts that
-the user names; and placeholders for missing packages. A placeholder has every name, and its calls
-are refused.
+the user names; and placeholders for missing packages. A placeholder has every attribute, but
+refuses calls.
 
 Published modules import kernels of such packages next to their own kernels, wrap them in
 decorators, derive classes from them, and use them as enumerations and defaults. All this works with
-placeholders; only a use of their behavior is refused."""
+placeholders. They refuse only uses that need the vendor's code, such as the call of a kernel."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ NKI_LIBRARY = Repository(
     ("src/nkilib_src/nkilib", "src/nkilib_standalone/nkilib"),
     ("__init__.py", "core"),
 )
-# src/reference is that of SDK 2.20. The README calls it the source code of neuronxcc.nki.kernels.
-# The commit after 8370e11 (January 2026) removed it.
+# src/reference is the folder of SDK 2.20. The README calls the folder the source code of
+# neuronxcc.nki.kernels. The commit after 8370e11 (January 2026) removed the folder.
 NKI_SAMPLES = Repository(
     "nki-samples",
     "https://github.com/aws-neuron/nki-samples",
@@ -86,7 +86,7 @@ class Package:
         return self.repository is not None and not self.public
 
     def is_public(self, path: str) -> bool:
-        """Return whether the repository contains what `path` names in the package: a module, an
+        """Return whether the repository contains the source of `path`: a module in the package, an
         object such as attention.flash_fwd, or a member of an object."""
         first, *rest = path.split(".")
         names = self.public.get(first)
@@ -142,8 +142,9 @@ PACKAGES = (
 )
 
 
-# Names that the API has under another name: in launches of the same kernel, releases of NeuronX
-# Distributed Inference write grid = (vnc(n),) or (nc(n),), and NeuronX Distributed writes VNC(2).
+# Names of missing packages that mean the same as a name of the API. Launches of one kernel show
+# this: releases of NeuronX Distributed Inference write grid = (vnc(n),) or (nc(n),), and NeuronX
+# Distributed writes VNC(2).
 SAME = {
     "neuronxcc.nki.compiler.backends.neuron.dimensions.VNC": ("neuronxcc.nki.language", "nc"),
     "neuronxcc.starfish.penguin.targets.nki.private_api.vnc": ("neuronxcc.nki.language", "nc"),
@@ -156,8 +157,8 @@ def holding(module: str) -> Package | None:
     return next((p for p in PACKAGES if f"{module}.".startswith(f"{p.name}.")), None)
 
 
-# The values of `neuroncore run --with` for programs that it starts: NAME=FOLDER, separated as in
-# PATH.
+# The environment variable that passes the values of `neuroncore run --with` to the programs that
+# the command starts. Each value is NAME=FOLDER; they are separated as in PATH.
 WITH = "NEURONCORE_WITH"
 
 
@@ -285,14 +286,15 @@ class PlaceholderModule(ModuleType):
 
 
 class Absent(type):
-    """A placeholder for a name that only the vendor's package has. It is a class, so that a
-    published class can derive from it, an annotation can contain it, and isinstance can test for
-    it."""
+    """A placeholder for a name that only the vendor's package has. The placeholder is a class, so
+    that a published class can derive from it, an annotation can contain it, and it can be the
+    second argument of isinstance."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refuse the call of a missing function. A call of a missing class returns a placeholder,
-        because published modules create objects of such classes for defaults; a use of the object
-        is refused. A function that the placeholder decorates is refused when it is called."""
+        """Refuse the call of a missing function. A name with a capital letter is a class; its call
+        returns a placeholder, because published modules create objects of such classes for
+        defaults. A use of this object is refused. If a missing function decorates a function, a
+        call of the decorated function is refused."""
         if cls.__name__[:1].isupper():
             return super().__call__(*args, **kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]):
@@ -300,7 +302,8 @@ class Absent(type):
         raise refusal(cls)
 
     def __getattr__(cls, name: str) -> Any:
-        """Return a member, as an enumeration has them. Each access returns the same object."""
+        """Return a placeholder for a member, such as the member of an enumeration. Each access
+        returns the same object."""
         if _is_special(name):
             raise AttributeError(f"{spelt(cls)} has no {name!r}")
         placeholder = _absent(cls.__module__, f"{cls.__qualname__}.{name}")
@@ -336,8 +339,8 @@ class Thing(metaclass=Absent):
 
 
 def missing(module: str, name: str) -> Any:
-    """Return the placeholder of a name in a module. Raises AttributeError for Python's special
-    names."""
+    """Return the placeholder of a name in a module, or the object of the API that means the same
+    (SAME). Raises AttributeError for Python's special names."""
     if _is_special(name):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     if same := SAME.get(f"{module}.{name}"):
@@ -369,7 +372,7 @@ def refusal(cls: type, member: str = "") -> NotEmulated:
     at = ""
     if frame is not None and source.is_users(frame):
         at = f"{source.place(frame.f_code, source.instruction_of(frame))}: "
-    lines = [f"{at}{spelt(absent)}{member} is not here"]
+    lines = [f"{at}{spelt(absent)}{member} is not part of neuroncore"]
     lines += [f"  {label:9} {text}" for label, text in _where(package, absent)]
     return NotEmulated("\n".join(lines))
 

@@ -1,5 +1,6 @@
-"""Verification of launches: their records are compared with the plain reading, a second
-implementation of all instructions in plain numpy."""
+"""Verification of launches: their records are executed again in the emulator and in the plain
+reading, a second implementation of all instructions in plain numpy, and the results are
+compared."""
 
 from __future__ import annotations
 
@@ -43,8 +44,9 @@ def verify(launches: Sequence[Launch]) -> None:
 
 
 def verdict_of(record: Record, results: Any) -> Verdict:
-    """Execute a record in the emulator and in the plain reading, and compare each instruction.
-    Compare the run's `results` too. Return the verdict."""
+    """Execute a record in the emulator and in the plain reading, and compare the results of each
+    instruction. Also compare the emulator's final results with `results`, the results of the launch
+    itself. Return the verdict."""
     comparison = verification.Verification(record)
     with progress(
         lambda: f"verified {comparison.replay.step} of {comparison.instructions} instructions"
@@ -58,8 +60,8 @@ def verdict_of(record: Record, results: Any) -> Verdict:
 
 
 def record_of(launches: Sequence[Launch]) -> Record:
-    """Return the record of the launches of all ranks, with their inputs. Raises UsageError if there
-    is none."""
+    """Return the record of the launches of all ranks, with their inputs. Raises UsageError if a
+    launch has no record."""
     cores = [core for launch in launches for core in launch.cores]
     programs = [core.program for core in cores if core.program is not None]
     if len(programs) < len(cores):
@@ -72,8 +74,8 @@ def record_of(launches: Sequence[Launch]) -> Record:
 
 
 def _tell(line: dict[str, Any], text: str) -> None:
-    """Write a line to standard error; or, if the environment names a file, append a line of JSON to
-    it."""
+    """Write `text` to standard error; or, if the variable NEURONCORE_VERIFY names a file, append
+    `line` to this file as JSON."""
     file = os.environ.get(VERIFY_VARIABLE, "1")
     if file in ("", "0", "1"):
         print(f"neuroncore: {text}", file=sys.stderr)

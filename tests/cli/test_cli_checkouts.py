@@ -53,7 +53,7 @@ def test_a_missing_function_fails_where_it_is_called(folder, capsys):
     assert main(["run", "script.py", "--with", "nkilib=library/src", "closed"]) == 1
     out, err = capsys.readouterr()
     assert "scaled 3.0" in out
-    assert err.startswith("script.py:") and "mlp.mlp_isa_kernel is not here" in err
+    assert err.startswith("script.py:") and "mlp.mlp_isa_kernel is not part of neuroncore" in err
     assert "neuroncore.frontend" not in err and "Traceback" not in err
 
 

@@ -60,7 +60,7 @@ def test_a_finding_of_a_line_is_reported_once_in_a_process():
 
 def test_the_tiles_of_a_line_are_counted():
     (line,) = warnings_of(lambda: reads_nothing(SMALL, 4))
-    assert line.endswith("(and 3 more of this line)")
+    assert line.endswith("(and 3 more on this line)")
 
 
 def test_a_finding_without_a_line_has_another_text():

@@ -223,7 +223,7 @@ for name, use in {
         use(1)
     except NotEmulated as refused:
         said = str(refused)
-        assert f"{name} is not here" in said, said
+        assert f"{name} is not part of neuroncore" in said, said
         assert f"{name.partition('.')[0]} is not installed, and neuroncore" in said, said
     else:
         raise AssertionError(name)
