@@ -36,7 +36,7 @@ def all_reduce(
     srcs: words.Addends, dsts: words.Sums, replica_group: words.Groups, op: words.Joins,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[i] = the reduction by op of srcs[i] of all ranks of the group"""
+    """dsts[i] = srcs[i] of all ranks of the group, reduced by op"""
     mine = do.part(core, srcs, dsts, op=op, replica_group=replica_group)
     do.together("all_reduce", mine, lambda parts: do.reduce(parts, op))
 
@@ -72,8 +72,7 @@ def reduce_scatter(
     srcs: words.Addends, dsts: words.Sums, replica_group: words.Groups, collective_dim: words.Dim,
     op: words.Joins, priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[i] = the rank's piece, along collective_dim, of the reduction by op of srcs[i] of all
-    ranks"""
+    """dsts[i] = this rank's piece, along collective_dim, of srcs[i] of all ranks, reduced by op"""
     mine = do.part(core, srcs, dsts, op=op, replica_group=replica_group)
     do.together("reduce_scatter", mine, lambda parts: do.scatter(parts, op, collective_dim))
 
@@ -91,7 +90,7 @@ def all_to_all(
     srcs: words.HbmSrcs, dsts: words.HbmDsts, replica_group: words.Groups,
     collective_dim: words.Dim, priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """piece k of dsts[i] = the piece of srcs[i] of rank k that is for this rank"""
+    """piece k of dsts[i] = the piece for this rank, from rank k's srcs[i]"""
     mine = do.part(core, srcs, dsts, replica_group=replica_group)
     groups.check_whole_chips(core, mine.ranks, "all_to_all")
     do.together("all_to_all", mine, do.exchange)
@@ -146,7 +145,7 @@ def collective_permute(
     srcs: words.HbmSrcs, dsts: words.SomeDsts, source_target_pairs: words.Pairs,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if the rank has no source"""
+    """dsts[0] = srcs[0] of this rank's source in the pairs; unchanged if it has no source"""
     group = groups.ends(core, source_target_pairs)
     mine = do.part(core, srcs, dsts, source_target_pairs=source_target_pairs, ranks=group)
     if core.rank in group:
@@ -167,7 +166,7 @@ def collective_permute_implicit(
     srcs: words.Srcs, dsts: words.Dsts, replica_group: words.Groups, channel_ids: words.Channels,
     priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[i] = srcs[i] of the rank's predecessor in the ring of channel i"""
+    """dsts[i] = srcs[i] of this rank's predecessor in the ring of channel i"""
     mine = do.part(core, srcs, dsts, replica_group=replica_group, channel_ids=channel_ids)
     groups.check_channels(core, mine.ranks, channel_ids)
     name = "collective_permute_implicit"
@@ -187,7 +186,7 @@ def collective_permute_implicit_reduce(
     srcs: words.Addends, others: words.Addends, dsts: words.Sums, replica_group: words.Groups,
     op: words.Joins, channel_ids: words.Channels, priority: words.Priority = None, *, core: Core,
 ) -> None:  # fmt: skip
-    """dsts[i] = op(srcs[i], others[i]) of the rank's predecessor in the ring of channel i"""
+    """dsts[i] = op(srcs[i], others[i]) of this rank's predecessor in the ring of channel i"""
     mine = do.part(core, [*srcs, *others], dsts, replica_group=replica_group, op=op)
     groups.check_channels(core, mine.ranks, channel_ids)
     name = "collective_permute_implicit_reduce"
@@ -196,7 +195,7 @@ def collective_permute_implicit_reduce(
 
 @instruction(engine.sync, named=False, cost=words.one_cycle, module="nki.collectives", traits=KNOWN)
 def rank_id(dst: OutRegister, *, core: Core) -> None:
-    """dst = the number of the rank"""
+    """dst = the number of this rank"""
     dst.set(core.rank, None if core.program is None else loaded(core.program))
 
 
@@ -213,7 +212,7 @@ def collective_permute_implicit_current_processing_rank_id(
     dst: OutRegister, iteration_id: InRegisterOrNumber, replica_group: words.Groups,
     channel_id: words.Dim = 0, *, core: Core,
 ) -> None:  # fmt: skip
-    """dst = the rank whose data is here after iteration_id steps around the channel's ring"""
+    """dst = the rank whose data this rank has after iteration_id steps around the channel's ring"""
     steps = iteration_id.value if isinstance(iteration_id, VirtualRegister) else iteration_id
     around = groups.ring(core, groups.own_group(core, replica_group), channel_id)
     origin = around[(around.index(core.rank) - steps) % len(around)]

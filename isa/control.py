@@ -1,5 +1,6 @@
-"""The sequencers: scalar registers, which have loop bounds, conditions and addresses; and the two
-cores of a logical core, which synchronize and exchange tiles."""
+"""Instructions of the sequencers for scalar registers, which contain loop bounds, conditions and
+addresses; and instructions by which the two cores of a logical core synchronize and exchange
+tiles."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def core_barrier(
 ) -> None:
     """no core continues before all `cores` have arrived; then their writes to data are visible"""
     if data.region is SBUF:
-        # Published kernels end a loop in this way; the documentation requires shared HBM.
+        # The documentation requires shared HBM, but published kernels end a loop with such a
+        # barrier.
         core.report(
             "NOT_SHARED",
             f"core_barrier: data ({data}) is in SBUF, which only one core can access; the barrier "
@@ -97,6 +99,6 @@ def sendrecv(
     *,
     core: Core,
 ) -> None:
-    """dst = the src that core recv_from_rank sends; this core's src is sent to core send_to_rank"""
+    """dst = the src that core recv_from_rank sends; this core sends its src to core send_to_rank"""
     point = f"sendrecv(pipe_id={pipe_id})"
     dst.codes()[...] = exchange(core, point, src, send_to_rank, recv_from_rank, dst)

@@ -69,8 +69,8 @@ def dma_compute(
 ) -> None:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
-    If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If indices aren't
-    unique, a row that is chosen twice gets both sums, one after the other."""
+    If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If an index occurs
+    twice (unique_indices=False), both sums are added to its row, one after the other."""
     adds_to_itself(dst, srcs)
     into, *rows = asked_of(core, dst, srcs, oob_mode is SKIP)
     if dst.dynamic and unique_indices:
@@ -100,7 +100,7 @@ def dma_transpose(
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
     If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers. i is
-    the index, and P the number of partitions of i.
+    the index, and P is the number of its partitions.
     """
     order = words.ORDERS[len(src.shape)]
     rows = asked(core, "src", src, oob_mode is SKIP, down_columns)
@@ -141,8 +141,8 @@ def moved_rows(skip: bool, core: Core, dst: Tile, src: Tile) -> None:
 
 
 def asked_of(core: Core, dst: Tile, srcs: Sequence[Tile], skip: bool) -> list[RowBlock]:
-    """Return the rows of dst, then the rows of each source. Raises OutOfBoundsError for rows that
-    don't exist, unless `skip` is true."""
+    """Return the RowBlock of dst, and then the RowBlock of each source. Raises OutOfBoundsError if
+    an index selects rows that don't exist, unless `skip` is true."""
     sources = (asked(core, "srcs", src, skip) for src in srcs)
     return [asked(core, "dst", dst, skip), *sources]
 

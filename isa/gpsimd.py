@@ -1,7 +1,7 @@
 """The GpSimd engine (POOL): eight small processors with sixteen partitions each, which access only
-SBUF. They count along patterns, and gather elements within their partitions by indices in memory.
-This module also has random numbers: the lanes of this engine and of the Vector engine have
-generators."""
+SBUF. They generate numbers by patterns of steps and counts, and gather elements within their
+partitions by indices in memory. This module also has the instructions for random numbers, because
+each lane of this engine and of the Vector engine has a generator."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def nc_n_gather(dst: words.MovedOut, data: words.MovedIn, indices: words.Indices
 def inside(indices: Array, size: int, run: int, argument: str, group: str) -> None:
     """Raise OutOfBoundsError if an index of `indices` [groups, count] selects elements beyond the
     `size` elements of a partition. An index selects `run` adjacent elements, and its value is the
-    position of the first one. The result on the device is undefined (ISA). `argument` is the name
-    of the indices in the error, and `group` the word for a group."""
+    position of the first one. The result on the device is undefined (ISA). In the error, `argument`
+    is the name of the indices, and `group` is the word for a group, such as "partition"."""
     beyond = indices > size - run
     if not beyond.any():
         return

@@ -1,9 +1,9 @@
 """Microscaling (MX) formats: 32 narrow numbers along K share a scale, which is a power of two.
 
-The 32 numbers are 8 partitions of 4 packed elements. The scale of the data in rows 32q + 8r to 32q
-+ 8r + 7 is row 32q + r of the scale tile. This tile starts at the first partition of the quadrant
-in which the data starts, or 4, 8 or 12 partitions after it. So the scales of four tensors can be
-interleaved (NKI guide, "MXFP Matrix Multiplication").
+The 32 numbers are in 8 partitions, with 4 packed elements in each. The scale of the data in rows
+32q + 8r to 32q + 8r + 7 is row 32q + r of the scale tile. This tile starts at the first partition
+of the quadrant in which the data starts, or 4, 8 or 12 partitions after it. So the scales of four
+tensors can be interleaved (NKI guide, "MXFP Matrix Multiplication").
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def nc_matmul_mx(
     """dst[m, n] (+)= sum_k sum_i stationary[k, m][i] ss[k/8, m] * moving[k, n][i] ms[k/8, n]
 
     ss and ms are stationary_scale and moving_scale. The four products of i are added first, from
-    the left, and scaled once. The rest is as in nc_matmul. `Options.mx_order` can select another
-    order.
+    the left, and scaled once. Everything else is as in nc_matmul. `Options.mx_order` can select
+    another order.
     """
     s = operand(core, "stationary_scale", stationary, stationary_scale)
     x = operand(core, "moving_scale", moving, moving_scale)

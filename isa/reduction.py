@@ -1,4 +1,4 @@
-"""Instructions that fold and sum up: reductions, means and variances, scans."""
+"""Reductions, means and variances, and scans (running sums, products and maxima)."""
 
 from __future__ import annotations
 
@@ -236,8 +236,8 @@ def tensor_scalar_cumulative(
 
 
 def folded(op: Operator, axes: int, negate: bool) -> Run:
-    """Return a function that executes a call: it folds the last `axes` axes of data by `op`. It
-    negates results that are numbers (not bit patterns) if `negate` is true."""
+    """Return the function that executes a tensor_reduce. The function folds the last `axes` axes of
+    data by `op`. If `negate` is true, it negates results that are numbers (not bit patterns)."""
 
     def run(core: Core, dst: Tile, data: Tile) -> None:
         result = numeric.reduce(op, data.values(), axes)

@@ -159,15 +159,16 @@ def exponential(
 def activated(
     dst: Tile, op: Function, data: Tile, bias: Any, scale: Any, command: reduce_cmd
 ) -> Run:
-    """Return a function that executes a call: it computes op, adds the results to the accumulator
-    as `command` states, and writes the accumulator to reduce_res."""
+    """Return the function that executes an activation. The function computes op(data * scale +
+    bias), adds the results to the accumulator as `command` states, and writes the accumulator to
+    reduce_res, if that is given."""
     moved, look_up = affine(dst, data, scale, bias), tables.looked_up(op)
     others = [i for i, operand in enumerate((bias, scale)) if isinstance(operand, Tile)]
 
     def run(core: Core, dst: Tile, data: Tile, bias: Any, scale: Any, result: Tile | None) -> None:
         out = numeric.target(dst, data, *[(bias, scale)[i] for i in others])
         if not out.flags.c_contiguous:
-            # elements of dst may overlap, but the sum is that of all results
+            # elements of dst may overlap, but the accumulator adds all results
             out = numeric.floats(dst)
         look_up(core, moved(data, scale, bias), out)
         if command is not IDLE:
@@ -177,14 +178,15 @@ def activated(
             sums.read_out(core, scalar, data, result)
 
     if command is not IDLE or op.valid[0] != -np.inf:
-        return run  # it may change the accumulator, or report numbers outside of the tables
+        return run  # it changes the accumulator, or may report data outside of the function's table
     return in_steps(run, partial(steps, op))
 
 
 def steps(
     op: Function, dst: Tile, data: Tile, bias: Any, scale: Any, result: Tile | None
 ) -> list[Any]:
-    """Return the steps of op(data * scale + bias), as `affine` computes it."""
+    """Return the loops over the elements that compute op(data * scale + bias) in the order of
+    `affine`. Return an empty list if the call has a reduce_res."""
     listed, value = [], data
     if isinstance(scale, Tile) or scale != 1.0:
         listed, value = [Loop(np.multiply, (data, scale))], PREVIOUS
@@ -199,7 +201,7 @@ def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any,
     read = numeric.reader(data, dst.shape)
     factor, term = (numeric.operand_reader(operand, dst) for operand in (scale, bias))
     scaled, moved = isinstance(scale, Tile), bias is not None
-    once = isinstance(bias, Tile) and not scaled  # the loop reads a term for each partition
+    once = isinstance(bias, Tile) and not scaled  # scale_and_add reads a bias for each partition
 
     def value(data: Tile, scale: Any, bias: Any) -> Array:
         x = read(data)

@@ -105,7 +105,8 @@ def range_select(
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
     i = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :] before
-    rounding. Other elements get the least float32, which becomes -inf in formats of less range."""
+    rounding. Elements outside of the range get the least float32, which becomes -inf in formats
+    with a smaller range."""
     kept = numeric.rows(on_true_tile)
     places = (range_start + np.arange(kept.shape[1])).astype(np.float32)[np.newaxis]
     chosen = holds(comp_op0, places, bound0) & holds(comp_op1, places, bound1)
@@ -150,8 +151,9 @@ def topk(
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
     A group is 16 partitions. Element j of a group is in its partition j % 16, column j // 16, in
-    src and in the results. The results are in the first K / 16 columns; other columns are
-    unchanged. The first of equal elements are chosen (unpublished).
+    src and in the results. K is the number of columns of val_dst. The results are in the first K /
+    16 columns; other columns are unchanged. Among equal elements, the first ones are chosen
+    (unpublished).
     """
     snake = engines.read_groups(core, "src", src, n)
     descending = np.argsort(~codec.ranks(snake.view(f"i{snake.itemsize}")), axis=1, kind="stable")
@@ -194,8 +196,8 @@ def occurrences(data: Tile, vals: Tile, backwards: bool) -> Any:
 
 
 def holds(op: Operator, places: Any, bound: Tile) -> Any:
-    """Return flags [partitions, positions]: whether a position satisfies the comparison `op` with
-    the bound of its partition."""
+    """Return a flag for each partition and position, [partitions, positions]: whether the position
+    satisfies the comparison `op` with the bound of the partition."""
     flags = np.empty((bound.shape[0], places.shape[1]), np.bool_)
     op.apply(places, bound.column(), flags)
     return flags

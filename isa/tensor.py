@@ -76,10 +76,10 @@ def nc_matmul_sparse(
 ) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N adjacent weights are kept: pattern is (A, N). The N weights have places in A partitions
-    with N/A slots each. The tag of a weight, 4 bits in tags[k, m // 4], is its place: a N/A + c for
-    partition a and slot c, or c A + a if places is "slot". Products are summed as in nc_matmul. No
-    released API has this instruction (`Options.experimental`).
+    pattern is (A, N): A of N adjacent weights are kept. The N places of a group are in A partitions
+    with N/A slots each. A weight is kept with its place as a tag of 4 bits, in tags[k, m // 4]: a
+    N/A + c for partition a and slot c, or c A + a if places is "slot". Products are summed as in
+    nc_matmul. No released API has this instruction (`Options.experimental`).
     """
     s = product.reader(stationary, product.STATIONARY, core.options)(stationary)
     x = words.picked(core, moving.values(), tags, pattern, places)
@@ -100,9 +100,10 @@ def nc_matmul_sparse(
 def nc_transpose(dst: Out, data: In, engine: engine = unknown, *, core: Core) -> Run:
     """dst[f, p] = data[p, f]
 
-    From v3 on the bits are unchanged; there the Tensor engine may leave 8-bit floats in 16 bits,
-    whose upper 8 bits are 0. On v2 the Tensor engine multiplies by an identity matrix: NaN and
-    infinities spread along their row, -0 becomes +0, and an uninitialized element counts as finite.
+    From v3 on, the bits are unchanged. On these machines, the Tensor engine may write an 8-bit
+    float into an element of 16 bits, whose upper 8 bits become 0. On v2 the Tensor engine
+    multiplies by an identity matrix: NaN and infinities spread along their row, -0 becomes +0, and
+    an uninitialized element counts as finite.
     """
     exact = engine is vector or core.machine.has("native_transpose") or data.dtype.is_integer
     turn = turned if exact else sums.transposed

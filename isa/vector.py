@@ -100,7 +100,8 @@ in_steps(fill, lambda dst, value: copied(dst, constant_of(dst, value, "memset", 
 def tensor_tensor(
     dst: Scattered, data1: Gathered, data2: In, op: AnyOp, engine: engine = unknown
 ) -> Run:
-    """dst[p, f] = data1[p, f] <op> data2[p, f]; on GpSimd integers are exact and wrap around"""
+    """dst[p, f] = data1[p, f] <op> data2[p, f]; on GpSimd, 32-bit integers are exact and wrap
+    around"""
     exact = engine is gpsimd and op.integer and words.are_exact(dst, data1, data2)
     if op.kind == "bitvec" or exact:
         return partial(numeric.integer_binary, op)
@@ -181,7 +182,8 @@ def reciprocal(dst: Out, data: In) -> Run:
 def nc_stream_shuffle(dst: Partly, src: In, shuffle_mask: Mask) -> None:
     """dst[32q + i, f] = src[32q + shuffle_mask[i], f] in each quadrant q; 255 keeps dst unchanged
 
-    If src has fewer quadrants than dst, they repeat: one quadrant of src may go to all of dst.
+    If src has fewer quadrants than dst, they repeat: quadrant q of dst reads quadrant q % n of the
+    n quadrants of src.
     """
     moved, origin = words.shuffled(shuffle_mask, dst.shape[0], src.shape[0])
     codes = numeric.shaped(src.codes(), (src.shape[0], *dst.shape[1:]))

@@ -1,4 +1,5 @@
-"""Operands, rules and costs of sequencers, of synchronizing cores, and of collectives."""
+"""Operands, rules and costs of three kinds of instructions: for sequencers, for cores that
+synchronize, and collectives."""
 
 from __future__ import annotations
 
@@ -34,15 +35,15 @@ OneOut = Annotated[Tile, writes("", SBUF, *HBM, starts=False)]
 BYTES: dict[str, Any] = {"starts": False, "free_dims": None, "moved": True}
 Sent = Annotated[Tile, reads("", SBUF, **BYTES)]
 Received = Annotated[Tile, writes("", SBUF, **BYTES)]
-# Declared as written, though nothing is written here: every access to the data waits for the
-# barrier, and the barrier waits for every access.
+# The data is declared as written, though the barrier writes nothing: so every later access to the
+# data waits for the barrier, and the barrier waits for every earlier access.
 Shared = Annotated[Tile, writes("", MemoryRegion.shared_hbm, SBUF, partial=True, **BYTES)]
 Cores = Annotated[tuple[int, ...], Immediate(int, depth=1, keyed=True)]
 Rank = Annotated[int, Immediate(int, keyed=True)]
 
 
 def one_cycle(call: Call, machine: Machine) -> cost.Cost:
-    """One cycle of the engine, and its fixed costs."""
+    """Return the cost of one cycle, plus the engine's fixed costs."""
     return cost.stream(call, machine, 1)
 
 
@@ -125,9 +126,9 @@ def _on_chip(call: Call) -> bool:
 
 
 def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:
-    """Return the cost function of a collective with this pattern of communication. It gives the
-    time on the machine's largest instance. The DMA rings are busy while a rank reads and writes its
-    data."""
+    """Return the cost function of a collective with this pattern of communication. The cost is the
+    time on the largest instance with this machine. The DMA rings are busy while a rank reads and
+    writes its data."""
 
     def time(call: Call, machine: Machine) -> cost.Cost:
         largest = instances.of_machine(machine.name)

@@ -162,7 +162,8 @@ def at_a_time(call: Call) -> int:
 
 def fits_hardware(call: Call) -> bool:
     """Return whether hardware can transpose this shape. The limit of 128 elements along the last
-    axis is not checked here, because dst has as many partitions."""
+    axis is not checked here: that axis becomes the partitions of dst, whose number is checked
+    elsewhere."""
     shape, group = call.view("src").shape, at_a_time(call)
     if len(shape) < 3:
         return shape[:1] == (group,)
@@ -250,15 +251,16 @@ def compute_cost(call: Call, machine: Machine) -> cost.Cost:
 
 
 def transposing_engines(call: Call, machine: Machine) -> list[engine]:
-    """Return a list with the one engine on which the older compiler transposes. It loads 32-bit
-    tiles unchanged, and transposes them on the Tensor engine. The evidence is a published kernel
-    for a product: it takes the same time whether its loads or separate instructions transpose."""
+    """Return a list with the one engine on which the older API's compiler transposes. The compiler
+    loads 32-bit tiles unchanged, and transposes them on the Tensor engine. The evidence is a
+    published kernel for a product: it takes the same time whether its loads or separate
+    instructions transpose."""
     return [engine.tensor if call.view("src").dtype.itemsize == 4 else engine.dma]
 
 
 def product_cost(call: Call, machine: Machine) -> cost.Cost:
-    """The time of a load, and of a product for each square of 128 x 128 elements, which fills the
-    array."""
+    """The time of a load, and of the products that transpose the tile: one for each 128 x 128
+    elements, the size of the array."""
     unit, side = machine.engines["tensor"], machine.limits.partitions
     blocks = ceil(call.view("src").size / side**2)
     rows = side / unit.rate["transpose_float32"]
@@ -268,7 +270,7 @@ def product_cost(call: Call, machine: Machine) -> cost.Cost:
 
 def transpose_cost(call: Call, machine: Machine) -> cost.Cost:
     """The time of a DMA transfer that gets only a share of the bandwidth (ARCH2). If the older
-    compiler transposes on the Tensor engine, the cost is `product_cost`."""
+    API's compiler transposes on the Tensor engine, the cost is `product_cost`."""
     if call.engine is engine.tensor:
         return product_cost(call, machine)
     moved = cost.dma(call, machine)

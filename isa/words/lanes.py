@@ -46,9 +46,9 @@ def are_exact(*tiles: Tile | View) -> bool:
 
 
 def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]:
-    """Return flags [count] of the partitions of dst that a shuffle writes, and the source partition
-    of each written partition. `count` and `sources` are the partitions of dst and of src. The
-    length of the mask is the size of a quadrant."""
+    """Return two arrays: a flag for each partition of dst, whether a shuffle writes the partition;
+    and the source partition of each partition that is written. `count` and `sources` are the
+    numbers of partitions of dst and src. The length of the mask is the size of a quadrant."""
     rows, quadrant = np.arange(count), len(mask)
     wanted = np.array(mask)[rows % quadrant]
     origin = rows // quadrant * quadrant % (-(-sources // quadrant) * quadrant) + wanted
@@ -86,9 +86,9 @@ def in_pipeline(call: Call) -> bool:
 
 
 def open_arithmetic(call: Call, machine: Machine) -> list[engine]:
-    """Return the engines among which the older compiler chooses for arithmetic that Scalar's
-    multiplier and adder can do. In profiles of silu and adamw on trn1, Scalar does it if Vector has
-    much to do."""
+    """Return the engines among which the older API's compiler chooses for arithmetic that Scalar's
+    multiplier and adder can do. In profiles of silu and adamw on trn1, Scalar executes such
+    arithmetic if Vector has much to do."""
     takes = call["engine"] is unknown and in_pipeline(call)
     return [vector, scalar] if takes else [call.engine]
 
@@ -434,7 +434,7 @@ DROPOUT = (
 
 @cost.dynamic
 def generating(call: Call, machine: Machine) -> cost.Cost:
-    """One pass over dst at the engine's rate of random numbers."""
+    """The time to fill dst at the engine's rate of random numbers."""
     start = machine.fixed.gpsimd_start_cycles if call.engine is engine.gpsimd else 0
     cycles = cost.elements(call) / cost.rate(machine, call.engine, "random")
     return cost.stream(call, machine, cycles, start)

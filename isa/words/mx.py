@@ -101,13 +101,14 @@ MATMUL = (
 
 
 def quantize_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One pass over src, at the rate of quantize_mx."""
+    """The time to read src at the rate `quantize_mx` of the Vector engine."""
     per_cycle = cost.rate(machine, engine.vector, "quantize_mx")
     return cost.stream(call, machine, call.view("src").free_size / per_cycle)
 
 
 def mx_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One packed column per cycle, like any 8-bit format, with four times the work (ARCH3)."""
+    """One column per cycle, as for 8-bit formats. Because an element of a column packs four
+    numbers, a cycle does four times the work (ARCH3)."""
     s, x = call.view("stationary"), call.view("moving")
     columns = max(x.free_size, cost.strided_cycles(x, machine))
     return cost.systolic(call, machine, "float8", columns, s.free_size)

@@ -1,5 +1,5 @@
 """Operands, rules and costs of instructions that fold along the free axes or over partitions, and
-of those that find elements or select them by position."""
+of instructions that find elements or select them by position."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def listed(axis: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def reduced_axes(call: Call) -> int:
-    """Return how many of the last axes are folded; 0 if the axes are not the last ones."""
+    """Return the number of axes that the call folds; 0 if they are not the last axes of data."""
     rank, axes = len(call.view("data").shape), listed(call["axis"])
     if not all(isinstance(a, int) for a in axes):
         return 0
@@ -139,7 +139,7 @@ CUMULATIVE = (
 
 
 def reduce_cost(call: Call, machine: Machine) -> cost.Cost:
-    """One pass over data. Sums and maxima of bfloat16 have the rate reduce_16bit."""
+    """The time to read data once. Sums and maxima of bfloat16 have the rate `reduce_16bit`."""
     narrow = all(v.dtype is bfloat16 for v in call.views())
     fast = narrow and call["op"].name in ("add", "maximum")
     kind = "reduce_16bit" if fast else "default"

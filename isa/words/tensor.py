@@ -48,7 +48,7 @@ SUMS = (float32, bfloat16, float16, *NARROW)
 Accumulator = Annotated[Tile, Operand(writes=True, regions=(PSUM,), dtypes=SUMS, indirect=True)]
 Input = Annotated[Tile, Operand(reads=True, regions=(SBUF,), dtypes=INPUTS, indirect=True)]
 Pair = Annotated[tuple[int, ...] | None, Immediate(int, depth=1, optional=True, keyed=True)]
-Mode = Annotated[matmul_perf_mode | str, Static()]  # published kernels also pass its name
+Mode = Annotated[matmul_perf_mode | str, Static()]  # published kernels also pass the mode's name
 
 
 def is_double_row(mode: matmul_perf_mode | str) -> bool:
@@ -102,8 +102,8 @@ def operand_formats(call: Call, machine: Machine) -> Fault | None:
 
 @rule(DtypeError)
 def result_format(call: Call, machine: Machine) -> Fault | None:
-    """dst is float32, or bfloat16 on machines whose PSUM takes it; for a transpose that moves bits,
-    dst is a format that accepts them"""
+    """dst is float32, or bfloat16 on machines whose PSUM accepts it; for a transpose that moves
+    bits, dst has a format that accepts these bits"""
     dst, data = call.view("dst").dtype, call.view("stationary").dtype
     if call["is_transpose"] and machine.has("native_transpose"):
         if carries(dst, data):
@@ -377,7 +377,8 @@ def sparse_cost(call: Call, machine: Machine) -> cost.Cost:
 
 def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], places: str) -> Array:
     """Return, for each weight [K, M], the moving numbers that it multiplies, one for each column:
-    [K, M, columns]. `moving` is [K, slots, columns]. The tag of a weight chooses a row and a slot.
+    [K, M, columns]. `moving` is [K, slots, columns]. The tag of a weight chooses the row and the
+    slot of its number.
 
     Raises UnknownNameError without `Options.experimental`, and OutOfBoundsError for a tag that is
     too large for its pattern.

@@ -330,7 +330,7 @@ def all_gather_v(
 def all_reduce(
     core: Core, call: Any, srcs: Any, dsts: Any, replica_group: Any, op: Any, priority: Any
 ) -> Offsets | None:
-    """dsts[i] = the reduction by op of srcs[i] of all ranks of the group"""
+    """dsts[i] = srcs[i] of all ranks of the group, reduced by op"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -368,7 +368,7 @@ def all_to_all(
     collective_dim: Any,
     priority: Any,
 ) -> Offsets | None:
-    """piece k of dsts[i] = the piece of srcs[i] of rank k that is for this rank"""
+    """piece k of dsts[i] = the piece for this rank, from rank k's srcs[i]"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -509,7 +509,7 @@ def bn_stats(core: Core, call: Any, dst: Any, data: Any) -> Offsets | None:
 def collective_permute(
     core: Core, call: Any, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any
 ) -> Offsets | None:
-    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if the rank has no source"""
+    """dsts[0] = srcs[0] of this rank's source in the pairs; unchanged if it has no source"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -539,7 +539,7 @@ def collective_permute(
 def collective_permute_implicit(
     core: Core, call: Any, srcs: Any, dsts: Any, replica_group: Any, channel_ids: Any, priority: Any
 ) -> Offsets | None:
-    """dsts[i] = srcs[i] of the rank's predecessor in the ring of channel i"""
+    """dsts[i] = srcs[i] of this rank's predecessor in the ring of channel i"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -571,7 +571,7 @@ def collective_permute_implicit(
 def collective_permute_implicit_current_processing_rank_id(
     core: Core, call: Any, dst: Any, iteration_id: Any, replica_group: Any, channel_id: Any
 ) -> Offsets | None:
-    """dst = the rank whose data is here after iteration_id steps around the channel's ring"""
+    """dst = the rank whose data this rank has after iteration_id steps around the channel's ring"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -602,7 +602,7 @@ def collective_permute_implicit_reduce(
     channel_ids: Any,
     priority: Any,
 ) -> Offsets | None:
-    """dsts[i] = op(srcs[i], others[i]) of the rank's predecessor in the ring of channel i"""
+    """dsts[i] = op(srcs[i], others[i]) of this rank's predecessor in the ring of channel i"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -669,8 +669,8 @@ def dma_compute(
 ) -> Offsets | None:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
-    If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If indices aren't
-    unique, a row that is chosen twice gets both sums, one after the other.
+    If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If an index occurs
+    twice (unique_indices=False), both sums are added to its row, one after the other.
     """
     offsets = None
     if call.dynamic:
@@ -751,7 +751,7 @@ def dma_transpose(
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
     If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers. i is
-    the index, and P the number of partitions of i.
+    the index, and P is the number of its partitions.
     """
     offsets = None
     if call.dynamic:
@@ -1161,8 +1161,8 @@ def nc_matmul_mx(
     """dst[m, n] (+)= sum_k sum_i stationary[k, m][i] ss[k/8, m] * moving[k, n][i] ms[k/8, n]
 
     ss and ms are stationary_scale and moving_scale. The four products of i are added first, from
-    the left, and scaled once. The rest is as in nc_matmul. `Options.mx_order` can select another
-    order.
+    the left, and scaled once. Everything else is as in nc_matmul. `Options.mx_order` can select
+    another order.
     """
     offsets = None
     if call.dynamic:
@@ -1208,10 +1208,10 @@ def nc_matmul_sparse(
 ) -> Offsets | None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N adjacent weights are kept: pattern is (A, N). The N weights have places in A partitions
-    with N/A slots each. The tag of a weight, 4 bits in tags[k, m // 4], is its place: a N/A + c for
-    partition a and slot c, or c A + a if places is "slot". Products are summed as in nc_matmul. No
-    released API has this instruction (`Options.experimental`).
+    pattern is (A, N): A of N adjacent weights are kept. The N places of a group are in A partitions
+    with N/A slots each. A weight is kept with its place as a tag of 4 bits, in tags[k, m // 4]: a
+    N/A + c for partition a and slot c, or c A + a if places is "slot". Products are summed as in
+    nc_matmul. No released API has this instruction (`Options.experimental`).
     """
     offsets = None
     if call.dynamic:
@@ -1283,7 +1283,8 @@ def nc_stream_shuffle(
 ) -> Offsets | None:
     """dst[32q + i, f] = src[32q + shuffle_mask[i], f] in each quadrant q; 255 keeps dst unchanged
 
-    If src has fewer quadrants than dst, they repeat: one quadrant of src may go to all of dst.
+    If src has fewer quadrants than dst, they repeat: quadrant q of dst reads quadrant q % n of the
+    n quadrants of src.
     """
     offsets = None
     if call.dynamic:
@@ -1312,9 +1313,10 @@ def nc_stream_shuffle(
 def nc_transpose(core: Core, call: Any, dst: Any, data: Any, engine: Any) -> Offsets | None:
     """dst[f, p] = data[p, f]
 
-    From v3 on the bits are unchanged; there the Tensor engine may leave 8-bit floats in 16 bits,
-    whose upper 8 bits are 0. On v2 the Tensor engine multiplies by an identity matrix: NaN and
-    infinities spread along their row, -0 becomes +0, and an uninitialized element counts as finite.
+    From v3 on, the bits are unchanged. On these machines, the Tensor engine may write an 8-bit
+    float into an element of 16 bits, whose upper 8 bits become 0. On v2 the Tensor engine
+    multiplies by an identity matrix: NaN and infinities spread along their row, -0 becomes +0, and
+    an uninitialized element counts as finite.
     """
     offsets = None
     if call.dynamic:
@@ -1519,7 +1521,8 @@ def range_select(
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
     i = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :] before
-    rounding. Other elements get the least float32, which becomes -inf in formats of less range.
+    rounding. Elements outside of the range get the least float32, which becomes -inf in formats
+    with a smaller range.
     """
     offsets = None
     if call.dynamic:
@@ -1563,7 +1566,7 @@ def range_select(
 
 
 def rank_id(core: Core, call: Any, dst: Any) -> Offsets | None:
-    """dst = the number of the rank"""
+    """dst = the number of this rank"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1623,9 +1626,7 @@ def reduce_scatter(
     op: Any,
     priority: Any,
 ) -> Offsets | None:
-    """dsts[i] = the rank's piece, along collective_dim, of the reduction by op of srcs[i] of all
-    ranks
-    """
+    """dsts[i] = this rank's piece, along collective_dim, of srcs[i] of all ranks, reduced by op"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -1872,7 +1873,7 @@ def sendrecv(
     pipe_id: Any,
     dma_engine: Any,
 ) -> Offsets | None:
-    """dst = the src that core recv_from_rank sends; this core's src is sent to core send_to_rank"""
+    """dst = the src that core recv_from_rank sends; this core sends its src to core send_to_rank"""
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -2246,7 +2247,9 @@ def tensor_scalar_reduce(
 def tensor_tensor(
     core: Core, call: Any, dst: Any, data1: Any, data2: Any, op: Any, engine: Any
 ) -> Offsets | None:
-    """dst[p, f] = data1[p, f] <op> data2[p, f]; on GpSimd integers are exact and wrap around"""
+    """dst[p, f] = data1[p, f] <op> data2[p, f]; on GpSimd, 32-bit integers are exact and wrap
+    around
+    """
     offsets = None
     if call.dynamic:
         offsets = resolve(core, call, arguments(call.instruction, locals()), False)
@@ -2333,8 +2336,9 @@ def topk(core: Core, call: Any, val_dst: Any, idx_dst: Any, src: Any, n: Any) ->
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
     A group is 16 partitions. Element j of a group is in its partition j % 16, column j // 16, in
-    src and in the results. The results are in the first K / 16 columns; other columns are
-    unchanged. The first of equal elements are chosen (unpublished).
+    src and in the results. K is the number of columns of val_dst. The results are in the first K /
+    16 columns; other columns are unchanged. Among equal elements, the first ones are chosen
+    (unpublished).
     """
     offsets = None
     if call.dynamic:

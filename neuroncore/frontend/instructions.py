@@ -981,7 +981,7 @@ def all_reduce(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[i] = the reduction by op of srcs[i] of all ranks of the group"""
+    """dsts[i] = srcs[i] of all ranks of the group, reduced by op"""
     if (
         extra
         or unknown
@@ -1081,7 +1081,7 @@ def all_to_all(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """piece k of dsts[i] = the piece of srcs[i] of rank k that is for this rank"""
+    """piece k of dsts[i] = the piece for this rank, from rank k's srcs[i]"""
     if (
         extra
         or unknown
@@ -1457,7 +1457,7 @@ def collective_permute(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[0] = srcs[0] of the rank's source in the pairs; unchanged if the rank has no source"""
+    """dsts[0] = srcs[0] of this rank's source in the pairs; unchanged if it has no source"""
     if extra or unknown or srcs is MISSING or dsts is MISSING or source_target_pairs is MISSING:
         settle(COLLECTIVE_PERMUTE, locals(), extra, unknown)
     core: Any = running() or current()
@@ -1550,7 +1550,7 @@ def collective_permute_implicit(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[i] = srcs[i] of the rank's predecessor in the ring of channel i"""
+    """dsts[i] = srcs[i] of this rank's predecessor in the ring of channel i"""
     if (
         extra
         or unknown
@@ -1660,7 +1660,7 @@ def collective_permute_implicit_current_processing_rank_id(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst = the rank whose data is here after iteration_id steps around the channel's ring"""
+    """dst = the rank whose data this rank has after iteration_id steps around the channel's ring"""
     if extra or unknown or dst is MISSING or iteration_id is MISSING or replica_group is MISSING:
         settle(COLLECTIVE_PERMUTE_IMPLICIT_CURRENT_PROCESSING_RANK_ID, locals(), extra, unknown)
     core: Any = running() or current()
@@ -1795,7 +1795,7 @@ def collective_permute_implicit_reduce(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[i] = op(srcs[i], others[i]) of the rank's predecessor in the ring of channel i"""
+    """dsts[i] = op(srcs[i], others[i]) of this rank's predecessor in the ring of channel i"""
     if (
         extra
         or unknown
@@ -1994,8 +1994,8 @@ def dma_compute(
 ) -> NkiInstruction:
     """dst = srcs[0] + srcs[1] + ..., in float32 from the left
 
-    If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If indices aren't
-    unique, a row that is chosen twice gets both sums, one after the other.
+    If an index i chooses rows: dst = dst + data[i], or dst[i] = dst[i] + data. If an index occurs
+    twice (unique_indices=False), both sums are added to its row, one after the other.
     """
     if extra or unknown or dst is MISSING or srcs is MISSING or reduce_op is MISSING:
         settle(DMA_COMPUTE, locals(), extra, unknown)
@@ -2198,7 +2198,7 @@ def dma_transpose(
     """dst[z, x, y, w] = src[w, x, y, z], or dst[y, x, w] = src[w, x, y], or dst[x, w] = src[w, x]
 
     If src is a gather, its row w is row i[w % P, w // P] of the tensor from which it gathers. i is
-    the index, and P the number of partitions of i.
+    the index, and P is the number of its partitions.
     """
     if extra or unknown or dst is MISSING or src is MISSING:
         settle(DMA_TRANSPOSE, locals(), extra, unknown)
@@ -3267,8 +3267,8 @@ def nc_matmul_mx(
     """dst[m, n] (+)= sum_k sum_i stationary[k, m][i] ss[k/8, m] * moving[k, n][i] ms[k/8, n]
 
     ss and ms are stationary_scale and moving_scale. The four products of i are added first, from
-    the left, and scaled once. The rest is as in nc_matmul. `Options.mx_order` can select another
-    order.
+    the left, and scaled once. Everything else is as in nc_matmul. `Options.mx_order` can select
+    another order.
     """
     if (
         extra
@@ -3403,10 +3403,10 @@ def nc_matmul_sparse(
 ) -> NkiInstruction:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N adjacent weights are kept: pattern is (A, N). The N weights have places in A partitions
-    with N/A slots each. The tag of a weight, 4 bits in tags[k, m // 4], is its place: a N/A + c for
-    partition a and slot c, or c A + a if places is "slot". Products are summed as in nc_matmul. No
-    released API has this instruction (`Options.experimental`).
+    pattern is (A, N): A of N adjacent weights are kept. The N places of a group are in A partitions
+    with N/A slots each. A weight is kept with its place as a tag of 4 bits, in tags[k, m // 4]: a
+    N/A + c for partition a and slot c, or c A + a if places is "slot". Products are summed as in
+    nc_matmul. No released API has this instruction (`Options.experimental`).
     """
     if (
         extra
@@ -3599,7 +3599,8 @@ def nc_stream_shuffle(
 ) -> NkiInstruction:
     """dst[32q + i, f] = src[32q + shuffle_mask[i], f] in each quadrant q; 255 keeps dst unchanged
 
-    If src has fewer quadrants than dst, they repeat: one quadrant of src may go to all of dst.
+    If src has fewer quadrants than dst, they repeat: quadrant q of dst reads quadrant q % n of the
+    n quadrants of src.
     """
     if extra or unknown or dst is MISSING or src is MISSING or shuffle_mask is MISSING:
         settle(NC_STREAM_SHUFFLE, locals(), extra, unknown)
@@ -3683,9 +3684,10 @@ def nc_transpose(
 ) -> NkiInstruction:
     """dst[f, p] = data[p, f]
 
-    From v3 on the bits are unchanged; there the Tensor engine may leave 8-bit floats in 16 bits,
-    whose upper 8 bits are 0. On v2 the Tensor engine multiplies by an identity matrix: NaN and
-    infinities spread along their row, -0 becomes +0, and an uninitialized element counts as finite.
+    From v3 on, the bits are unchanged. On these machines, the Tensor engine may write an 8-bit
+    float into an element of 16 bits, whose upper 8 bits become 0. On v2 the Tensor engine
+    multiplies by an identity matrix: NaN and infinities spread along their row, -0 becomes +0, and
+    an uninitialized element counts as finite.
     """
     if extra or unknown or dst is MISSING or data is MISSING:
         settle(NC_TRANSPOSE, locals(), extra, unknown)
@@ -4217,7 +4219,8 @@ def range_select(
     """dst[p, f] = on_true_tile[p, f] if i <op0> bound0[p] and i <op1> bound1[p] else -3.4e38
 
     i = range_start + f, compared in float32. reduce_res[p] = the greatest of dst[p, :] before
-    rounding. Other elements get the least float32, which becomes -inf in formats of less range.
+    rounding. Elements outside of the range get the least float32, which becomes -inf in formats
+    with a smaller range.
     """
     if (
         extra
@@ -4366,7 +4369,7 @@ RANK_ID = INSTRUCTIONS["rank_id"]
 
 
 def rank_id(dst: Any = MISSING, *extra: Any, **unknown: Any) -> NkiInstruction:
-    """dst = the number of the rank"""
+    """dst = the number of this rank"""
     if extra or unknown or dst is MISSING:
         settle(RANK_ID, locals(), extra, unknown)
     core: Any = running() or current()
@@ -4503,9 +4506,7 @@ def reduce_scatter(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dsts[i] = the rank's piece, along collective_dim, of the reduction by op of srcs[i] of all
-    ranks
-    """
+    """dsts[i] = this rank's piece, along collective_dim, of srcs[i] of all ranks, reduced by op"""
     if (
         extra
         or unknown
@@ -5206,7 +5207,7 @@ def sendrecv(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst = the src that core recv_from_rank sends; this core's src is sent to core send_to_rank"""
+    """dst = the src that core recv_from_rank sends; this core sends its src to core send_to_rank"""
     if (
         extra
         or unknown
@@ -6291,7 +6292,9 @@ def tensor_tensor(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst[p, f] = data1[p, f] <op> data2[p, f]; on GpSimd integers are exact and wrap around"""
+    """dst[p, f] = data1[p, f] <op> data2[p, f]; on GpSimd, 32-bit integers are exact and wrap
+    around
+    """
     if extra or unknown or dst is MISSING or data1 is MISSING or data2 is MISSING or op is MISSING:
         settle(TENSOR_TENSOR, locals(), extra, unknown)
     core: Any = running() or current()
@@ -6524,8 +6527,9 @@ def topk(
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
     A group is 16 partitions. Element j of a group is in its partition j % 16, column j // 16, in
-    src and in the results. The results are in the first K / 16 columns; other columns are
-    unchanged. The first of equal elements are chosen (unpublished).
+    src and in the results. K is the number of columns of val_dst. The results are in the first K /
+    16 columns; other columns are unchanged. Among equal elements, the first ones are chosen
+    (unpublished).
     """
     if (
         extra
