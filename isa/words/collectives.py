@@ -114,15 +114,11 @@ def _grouped(call: Call) -> tuple[tuple[int, ...], ...]:
 
 def ranks_of(call: Call, world: World, number: int) -> list[int]:
     """Return the cores that take part in a collective of core `number`. These are all cores of the
-    ranks of its group. For tiles on the chip, only the cores with the same position in their rank
-    take part."""
+    ranks of its group. If all tensors are in SBUF, only the cores with the same position in their
+    rank take part."""
     rank = world.rank(number)
     group = next((ranks for ranks in _grouped(call) if rank in ranks), (rank,))
-    return replica_groups.participants(world, number, sorted(group), _on_chip(call))
-
-
-def _on_chip(call: Call) -> bool:
-    return all(view.on_chip for view in call["srcs"])
+    return replica_groups.participants(world, number, sorted(group), not call.is_once_per_rank)
 
 
 def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:

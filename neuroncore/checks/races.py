@@ -300,12 +300,12 @@ def _runs(spot: SharedSpot) -> tuple[Array, int]:
 
 def _does(uses: Uses, core: int) -> Array:
     """Return, for each use, whether the instruction accesses memory on this core, which has the
-    number `core` in its rank. A barrier only waits. A collective of several cores counts once, on
-    core 0."""
-    does = []
-    for instruction in (call.instruction for call in uses.program.calls):
-        together = instruction.meets is not None and instruction.traits.exchanges
-        does.append(instruction.traits.computes and not (together and core > 0))
+    number `core` in its rank. A barrier only waits. Core 0 counts for the cores of a rank that
+    carry out a collective together."""
+    does = [
+        call.instruction.traits.computes and not (core > 0 and call.is_once_per_rank)
+        for call in uses.program.calls
+    ]
     flags: Array = np.array(does, np.bool_)[uses.columns.call[uses.user]]
     return flags
 

@@ -28,7 +28,7 @@ from neuroncore.base.errors import DefinitionError, KernelError
 from neuroncore.clause import letters
 from neuroncore.clause.alu import IsaTable
 from neuroncore.clause.immediate import Immediate, Register
-from neuroncore.clause.operand import PSUM, Act, Op, Operand, Static
+from neuroncore.clause.operand import HBM, PSUM, Act, Op, Operand, Static
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.memory.geometry import View
@@ -324,6 +324,14 @@ class Call:
         """True if the rows of the call in a record have fields for run-time values: numbers of
         parameters, and registers in the offsets of tiles."""
         return bool(self.instruction.values or self.dynamic)
+
+    @property
+    def is_once_per_rank(self) -> bool:
+        """True for a collective that the cores of a rank carry out together, because one of its
+        tensors is in HBM. If all tensors are in SBUF, each core has a collective of its own
+        (`core.collectives`)."""
+        together = self.instruction.meets is not None and self.instruction.traits.exchanges
+        return together and any(self.view(n).region in HBM for n in (*self.reads, *self.writes))
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

@@ -26,7 +26,7 @@ from neuroncore.memory.tile import Dynamic, Tile
 from neuroncore.record.inputs import Leaf, RegisterId, leaves, values_of
 from neuroncore.record.program import Program
 from neuroncore.record.rows import Registers
-from neuroncore.replay.stretches import Stretches
+from neuroncore.replay.stretches import Stretches, StretchesOnCore
 from neuroncore.replay.tensors import Tensors, last_uses
 
 
@@ -98,41 +98,42 @@ def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ..
 
 
 class _Tables:
-    """Tables of a program, which all its executions share."""
+    """Tables of a program, which all its executions share. `values`, `moves`, ... have the lists of
+    the program's data with the same names, by the number that a row or window has for them."""
 
     def __init__(self, program: Program) -> None:
-        self._rows, self._begins = program.raw()
+        self.rows, self.begins = program.raw()
         windows = program.windows()
-        self._geometry, self._offset = windows.geometry.tolist(), windows.offset.tolist()
-        self._storage, self._moving = windows.storage.tolist(), windows.moving.tolist()
-        self._values = [values_of(key) for key in program.data.values]
-        self._places = np.array(program.data.places, np.int64).reshape(-1, 2).tolist()
-        self._moves = _by_first(program.data.moves, 5)
-        self._branches = _by_first(program.data.branches, 4)
-        self._begun = _by_first(program.data.programs, 2)
+        self.geometry, self.offset = windows.geometry.tolist(), windows.offset.tolist()
+        self.storage, self.moving = windows.storage.tolist(), windows.moving.tolist()
+        self.values = [values_of(key) for key in program.data.values]
+        self.places = np.array(program.data.places, np.int64).reshape(-1, 2).tolist()
+        self.moves = _by_first(program.data.moves, 5)
+        self.branches = _by_first(program.data.branches, 4)
+        self.begun = _by_first(program.data.programs, 2)
         window, storage = last_uses(program)
-        self._window_ends = window
+        self.window_ends = window
         order = np.argsort(np.concatenate([window, storage]), kind="stable")
         last_used = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]
         # Two parallel lists, sorted by row: rows, and for each row a window or storage that it
         # uses for the last time. A number w >= 0 is window w; -1 - w is the storage of window w.
-        self._ends = np.concatenate([window, storage])[order].tolist(), last_used.tolist()
-        self._kept = {leaf.storage for leaf in leaves(program.data.results)}
+        self.ends = np.concatenate([window, storage])[order].tolist(), last_used.tolist()
+        self.kept = {leaf.storage for leaf in leaves(program.data.results)}
         # the stretches of the last replay, and what they depend on except the program
-        self._planned: list[tuple[Any, Stretches]] = []
+        self.planned: tuple[Any, Stretches] | None = None
 
 
-class Execution(_Tables):
+class Execution:
     """A program that is executed on a core. `row` is the number of the next row."""
 
     def __init__(self, program: Program, core: Core, tensors: Tensors) -> None:
-        vars(self).update(vars(program.derived(__name__, lambda: _Tables(program))))
         self.program, self.core, self.tensors = program, core, tensors
+        self._tables: _Tables = program.derived(__name__, lambda: _Tables(program))
         self.registers = Registers(program.data)
         self.row = self.wrote = 0  # the next row; the bytes of all results before it, for snapshots
         self._tiles: dict[int, Tile] = {}
         self.plans = [plan(call.of_launch()) for call in program.calls]
-        tensors.kept |= self._kept
+        tensors.kept |= self._tables.kept
         self.restart(0)
 
     def restart(self, row: int) -> None:
@@ -141,7 +142,7 @@ class Execution(_Tables):
         self._tiles.clear()
         self._chunk: list[list[int]] = []
         self._first = 0  # row of the chunk
-        self._ended = int(np.searchsorted(self._ends[0], row))
+        self._ended = int(np.searchsorted(self._tables.ends[0], row))
         self.registers.back_to(row)
 
     @property
@@ -156,10 +157,10 @@ class Execution(_Tables):
     def step(self) -> None:
         """Execute the next row. Raises the errors that the kernel would raise, with the kernel's
         line, and OtherPath if the kernel would take another path."""
-        number = self.row
-        if number in self._begun:
-            *_, (self.core.program_id,) = self._begun[number]
-        if number in self._branches:
+        number, tables = self.row, self._tables
+        if number in tables.begun:
+            *_, (self.core.program_id,) = tables.begun[number]
+        if number in tables.branches:
             self.check_branches()
         at = number - self._first
         row = self._chunk[at] if 0 <= at < len(self._chunk) else self._row()
@@ -176,7 +177,7 @@ class Execution(_Tables):
             self.registers.loaded[number] = arguments[plan.loads].value
         self.row = number + 1
         self.wrote += plan.nbytes
-        ends, windows = self._ends
+        ends, windows = tables.ends
         ended = self._ended
         while ended < len(ends) and ends[ended] <= number:
             self._free(windows[ended])
@@ -192,27 +193,28 @@ class Execution(_Tables):
             self.step()
             return
         self.row = stretch_end
-        self._tiles = {w: t for w, t in self._tiles.items() if self._window_ends[w] >= stretch_end}
-        self._ended = bisect_left(self._ends[0], stretch_end)
+        self._tiles = {
+            w: t for w, t in self._tiles.items() if self._tables.window_ends[w] >= stretch_end
+        }
+        self._ended = bisect_left(self._tables.ends[0], stretch_end)
 
     @cached_property
-    def stretches(self) -> Stretches:
-        """The stretches of the program: consecutive rows that compiled code executes in one
-        call."""
-        core, tensors = self.core, self.tensors
+    def stretches(self) -> StretchesOnCore:
+        """Executes the stretches of the program: consecutive rows that compiled code executes in
+        one call."""
+        core, tensors, tables = self.core, self.tensors, self._tables
         contents, kept = {*tensors.inputs, *tensors.constants}, {*tensors.kept}
-        key, planned = (core.machine, core.options, contents, kept), self._planned[:]
-        if not planned or planned[0][0] != key:
-            rows, alone = (self._rows, self._begins), [*self._begun, *self._branches]
-            on_what = self.program, rows, self.plans, self._values, core
-            stretches = Stretches(*on_what, contents=contents, kept=kept, alone=alone)
-            self._planned[:] = planned = [(key, stretches)]
-        return planned[0][1].on(core)
+        key = core.machine, core.options, contents, kept
+        if tables.planned is None or tables.planned[0] != key:
+            rows, alone = (tables.rows, tables.begins), [*tables.begun, *tables.branches]
+            on_what = self.program, rows, self.plans, tables.values, core
+            tables.planned = key, Stretches(*on_what, contents=contents, kept=kept, alone=alone)
+        return StretchesOnCore(tables.planned[1], core)
 
     def check_branches(self) -> None:
         """Raise OtherPath if the kernel, before the next row, branches on a register whose value
         differs from the recorded value."""
-        for number, value, line in self._branches.get(self.row, ()):
+        for number, value, line in self._tables.branches.get(self.row, ()):
             actual = self.registers.value(number)
             if actual != value:
                 where = f"{self.program.place(line)}: " if line >= 0 else ""
@@ -228,7 +230,7 @@ class Execution(_Tables):
         the first value that differs."""
         rows, _, values, _ = np.array(self.program.data.branches, np.int64).reshape(-1, 4).T
         checked = [*values[rows < self.row].tolist()]
-        for number, value, _ in self._branches[self.row]:
+        for number, value, _ in self._tables.branches[self.row]:
             if self.registers.value(number) != value:
                 break
             checked.append(value)
@@ -262,8 +264,8 @@ class Execution(_Tables):
         row, storages = self._row(), {}
         plan = self.plans[row[0]]
         for at in map(plan.operands.__getitem__, plan.call.writes):
-            number = self._storage[row[at]]
-            layout = self.program.geometries[self._geometry[row[at]]].layout
+            number = self._tables.storage[row[at]]
+            layout = self.program.geometries[self._tables.geometry[row[at]]].layout
             storages[number] = self.tensors.get(self.core, number, layout).storage
         return storages
 
@@ -284,8 +286,8 @@ class Execution(_Tables):
         at = self.row - self._first
         if not 0 <= at < len(self._chunk):
             self._first, at = self.row, 0
-            begins = self._begins[self.row : self.row + CHUNK + 1].tolist()
-            flat = self._rows[begins[0] : begins[-1]].tolist()
+            begins = self._tables.begins[self.row : self.row + CHUNK + 1].tolist()
+            flat = self._tables.rows[begins[0] : begins[-1]].tolist()
             ends = [end - begins[0] for end in begins]
             self._chunk = [flat[i:j] for i, j in pairwise(ends)]
         return self._chunk[at]
@@ -299,7 +301,7 @@ class Execution(_Tables):
         for slot, places in plan.lists:
             arguments[slot] = [moved.get(at) or self._tile(row[at]) for at in places]
         if plan.values:
-            values = self._values[row[-1]]
+            values = self._tables.values[row[-1]]
             for slot, i in plan.values:
                 value = values[i]
                 arguments[slot] = self._register(value) if type(value) is RegisterId else value
@@ -314,8 +316,13 @@ class Execution(_Tables):
         """Return the tile of a window whose offset does not depend on the run."""
         tile = self._tiles.get(window)
         if tile is None:
-            geometry, offset = self.program.geometries[self._geometry[window]], self._offset[window]
-            tile = self._tiles[window] = self._window_on(self._storage[window], geometry, offset)
+            geometry, offset = (
+                self.program.geometries[self._tables.geometry[window]],
+                self._tables.offset[window],
+            )
+            tile = self._tiles[window] = self._window_on(
+                self._tables.storage[window], geometry, offset
+            )
         return tile
 
     def _window_on(self, storage: int, geometry: Geometry, offset: int) -> Tile:
@@ -330,14 +337,16 @@ class Execution(_Tables):
         call, tiles = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])
-        registers = iter(self._values[row[-1]][len(call.instruction.values) :])
+        registers = iter(self._tables.values[row[-1]][len(call.instruction.values) :])
         for name in call.dynamic:
             at = plan.operands[name]
-            moving = self._moving[row[at]]
-            number, offset = self._places[moving]
+            moving = self._tables.moving[row[at]]
+            number, offset = self._tables.places[moving]
             geometry = self.program.geometries[number]
-            tile = self._window_on(self._storage[row[at]], geometry, offset)
-            moves = tuple(self._move(move, indices, registers) for move in self._moves[moving])
+            tile = self._window_on(self._tables.storage[row[at]], geometry, offset)
+            moves = tuple(
+                self._move(move, indices, registers) for move in self._tables.moves[moving]
+            )
             tiles[at] = Tile(tile.storage, geometry, offset, moves)
         return tiles
 
@@ -356,6 +365,6 @@ class Execution(_Tables):
             self._tiles.pop(window, None)
             return
         window = -1 - window
-        layout = self.program.geometries[self._geometry[window]].layout
+        layout = self.program.geometries[self._tables.geometry[window]].layout
         if layout.on_chip:
-            self.tensors.free(self._storage[window])
+            self.tensors.free(self._tables.storage[window])

@@ -9,7 +9,6 @@ stretch uses exist only there, in one block of memory.
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,7 +63,7 @@ def load() -> None:
 class Shared(NamedTuple):
     """A tensor that a stretch shares with other rows. `storage` is its position in
     `Stretches.numbers`. The stretch writes to it `writes` times, and `first` is the position of the
-    first write in `Stretches._written`. `doubtful` says whether the stretch reads elements that may
+    first write in `Stretches.written`. `doubtful` says whether the stretch reads elements that may
     not have been written before."""
 
     storage: int
@@ -86,14 +85,11 @@ class Uses(NamedTuple):
 
 class Stretches:
     """The stretches of a program. `ends` has the row after each stretch, by the first row of the
-    stretch. Replays of the program share them; `on` gives them the memory of one replay.
+    stretch. Replays of the program share them; each has a StretchesOnCore.
 
     `contents` are the numbers of the storages that have contents before the first row, and `kept`
     the numbers of the storages of results. `alone` are rows that must not be in a stretch.
     """
-
-    _core: Core  # of the replay
-    _memory: list[Array]  # of the replay
 
     def __init__(
         self,
@@ -111,10 +107,10 @@ class Stretches:
         self._operands, self._row = program.operand_windows(), program.users()
         if core.hbm.rounding is not codec.encode or core.hbm.wide or not len(self._operands):
             return
-        self._geometries = program.geometries
+        self.geometries = program.geometries
         self._rows, self._begins = rows
         windows = program.windows()
-        self._geometry, self._offset = windows.geometry, windows.offset
+        self.geometry, self.offset = windows.geometry, windows.offset
         storages = program.storages()
         self.numbers, self._storage = storages.number, storages.of_window
         self._window = np.empty(len(self.numbers), np.int64)  # a window of each storage
@@ -192,10 +188,10 @@ class Stretches:
 
     def _example(self, window: int, core: Core) -> Tile:
         """Return a tile with the geometry of a window, in storage without memory."""
-        geometry, hbm = self._geometries[self._geometry[window]], core.hbm
+        geometry, hbm = self.geometries[self.geometry[window]], core.hbm
         storage = Storage(-1, geometry.layout, hbm.held(geometry.layout.dtype))
         storage.launch = hbm
-        return Tile(storage, geometry, int(self._offset[window]))
+        return Tile(storage, geometry, int(self.offset[window]))
 
     def _exclude_overlaps(self) -> None:
         """Remove the templates of rows that read and write different windows of one tensor."""
@@ -208,32 +204,32 @@ class Stretches:
 
     def _find(self, contents: set[int], kept: set[int]) -> None:
         """Find the stretches, and the tensors that each one shares."""
-        uses, geometries = self._uses(), self._geometries
-        self._last_rows = uses.last_row.tolist()
-        of_storage = self._geometry[self._window].tolist()
+        uses, geometries = self._uses(), self.geometries
+        self.last_rows = uses.last_row.tolist()
+        of_storage = self.geometry[self._window].tolist()
         layouts = [geometries[geometry].layout for geometry in of_storage]
-        self._place_of = [*zip(self.numbers.tolist(), layouts, strict=True)]
+        self.place_of = [*zip(self.numbers.tolist(), layouts, strict=True)]
         # Tensors of which elements may be unwritten. `run` looks for such elements, so after a part
         # of the tensor was written a new stretch begins before the next read.
         self._doubtful = ~(uses.starts_full | np.isin(self.numbers, [*contents]))
         after = uses.after_parts
         stretch = self._split(self._row[after[self._doubtful[self._of_operand[after]]]])
         on_chip = np.array([g.layout.on_chip for g in geometries], np.bool_)
-        local = on_chip[self._geometry[self._window]] & ~np.isin(self.numbers, [*kept])
+        local = on_chip[self.geometry[self._window]] & ~np.isin(self.numbers, [*kept])
         local &= uses.starts_full & (stretch[uses.last_row] >= 0)
         local &= stretch[uses.first_row] == stretch[uses.last_row]
-        self._base, self._local = np.zeros(len(self.numbers), np.int64), np.flatnonzero(local)
+        self.base, self.local = np.zeros(len(self.numbers), np.int64), np.flatnonzero(local)
         self._place(uses)
         self._share(stretch[self._row], ~local[self._of_operand])
-        self._table = loops.Table(
+        self.table = loops.Table(
             rows=self._rows,
             begins=self._begins,
             template=self._template,
             steps_of=np.array(self.templates.begins, np.int64),
             steps=np.array(self.templates.steps, np.int64).reshape(-1, loops.WIDTH),
             storage=self._storage,
-            starts=_starts(geometries, self._geometry, self._offset),
-            base=self._base,
+            starts=_starts(geometries, self.geometry, self.offset),
+            base=self.base,
             fixed=np.empty(0, np.int64),
         )
 
@@ -241,8 +237,8 @@ class Stretches:
         order = np.argsort(self._of_operand, kind="stable")
         storage, reads = self._of_operand[order], self._is_read[order]
         new = np.append(True, storage[1:] != storage[:-1])
-        fills = np.array([g.fills for g in self._geometries], np.bool_)
-        full = fills[self._geometry[self._operands]]
+        fills = np.array([g.fills for g in self.geometries], np.bool_)
+        full = fills[self.geometry[self._operands]]
         self._fills = ~self._is_read & full & (self._template[self._row] >= 0)
         first, parts = order[new], ~reads & ~full[order] & (self._template[self._row[order]] >= 0)
         return Uses(
@@ -268,18 +264,18 @@ class Stretches:
 
     def _place(self, uses: Uses) -> None:
         """Give places in one block of memory to the tensors that only one stretch uses."""
-        self._total = 0  # bytes of the block
-        local = self._local[np.argsort(uses.first_row[self._local], kind="stable")]
+        self.total = 0  # bytes of the block
+        local = self.local[np.argsort(uses.first_row[self.local], kind="stable")]
         if not len(local):
             return
-        sizes = np.array([g.layout.nbytes for g in self._geometries], np.int64)
-        nbytes = sizes[self._geometry[self._window[local]]]
+        sizes = np.array([g.layout.nbytes for g in self.geometries], np.int64)
+        nbytes = sizes[self.geometry[self._window[local]]]
         size, kind = np.unique(-(-nbytes // buffers.CACHE_LINE), return_inverse=True)
         size, at = size * buffers.CACHE_LINE, np.empty(len(local), np.int64)
         first, last = uses.first_row[local], uses.last_row[local]
         by_last = np.argsort(last, kind="stable")
-        self._total = loops.place(first, last, by_last, kind.reshape(-1), size, at)
-        self._base[local] = at
+        self.total = loops.place(first, last, by_last, kind.reshape(-1), size, at)
+        self.base[local] = at
 
     def _share(self, stretch: Array, shared: Array) -> None:
         """List the tensors that each stretch shares with other rows. Remove stretches that take
@@ -291,7 +287,7 @@ class Stretches:
             np.append(True, (np.diff(storage) != 0) | (np.diff(of_stretch) != 0))[: len(used)]
         )
         read = self._is_read[used]
-        self._written = self._operands[used[~read]].tolist()
+        self.written = self._operands[used[~read]].tolist()
         writes = np.add.reduceat(~read, begins, dtype=np.int64) if len(begins) else begins
         storage, of_stretch = storage[begins], of_stretch[begins]
         reads = np.diff(np.append(begins, len(used))) - writes
@@ -304,32 +300,36 @@ class Stretches:
         worth = lengths > START + SHARED * (end - begin)
         bounds = zip(begin[worth].tolist(), end[worth].tolist(), strict=True)
         of_first = zip(firsts[worth].tolist(), bounds, strict=True)
-        self._shared = {first: listed[low:high] for first, (low, high) in of_first}
-        self.ends = {first: self.ends[first] for first in self._shared}
+        self.shared = {first: listed[low:high] for first, (low, high) in of_first}
+        self.ends = {first: self.ends[first] for first in self.shared}
 
     # --- executing -------------------------------------------------------------------------------
 
-    def on(self, core: Core) -> Stretches:
-        """Return the stretches for a replay on a core, with memory that only this replay uses."""
-        mine = copy.copy(self)
-        mine._core = core
-        if self.ends:
-            fixed, mine._memory = self.templates.memory()
-            mine._base, block = self._base.copy(), buffers.fresh(self._total)
-            mine._base[self._local] += _address(block)
-            mine._memory.append(block)
-            mine._table = self._table._replace(base=mine._base, fixed=fixed)
-        return mine
+
+class StretchesOnCore:
+    """Executes the stretches of a program on a core, in memory that only this replay uses."""
+
+    def __init__(self, stretches: Stretches, core: Core) -> None:
+        self._stretches, self._core = stretches, core
+        self.ends = stretches.ends
+        if not self.ends:
+            return
+        fixed, self._memory = stretches.templates.memory()
+        self._base, block = stretches.base.copy(), buffers.fresh(stretches.total)
+        self._base[stretches.local] += _address(block)
+        self._memory.append(block)
+        self._table = stretches.table._replace(base=self._base, fixed=fixed)
 
     def run(self, first: int, tensors: Tensors) -> bool:
         """Execute the stretch that begins with row `first`, and return True. Return False without
         executing it if something may happen that only `Execution.step` can do."""
-        core, shared = self._core, self._shared[first]
+        core, stretches = self._core, self._stretches
+        shared = stretches.shared[first]
         if core.leftovers is not None or core.watch is not None or core.shadow is not None:
             return False
         storages = []
         for each in shared:
-            number, layout = self._place_of[each.storage]
+            number, layout = stretches.place_of[each.storage]
             storage = tensors.get(core, number, layout).storage
             if each.doubtful and storage.gaps is not None:
                 return False
@@ -341,19 +341,20 @@ class Stretches:
         for each, storage in zip(shared, storages, strict=True):
             if each.writes:
                 self._note_writes(each, storage)
-            if storage.on_chip and self._last_rows[each.storage] < end:
-                tensors.free(self._place_of[each.storage][0])
+            if storage.on_chip and stretches.last_rows[each.storage] < end:
+                tensors.free(stretches.place_of[each.storage][0])
         return True
 
     def _note_writes(self, each: Shared, storage: Storage) -> None:
         """Record that a stretch has written to a tensor."""
         storage.version += each.writes
+        stretches = self._stretches
         psum = storage.region is MemoryRegion.psum
         if not psum and storage.gaps is None:
             return
-        for window in dict.fromkeys(self._written[each.first : each.first + each.writes]):
-            geometry = self._geometries[self._geometry[window]]
-            tile = Tile(storage, geometry, int(self._offset[window]))
+        for window in dict.fromkeys(stretches.written[each.first : each.first + each.writes]):
+            geometry = stretches.geometries[stretches.geometry[window]]
+            tile = Tile(storage, geometry, int(stretches.offset[window]))
             tile.mark_written()
             if psum:
                 tile.mark_other_engine(True)

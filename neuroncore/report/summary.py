@@ -31,7 +31,7 @@ from neuroncore.time.compiled import ISSUED, Compiled
 from neuroncore.time.loops.work import RELOADED, REREAD, SAVED, Moves
 from neuroncore.time.meetings import collectives
 from neuroncore.time.policy import POLICIES, effects, launch_fields, requests
-from neuroncore.time.queues import LOADS, QUEUES, SCALAR, TENSOR, is_once_per_rank, is_transfer
+from neuroncore.time.queues import LOADS, QUEUES, SCALAR, TENSOR, is_transfer
 from neuroncore.time.schedule import Timeline
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def counted(timeline: Timeline) -> Counters:
     for pair, count in zip(pairs.tolist(), counts[pairs].tolist(), strict=True):
         index, q = divmod(pair, len(QUEUES))
         issued_call = program.calls[index]
-        if other and is_once_per_rank(issued_call):
+        if other and issued_call.is_once_per_rank:
             counters.opcodes[q, issued_call.instruction.opcode] += count
             continue
         _count(counters, issued_call, q, count, machine)

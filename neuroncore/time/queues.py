@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call
-from neuroncore.clause.operand import HBM
 
 QUEUES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync", "DMA ring 1", "DMA ring 2")
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, LOADS, STORES = range(len(QUEUES))
@@ -20,11 +19,3 @@ def is_transfer(call: Call, queue: int) -> bool:
     """Return whether a call moves data by DMA if this queue issues it. `queue` is an index of
     QUEUES. On trn1 the result is False for dma_transpose, because the Tensor engine runs it."""
     return call.engine is engine.dma and queue in (SCALAR, GPSIMD, LOADS, STORES)
-
-
-def is_once_per_rank(call: Call) -> bool:
-    """Return whether the cores of a rank carry out the call together: a collective of tensors in
-    HBM (`core.collectives`)."""
-    instruction = call.instruction
-    together = instruction.meets is not None and instruction.traits.exchanges
-    return together and all(call.view(n).region in HBM for n in (*call.reads, *call.writes))

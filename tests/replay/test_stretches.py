@@ -27,7 +27,7 @@ TYPES = nl.float32, nl.bfloat16, nl.float8_e4m3, nl.float16, nl.int32, nl.uint8
 @pytest.fixture
 def executed(monkeypatch):
     """Let compiled code execute every row that it can; the numbers of rows of its calls."""
-    counts, run = [], stretches.Stretches.run
+    counts, run = [], stretches.StretchesOnCore.run
 
     def counted(self, first, tensors):
         done = run(self, first, tensors)
@@ -37,7 +37,7 @@ def executed(monkeypatch):
     monkeypatch.setattr(stretches, "are_worth", lambda rows: True)
     for name, value in (("LEAST", 1), ("_are_long", np.any), ("START", 0), ("SHARED", 0)):
         monkeypatch.setattr(stretches, name, value)
-    monkeypatch.setattr(stretches.Stretches, "run", counted)
+    monkeypatch.setattr(stretches.StretchesOnCore, "run", counted)
     return counts
 
 

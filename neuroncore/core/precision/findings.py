@@ -26,7 +26,7 @@ from neuroncore.core.indirection import Picked
 from neuroncore.memory.geometry import Geometry, Layout, unplaced
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Array, Dynamic, Tile
-from neuroncore.numerics import codec
+from neuroncore.numerics import codec, convert
 from neuroncore.numerics.formats import Format, float32, float64, tfloat32
 from neuroncore.numerics.loops import precision as native
 
@@ -217,9 +217,7 @@ def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
 def largest_rounding(tile: Tile) -> float:
     """Return the largest sum of squared errors that rounding to the tile's format may cause: half a
     unit in the last place of each element."""
-    form, exponents = tile.held, np.frexp(chip_values(tile))[1] - 1
-    units = np.ldexp(1.0, np.maximum(exponents, 1 - form.bias) - form.mantissa)
-    return float(np.square(units / 2).sum())
+    return float(np.square(convert.step(tile.held, chip_values(tile)) / 2).sum())
 
 
 def flat(values: Array) -> Array:
