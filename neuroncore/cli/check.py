@@ -15,7 +15,7 @@ from neuroncore.base.lazy import Lazy
 from neuroncore.checks.check import Checked, check, sarif_log, together
 from neuroncore.checks.execution import ExecutionLimits
 from neuroncore.cli import terminal
-from neuroncore.cli.usage import add_world, check_world
+from neuroncore.cli.usage import add_world, resolve_world
 from neuroncore.lint.modules import RELEASES
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _checked(named: str, arguments: argparse.Namespace) -> Checked:
     file, _, kernel = named.partition("::")
-    check_world(arguments, named)
+    resolve_world(arguments, named)
     return check(
         file,
         kernel or None,

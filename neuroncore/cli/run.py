@@ -29,7 +29,7 @@ from neuroncore.base.progress import progress
 from neuroncore.cli import tools, usage
 from neuroncore.cli.document import Document, add_harness
 from neuroncore.cli.session import Session, reporting_exits, shown
-from neuroncore.cli.usage import add_time_limit, add_world, check_world, natural
+from neuroncore.cli.usage import add_time_limit, add_world, natural, resolve_world
 from neuroncore.frontend import vendor
 from neuroncore.frontend.alias import activated
 from neuroncore.frontend.settings import environment_options, settings
@@ -378,7 +378,7 @@ def _window(text: str) -> documents.PageWindow:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    check_world(arguments, arguments.file)
+    resolve_world(arguments, arguments.file)
     for option in ("trace", "html", "save"):
         _check_writable(option, getattr(arguments, option))
     return finished(arguments, Document(arguments))

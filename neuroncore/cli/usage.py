@@ -99,9 +99,9 @@ def add_world(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_world(arguments: argparse.Namespace, named: str) -> None:
-    """Check the options of several ranks against `named`, the file that the command names. If
-    --instance is given without --target, store the machine of the instance as the target. Raise
+def resolve_world(arguments: argparse.Namespace, named: str) -> None:
+    """Check the options of several ranks against `named`, the file that the command names. Then, if
+    --instance is given without --target, set the target to the machine of the instance. Raise
     UsageError if --ranks is 0, if it is given and `named` is not a kernel FILE.py::KERNEL, and if
     --lnc or --instance is given without --ranks."""
     if arguments.ranks is None:

@@ -14,7 +14,7 @@ from neuroncore.base.errors import UsageError
 from neuroncore.cli import captures, terminal
 from neuroncore.cli.document import Document
 from neuroncore.cli.run import add_page, add_running, finished
-from neuroncore.cli.usage import check_world, natural
+from neuroncore.cli.usage import natural, resolve_world
 from neuroncore.view import document as documents
 from neuroncore.view import server as serving
 
@@ -69,7 +69,7 @@ def view(arguments: argparse.Namespace) -> int:
         arguments.html = _default_page(arguments.file)
     if captures.named(arguments.file):
         return _view_capture(arguments)
-    check_world(arguments, arguments.file)
+    resolve_world(arguments, arguments.file)
     if arguments.watch:
         if arguments.serve:
             raise UsageError("--watch writes a file: it does not go with --serve")

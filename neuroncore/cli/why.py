@@ -12,7 +12,7 @@ from typing import Any
 from neuroncore.cli import captures, document, session, terminal
 from neuroncore.cli.run import add_launches, kept_run, launch, options
 from neuroncore.cli.session import Session
-from neuroncore.cli.usage import add_world, check_world, natural
+from neuroncore.cli.usage import add_world, natural, resolve_world
 from neuroncore.hosts.api import Run
 from neuroncore.report.compare import Agreement
 
@@ -77,7 +77,7 @@ class Reasons:
 def why(arguments: argparse.Namespace) -> int:
     if captures.named(arguments.file):
         return captures.why(arguments)
-    check_world(arguments, arguments.file)
+    resolve_world(arguments, arguments.file)
     reasons = Reasons(arguments)
     launch(arguments, Session(arguments, reasons), options(arguments))
     return reasons.close()
