@@ -1,6 +1,6 @@
 """Rebuild the arguments of an instruction from its row in a record, which has a row for each
-instruction. Replays execute rows with these arguments. Loops of the older API do this too, for
-iterations that are derived from earlier iterations (`known_iterations`).
+instruction. Replays execute rows with these arguments. Loops of the older API also use them, to
+repeat the instructions of an earlier iteration (`known_iterations`).
 
 A Call is a use of an instruction without its data (`neuroncore.clause.instruction`). Many rows may
 have the same Call."""
@@ -21,10 +21,11 @@ from neuroncore.memory.geometry import View
 class ArgumentPlan(NamedTuple):
     """How to make the arguments of an instruction from any row that has this Call.
 
-    `constants` has the constant arguments, by position of the parameter, and None for all others.
-    `tiles`, `lists` and `values` have pairs that begin with the position of a parameter. The second
-    member is, in `tiles`, the position of the tile in the row; in `lists`, the positions of the
-    list's tiles in the row; in `values`, the position of the parameter in `Instruction.values`."""
+    `constants` has an entry for each parameter: the argument if it is constant, otherwise None.
+    `tiles`, `lists` and `values` have pairs. The first member of a pair is the position of a
+    parameter. The second member of a pair in `tiles` is the position of the tile in the row; in
+    `lists`, the positions of the list's tiles in the row; in `values`, the position of the
+    parameter in `Instruction.values`."""
 
     call: Call
     run: Callable[..., Offsets | None]

@@ -1,6 +1,6 @@
 """Helpers of the generated functions: `frontend/instructions.py` binds and checks a call, and
-`core/execute.py` executes it. `docs/generate/functions.py` writes both files from the clauses of
-isa/, the definitions of the instructions.
+`core/execute.py` executes the call. `docs/generate/functions.py` writes both files from the clauses
+of isa/, the definitions of the instructions.
 
 The functions are generated so that a call costs little more than its checks:
 `inspect.Signature.bind` alone would take longer than a small instruction.
@@ -48,8 +48,8 @@ from neuroncore.record.program import Program
 
 
 class _Missing:
-    """The default of a required parameter. A call without the argument gets neuroncore's error
-    message."""
+    """The default of a required parameter. Because of this default, a call without the argument
+    gets neuroncore's error message and not Python's."""
 
     def __repr__(self) -> str:
         return "<required>"
@@ -73,7 +73,7 @@ class NkiInstruction:
         self.program, self.row = program, row
 
     def __repr__(self) -> str:
-        return "without data: an instruction writes to its dst"
+        return "an instruction, which has no value: it writes its result to dst"
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
         """Let this instruction start only after the earlier instructions `producers` have finished.
@@ -95,8 +95,8 @@ class NkiInstruction:
 
 
 def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments by parameter, from the local variables of a generated function. Tiles in
-    lists are also included as "name[i]", their names in a Call."""
+    """Return all arguments by parameter, from the local variables of a generated function. The
+    tiles of a list are also included separately, as "name[i]", which are their names in a Call."""
     by_name = {p.name: scope[p.name] for p in instruction.parameters}
     for name in instruction.lists:
         by_name |= spread(name, by_name[name])
@@ -104,7 +104,8 @@ def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, A
 
 
 def kinds(value: Any) -> Any:
-    """Return the type of an argument; for a tuple the types of its elements."""
+    """Return the type of an argument. For a tuple, return a tuple with the types of its
+    elements."""
     return type(value) if type(value) is not tuple else tuple(map(type, value))
 
 
@@ -130,9 +131,9 @@ def signature_of(instruction: Instruction) -> inspect.Signature:
     return inspect.Signature([*listed, named] if instruction.named else listed)
 
 
-# Exceptions that are not neuroncore's fault: errors that are reported already, and those that the
-# host or the kernel may cause, such as too little memory, too deep calls, or a full disk when a
-# loop is compiled.
+# Exceptions that are not neuroncore's fault: errors that neuroncore itself raised to report a
+# problem, and errors that the host or the kernel may cause, such as too little memory, too deep
+# calls, or a full disk when a loop is compiled.
 NOT_OURS = (NeuronError, MemoryError, RecursionError, OSError)
 
 
@@ -161,14 +162,15 @@ def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
 
 def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
     """Return the function that executes a call, as `stage` does. If the core has an observer
-    (`Core.watch`), its checks are made before and after the call."""
+    (`Core.watch`), the returned function also makes the observer's checks before and after the
+    call."""
     run = stage(call, arguments, core)
     return run if core.watch is None else core.watch.over(call, arguments, run)
 
 
 def _unstaged(call: Call, by_name: dict[str, Any]) -> Run:
-    """Return a Run, which takes only the arguments that vary between uses, for a clause whose
-    function takes all arguments."""
+    """Return the Run of a clause that is not staged. The function that defines the instruction
+    takes all arguments; the Run takes only the arguments that vary between uses."""
     meaning, parameters = call.instruction.meaning, call.instruction.parameters
     first = [by_name[p.name] for p in parameters]
     places = [i for i, p in enumerate(parameters) if p.varies]
@@ -223,8 +225,8 @@ class Offsets:
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
         """Scatter results to the elements that an index chose, append the instruction with its
         original arguments to the record, and return its row. `values` has the instruction's numbers
-        and registers, each followed by its type (`record.inputs`); this function adds the registers
-        in the instruction's offsets."""
+        and registers, each followed by its type (`record.inputs`); this function appends the
+        registers that the instruction's offsets use."""
         self.write_out()
         core, call, arguments = self.core, self.call, self.arguments
         used = [d.index for n in call.dynamic for d in arguments[n].dynamic]
@@ -258,12 +260,12 @@ class Offsets:
 
 
 def resolve(core: Core, call: Call, arguments: dict[str, Any], skip: bool) -> Offsets | None:
-    """Return the Offsets with the operands at their current offsets. With `skip`, return None if an
-    operand is out of bounds.
+    """Return the Offsets of a call, with its operands at their current offsets. With `skip`, return
+    None if an operand is out of bounds.
 
-    A tile whose index chooses a row for each partition is unchanged: the instruction reads this
-    index. Raises OutOfBoundsError, and ViewError if numbers and their scales are not chosen by the
-    same index."""
+    A tile whose index chooses a row for each partition is left unchanged, because the instruction
+    itself reads this index. Raises OutOfBoundsError, and ViewError if numbers and their scales are
+    not chosen by the same index."""
     tiles = dict(arguments)
     picked = {n: arguments[n] for n in call.dynamic if arguments[n].picks}
     for name in call.dynamic:
@@ -329,10 +331,10 @@ def settle(
     extra: tuple[Any, ...],
     unknown: dict[str, Any],
 ) -> None:
-    """Handle arguments that do not fit the signature. `unknown` are keywords that the signature
-    lacks: ignore those in IGNORED and `Instruction.removed`, with a warning. Raise SignatureError
-    for other keywords, for `extra` positional arguments, and for missing arguments. `scope` has the
-    arguments that fit, by name."""
+    """Handle arguments that do not fit the signature. `unknown` has the keyword arguments whose
+    names the signature lacks. Keywords in IGNORED and the keyword `Instruction.removed` are
+    ignored, with a warning. Raise SignatureError for all other unknown keywords, for `extra`
+    positional arguments, and for missing arguments. `scope` has the arguments that fit, by name."""
     arguments = {p.name: scope[p.name] for p in instruction.parameters}
     form = f"nisa.{instruction.name}{signature_of(instruction)}"
     for name in unknown:

@@ -2,9 +2,9 @@
 collective for all.
 
 All sources are read before any destination is written. Tensors in HBM belong to a rank: both cores
-of a logical core take part, and the data is moved once. Tensors in SBUF belong to a core: they are
-exchanged with the core that has the same number in the other ranks. (Inferred from nki-library's
-kernels, which depend on this; not documented.)
+of a logical core take part in the collective, but the data is moved only once. Tensors in SBUF
+belong to a core: each core exchanges them with the cores that have the same number in the other
+ranks. (Inferred from nki-library's kernels, which depend on this; not documented.)
 
 In this module, rank r of a group is the rank at position r of the group. "Rank number" means the
 number that a rank has in the launch. Codes are the elements of a tensor as memory stores them, in
@@ -30,7 +30,7 @@ from neuroncore.memory.storage import Born
 from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics import codec
 
-EXACT = 1 << 24  # up to here float32 represents all integers
+EXACT = 1 << 24  # float32 represents all integers up to this number
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,9 @@ def part(
     ranks: Sequence[int] | None = None,
     **alike: Any,
 ) -> RankPart:
-    """Return a core's contribution to a collective. The ranks in `ranks` take part; if it is None,
-    the ranks of the core's replica group. Raises the errors of `own_group`."""
+    """Return a core's contribution to a collective. The ranks in `ranks` take part in the
+    collective. If `ranks` is None, the ranks of the core's replica group take part. Raises the
+    errors of `own_group`."""
     members = own_group(core, alike["replica_group"]) if ranks is None else ranks
     forms = ", ".join(f"{tile.dtype} {tile.region.value}" for tile in srcs)
     if metadata is None:
@@ -129,9 +130,9 @@ def put(tile: Tile, codes: Array, start: int | None = None) -> None:
     format and the order of its elements. They fill the whole tile. If `start` is given, they fill
     only the elements from this position on, which are then marked as written.
 
-    The version is increased here because the tile may belong to another core. That core's
-    instruction increases it only when the core continues, and until then data that is cached for
-    the earlier version would be used."""
+    This function increases the version because the tile may belong to another core. The instruction
+    of that core increases the version too, but only when that core continues. Until then, data that
+    is cached for the earlier version would be used."""
     if start is None:
         tile.codes()[...] = codes.reshape(tile.shape)
     else:
@@ -176,7 +177,7 @@ def scatter(parts: Parts, op: Operator, axis: int) -> None:
 
 def _reductions(parts: Parts, op: Operator) -> list[Array]:
     first, tiles = parts[0].core, zip(*(part.srcs for part in parts), strict=True)
-    # all ranks get the bits that the first rank's instruction computes
+    # the first rank's core computes the reduction, and all ranks get the same bits
     if first.rounding is not None:
         first.rounding.resume(first.program_id)
     results = []
@@ -215,8 +216,8 @@ def exchange(parts: Parts) -> None:
 
 
 def permute(parts: Parts, pairs: Groups) -> None:
-    """Copy the src of each source to the dst of its target. `pairs` are (source, target), both rank
-    numbers. The dst of a rank that is not a target is unchanged."""
+    """Copy the src of each source to the dst of its target. Each pair in `pairs` is (source,
+    target), which are rank numbers. The dst of a rank that is not a target is unchanged."""
     by_rank = {part.core.rank: part for part in parts}
     codes = {rank: np.array(part.srcs[0].codes(), order="C") for rank, part in by_rank.items()}
     for source, target in pairs:
@@ -293,8 +294,8 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
 
 
 def chain_order(values: Sequence[Array], join: Join) -> Array:
-    """Reduce the ranks' arrays in the order of the ranks, without rounding in between. `join(a, b)`
-    reduces two arrays."""
+    """Reduce the ranks' arrays in the order of the ranks, without rounding intermediate results.
+    `join(a, b)` returns the reduction of two arrays."""
     return functools.reduce(join, values)
 
 
@@ -313,18 +314,22 @@ def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
 
 def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int) -> Array:
     """Reduce the arrays of the ranks on each chip, and round each result once. Then reduce the
-    results of the chips without rounding in between. `chip` is the number of ranks on a chip."""
+    results of the chips, without rounding intermediate results. `chip` is the number of ranks on a
+    chip."""
     chips = [values[at : at + chip] for at in range(0, len(values), chip)]
     return chain_order([rounded(chain_order(arrays, join)) for arrays in chips], join)
 
 
 class Lengths(NamedTuple):
     """The meaning of the rows of the metadata tensor. All counts and positions are numbers of
-    elements. Column t of rows 0 and 1 has the count and the position, in src, of the data for rank
-    t; if `to_all` is true, column 0 is for all ranks. Column s of row 2 receives the count of the
-    data from rank s, unless the counts are `known`. Column s of row 3 has the position, in dst, of
-    the data from rank s, if `displaced` is true; otherwise dst has a slot of the same size for each
-    sender."""
+    elements.
+
+    * Rows 0 and 1: column t has the count (row 0) and the position in src (row 1) of the data that
+      this rank sends to rank t. If `to_all` is true, column 0 applies to all ranks.
+    * Row 2: column s receives the count of the data from rank s. If the counts are `known`, nothing
+      is written to this row.
+    * Row 3: if `displaced` is true, column s has the position in dst of the data from rank s.
+      Otherwise this row is not read, and dst has a slot of the same size for each sender."""
 
     to_all: bool
     known: bool
@@ -350,10 +355,10 @@ class Lengths(NamedTuple):
 def _span(
     parts: Parts, rows: Sequence[Array], pair: tuple[int, int], lengths: Lengths
 ) -> tuple[int, int, int]:
-    """Return (the start of the data in the sender's src, the count, the start in the receiver's
-    dst), in elements. `pair` is (sender, receiver). `rows` has the rows of metadata of each rank.
-    Raises OutOfBoundsError for data outside of the src, the dst or the sender's slot in the
-    dst."""
+    """Return (the start of the data in the sender's src, the count, the start of the data in the
+    receiver's dst), all in elements. `pair` is (sender, receiver). `rows` has the metadata tensor
+    of each rank. Raises OutOfBoundsError if data is outside of the src, the dst, or the sender's
+    slot in the dst."""
     source, target = pair
     column = 0 if lengths.to_all else target
     count, begin = (int(rows[source][row, column]) for row in (0, 1))

@@ -1,5 +1,6 @@
 """One NeuronCore: a machine with memories, a record, and state that instructions share. All
-execution goes through the functions that `docs/generate/functions.py` writes from the clauses.
+instructions are executed by the functions that `docs/generate/functions.py` writes from the
+clauses.
 
 Leftovers are elements that were never written, or that depend on such elements
 (`neuroncore.core.leftovers`). A site is a place in the user's code (`Born`): a code object and the
@@ -62,7 +63,7 @@ class ShadowOfCore(Protocol):
     """An observer of a core. It executes each instruction a second time, for example in float64."""
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Execute a legal call on the core, and execute it again as the observer requires."""
+        """Execute a legal call on the core, and execute the call again in the observer's way."""
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
@@ -71,12 +72,12 @@ class ShadowOfCore(Protocol):
         ...
 
 
-Brought = dict[int, Any]  # what each core brings to a meeting, by its number
+Brought = dict[int, Any]  # by number of the core: the value that it brings to a meeting
 CarryOut = Callable[[Brought], None]
 
 
 def nothing(brought: Brought) -> None:
-    """Do nothing. At most points nothing has to be done when all cores have arrived."""
+    """Do nothing: the default action when all cores have arrived at a point."""
 
 
 class Point(NamedTuple):
@@ -145,7 +146,7 @@ class Core:
         self.watch: Watching | None = None
         # the current place in the user's code, set by a frontend while it stays the same
         self.site: Born = None
-        # by site of a loop that the device runs: the number of iterations of each execution
+        # by site of a loop that the device runs: for each execution, the number of its iterations
         self.turns: dict[Born, list[int]] = {}
         # by site: digests of the constants that a core with peers has made
         self.constants: dict[Born, list[bytes]] = {}
@@ -153,12 +154,12 @@ class Core:
         self.dialect: Any = None  # a frontend's data about the running kernel
         # the states of the random number generators of each engine that has used them
         self.generators: dict[engine, Array] = {}
-        # by place in the code: the number of the line in the record
+        # by place in the code: the number that the record gives to the line
         self.lines: Sites[int] = Sites(sys.maxsize)
         # each finding by code, place in a source file, and subject
         self._by_place: dict[tuple[Any, ...], Finding] = {}
         # each finding by code, site (with the id of its code object) and subject; the value
-        # includes the site, which keeps the code object alive
+        # includes the site, so that the code object stays alive
         self._by_site: dict[tuple[Any, ...], tuple[Finding, Born]] = {}
 
     def __repr__(self) -> str:
@@ -223,9 +224,9 @@ class Core:
         """Report a read of uninitialized memory, and put poison (NaN) or zeros there.
 
         `rows` are the rows of axis 0 that are read, and `chosen` flags the elements that are read;
-        None means all. If the effects of the elements are `followed` through the instruction, the
-        finding may be deferred (`Core.defers_leftovers`). The finding's line is the line of `site`,
-        by default the current line."""
+        None means all. `followed` is true if the instruction's effect on these elements is tracked;
+        then the finding may be deferred (`Core.defers_leftovers`). The finding's line is the line
+        of `site`, by default the current line."""
         deferred, whole = followed and self.defers_leftovers, rows is None and chosen is None
         if whole and self.leftovers is not None and self.leftovers.knows_reads_of(tile):
             site = site or self.birthplace()
@@ -259,8 +260,8 @@ class Core:
         return self.leftovers is not None or bool(self.findings)
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return flags of those elements of an operand that depend on uninitialized memory and are
-        not finite; None if there are none."""
+        """Return flags of the elements of an operand that depend on uninitialized memory and are
+        not finite. Return None if there are no such elements."""
         if not self.has_leftovers:
             return None
         flags = tile.missing(), self.leftovers.within(tile) if self.leftovers else None
@@ -308,7 +309,7 @@ class Core:
             text = message if isinstance(message, str) else message()
             finding = self._finding(code, text, *subject, site=site, severity=severity)
             known = self._by_site[key] = finding, site
-        self._add(known[0])  # again, because a replay that goes back removes findings
+        self._add(known[0])  # a replay that returns to an earlier state has removed it
 
     def _finding(
         self,
@@ -368,9 +369,9 @@ class Core:
         """Return the number, in the record, of the line of the user's code that led to a frame.
         `births` is true for an allocation.
 
-        The number is cached in `lines`, where fast callers look first. It is not cached for frames
-        of neuroncore, because many lines of the user's code lead to them, and not if the record has
-        a stack for each row."""
+        The number is cached in `lines`, where callers that must be fast look first. The number is
+        not cached for frames of neuroncore, because many lines of the user's code lead to such a
+        frame. Nothing is cached if the record has a stack for each row."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row
@@ -396,7 +397,8 @@ class Core:
         name: str = "",
         address: tuple[int, int] | None = None,
     ) -> Storage:
-        """Allocate uninitialized storage; it remembers the line of the kernel that allocates it.
+        """Return newly allocated, uninitialized storage. `Storage.born` is the line of the kernel
+        that allocates it.
 
         Raises the errors of Memory.allocate.
         """
@@ -445,8 +447,8 @@ class Core:
         return self.put(self.memory.widened(array, dtype), dtype)
 
     def put(self, codes: Array, dtype: Format) -> Storage:
-        """Return a tensor in shared HBM that uses the memory of the array `codes`. The array has
-        the numpy type in which memory stores the format."""
+        """Return a tensor in shared HBM that uses the memory of the array `codes`. The array must
+        have the numpy type in which memory stores the format."""
         storage = self.memory.adopt(MemoryRegion.shared_hbm, codes, dtype)
         if self.program is not None:
             self.program.data.constant(storage)

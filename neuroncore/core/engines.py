@@ -1,12 +1,12 @@
 """Random number generators for each lane of an engine, activation tables of the Scalar engine, and
 groups of partitions of the GpSimd engine.
 
-Each lane of the Vector engine has a generator. From v3 on each lane of the GpSimd engine has one
-too. `Options.rng` names the kind of the generators. At first they are seeded with
-`Options.rng_seed`.
+Each lane of the Vector engine has a generator. From NeuronCore-v3 on, each lane of the GpSimd
+engine has a generator too. `Options.rng` names the kind of the generators. At first they are seeded
+with `Options.rng_seed`.
 
-Each processor of the GpSimd engine works on a group of G consecutive partitions. Element j of a
-group is in the group's partition j % G, column j // G."""
+Each processor of the GpSimd engine works on a group of G consecutive partitions. The elements of a
+group are numbered: element j is in partition j % G of the group, column j // G."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def states(core: Core, unit: engine, tile: Tile) -> Any:
 
 
 def draw(core: Core, unit: engine, tile: Tile) -> Any:
-    """Return a random 32-bit number for each element of a tile, [P, F]."""
+    """Return a random 32-bit number for each element of a tile, as an array [P, F]."""
     return kind(core, unit).draw(states(core, unit, tile), tile.free_size)
 
 
@@ -125,9 +125,9 @@ def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
 
 
 def write_groups(core: Core, tile: Tile, codes: Any) -> None:
-    """Write the codes [groups, count] to the first `count` elements of each group. Other elements
-    that were never written become 0 or poison (`codec.poison`, such as NaN). They count as written,
-    because the example of nki.isa.topk uses its whole results."""
+    """Write the codes [groups, count] to the first `count` elements of each group. All other
+    elements of the tile that were never written become 0 or poison (`codec.poison`, such as NaN).
+    They also count as written, because the example of nki.isa.topk uses the whole results."""
     number, count = codes.shape
     columns = -(-count // group_size(core))
     whole = columns * group_size(core)
@@ -142,8 +142,8 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:
-    """Report elements that were never written, among the first `count` elements of each group. The
-    first `count` elements fill whole columns, and the beginning of the next column."""
+    """Report elements that were never written, among the first `count` elements of each group.
+    These elements fill some whole columns, and the beginning of the next column."""
     if tile.storage.gaps is None:
         return
     columns, rest = divmod(count, group_size(core))
@@ -158,6 +158,6 @@ def _check(core: Core, name: str, tile: Tile, count: int) -> None:
 
 
 def _wound(rows: Any, columns: int) -> Any:
-    """Return the elements of groups in the order of partitions. `rows` is [groups, G * columns];
-    element j of group g goes to [G * g + j % G, j // G] of the result."""
+    """Return the elements of groups, arranged by partition and column. `rows` is [groups, G *
+    columns]. Element j of group g goes to position [G * g + j % G, j // G] of the result."""
     return rows.reshape(len(rows), columns, -1).swapaxes(1, 2).reshape(-1, columns)

@@ -1,8 +1,8 @@
 """The functions that execute a legal Call on a core, one for each clause.
 
-Each function reads its operands, then writes its results. Before that, it resolves offsets that are
-only known at run time; these offsets are its result. The result is None for an instruction without
-such offsets, and for an instruction that is skipped. `docs/generate/functions.py` writes this file
+Each function first resolves the offsets that are known only at run time. It then reads its
+operands, writes its results, and returns the resolved offsets. It returns None if the instruction
+has no such offsets, or if the instruction is skipped. `docs/generate/functions.py` writes this file
 from the clauses of isa/. Do not edit it.
 """
 

@@ -1,12 +1,13 @@
 """Tensor indirection: an index in SBUF chooses elements of an operand along the free axes.
 
-A group of G consecutive partitions shares its offsets. The index has them in G rows: offset i is in
-row i % G, column i // G. G depends on the machine and the engine (`clause.legality.index_group`).
+Each group of G consecutive partitions has one list of offsets, which all its partitions use. The
+list is stored in G rows of the index: offset i is in row i % G, column i // G. G depends on the
+machine and the engine (`clause.legality.index_group`).
 
-While an instruction runs, such an operand is a temporary tile. Its inputs are gathered before the
-instruction, and its results are scattered afterwards, so the function that defines the instruction
-needs no special case. If several elements go to the same place, the last one stays there
-(unpublished).
+While an instruction runs, a temporary tile replaces such an operand. The elements of inputs are
+gathered into the temporary tile before the instruction, and the elements of results are scattered
+from it afterwards. So the function that defines the instruction needs no special case. If several
+elements are scattered to the same place, the last one stays there (not documented).
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ Check = Callable[[str, Tile, Array], None]
 class Picked(Tile):
     """The elements that an index chooses, in a temporary tile while an instruction runs.
 
-    `places` [P, num_elem] are their positions along the free axis of `source`, from an `index`. The
-    partitions of each group of `group` have the same positions. `never` flags the elements that
-    were never written; it is None if there are none.
+    `places` [P, num_elem] has the positions of the elements along the free axis of `source`, which
+    come from `index`. In each group of `group` consecutive partitions, all partitions have the same
+    positions. `never` flags the elements that were never written; it is None if there are no such
+    elements.
     """
 
     __slots__ = ("group", "index", "never", "places", "source")
@@ -86,8 +88,8 @@ def places(name: str, tile: Tile, size: int, check: Check) -> Array:
 
 def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, check: Check) -> Picked:
     """Return a temporary tile with the elements of an operand at the positions `chosen` [P,
-    num_elem]. All partitions of a group of `size` have the same positions. `check` reports elements
-    that the instruction reads and that were never written."""
+    num_elem]. In each group of `size` partitions, all partitions have the same positions. `check`
+    reports elements that the instruction reads and that were never written."""
     source = tile.picked_from
     if operand.reads and not operand.partial:
         used = np.zeros(source.shape, np.bool_)
@@ -110,9 +112,9 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
 
 
 def _copy_history(tile: Picked, fresh: bool) -> None:
-    """Copy the flags of elements that were never written from the source to a temporary tile. With
-    `fresh`, all elements of the tile's storage start as unwritten instead, so that the storage
-    shows later which elements the instruction has written."""
+    """Copy, from the source to a temporary tile, the flags of the elements that were never written.
+    With `fresh`, all elements of the temporary tile's storage are marked as unwritten instead, so
+    that the storage shows later which elements the instruction has written."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)
@@ -143,8 +145,8 @@ def scatter(tile: Picked, partial: bool) -> None:
 
 def _last(chosen: Array, numbers: Array, size: int) -> Array:
     """Return, for each row and each of `size` positions, the number of the last element that goes
-    there; -1 if none does. `chosen` [rows, n] has the position of each element, and `numbers` its
-    number, or -1 for an element that is left out."""
+    to this position; -1 if no element does. `chosen` [rows, n] has the position of each element.
+    `numbers` has the number of each element, or -1 for an element that is left out."""
     last = np.full((len(chosen), size), -1, np.int32)
     rows = np.arange(len(chosen))[:, np.newaxis]
     np.maximum.at(last, (rows, chosen), np.broadcast_to(numbers, chosen.shape))
@@ -161,7 +163,7 @@ def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelErr
     if tile.picks and other.picks and spot(tile.picks.index) == spot(other.picks.index):
         return None
     return ViewError(
-        f"{name} and {other_name} are picked by different indices",
+        f"different indices choose the elements of {name} and {other_name}",
         argument=name,
         expected=f"the index of {other_name}",
         because="numbers and their scales are two parts of one tensor",

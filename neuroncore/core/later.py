@@ -1,14 +1,14 @@
 """Deferred products of the Tensor engine, which several threads compute.
 
 A sum in PSUM consists of products that are added one after the other to the same elements. The
-operands of a deferred product are packed copies (`packs`), which nothing changes. The rows of the
+operands of a deferred product are packed copies (`packs`), which are never changed. The rows of the
 result are divided into shares. One thread at a time computes a share, product by product in the
-order of the kernel. So the bits depend neither on the number of threads nor on when they compute. A
-read of the elements (`Tile.codes`) first completes the sum, and the reading thread helps. With one
-thread nothing is deferred.
+order of the kernel. So the bits of the result depend neither on the number of threads nor on the
+time at which each thread computes. A read of the elements (`Tile.codes`) first completes the sum,
+and the reading thread helps to compute it. If there is only one thread, nothing is deferred.
 
-OMP_NUM_THREADS is the number of threads, as for other libraries; by default there is one for each
-processor."""
+The environment variable OMP_NUM_THREADS sets the number of threads; many numeric libraries use it
+too. By default there is one thread for each processor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from neuroncore.numerics.loops.blocks import ROWS
 THREADS = "OMP_NUM_THREADS"
 MOST = 64  # the largest number of deferred products of a sum; more would take too much memory
 WORTH = 1 << 20  # the least number of multiplications of a deferred product
-AHEAD = 4  # products that are collected before another thread is woken
+AHEAD = 4  # another thread is woken after each group of this many products
 SHARES = 2  # shares of a sum per thread
 SWITCH = 2e-4  # seconds after which Python switches to a thread that has computed its share
 
@@ -43,8 +43,8 @@ def threads() -> int:
 
 
 def threads_for(dst: Tile, stationary: Tile) -> int:
-    """Return how many threads should compute products of tiles like these. It is 1 for small tiles,
-    and if `dst` is not a matrix of float32."""
+    """Return how many threads should compute products of tiles with these shapes and formats. The
+    number is 1 for small tiles, and if `dst` is not a matrix of float32."""
     whole = dst.dtype is float32 and len(dst.shape) == 2
     return threads() if whole and dst.size * stationary.shape[0] >= WORTH else 1
 
@@ -98,8 +98,8 @@ class Sum:
         self._operands.clear()
 
     def help(self) -> None:
-        """Compute outstanding products until there are none left, except in shares that other
-        threads are computing."""
+        """Compute the outstanding products of all shares, except those that other threads are
+        computing."""
         self._is_called = False
         while self._share():
             pass
@@ -115,9 +115,9 @@ class Sum:
                 self._changed.wait()
 
     def _share(self) -> bool:
-        """Compute all outstanding products of one share. Among the shares that no thread is
-        computing, it is the share with the fewest products done. Return False if there is nothing
-        to do."""
+        """Compute all outstanding products of one share: of the shares that no thread is computing,
+        the one with the fewest completed products. Return False if no such share has outstanding
+        products."""
         with self._changed:
             free = [n for n, busy in enumerate(self._busy) if not busy]
             share = min(free, key=self._done.__getitem__, default=-1)
@@ -141,12 +141,13 @@ def _address(array: Array) -> int:
 
 
 def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool:
-    """Defer the product of two packed operands, which is added to `dst` if `accumulate` is true and
-    overwrites it otherwise. Return True if it was deferred; `count` threads compute it.
+    """Defer the product of two packed operands. The product is added to `dst` if `accumulate` is
+    true, and overwrites `dst` otherwise. Return True if the product was deferred; then `count`
+    threads compute it.
 
     Return False, and do nothing, if the operands are not packed or if no thread can be started.
-    Return False also if `dst` is at an address that the kernel chose: other tensors may use its
-    bytes, and reading these tensors would not complete the sum."""
+    Also return False if `dst` is at an address that the kernel chose: other tensors may use the
+    same bytes, and a read of these tensors would not complete the sum."""
     if s.ndim < 3 or x.ndim > 1 or dst.storage.image is not None:
         return False
     pending = dst.storage.pending

@@ -1,13 +1,15 @@
 """Tracking of leftovers: elements that depend on uninitialized memory.
 
-A kernel may compute with a tile that is only partly filled, if it stores only the filled part: the
-rest has no effect. So the finding about a read of leftovers is deferred: it is kept with the
-elements that depend on the read, and reported only if these may reach HBM, a register or another
-core. Lane-wise instructions, copies, transposes and products are tracked element by element. If any
-other instruction reads leftovers, the finding is reported at once.
+A kernel may compute with a tile that is only partly filled. If the kernel then stores only the
+filled part, the unfilled part has no effect. So the finding about a read of leftovers is deferred:
+it is kept with the elements that depend on the read, and is reported only if these elements may
+reach HBM, a register or another core. Lane-wise instructions, copies, transposes and products are
+tracked element by element. If any other instruction reads leftovers, the finding is reported at
+once.
 
 A storage is the memory of one tensor, and a window is a view of it. A site is a place in the user's
-code. Poison is the value that uninitialized memory shows, such as NaN (`codec.poison`)."""
+code. Poison is the value that a read of uninitialized memory returns, such as NaN
+(`codec.poison`)."""
 
 from __future__ import annotations
 
@@ -29,14 +31,16 @@ from neuroncore.memory.tile import Array, Tile
 from neuroncore.numerics.formats import Format
 
 T = TypeVar("T", bound=Hashable)
-# the largest number of reads remembered per storage; a loop that also writes there makes more
+# the largest number of reads remembered per storage. A loop that also writes to the storage could
+# add reads without end, because the key of a read includes the number of bytes written so far
 READS = 256
 
 
 @dataclass
 class _LeftoverReads(Generic[T]):
-    """The reads of one storage that met leftovers. They are valid while the storage has these
-    `gaps` (elements that were never written), and is read in the format `held`.
+    """The reads of one storage that found leftovers. The remembered reads are valid while the
+    storage has these `gaps` (the record of its elements that were never written) and its elements
+    have the format `held`.
 
     A key of `findings` has the site of a read, its window, and the number of bytes written so far:
     after a write that fills a gap, the read is checked again. A value is (the finding, the site);
@@ -73,7 +77,8 @@ class Leftovers(Generic[T]):
         self._registers: dict[engine, dict[T, None]] = {}
 
     def copies(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[engine, dict[T, None]]]:
-        """Return copies of the leftovers of these storages and of the registers, for `restore`."""
+        """Return copies of the leftovers of these storages and of the registers, as `restore` takes
+        them."""
         tainted = [self._tainted.get(storage) for storage in storages]
         return [t and t.copy() for t in tainted], _copied(self._registers)
 
@@ -103,14 +108,16 @@ class Leftovers(Generic[T]):
 
     def known(self, tile: Tile, site: Born, deferred: bool) -> T | None:
         """Return the finding of an earlier read of the same elements at this site, or None.
-        `deferred` is true if the findings of both reads may be deferred. If there is a finding, the
-        read needs no more checks. `knows_reads_of(tile)` must be true."""
+        `deferred` is true if the finding of this read may be deferred; only earlier reads with the
+        same value are considered. If a finding is returned, this read needs no more checks.
+        `knows_reads_of(tile)` must be true."""
         known = self._reads[tile.storage].findings.get(_window(tile, site, deferred))
         return known and known[0]
 
     def remember(self, tile: Tile, site: Born, deferred: bool, finding: T) -> None:
-        """Remember the finding of a read, for `known`. Reads of a storage at an address that the
-        kernel chose are not remembered, because other tensors may write to its bytes."""
+        """Remember the finding of a read, so that `known` can return it. Reads of a storage at an
+        address that the kernel chose are not remembered, because other tensors may write to its
+        bytes."""
         storage = tile.storage
         if storage.image is not None or storage.gaps is None:
             return
@@ -122,7 +129,7 @@ class Leftovers(Generic[T]):
     def poison(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
         """Put poison, or 0 with `zeros`, into the elements that `missing` flags. If the instruction
         is refused later, `refused` restores the bits of these elements, and removes the entries
-        that were added to `findings` in the meantime."""
+        that were added to `findings` since then."""
         codes, count = tile.codes(), len(findings)
         old = codes[missing]
 
@@ -215,8 +222,9 @@ class Leftovers(Generic[T]):
             self._mark(arguments[name], mask, adds or partial or name in call.reads, findings)
 
     def _mark(self, tile: Tile, mask: Array | None, keeps: bool, findings: dict[T, None]) -> None:
-        """Mark the elements of a result that depend on leftovers, as `mask` flags them. `keeps` is
-        true if the result keeps a part of its earlier contents: then earlier marks stay."""
+        """Mark the elements of a result that depend on leftovers. `mask` flags these elements; None
+        flags none. `keeps` is true if the result keeps a part of its earlier contents; then earlier
+        marks stay too."""
         tainted = self._tainted.get(tile.storage)
         if mask is None:
             if tainted is not None and not keeps:
@@ -238,8 +246,8 @@ class Leftovers(Generic[T]):
         return tainted
 
     def within(self, tile: Tile) -> Array | None:
-        """Return flags of the elements of an operand that depend on leftovers; None if there are
-        none, or if an index determines the elements or their positions."""
+        """Return flags of the elements of an operand that depend on leftovers. Return None if there
+        are no such elements, or if an index determines the elements or their positions."""
         tainted = self._tainted.get(tile.storage)
         if tainted is None or tile.dynamic or isinstance(tile, indirection.Picked):
             return None
@@ -249,7 +257,7 @@ class Leftovers(Generic[T]):
         return flags.copy() if flags.ndim == len(tile.shape) else np.any(flags, axis=-1)
 
     def _report(self, findings: dict[T, None]) -> None:
-        """Report findings, and remove them from the elements and registers, so that each is
+        """Report findings, and remove them from the elements and registers, so that each finding is
         reported once."""
         for finding in list(findings):
             self.report(finding)
@@ -282,8 +290,8 @@ def _results(
     call: Call, reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> dict[str, Array | None] | None:
     """Return, for each result, flags of the elements that depend on the flagged elements of inputs
-    (`masks`). If there are no masks, the flags of each result are None. If the dependence is
-    unknown, return None in place of the dictionary."""
+    (`masks`). If there are no masks, the flags of each result are None. If it is not known which
+    elements depend on which inputs, return None instead of the dictionary."""
     traits, sources = call.instruction.traits, [*masks.values()]
     if not masks:
         return dict.fromkeys(writes)
@@ -321,9 +329,9 @@ def _transposed(masks: list[Array]) -> Array:
 def _multiplied(
     reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> Array | None:
-    """Return flags of the elements of a product that depend on leftovers; None if that is unknown.
-    A sum depends on all numbers that are added; a number that the product only moves depends only
-    on itself."""
+    """Return flags of the elements of a product that depend on leftovers; None if this is unknown.
+    A sum depends on all numbers that are added. If the product only moves numbers, each element
+    depends only on the number that is moved to it."""
     (dst,) = writes.values()
     sizes = {"stationary": dst.shape[0], "moving": dst.free_size}
     if masks.keys() - sizes or any(not reads[n].dtype.is_float for n in sizes):
@@ -342,8 +350,8 @@ def _multiplied(
 
 def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
     """Complete the results of a launch on two cores. If each core has allocated an output
-    separately, both allocations are one tensor (nki-library's kernels of NKI 0.2). So elements that
-    this core has not written are copied from the other core.
+    separately, the two allocations represent one tensor (as in nki-library's kernels of NKI 0.2).
+    So elements that this core has not written are copied from the other core.
 
     `result` is this core's result, and `other` is the other core's result. Yield (this core's
     tensor, the other core's tensor, flags of the copied elements) for each completed tensor."""
@@ -361,7 +369,8 @@ def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
 
 
 def _pairs(first: Any, second: Any) -> Iterator[tuple[Tile, Tile]]:
-    """Yield the pairs of tensors at the same places of two results."""
+    """Yield each pair of tensors that are at the same place in two results (which may be nested
+    dictionaries, lists and tuples)."""
     if isinstance(first, Tile) and isinstance(second, Tile):
         yield first, second
     elif isinstance(first, dict) and isinstance(second, dict):
@@ -384,7 +393,7 @@ def contents(tile: Tile, zeros: bool) -> Array:
     """Return the elements of a tile in the numpy type of the stored format (`Format.numpy`).
     Elements that were never written are 0 with `zeros`, otherwise poison. The array is a view of
     the memory if memory has this type, except for a tile that was never written."""
-    # one element, broadcast, because the tensor may have gigabytes
+    # a single element is broadcast, because a copy of the tensor might need gigabytes
     if tile.untouched and tile.size:
         return np.broadcast_to(tile.leftover(zeros), tile.shape)
     missing = tile.missing()

@@ -1,5 +1,5 @@
 """Legality of a call: each argument is checked by itself first, and then all arguments together. A
-legal call becomes a Call, a use of an instruction without its data, which is remembered for later
+legal call becomes a Call: a use of an instruction, without its data. Calls are remembered for later
 launches."""
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def checked(
 
 
 def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine) -> Call:
-    """Return the Call for these arguments. Raises the first error; its message lists the others."""
+    """Return the Call for these arguments. Raises the first error of the call; the message of this
+    error lists all others."""
     call = Call(instruction, machine, {p.name: None for p in instruction.parameters})
     errors: list[KernelError] = []
     for parameter in instruction.parameters:
@@ -105,7 +106,8 @@ def _shown(value: Any) -> str:
 def misused(
     instruction: Instruction, arguments: dict[str, Any], machine: Machine
 ) -> KernelError | None:
-    """Return the error for arguments of a wrong kind; None if all have a possible kind."""
+    """Return the error for the first argument of a wrong kind; None if no argument has a wrong
+    kind."""
     for parameter in instruction.parameters:
         value, declared = arguments[parameter.name], parameter.declared
         if parameter.always_tile and not isinstance(value, Tile):
@@ -122,8 +124,8 @@ def misused(
 
 
 def _row(declared: Op | Act | Static, value: Any) -> Any:
-    """Return the entry for a value in the table of operators or of activation functions; other
-    values are returned unchanged."""
+    """Return the entry that a value has in the table of operators or of activation functions. A
+    value without an entry is returned unchanged."""
     if isinstance(declared, Static):
         return value
     return getattr(value, "operator" if isinstance(declared, Op) else "function", value)

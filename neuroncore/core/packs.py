@@ -1,16 +1,17 @@
-"""Operands in the form that products take, cached while their tiles are unchanged.
+"""A cache of operands in the form in which products read them. Entries are valid while their tiles
+are unchanged.
 
-Kernels multiply one tile by many others. The form that a product takes (a packed matrix, decoded
-values, or the rows that a permutation chooses) is cached at the second use. It is cached at the
-first use if every use has to make it anyway.
+Kernels multiply one tile by many others. A product reads an operand in a special form: a packed
+matrix, decoded values, or the rows that a permutation chooses. This form is cached at the second
+use of the tile. It is cached at the first use if the product can't do without it.
 
 The key is (storage, offset, geometry, form). A geometry fixes shape, strides and format. A
 `PackForm` names everything else on which the result depends: the role of the operand, how many rows
 are multiplied as a group, and the function that packs. An entry also has the version of its
-storage, which every write increments. The key leaves out the options and the machine, because a
-cache belongs to one core. It leaves out the other operand of the product, which determines the form
-but not the data in this form. Tiles at addresses that the kernel chose are not cached: other
-tensors may write the same bytes.
+storage, which every write increments. The key does not contain the options and the machine, because
+a cache belongs to one core. It also does not contain the other operand of the product, which
+determines the form but not the data in this form. Tiles at addresses that the kernel chose are not
+cached: other tensors may write to the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from neuroncore.memory.tile import Tile
 
 ROOM = 1 << 26  # bytes of all cached data
 MOST = 1 << 12  # tiles that are remembered
-# bytes cached for tiles that were used only once: about the size of a processor's caches
+# the most bytes cached for tiles that were used only once: about the size of a processor's caches
 EARLY = 1 << 22
 
 
@@ -51,7 +52,8 @@ class _KnownTile:
 
 
 class Packs:
-    """The packed tiles of one core. The least recently used ones are dropped."""
+    """The packed tiles of one core. If there is no room, the least recently used tiles are
+    dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Any, _KnownTile] = OrderedDict()
@@ -65,9 +67,10 @@ class Packs:
         read: Callable[[Tile], Any],
         early: bool = False,
     ) -> Any:
-        """Return the operand in a form that products take: at the first use `read(tile)`, later the
-        cached result of `form.pack(read(tile))`. With `early` the first use returns the packed form
-        too. For a tile at an address that the kernel chose, always return `read(tile)`."""
+        """Return the operand in a form that products take: `read(tile)` at the first use of the
+        tile, and the cached result of `form.pack(read(tile))` at later uses. With `early`, the
+        first use returns the packed form too. For a tile at an address that the kernel chose,
+        always return `read(tile)`."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             return read(tile)

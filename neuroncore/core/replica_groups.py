@@ -28,8 +28,8 @@ def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool)
 
 
 def instance(core: Core) -> Instance:
-    """Return the instance on which the ranks run. If the launch names none, it is the largest
-    instance whose chips have this machine's cores."""
+    """Return the instance on which the ranks run. If the launch does not name an instance, return
+    the largest instance whose chips have this machine's cores."""
     name = core.world.instance
     return find_instance(name) if name else of_machine(core.machine.name)
 
@@ -80,8 +80,8 @@ def _join(core: Core, group: tuple[int, ...]) -> None:
 
 def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
     """Return the ranks of a group in the order of a channel's ring. The API does not specify this
-    order. By default it is the order of the group. If `Options.rings` is not 0, it is a random
-    order, and `Options.rings` is its seed."""
+    order. By default, the ring has the order of the group. If `Options.rings` is not 0, the ring
+    has a random order, and `Options.rings` is the seed."""
     order = list(group)
     if core.options.rings:
         random.Random(f"{core.options.rings} {channel} {order}").shuffle(order)
@@ -148,7 +148,7 @@ def _is_ring(core: Core, following: dict[int, int]) -> bool:
 
 def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
     """Raise SignatureError unless the group consists of all ranks of one chip, with two cores each,
-    and has_rdispls (`displaced`) is not used: all_gather_v accepts no other group
+    and has_rdispls (the argument `displaced`) is false. all_gather_v accepts nothing else
     (nki.collectives)."""
     each = instance(core).chip.cores // 2
     on_one = len({rank // each for rank in group}) == 1
@@ -161,8 +161,9 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
     """Raise SignatureError for groups that all_to_all_v doesn't accept (nki.collectives).
 
     If switches connect the chips, a group must consist of all ranks of at least two chips; the
-    ranks must be consecutive and have two cores each. Otherwise its ranks must be at the same
-    position in different servers, and has_rdispls must not be used (`displaced`)."""
+    ranks must be consecutive and have two cores each. If the chips are connected in another way,
+    the ranks of the group must be at the same position in different servers, and has_rdispls (the
+    argument `displaced`) must be false."""
     where, each = instance(core), chip_ranks(core)
     if where.topology.kind == "switched":
         chips = {rank // each for rank in group}
@@ -200,7 +201,7 @@ def _check_slots(displaced: bool) -> None:
         argument="has_rdispls",
         expected="False",
         got="True",
-        because="the compiler supports it only for all_to_all_v between chips that switches join",
+        because="the compiler supports it only for all_to_all_v, if switches connect the chips",
     )
 
 

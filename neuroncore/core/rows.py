@@ -1,5 +1,5 @@
 """Rows of a tensor: all rows of a tile, or the rows that an index chooses while a DMA runs. A row
-is everything at one position of axis 0."""
+consists of all elements at one position of axis 0."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 class RowBlock:
     """The rows that an operand of a DMA reads or writes.
 
-    For a gather or scatter, `numbers` are the positions, along axis 0 of the tensor, of the rows
-    that the operand's index chooses; without an index they are None. `inside` flags the numbers of
-    rows that exist; it is None if all rows exist."""
+    For a gather or scatter, `numbers` has the positions, along axis 0 of the tensor, of the rows
+    that the operand's index chooses. It is None for an operand without an index. `inside` flags
+    those of the `numbers` whose rows exist. It is None if all rows exist."""
 
     core: Core
     name: str
@@ -44,8 +44,9 @@ class RowBlock:
         return np.broadcast_to(column, self.tile.shape)
 
     def codes(self, out: Array | None = None) -> Array:
-        """Return the codes of the elements. For a gather, they are written to `out` if it is given,
-        and row 0 replaces a row that does not exist. Otherwise they are the memory of the tile."""
+        """Return the codes of the elements. Without an index, the result is the memory of the tile.
+        For a gather, it is an array with the chosen rows (`out`, if that is given), in which row 0
+        replaces a row that does not exist."""
         if self.numbers is None:
             return self.tile.codes()
         table, rows = _every_row(self.tile), self.numbers
@@ -68,8 +69,9 @@ class RowBlock:
         return codec.decode(self.tile.held, self.codes())
 
     def write(self, codes: Array, chosen: Array | None = None) -> None:
-        """Write codes as `put` does, but not to rows that do not exist. If an index chooses a row
-        twice, the row gets the codes of the later partition."""
+        """Write codes to the rows that exist: to all of their elements, or only to those that
+        `chosen` flags. If an index chooses a row twice, the row gets the codes of the later
+        partition."""
         if self.numbers is None:
             put(self.tile, codes, chosen)
             return
@@ -79,9 +81,10 @@ class RowBlock:
         _scatter(_every_row(self.tile), existing(self.numbers), codes, chosen_existing)
 
     def in_turn(self, unique: bool) -> Iterator[RowBlock]:
-        """Yield RowBlocks that must be written one after the other, so that no RowBlock writes a
-        row twice. If rows are `unique`, this is one RowBlock. Otherwise the first RowBlock has the
-        first occurrence of each row number, the second has the second occurrence, and so on."""
+        """Yield RowBlocks that must be written one after the other. No RowBlock contains a row
+        twice. If rows are `unique`, there is only one RowBlock. Otherwise the first RowBlock has
+        the first occurrence of each row number, the second RowBlock has the second occurrence, and
+        so on."""
         if unique or self.numbers is None:
             yield self
             return
@@ -134,8 +137,8 @@ def _scatter(table: Tile, rows: Array, codes: Array, chosen: Array | None) -> No
 
 
 def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Return the row number of each partition of the tile, from an index [n, 1] with at least as
-    many partitions as the tile. Raises ShapeError if the index has another shape."""
+    """Return the row number for each partition of the tile. The index has the shape [n, 1], and has
+    at least as many partitions as the tile. Raises ShapeError if the index has another shape."""
     if index.free_size != 1 or index.shape[0] < tile.shape[0]:
         raise ShapeError(
             f"the index of {name} has shape {index.shape}",
@@ -148,8 +151,8 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 
 
 def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Return one row number for each row of the tile. The numbers are read down the first column of
-    the index, then down the next column.
+    """Return one row number for each row of the tile. The numbers are read from the first column of
+    the index, from top to bottom, then from the next column.
 
     Raises ShapeError unless the index is uint32, [partitions, columns], and has enough numbers. The
     number of its partitions must be a multiple of `limits.transposed_rows`. An index with several

@@ -1,17 +1,17 @@
 """Sums in PSUM and in accumulator registers, and transposes that pass through PSUM.
 
-In this module `dst (+)= x` means that x is written to dst or added to dst, as the argument
-`accumulate` requires. A leftover is a number that was never initialized. ISA and ARCH2 are keys of
+In this module `dst (+)= x` means that x is added to dst or overwrites dst, depending on the
+argument `accumulate`. A leftover is a number that was never initialized. ISA and ARCH2 are keys of
 sources in isa/machines/trn2.toml.
 
 A product with an identity matrix only moves numbers. A leftover in a device's memory is nearly
 always finite, and 0 times a finite number is 0. So on a device a leftover reaches only the element
-to which the product moves it. In the emulator leftovers are NaN, which would reach all sums, so
-such a product treats them as finite numbers. A NaN that was computed reaches all sums, as it does
-on a device (ARCH2 about transposes on v2).
+to which the product moves it. In the emulator leftovers are NaN, and NaN would reach all sums of
+the product. So a product that only moves numbers treats leftovers as finite numbers. A NaN that was
+computed does reach all sums, as on a device (ARCH2 about transposes on v2).
 
-Vector and Scalar have one accumulator register for each lane. The registers keep their contents
-from one instruction to the next."""
+The Vector engine and the Scalar engine have one accumulator register for each lane. The registers
+keep their contents from one instruction to the next."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ CLOBBERED_CODE = CLOBBERED.view(np.uint32)
 
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:
-    """Return the accumulator registers of `count` lanes of the engine `unit`, as a view. The first
-    lane is the first partition of `data` (ISA, activation_reduce)."""
+    """Return a view of the accumulator registers of `count` lanes of the engine `unit`. The first
+    of these lanes is the lane of the first partition of `data` (ISA, activation_reduce)."""
     first = data.start_partition
     return core.accumulators[unit][first : first + count]
 
@@ -55,8 +55,8 @@ def accumulate(
     initial: Any = None,
 ) -> None:
     """Set the accumulator registers of the lanes of `data` as the command requires (`preset`). Then
-    fold values [P, F] into them, each row into one register. The commands idle and reset fold
-    nothing."""
+    fold each row of `values` [P, F] into the register of its lane with `op`. The commands idle and
+    reset fold nothing."""
     registers = accumulators(core, unit, data, len(values))
     preset(registers, op, command, initial)
     if command is not IDLE and command is not RESET:
@@ -67,8 +67,8 @@ def cumulate(
     core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
 ) -> None:
     """Set the accumulator registers of the lanes of `data` as the command requires (`preset`). Then
-    fold each row of values [P, F] into one register, and replace each element by the register's
-    content after that element, as the Vector engine does."""
+    fold each row of `values` [P, F] into the register of its lane with `op`, and replace each
+    element by the register's content after that element, as the Vector engine does."""
     registers = accumulators(core, engine.vector, data, len(values))
     preset(registers, op, command, initial)
     rows = values.reshape(len(values), -1)
@@ -77,8 +77,9 @@ def cumulate(
 
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
     """Set accumulator registers before an instruction's first element. The commands reset_reduce
-    and reset set the identity of `op`, and load_reduce sets `initial`. Idle marks the registers as
-    clobbered, because an idle instruction may clobber them (ISA). Other commands change nothing."""
+    and reset set the identity of `op`, and load_reduce sets `initial`. The command idle sets a
+    value that marks the registers as clobbered, because an idle instruction may clobber them (ISA).
+    Other commands change nothing."""
     if command is BEGIN or command is RESET:
         registers.fill(op.identity)
     elif command is IDLE:
@@ -92,7 +93,7 @@ def read_out(
 ) -> None:
     """Write the accumulator registers of the lanes of `data` to `reduce_res`, one per partition. If
     `reduce_res` is None, do nothing. For a register that no command has set, write NaN and report a
-    finding."""
+    finding. With `negate`, write the negative values."""
     if reduce_res is None:
         return
     registers = accumulators(core, unit, data, reduce_res.shape[0])
@@ -116,12 +117,12 @@ def multiplied(
     core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
     """Return a Run, the function that executes a call: dst (+)= the product of the tiles
-    `stationary` and `moving`. With a `group` of more than 1, an operand is [K, group, columns]: the
-    products of the `group` rows of a partition are added to each other before they are added to the
-    sum over the partitions."""
+    `stationary` and `moving`. If `group` is more than 1, each operand has the shape [K, group,
+    columns]: each of the K partitions has `group` rows. The products of these rows are added to
+    each other before they are added to the sum over the partitions."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
-    if chained:  # without `chain`, which would only pass its arguments on
+    if chained:  # `product.chain` would only call this function
         multiply = matmul.product
     is_direct = _is_direct(dst)
     count = later.threads_for(dst, stationary) if chained else 1
@@ -193,8 +194,9 @@ def _as_finite(
     elements.
 
     `in_s` and `in_x` flag the leftovers in s and x; None flags none. If the product only moves
-    numbers, the leftovers in s and x are replaced by 0, and the flags show the elements of the
-    product to which they are moved. Otherwise s and x are unchanged, and the flags are None."""
+    numbers, the leftovers in the returned s and x are replaced by 0, and the returned flags show
+    the elements of the product to which leftovers are moved. Otherwise s and x are returned
+    unchanged, and the returned flags are None."""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)
@@ -215,8 +217,8 @@ def transposed(core: Core, dst: Tile, data: Tile) -> None:
 
 
 def without(values: Array, lost: Array | None) -> Array:
-    """Return the values, in which 0 replaces each value that `lost` flags. If `lost` is None, no
-    value is replaced."""
+    """Return `values`, with 0 in place of each value that `lost` flags. If `lost` is None, return
+    them unchanged."""
     return values if lost is None else np.where(lost, np.float32(0), values)
 
 
@@ -239,7 +241,8 @@ def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
     if fresh is not False:
         multiply(out, False)
     if fresh is not True:  # each pass is added separately, as above
-        total = np.array(dst.values(), out.dtype).reshape(shape)  # float64 if precision is followed
+        # float64 in the precision analysis
+        total = np.array(dst.values(), out.dtype).reshape(shape)
         multiply(total, True)
         out = total if fresh is False else np.where(fresh.reshape(shape), out, total)
     dst.store(out.reshape(dst.shape))
@@ -252,11 +255,11 @@ def _is_direct(dst: Tile) -> bool:
 
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
     """Return which elements of `dst` a sum overwrites: True for all, False for none, or an array of
-    flags. The sum is added to the other elements.
+    flags. The sum is added to the elements that it does not overwrite.
 
     If `accumulate` is None, the first write to an element of the tensor overwrites it, and later
-    writes add (ISA). Data of an earlier tensor at the same address doesn't count as written. A sum
-    that is added to uninitialized data, or to data of another engine, is reported."""
+    writes add (ISA). Data of an earlier tensor at the same address doesn't count as written. Report
+    a sum that is added to uninitialized data, or to data of another engine."""
     if accumulate is False:
         return True
     storage = dst.storage
@@ -300,9 +303,9 @@ def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
 
 
 def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
-    """Return, for each column of a matrix of zeros and ones, the number of the row with the 1, and
-    flags of the columns without a 1. For an identity matrix the row numbers are a slice of all
-    rows. If every column has a 1, the flags are None."""
+    """Return (row numbers, flags) for a matrix of zeros and ones. The row numbers have, for each
+    column, the number of the row with the 1; for an identity matrix, they are a slice of all rows.
+    The flags show the columns without a 1; they are None if every column has a 1."""
     picks = moving.values().reshape(moving.shape[0], -1) != 0
     rows, empty = np.argmax(picks, axis=0), ~picks.any(axis=0)
     if empty.any():

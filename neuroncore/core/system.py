@@ -2,8 +2,9 @@
 share HBM.
 
 Only one program runs at a time. It runs until it ends, or until it must wait for others at a
-barrier, an exchange of data or a collective. Then the next program in line continues. So every run
-is the same, however the operating system schedules the threads of the programs.
+barrier, an exchange of data or a collective. Then the next program in line continues. So all runs
+of a launch execute the programs in the same order, no matter how the operating system schedules
+their threads.
 
 A point names a place at which certain cores wait for each other. A meeting is one such wait: it is
 complete when all cores of the point have arrived, and each core brings a value for the others."""
@@ -67,9 +68,9 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
 
 
 def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile) -> Array:
-    """Exchange data between cores of a rank, at the point with this name. Send `src` to core `to`,
-    and return the codes that core `sender` sends, in the shape of `dst`. Cores are numbered within
-    the rank.
+    """Exchange data between cores of a rank, at the point with this name. Send `src` to core `to`.
+    Return the codes that core `sender` sends to this core, in the shape of `dst`. Cores are
+    numbered within the rank.
 
     Raises KernelError if core `sender` sends to another core. Raises ShapeError if the data from
     core `sender` and `dst` differ in format, number of partitions or number of elements."""
@@ -94,17 +95,18 @@ def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile)
 
 
 T = TypeVar("T")
-FEW = 2  # up to here the cores' threads have stacks of the usual size
+FEW = 2  # up to this number of cores, their threads have stacks of the usual size
 IN_A_LINE = 3  # the largest number of parts of a deadlock message that are in one line
 LISTED = 8  # the largest number of parts of a deadlock message that have a line each
-# bytes of a thread's stack if there are many; compiling loops on the thread needs most of it
+# bytes of each thread's stack if there are many threads. Most of the stack is needed to compile
+# loops on the thread
 STACK = 4 << 20
 
 
 @dataclass(eq=False)
 class _Meeting:
-    """A meeting: the cores that take part, and the values of the cores that have arrived, by the
-    core's number."""
+    """A meeting: the numbers of the cores that take part (`cores`), and the values that the arrived
+    cores have brought, by number of the core (`brought`)."""
 
     cores: frozenset[int]
     brought: dict[int, Any] = field(default_factory=dict)
@@ -116,7 +118,8 @@ class _Meeting:
 
 @dataclass(frozen=True)
 class _Wait:
-    """The point at which a program is waiting, and the place in its source."""
+    """The name of the point at which a program is waiting, the meeting there, and the place in the
+    program's source."""
 
     point: str
     meeting: _Meeting
@@ -128,8 +131,8 @@ class _Stopped(BaseException):
 
 
 class System:
-    """The cores of one launch, numbered from 0. `turns` is the seed for the order in which their
-    programs run; 0 is the order of the numbers."""
+    """The cores of one launch, numbered from 0. `turns` is the seed of a random order in which the
+    cores' programs take turns. If it is 0, they take turns in the order of the cores' numbers."""
 
     def __init__(self, cores: Sequence[Core], world: World, turns: int = 0) -> None:
         self.cores, self.world = cores, world
@@ -225,8 +228,8 @@ class System:
         self._turn[remaining].release()  # it stops, and lets the next one stop
 
     def _deadlock(self) -> DeadlockError:
-        """Return the error for programs that all wait. Its place is the place where the program
-        with the lowest number waits."""
+        """Return the error for a launch in which all remaining programs wait. The place of the
+        error is the place where the program with the lowest number waits."""
         first: dict[_Meeting, tuple[int, _Wait]] = {}
         for number, wait in sorted(self._waits.items()):
             first.setdefault(wait.meeting, (number, wait))
@@ -241,8 +244,9 @@ class System:
         return error
 
     def _absences(self, wait: _Wait) -> list[str]:
-        """Return texts for the meeting of `wait`: which cores wait there, which are missing, and
-        where the missing ones wait instead. Missing cores that do the same share a text."""
+        """Return texts about the meeting of `wait`. Each text names the cores that wait there, some
+        of the missing cores, and the place where these missing cores wait instead (or says that
+        they have ended). All missing cores that wait at the same place share one text."""
         there = wait.meeting.brought
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
@@ -265,7 +269,7 @@ class System:
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
         """Return a text for the point at which core `number` waits; "" if its program has ended. If
-        `than` waits at another point with the same name, the text also names the cores of the
+        the point has the same name as the point of `than`, the text also names the cores of the
         point."""
         if number in self._ended:
             return ""
@@ -287,7 +291,8 @@ def _listed(parts: Sequence[str]) -> str:
 
 @contextmanager
 def _stacks(count: int) -> Iterator[None]:
-    """A context manager: if there are many threads, those started inside it have small stacks."""
+    """A context manager. If `count`, the number of threads, is more than FEW, threads that are
+    started inside it have stacks of STACK bytes."""
     if count <= FEW:
         yield
         return

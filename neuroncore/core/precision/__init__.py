@@ -7,15 +7,17 @@ numbers, the shadow uses the chip's values. The error that an instruction introd
 on the chip minus the float64 evaluation on the chip's inputs. Its unit is the unit in the last
 place (ulp) of the result's format.
 
-The attribution of a result's error to lines is an estimate. For each storage (the memory of one
-tensor) there is an `Energy`: for each line, the sum of the squared errors that the line caused. To
-divide the error of a result, its instruction is evaluated several times in float64, each time with
-the chip's values for one more input. The error is divided in proportion to the change that each
-input causes, and to the error that the instruction itself introduces. For a large tile, these
-evaluations and the largest error cover only a sample: some lanes, or for a product some columns.
-Infinities are searched for in all elements.
+The attribution of a result's error to lines is an estimate. Each storage (the memory of one tensor)
+has an `Energy`: for each line, the sum of the squared errors that the line caused in the storage.
+To divide the error of a result, its instruction is evaluated several times in float64, each time
+with the chip's values for one more input. The error is divided among the inputs and the
+instruction: in proportion to the change that each input causes, and to the error that the
+instruction itself introduces. For a large tile, only a sample is evaluated in this way: some lanes,
+or for a product some columns. The largest error is also that of the sample, but infinities are
+searched for in all elements.
 
 Data loses its history if it goes through integers, packed formats (quantize_mx), or views of its
-bits as another format: from there on, float64 uses the chip's values. The same holds for data that
-a kernel writes at the address of another tensor and reads as a tensor of another shape.
+bits as another format: after that, the float64 computation uses the chip's values. Data also loses
+its history if a kernel writes it at the address of another tensor, and reads it as a tensor of
+another shape.
 """

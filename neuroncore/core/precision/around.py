@@ -1,6 +1,6 @@
-"""The state that the float64 evaluations of one core share: caches of float64 inputs, of functions
-that execute calls, and of float64 tiles; and a `StandIn`, which replaces the core in an
-evaluation."""
+"""The state that the float64 evaluations of one core share. It has caches of float64 inputs, of
+float64 tiles, and of functions that execute calls. It also has a `StandIn`, which replaces the core
+in an evaluation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from neuroncore.core.precision.findings import Float64Tile, Precision, chip_doub
 from neuroncore.core.precision.slots import SlotsOfCalls
 from neuroncore.memory.tile import Array, Tile
 
-RECENT = 16  # tiles that are kept
+RECENT = 16  # the largest number of cached tiles
 Registers = dict[engine, Array]
 
 
 class Recent:
-    """A cache of the last RECENT inputs without error, converted to float64. Successive products
-    often share an operand."""
+    """A cache of the last RECENT inputs that have no error, converted to float64. The cache saves
+    time because successive products often share an operand."""
 
     def __init__(self) -> None:
         self._tiles: dict[Any, tuple[int, Float64Tile]] = {}
@@ -55,8 +55,9 @@ class SharedState:
         self._stand_in = StandIn(self)
 
     def stand_in(self, registers: Registers, peers: Any = None) -> StandIn:
-        """Return the replacement for the core, with these accumulator registers, and with the other
-        cores of an exchange as `peers`. It is valid until this method is called again."""
+        """Return the replacement for the core, with these accumulator registers, and with `peers`
+        as the other cores of an exchange. The replacement is valid until this method is called
+        again."""
         self._stand_in.begin(registers, peers)
         return self._stand_in
 
@@ -75,7 +76,8 @@ class StandIn:
 
     def begin(self, accumulators: Registers, peers: Any) -> None:
         """Copy the state that the core has before an instruction. The accumulator registers and the
-        other cores of an exchange (`peers`) are not copied: they are the arguments."""
+        other cores of an exchange are not copied from the core: the arguments `accumulators` and
+        `peers` are used instead."""
         core = self._core
         self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
         self.accumulators, self.peers = accumulators, peers
@@ -83,18 +85,18 @@ class StandIn:
 
     @property
     def packs(self) -> Packs:
-        """A new, empty cache for packed operands of products, because operands of one evaluation
-        must not be used in the next."""
+        """A new, empty cache for packed operands of products. It is new for each product, because
+        operands of one evaluation must not be used in the next evaluation."""
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:
-        """Do nothing, because the core itself reports when it executes the instruction."""
+        """Do nothing. The core itself makes all reports when it executes the instruction."""
 
     report = birthplace = check_written
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return flags of the elements that depend on uninitialized memory; None if there are none.
-        Such elements are NaN on the chip. All NaN are flagged, because instructions move every NaN
-        in the same way."""
+        """Return flags of the elements that depend on uninitialized memory; None if there are no
+        such elements. Such elements are NaN on the chip. This function flags all NaN, whatever
+        their origin, because instructions move every NaN in the same way."""
         lost: Array = np.isnan(tile.values())
         return lost if lost.any() else None

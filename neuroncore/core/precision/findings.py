@@ -1,5 +1,5 @@
-"""Results of the analysis (errors by line, results, and warnings), and float64 copies of tiles,
-which instructions use like tiles.
+"""The output of the analysis (errors by line, the kernel's results, and warnings), and the float64
+copies of tiles on which instructions are evaluated.
 
 A storage is the memory of one tensor. If its floats differ from the float64 computation, it has a
 `Double`: the same elements in float64. A storage without a Double is exact: its float64 values are
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     display = Lazy("neuroncore.base.display")
 
-ROWS = 20  # lines that a notebook shows
+ROWS = 20  # the largest number of source lines in a notebook's table
 OVERFLOW, SATURATED, ROUNDED, CANCELLATION = WARNINGS = (
     "OVERFLOW",
     "SATURATED",
@@ -63,8 +63,9 @@ class LineError:
 
 @dataclass(frozen=True)
 class Beyond:
-    """The first result whose distance from float64 is larger than `bound`, and the line and name of
-    its instruction. Distances are relative L2 errors."""
+    """The first result of an instruction that is farther from float64 than `bound`: its distance
+    (`rel_l2`), and the line and name of the instruction. The distance and the bound are relative L2
+    errors."""
 
     line: LineError
     instruction: str
@@ -75,7 +76,7 @@ class Beyond:
 @dataclass(eq=False)
 class Result:
     """A tensor that a launch returns: its name, its elements in the float64 computation (`exact`),
-    and the relative L2 distance of the chip's elements from these."""
+    and the relative L2 distance between the chip's elements and `exact`."""
 
     name: str
     exact: Array
@@ -85,7 +86,7 @@ class Result:
 
 class Precision:
     """The analysis of one launch, on all its cores. `bound` is the relative L2 error beyond which a
-    result is reported; None means a bound for each format."""
+    result is reported. If it is None, the bound depends on the format of the result (`check`)."""
 
     def __init__(self, bound: float | None = None) -> None:
         self.asked = bound
@@ -157,8 +158,8 @@ class Precision:
 
     def close(self, tensors: Sequence[Tile], findings: Sequence[Finding]) -> None:
         """Compare the tensors that a launch has returned with float64, and divide their errors
-        among the lines. A tensor counts by the square of its relative L2 error, so large elements
-        have no more weight than small ones."""
+        among the lines. The weight of a tensor is the square of its relative L2 error, so a tensor
+        of large elements has no more weight than a tensor of small elements."""
         self.warnings = [finding for finding in findings if finding.code in WARNINGS]
         energy: Energy = {}
         for tile in tensors:
@@ -203,8 +204,8 @@ def ratio(error: float, size: float) -> float:
 
 
 def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
-    """Return the sums of (real - exact)^2 and of exact^2 over the elements that are finite in both
-    arrays, and whether any element is finite only in `exact`."""
+    """Return (the sum of (real - exact)^2, the sum of exact^2, whether any element is finite only
+    in `exact`). The sums are over the elements that are finite in both arrays."""
     a, b = flat(real), flat(exact)
     error, size = native.distance(a, b)
     if isfinite(error) and isfinite(size):
@@ -232,7 +233,8 @@ DOUBLE = np.dtype(np.float64)
 
 class Float64Tile(Tile):
     """A tile of the float64 computation. Its floats are float64; its integers are the chip's
-    integers. It does not record writes, because the chip's tile records them."""
+    integers. It does not record which elements were written, because the chip's tile records
+    this."""
 
     __slots__ = ()
 
@@ -328,15 +330,15 @@ def tile_of_layout(array: Array, layout: Layout, held: Format = float64) -> Floa
 
 
 def on(storage: Storage, tile: Tile) -> Float64Tile:
-    """Return the tile that covers the same elements of `storage` as `tile` covers in another
+    """Return a tile of `storage`, with the elements at the positions that `tile` has in another
     storage. Both storages must have the same layout."""
     return Float64Tile.like(tile, storage)
 
 
 @dataclass(eq=False)
 class Double:
-    """The elements of a storage in float64. `energy` has the lines that caused the difference from
-    the chip's values.
+    """The elements of a storage in float64. `energy` has the squared differences from the chip's
+    values, by the line that caused them.
 
     `infinite` is true if the chip has an infinity or NaN where float64 has a number. `ended` is
     true if a write through another storage at the same address has made the Double invalid.
@@ -358,7 +360,7 @@ class Double:
 
 
 def copied_double(storage: Storage) -> Double:
-    """Return a Double with the chip's values."""
+    """Return a Double for a storage, filled with the chip's values."""
     return adopted_double(chip_doubles(everything(storage)), storage)
 
 
@@ -398,16 +400,16 @@ def source_of(tile: Tile) -> Tile:
 
 
 class Doubles:
-    """The Doubles of one core's memories. A kernel can place tensors at addresses, where their
-    storages may overlap. A write to one storage ends the Doubles of all others on the same bytes.
-    If the kernel allocates a tensor again at the same place, the new storage gets the Double of the
-    old one."""
+    """The Doubles of one core's memories. A kernel can choose the addresses of tensors, so their
+    storages may overlap. A write to one storage ends the Doubles of all other storages that contain
+    any of its bytes. If the kernel allocates a tensor again at the same place, the new storage gets
+    the Double of the old storage."""
 
     def __init__(self) -> None:
         self._placed: dict[Window, Double] = {}
 
     def of(self, tile: Tile) -> Double | None:
-        """Return the Double of the storage of a tile, if there is a valid one."""
+        """Return the Double of a tile's storage; None if there is no valid Double."""
         storage = source_of(tile).storage
         double: Double | None = storage.double
         if double is None and storage.image is not None:

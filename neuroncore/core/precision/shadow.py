@@ -42,8 +42,9 @@ from neuroncore.memory.tile import Tile
 
 
 class _Peers:
-    """The other cores that take part in an exchange. The cores exchange the chip's data in one
-    meeting, and then the float64 data in a second meeting."""
+    """The other cores that take part in an exchange, for the float64 evaluation of the exchange.
+    The cores exchange the chip's data in one meeting, and then the float64 data in a second
+    meeting, which this class arranges."""
 
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
@@ -71,7 +72,7 @@ class _Peers:
 
 
 class Shadow:
-    """An observer that also computes every instruction of one core in float64 (`Core.shadow`)."""
+    """An observer of one core (`Core.shadow`), which also computes its instructions in float64."""
 
     def __init__(self, core: Core, analysis: Precision) -> None:
         self.core, self.analysis = core, analysis
@@ -128,7 +129,7 @@ class Shadow:
             step.evaluate(self.accumulators, self.register_errors[unit] if unit else {}, None)
         perform(call, arguments, self.core, call.run)
         received: Energy = {}
-        if exchanges:  # once the chip's cores have met
+        if exchanges:  # only now, because the chip's cores have met
             self.sent = {}
             for double in inexact.values():
                 add(self.sent, double.energy)
@@ -144,14 +145,14 @@ class Shadow:
             self._keep(written)
 
     def _are_shared(self, call: Call, arguments: dict[str, Any]) -> bool:
-        """Return whether an exchange happens once for all cores of a rank, because its tensors are
-        in the HBM that they share."""
+        """Return whether an exchange happens only once for all cores of a rank, because its tensors
+        are in the HBM that these cores share."""
         tiles = [arguments[n] for n in (*call.reads, *call.writes)]
         return self.core.world.cores > 1 and not any(tile.storage.on_chip for tile in tiles)
 
     def _wait_for_the_rank(self, call: Call) -> None:
-        """Wait for the other cores of the rank, which may not have written their parts of the data
-        yet."""
+        """Wait for the other cores of the rank, because they may not have written their parts of
+        the data yet."""
         assert self.core.peers is not None
         cores = frozenset(self.core.world.cores_of(self.core.rank))
         self.core.peers.meet(self.core.number, Point(call.name, cores), None)

@@ -1,8 +1,8 @@
-"""Float64 tiles whose memory is used again in the next evaluation.
+"""Float64 tiles for evaluations. Each evaluation reuses the memory of the one before it.
 
-A call is a distinct instruction, without data; many instructions may make the same call. The role
-of a tile is its purpose, the name of its operand, and a number that distinguishes several such
-tiles.
+A call is the use of an instruction with certain formats, shapes and operators, but without data;
+many instructions of a kernel may have the same call. The role of a tile is its purpose, the name of
+its operand, and a number that distinguishes several such tiles.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from neuroncore.memory.geometry import Layout, make_room
 from neuroncore.memory.tile import Array, Tile
 
 ROOM = buffers.SMALL // DOUBLE.itemsize  # elements; a larger tile is made for each evaluation
-Role = tuple[str, str, int]  # the purpose of a tile, its operand, and which of several it is
+Role = tuple[str, str, int]  # the purpose of a tile, its operand, and a number
 
 
 class Slots:
@@ -42,8 +42,8 @@ class Slots:
         return tile
 
     def tile(self, role: Role, like: Tile, shape: tuple[int, ...]) -> Float64Tile:
-        """Return the tile with this role, uninitialized. For one role of a call, `shape` is always
-        the same."""
+        """Return the tile with this role, uninitialized. All uses of a role by one call must have
+        the same `shape`."""
         tile = self._tiles.get(role)
         if tile is not None:
             return tile

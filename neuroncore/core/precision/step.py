@@ -1,11 +1,12 @@
-"""One instruction in float64. It is evaluated on the float64 inputs. A sample of its results is
-also evaluated on the chip's inputs, which replace the float64 inputs one after the other. The
-sample of a large result is a part of it: some lanes or columns (`_sample`). A small result is
-evaluated whole.
+"""One instruction in float64. The instruction is evaluated on the float64 inputs. A sample of its
+results is also evaluated several times, while the chip's inputs replace the float64 inputs one
+after the other. The sample of a large result consists of some lanes or columns (`_sample`); the
+sample of a small result is the whole result.
 
 The chip's values are the results that the emulator computes. A Double has the elements of a storage
 (the memory of one tensor) in float64, and an Energy has the squared errors by line
-(`core.precision.findings`). A call is a distinct instruction, without data.
+(`core.precision.findings`). A call is the use of an instruction with certain formats, shapes and
+operators, but without data.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from neuroncore.numerics.loops import precision as native
 
 SAMPLED = f"{__name__}.sample"  # in `Call.results`
 SAMPLE = 4096  # elements of a result whose errors are attributed to inputs
-LOST = 2.0  # the least number of lost decimal digits that is reported
+LOST = 2.0  # a loss of at least this many decimal digits is reported
 DECIMAL = log10(2)
 Inputs = dict[str, Tile]
 
@@ -65,11 +66,11 @@ class Written:
     tile: Tile
     before: Double | None  # the Double of its storage before the write
     shadow: Float64Tile
-    keeps: bool  # whether the result depends on the previous contents
+    keeps: bool  # whether the result depends on the previous contents of the tile
     covers: bool  # whether the tile is its whole storage, in memory order
     fresh: Any  # the elements that start a sum: True for all, False for none, or flags
     index: Any  # the index of the sample in the tile
-    old: float = 0.0  # the sum of the squared errors of the contents that are overwritten
+    old: float = 0.0  # the sum of the squared errors of the previous contents
     # the results of the evaluations of the sample, each with the chip's values for one more input
     parts: list[Array] = field(default_factory=list)
     energy: Energy = field(default_factory=dict)
@@ -84,8 +85,8 @@ class Written:
 class Joining:
     """An input whose float64 values are replaced by the chip's values in one evaluation of the
     sample. `real` is a tile with the chip's values, `exact` a tile with the float64 values, and
-    `energy` has the squared differences by the line that caused them. For the accumulator
-    registers, both tiles are None, and the name is empty."""
+    `energy` has the squared differences by the line that caused them. If the input is the
+    accumulator registers, both tiles are None, and the name is empty."""
 
     name: str
     energy: Energy
@@ -94,9 +95,9 @@ class Joining:
 
 
 class Step:
-    """The float64 evaluation of one instruction. `before` has, by operand name, the Double or None
-    of each destination that is written as floats. `inexact` has the Doubles of inputs; an input
-    without a Double has no error."""
+    """The float64 evaluation of one instruction. `before` has an entry, by operand name, for each
+    destination that is written as floats: its Double, or None if it has no Double. `inexact` has
+    the Doubles of inputs, by operand name; an input without a Double has no error."""
 
     def __init__(
         self,
@@ -273,7 +274,7 @@ class Step:
                 written.parts.append(results[written.name].codes())
 
     def _sampled(self, name: str, tile: Tile) -> Tile:
-        """Return the sample of an input whose values are the same in all evaluations; the input
+        """Return the sample of an input whose values are the same in all evaluations, or the input
         itself if it is not sampled."""
         if name not in self.sample or any(joining.name == name for joining in self.joining):
             return tile
@@ -312,7 +313,7 @@ class Step:
         """Set the energy of each result: its squared error on the chip, compared with float64, by
         the line that caused it. `received` has the squared errors, by line, of data from other
         cores. Return the squared errors of the last result by line. The caller divides the error of
-        the accumulator registers among the lines in this proportion."""
+        the accumulator registers among the lines in the same proportion."""
         number = self.analysis.line()
         by_line: Energy = {}
         for written in self.written:
@@ -407,7 +408,7 @@ class Step:
             )
 
     def _overflow(self, written: Written) -> None:
-        """Report infinities (NaN in formats without infinities) that no input had."""
+        """Report infinite results of finite inputs (NaN in formats without infinities)."""
         doubles = [*self.inexact.values(), *([written.before] if written.keeps else [])]
         if any(double and double.infinite for double in doubles):
             return
@@ -428,8 +429,8 @@ def staged(
     shared: SharedState, call: Call, arguments: Mapping[str, Any], stand: StandIn
 ) -> Run | None:
     """Return the function that executes a call on tiles with the layouts and formats of
-    `arguments`. It is made once and kept in `shared`. Return None for tiles whose positions are
-    known only at run time, and for instructions whose clause returns no such function."""
+    `arguments`. The function is made once and kept in `shared`. Return None if the positions of
+    tiles are known only at run time, or if the instruction's clause returns no Run."""
     tiles = [arguments[name] for name in (*call.reads, *call.writes)]
     if not call.instruction.staged or (call.dynamic and any(tile.dynamic for tile in tiles)):
         return None
@@ -443,9 +444,9 @@ def staged(
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return, by operand name, the index of the part of a large operand that represents the whole:
-    every n-th lane, or for a product some columns. The result is empty if the whole is
-    evaluated."""
+    """Return, by operand name, the index of the sample: the part of a large operand that represents
+    the whole operand. The sample has every n-th lane, or for a product every n-th column. The
+    result is empty if whole operands are evaluated."""
     names = (*call.reads, *call.writes)
     if call.instruction.traits.lanewise:
         size = max(arguments[n].size for n in names)
@@ -472,7 +473,7 @@ def _is_dma(call: Call) -> bool:
 
 def _fresh(tile: Tile, accumulate: bool | None) -> Any:
     """Return which elements of a tile start a new sum in PSUM: True for all, False for none, or an
-    array of flags. If `accumulate` is None, these are the elements that were never written."""
+    array of flags. If `accumulate` is None, elements that were never written start a sum."""
     if accumulate is not None:
         return not accumulate
     unwritten = tile.unwritten()

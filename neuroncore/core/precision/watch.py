@@ -1,9 +1,10 @@
 """Checks of a run for numbers that the kernel's author does not expect, such as integers that
 float32 rounds when they are read or written.
 
-A call is a distinct instruction, without data. Its formats and operators decide once which checks
-it needs; a call that needs none costs nothing more. Only instructions with a suspicious integer are
-evaluated in float64, with a `StandIn` in place of their core.
+A call is the use of an instruction with certain formats, shapes and operators, but without data.
+The formats and operators determine which checks a call needs. This is decided once for each call,
+and a call that needs no checks then takes no more time than without the checks. Only instructions
+with a suspicious integer are evaluated in float64, with a `StandIn` in place of their core.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
 else:
     evaluations = Lazy("neuroncore.core.precision.around")
 
-CHOOSERS = {"predicate", "index", "indices"}  # operands that select, and are not computed with
+# operands that choose elements; no result is computed from them
+CHOOSERS = {"predicate", "index", "indices"}
 WIDE_INTEGERS = (int32, uint32)
 
 
@@ -67,19 +69,21 @@ class Evaluation:
     integers: tuple[str, ...]
     """Operands of 32-bit integers that are read as numbers."""
     read_as: Format
-    """The format to which these integers are rounded: the result's, if the call only copies."""
+    """The format to which the `integers` are rounded: the result's format if the call only copies,
+    otherwise float32."""
     casts: bool
     """True if integer results may be rounded or saturated."""
     numbers: tuple[str, ...]
-    """Arguments that are numbers, or may be."""
+    """Arguments that are numbers, or may be numbers or registers."""
     bounded: bool
-    """True if 32-bit results are sums, products and the like of 32-bit integers, element by
-    element, so that none is larger than the product of all operands, each increased by 1."""
+    """True if all operands are 32-bit integers, and each element of a result is a sum, a product or
+    a similar function of one element of each input. Then no result is larger than the product of
+    all inputs after each is increased by 1."""
 
 
 def evaluation(call: Call) -> Evaluation:
-    """Return the Evaluation of a call. It is computed once, and copies of the call in all launches
-    share it."""
+    """Return the Evaluation of a call. The Evaluation is computed once, and the copies of the call
+    in all launches share it."""
     facts: Evaluation = call.derived(__name__, lambda: _evaluation(call))
     return facts
 
@@ -132,7 +136,8 @@ SUSPICIOUS = (1 << 24) - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts as 2^
 
 def check_read(core: Core, arguments: Mapping[str, Any], facts: Evaluation) -> None:
     """Report integers that an engine rounds before it computes with them, or when it copies them.
-    Operands at run-time addresses are not checked, because the index is not known yet."""
+    Operands whose address depends on an index at run time are not checked, because the index is not
+    known yet."""
     form = facts.read_as
     for name in facts.integers:
         if not arguments[name].dynamic and _greatest(arguments[name]) >= _exact(form) - 1:
@@ -143,7 +148,7 @@ def check_read(core: Core, arguments: Mapping[str, Any], facts: Evaluation) -> N
 
 
 def _exact(form: Format) -> int:
-    """Return the integer up to which a format of floats represents all integers."""
+    """Return the largest n so that a format of floats represents all integers up to n."""
     return 1 << (form.mantissa + 1)
 
 
@@ -157,8 +162,9 @@ def check_written(
     run: Callable[[], None],
 ) -> None:
     """Execute a call (`run`), and report integers that it has written inexactly: rounded to
-    float32, or saturated. Integers of less than 32 bits are included if `narrow`. Suspicious
-    results are evaluated again in float64, with the SharedState that `shared_state` returns."""
+    float32, or saturated. Results of less than 32 bits are checked only if `narrow` is true.
+    Suspicious results are evaluated again in float64, with the SharedState that `shared_state`
+    returns."""
     if facts.bounded and _runs_small(call, arguments, facts, run):
         return
     tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
@@ -225,8 +231,9 @@ def _counts(form: Format, narrow: bool) -> bool:
 
 
 def _greatest(tile: Tile) -> int:
-    """Return a bound on the magnitude of the 32-bit integers of a tile. A negative number -n counts
-    as n - 1. The bound of a whole storage is remembered until an instruction writes to it."""
+    """Return a bound on the magnitude of the 32-bit integers of a tile. The magnitude of a negative
+    number -n counts as n - 1. If the tile is a whole storage, its bound is remembered until an
+    instruction writes to the storage."""
     storage = tile.storage
     known = storage.greatest
     if known is not None and known[0] == storage.version and known[1] < SUSPICIOUS:
@@ -245,9 +252,10 @@ def _measured(tile: Tile) -> int:
 
 
 def _remember(tile: Tile, whole: bool, bound: int) -> None:
-    """Remember a bound on the integers that the current instruction has written to a tile: to all
-    of it, or if `whole` is false to a part of it. The bound is stored for the next version of the
-    storage, because the version increases by one at the end of the instruction."""
+    """Remember a bound on the integers that the current instruction has written to a tile. `whole`
+    is true if it has written to the whole tile, and false if it may have written to a part only.
+    The bound is stored for the next version of the storage, because the version increases by one at
+    the end of the instruction."""
     storage = tile.storage
     if storage.image is not None:
         return
@@ -262,7 +270,8 @@ def _runs_small(
     call: Call, arguments: dict[str, Any], facts: Evaluation, run: Callable[[], None]
 ) -> bool:
     """Run a call if none of its results and intermediate results can reach SUSPICIOUS, because it
-    computes a few sums and products of small integers. Return whether the call ran."""
+    computes only a few sums and products of small integers. Otherwise do nothing. Return whether
+    the call ran."""
     optional = (arguments[name] for name in facts.numbers)
     numbers = [0 if number is None else number for number in optional]
     if not all(isinstance(number, int | float | np.number) for number in numbers):
@@ -302,7 +311,8 @@ def _copy(tile: Tile) -> Tile:
 
 
 def _in_float64(tile: Tile) -> Float64Tile:
-    """Return a tile of floats as a float64 copy; any other tile as a Float64Tile on its storage."""
+    """Return a float64 copy of a tile of floats. For any other tile, return a Float64Tile on its
+    storage."""
     return new_tile(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
 
 
@@ -313,8 +323,8 @@ RunWatched = Callable[[Arguments, Callable[[], None]], None]
 
 
 class Watch:
-    """The observer of one core (`Core.watch`). It refers to the core weakly, because the functions
-    that it makes are kept with calls, which outlive the core."""
+    """The observer of one core (`Core.watch`). It has a weak reference to the core, because the
+    functions that it makes are kept with calls, and calls outlive the core."""
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
@@ -326,9 +336,9 @@ class Watch:
         return core
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """Return a function that calls `run`, with the checks that the call needs before and after.
-        If it needs none, return `run` itself. `arguments` are the arguments of the first
-        instruction with this call."""
+        """Return a function that calls `run`, and makes the checks that the call needs before and
+        after. If the call needs no checks, return `run` itself. `arguments` are the arguments of
+        the first instruction with this call."""
         if UNWATCHED in call.results:
             return run
         facts = evaluation(call)
@@ -388,8 +398,8 @@ class Watch:
     def _check_overflow(
         self, call: Call, narrow: list[str], now: Arguments, run: Callable[[], None]
     ) -> None:
-        """Run a call, and report infinities that finite operands produced (NaN in formats without
-        infinities). Operands that the call overwrites are checked first."""
+        """Run a call, and report infinities that finite operands produced (or NaN in formats
+        without infinities). Operands that the call overwrites are checked before the call runs."""
         results, read = [now[n] for n in narrow if not now[n].dynamic], [now[n] for n in call.reads]
         written = [tile.storage.data for tile in results]
         overwritten = [tile for tile in read if any(tile.storage.data is data for data in written)]
