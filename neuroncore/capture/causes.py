@@ -38,10 +38,11 @@ class Wait(NamedTuple):
 class Causes:
     """The cause of each event, and the path to the event that ends last.
 
-    Event e is the instruction in row e, or for e >= len(instructions) transfer e -
-    len(instructions). cause[e] is the event that let event e begin, or -1 if this is unknown. The
-    cause of a transfer is the instruction that starts it. The cause of an instruction is the event
-    that made its last condition true, or the previous instruction of its engine if it did not wait.
+    Events are numbered. If the core has n instructions, event e is the instruction in row e for
+    e < n, and transfer e - n otherwise. cause[e] is the event that let event e begin, or -1 if this
+    event is unknown. The cause of a transfer is the instruction that starts it. The cause of an
+    instruction is the event that made its last condition true, or the previous instruction of its
+    engine if it did not wait.
     waited_ns[e] is how long instruction e waited for its condition after its engine was free.
     `path` has the events of the path, in the order of time."""
 

@@ -22,7 +22,7 @@ from neuroncore.machine import isa
 
 ON_CHIP = 1 << 37  # bit of a 64-bit address on trn2: the address is not in HBM
 PSUM = 1 << 25  # bit of an address in a partition: it is in PSUM, otherwise in SBUF
-KEPT = 1 << 16  # decoded instructions in the cache, because programs repeat them
+KEPT = 1 << 16  # decoded instructions that are cached, because programs repeat instructions
 NUMBERS = {"u1": "<B", "u2": "<H", "u4": "<I", "u8": "<Q", "f4": "<f"}
 BYTES = {"u1": 1, "u2": 2, "u4": 4, "u8": 8, "f4": 4} | {
     "scalar": 4,
@@ -41,9 +41,10 @@ Value = int | float | str
 
 
 class Condition(NamedTuple):
-    """A wait for a semaphore (S) or an event (E), or an update of one. `kind` is the letter with
-    the comparison or the change, such as "S>=" or "S++"; `number` is the semaphore, and `value` the
-    number that the semaphore is compared with or changed by."""
+    """A wait for a semaphore (S) or an event (E), or an update of one. `kind` is the letter S or E
+    followed by the comparison or the change, such as "S>=" or "S++". `number` identifies the
+    semaphore or event, and `value` is the number with which it is compared or by which it is
+    changed."""
 
     kind: str
     number: int
@@ -105,11 +106,11 @@ class DecodedOperand(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One end of a DMA transfer that an instruction contains: its source (`reads`) or its
-    destination. It has counts[0] x counts[1] elements of `element` bytes; `steps` are in bytes. If
-    `kind` is "address", `address` is an address of the device. If it is "variable", `address` is an
-    offset in the variable `number`. If it is "table", `address` is an offset in the variable at
-    entry `number` of the table of variables."""
+    """The source (`reads` is True) or the destination of a DMA transfer, as the instruction that
+    starts the transfer describes it. It has counts[0] x counts[1] elements of `element` bytes;
+    `steps` are in bytes. The meaning of `address` depends on `kind`: for "address" it is an address
+    of the device, for "variable" an offset in the variable `number`, and for "table" an offset in
+    the variable at entry `number` of the table of variables."""
 
     name: str
     reads: bool
@@ -248,7 +249,8 @@ def our_function(name: str) -> tuple[str, bool]:
 
 def unpublished(words: Array) -> Array:
     """Return, for each instruction, whether one of its bytes has a value that no published program
-    has there. Bytes that the layout decodes are checked only if `published` lists their values.
+    has at this position. A byte that the layout decodes is checked only if the table `published`
+    of `isa/encoding.toml` lists its values.
     `words` are the bytes of instructions with the same known opcode, [instructions, 64]."""
     tables = _tables()
     name, _, layout = tables.opcodes[int(words[0, 0])]

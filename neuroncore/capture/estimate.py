@@ -65,7 +65,7 @@ class _Semaphores:
 
     def __init__(self) -> None:
         self.times: dict[int, list[float]] = defaultdict(list)
-        self.by: dict[int, int] = {}  # the engine that increments each, -1 for DMA engines
+        self.by: dict[int, int] = {}  # who increments each semaphore: an engine, or -1 for DMA
 
     def add(self, number: int, amount: int, ns: float, by: int) -> None:
         """Record that the engine `by` (-1 for DMA engines) adds `amount` to a semaphore at the time
@@ -87,8 +87,8 @@ class _Semaphores:
 
 class Clock:
     """The Tensor engine's clock. Time is divided into windows of equal length, one of which begins
-    at `phase_ns`. The clock has its full rate in a window if matrix products moved enough rows of
-    their moving matrices in the window before."""
+    at `phase_ns`. The clock has its full rate in a window if matrix products streamed enough rows
+    of their moving matrices through the array during the previous window."""
 
     def __init__(self, machine: Machine, phase_ns: float) -> None:
         self.phase, self.moved = phase_ns, defaultdict[int, float](float)
@@ -96,7 +96,7 @@ class Clock:
         self.slowest = 1.0 / machine.fixed.cold_clock_share
 
     def slow(self, ns: float) -> float:
-        """Return the factor by which products take longer at this time."""
+        """Return the factor by which a product takes longer if it begins at the time `ns`."""
         if not self.window_ns:
             return 1.0
         window = int((ns - self.phase) // self.window_ns)
@@ -335,7 +335,7 @@ def _core(replay: _Replay, number: int) -> MeasuredCore:
     done = sorted(
         replay.done, key=lambda finished: (finished.begin, finished.engine, finished.number)
     )
-    # by identity, because equal words are decoded once
+    # by identity: `decoded` returns the same object for equal words
     kinds: dict[int, tuple[int, DecodedInstruction]] = {}
     rows = np.zeros(len(done), INSTRUCTION)
     names, places = [], {}

@@ -27,7 +27,7 @@ from neuroncore.numerics.formats import FORMATS, Format, lookup
 Array = npt.NDArray[Any]
 
 WAITS = {"S>=": int.__ge__, "S==": int.__eq__}
-UPDATES = {"S++": 1, "S--": -1, "S+=": 1}  # and the sign of the value that they add
+UPDATES = {"S++": 1, "S--": -1, "S+=": 1}  # updates, each with the sign of the value that it adds
 OPERATIONS = "copy", "cast"  # of static DMA blocks
 LISTED = 12  # kinds of instructions that a refusal names
 
@@ -172,7 +172,7 @@ def _codes(
     format numpy lacks may be given as raw bytes of the same width."""
     if name not in inputs:
         names = ", ".join(inputs) or "nothing"
-        raise UsageError(f"the program's input {name} is missing; the inputs here are: {names}")
+        raise UsageError(f"the program's input {name} is missing; the given inputs are: {names}")
     array = np.asarray(inputs[name])
     if array.shape != shape:
         raise UsageError(f"the input {name} has the shape {array.shape}, expected {shape}")

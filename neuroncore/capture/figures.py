@@ -120,7 +120,8 @@ def _dma(capture: Capture, total: float) -> dict[str, Any]:
 
 
 def kind_of_queue(core: MeasuredCore, number: int) -> str:
-    """Return whether the descriptors of a queue are static, or what writes them."""
+    """Return "static" if the descriptors of a queue were written before the program ran. Otherwise
+    return what writes them while it runs: "hardware_dynamic" or "software_dynamic"."""
     name = core.queues[number] if number >= 0 else ""
     if "Dynamic" not in name:
         return "static"

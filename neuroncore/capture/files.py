@@ -8,15 +8,15 @@ from pathlib import Path
 VERSIONS = range(4, 7)  # of published traces; field 3 of the header is 10001 in all of them
 START = 128  # where the header of a trace begins
 ARCHIVE = 1024  # where the archive of a compiled program begins
-NAME = 0x0A  # the first byte of this header: the tag of the program's name
+NAME = 0x0A  # the first byte of a trace's header: the tag of the program's name
 GZIP = b"\x1f\x8b"
 JSON = b"{["  # first bytes of JSON
-SAVED, HEAD = b'"neuroncore.', 64  # begin of a saved run's format, and the bytes it must be in
+SAVED, HEAD = b'"neuroncore.', 64  # a saved run, decompressed, has SAVED in its first HEAD bytes
 
 
 def is_capture(path: Path) -> bool:
-    """Return whether a file looks like a device trace, the profiler's JSON, or a compiled program,
-    or has the name of one. Runs that neuroncore saved do not."""
+    """Return whether a file looks like a device trace or the profiler's JSON, or has the suffix of
+    a trace or of a compiled program. Return False for a run that neuroncore saved."""
     try:
         if not path.is_file():
             return False

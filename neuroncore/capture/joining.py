@@ -1,18 +1,19 @@
 """Matching of the device's instructions with those of neuroncore's compiled program, to find the
-source line of each.
+source line of each device instruction.
 
-Two instructions have the same signature if they do the same kind of work on operands of the same
-size. Instructions of the device can belong to a statement of its compiler. The matching has six
-steps:
+neuroncore knows the source line of each of its instructions. Two instructions have the same
+signature if they do the same kind of work on operands of the same size. A device instruction can
+belong to a statement of the device's compiler. The matching has six steps:
 
-* If some instructions of a statement have the same signature, they get the first line that has as
-  many instructions with this signature.
-* If there is no such line, the device's compiler may have merged instructions. Then the
-  statement's instructions get a line that has n times as many, each of which does 1/n of the work.
-* The remaining instructions are matched one by one: the k-th of a signature gets the line of
-  neuroncore's k-th unused instruction with this signature.
-* An instruction that still has no line is matched with one on twice as many elements, because the
-  device copies 16-bit data as half as many 32-bit elements.
+* Device instructions that have the same statement and the same signature get the first line with
+  as many neuroncore instructions of this signature.
+* If there is no such line, the device's compiler may have merged instructions. Then the device
+  instructions get a line with n times as many neuroncore instructions, each of which does 1/n of
+  the work.
+* The remaining instructions are matched one by one: the k-th device instruction with a signature
+  gets the line of neuroncore's k-th unused instruction with this signature.
+* A device instruction that still has no line is matched with a neuroncore instruction on twice as
+  many elements, because the device copies 16-bit data as half as many 32-bit elements.
 * All instructions of a statement get the line that most of its matched instructions have.
 * Instructions that load weights and still have no line get the line of the next product of their
   engine.
@@ -232,11 +233,11 @@ def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list
 
 
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], unused: Lines) -> None:
-    """Set the places of instructions, statement by statement. The instructions of a statement that
-    have the same signature get the first line with as many instructions of this signature. If there
-    is no such line, they get a line with n times as many instructions, n of which do the work of
-    one of the statement's instructions. `unused` counts neuroncore's instructions by signature and
-    line; entries that are used are removed."""
+    """Set the places of device instructions, statement by statement. The instructions of a
+    statement that have the same signature get the first line with as many neuroncore instructions
+    of this signature. If there is no such line, they get a line with n times as many neuroncore
+    instructions, n of which do the work of one device instruction. `unused` counts neuroncore's
+    instructions by signature and line; entries that are used are removed."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:
@@ -273,9 +274,10 @@ def _merged(whole: Signature, part: Signature) -> int:
 def _in_order(
     theirs: Sequence[JoinedWork], places: list[str], our_work: Sequence[JoinedWork], unused: Lines
 ) -> None:
-    """Set the places of instructions that have none. The n-th such instruction with a signature
-    gets the line of neuroncore's n-th instruction with this signature, among the lines in `unused`.
-    Then copies of 32-bit elements get the lines of copies that are left (`_as_16_bit`)."""
+    """Set the places of device instructions that have none. The n-th such instruction with a
+    signature gets the line of neuroncore's n-th instruction with this signature, among the lines in
+    `unused`. Then each device instruction that still has no place gets the line of a remaining
+    neuroncore instruction on twice as many elements (`_as_16_bit`)."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
     for work in our_work:
         if unused[work.signature, work.place]:
@@ -292,8 +294,8 @@ def _signature(work: JoinedWork) -> Signature:
 
 
 def _as_16_bit(work: JoinedWork) -> Signature:
-    """Return the signature of a copy of 16-bit elements that the device does with half as many
-    32-bit elements."""
+    """Return the signature that neuroncore has for a copy of 16-bit elements, if `work` is the
+    device's copy of the same bytes as half as many 32-bit elements."""
     counts = 2 if work.kind == COMPUTE else 1
     return work.kind, (*work.sizes[:1], *(counts * size for size in work.sizes[1:]))
 
@@ -315,9 +317,9 @@ def at_source(core: MeasuredCore, timeline: Timeline) -> MeasuredCore:
 
 
 def matched(core: MeasuredCore) -> tuple[int, int]:
-    """Return two numbers of instructions of a core from `at_source`: those that have a line of the
-    kernel, and all. Only products and other computations count, because a trace without its program
-    does not say which transfers are loads."""
+    """Return, for a core from `at_source`, how many instructions have a line of the kernel, and how
+    many instructions there are. Only products and other computations count, because a trace without
+    its program does not say which transfers are loads."""
     works = [work for _, work in of_core(core) if work.kind in (PRODUCT, TRANSPOSE, COMPUTE)]
     return sum(work.statement >= 0 for work in works), len(works)
 

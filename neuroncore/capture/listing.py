@@ -18,9 +18,9 @@ LISTED = 40  # instructions of an engine that are printed without `whole`
 
 @dataclass(frozen=True)
 class ListedRange:
-    """A range of bytes in each partition of a memory, from `first` to `last` (exclusive), that
-    contains all that one statement writes there; and the number of instructions and transfers that
-    write it."""
+    """The range of bytes in each partition of a memory, from `first` to `last` (exclusive), that
+    contains everything that one statement writes to this memory. `writes` is how many instructions
+    and transfers of the statement write there."""
 
     memory: str
     first: int
@@ -30,8 +30,8 @@ class ListedRange:
 
 
 def text(program: Neff, whole: bool = False) -> Iterator[str]:
-    """Yield the contents of a program: with `whole` all instructions of each engine, otherwise the
-    first LISTED."""
+    """Yield the lines of a text about a program. It lists the first LISTED instructions of each
+    engine, or with `whole` all of them."""
     yield (
         f"{program.name} for {program.target}, compiler {program.compiler}, "
         f"{plural(len(program.graphs), 'core')}"

@@ -97,9 +97,9 @@ def _passes(
     weights: Array, moving: Array, loaded: DecodedInstruction, kind: DecodedInstruction
 ) -> Pairs:
     """Return the pairs (weights, moving matrix) whose products the array adds for one instruction.
-    `loaded` is the instruction that loaded the weights. For float32, each number is split into its
-    upper and lower bits (`product.halves`), and a pair has one of these parts of the weights and
-    one of the moving matrix."""
+    `loaded` is the instruction that loaded the weights. For float32, both matrices are split into
+    the upper and the lower bits of their numbers (`product.halves`), and each pair has one half of
+    the weights and one half of the moving matrix."""
     modes = [each.settings["fp32_mode"].partition("=")[2] for each in (loaded, kind)]
     stationary, moving_mode = modes
     if not any(modes):

@@ -44,9 +44,11 @@ class MeasuredCore:
     `instructions` is a structured array of INSTRUCTION, sorted by begin: `kind` is an index of
     `kinds`; `own` is True for instructions of the kernel's compiled program and False for those
     that the runtime added; `statement` is the number of the compiler's statement, or -1 if unknown.
-    `names` has the compiler's name of each instruction. `moves` are the kernel's DMA instructions
+    `names` has the compiler's name of each instruction. `moves` are the kernel's DMA transfers
     (`moves.MOVE`). `elements` is what the DMA engines moved for the kernel and for the runtime
-    (ELEMENT). In both, `queue` is an index of `queues`.
+    (ELEMENT). In both, `queue` is an index of `queues`. `updates` are the new values of semaphores
+    (UPDATE), and `clock` the rates of the Tensor engine's clock (CLOCK). `semaphores` has the names
+    of semaphores by number, and `memory` the bytes of HBM by what uses them.
     """
 
     name: str

@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 RINGS = 16  # DMA engines, each of which increments the semaphore of a transfer
 BLOCK = 16  # semaphores of a queue
 FIRST = 8  # the first semaphore of queues
-MARK = 4  # bytes that the increment adds to the last element of a transfer on a DMA engine
+MARK = 4  # each DMA engine's last element of a transfer has 4 more bytes: the increment's
 ALIGNED = 16  # the sizes of all other elements are multiples of this many bytes
 
 MOVE = np.dtype(
@@ -76,14 +76,14 @@ class Triggers:
         }
 
     def queues_of(self, engine: int) -> list[int]:
-        """Return the queues of an engine as indices of `queues`. The name of a queue begins with
-        its engine."""
+        """Return the queues of an engine as indices of `queues`. The name of a queue begins with q
+        and the name of its engine."""
         return [n for n, name in enumerate(self.queues) if name.startswith(f"q{ENGINES[engine]}")]
 
 
 def of_direct(triggers: Triggers) -> Iterator[Row]:
-    """Yield the transfers of instructions that contain both ends of a transfer and its
-    semaphore."""
+    """Yield the transfers of the instructions that describe their transfer completely: its source,
+    its destination and its semaphore."""
     increments, count = triggers.increments(), defaultdict[int, int](int)
     for row in triggers.of_role():
         kind = triggers.kind(row)
@@ -152,9 +152,9 @@ def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock
 
 
 def unnamed(triggers: Triggers) -> Iterator[Row]:
-    """Yield the transfers of static blocks if there is no compiled program. Instructions that write
-    to the same address start transfers of the same queue. The queue is found from its number of
-    transfers and from the time at which it begins."""
+    """Yield the transfers of static blocks without a compiled program. Instructions of an engine
+    that write to the same address start transfers of the same queue. This queue is found from its
+    number of transfers and from the time at which it begins."""
     doorbells: dict[tuple[int, int], list[int]] = {}
     for row in triggers.of_role():
         settings = triggers.kind(row).settings

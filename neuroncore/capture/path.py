@@ -43,7 +43,8 @@ class PathPart:
 
 
 def steps(core: MeasuredCore) -> list[PathStep]:
-    """The events of the path in order. The first event begins when the kernel begins."""
+    """Return the events of the path in order. The time of the first event is counted from the begin
+    of the kernel."""
     path, first = core.causes.path, core.window[0]
     begins = [_begin(core, event) for event in path]
     if begins:

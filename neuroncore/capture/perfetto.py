@@ -1,8 +1,8 @@
-"""A measured run as Chrome Trace Events, which Perfetto opens, like `report.perfetto` for
-estimates.
+"""A measured run as Chrome Trace Events, which Perfetto opens. `report.perfetto` writes such a
+trace for an estimate.
 
 Rows are the engines, the queues of transfers and the DMA engines; counters are the semaphores, the
-Tensor engine's clock, and the number of transfers under way.
+Tensor engine's clock, and the number of transfers that are in progress.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _instructions(core: MeasuredCore, pid: int) -> Iterator[Event]:
 
 def _rows_of_moves(core: MeasuredCore) -> tuple[list[str], list[int]]:
     """Return the names of the trace's rows for transfers, and for each transfer the index of its
-    row. A queue has as many rows as transfers that are under way at the same time."""
+    row. A queue has as many rows as it has transfers in progress at the same time."""
     names: list[str] = []
     free: dict[int, list[int]] = {}
     taken: dict[int, list[tuple[float, int]]] = {}

@@ -1,4 +1,4 @@
-"""Messages in the encoding of protocol buffers, without their declarations."""
+"""Messages of protocol buffers, decoded without their declarations (.proto files)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Message:
             raise Malformed(f"field {number} is not text") from None
 
     def messages(self, number: int) -> list[Self]:
-        """Return the values of a field of messages. Raise Malformed if one is something else."""
+        """Return all messages in a field. Raise Malformed if a value of the field is not one."""
         return [type(self)(value) for value in self.all_bytes(number)]
 
     def message(self, number: int) -> Self:

@@ -1,5 +1,5 @@
-"""A measured run, from a device trace or the profiler's JSON. Programs use it like a Run, whose
-times are estimates."""
+"""A measured run, from a device trace or the profiler's JSON. It has the methods and properties of
+a Run, whose times are estimates."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class Measured:
 
     @property
     def matched(self) -> tuple[int, int]:
-        """Return two numbers of a run from `at_source`: the computations that have a line of the
-        kernel, and all computations."""
+        """For a run from `at_source`: how many instructions that compute have a line of the kernel,
+        and how many compute."""
         return matched(self.capture.busiest)
 
     @property

@@ -23,7 +23,7 @@ NOWHERE = "(no line)"
 class SideRow:
     """The instructions of one kind at one line: their number on each engine in the device's program
     (`theirs`) and in neuroncore's (`ours`). `verdict` describes the device's program: "missing"
-    means that it has no such instructions there."""
+    means that the device's program has no instructions of this kind at this line."""
 
     place: str
     kind: str

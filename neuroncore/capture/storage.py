@@ -43,8 +43,8 @@ class DmaEnd(NamedTuple):
 
 
 class ChipMemories:
-    """All memories of a core, including tensors in HBM. Constants of the program are in memory from
-    the begin."""
+    """All memories of a core, including tensors in HBM. At first they have the constants of the
+    program, and are uninitialized elsewhere."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -110,8 +110,8 @@ class ChipMemories:
         same = read.shape[:-1] == written.shape[:-1] and counts[0] == counts[1]
         if not same or counts[0][1]:
             raise UsageError(
-                f"a transfer reads {read.shape} and writes {written.shape} bytes: the order of its "
-                "elements is not known"
+                f"a transfer reads bytes of the shape {read.shape} and writes bytes of the shape "
+                f"{written.shape}: the order of its elements is not known"
             )
         codes = read.copy().view(source.format.storage)
         codes = codec.cast(source.format, target.format, codes)
@@ -133,8 +133,8 @@ class ChipMemories:
             ) from None
 
     def ends_of(self, block: Block) -> DmaEnd:
-        """Return the end of a transfer that its instruction describes by `block`. Raise UsageError
-        if there is no such variable."""
+        """Return the end of a transfer that `block` describes. Raise UsageError if the program has
+        no such variable."""
         number = block.number
         if block.kind == "table":
             tables = [v.table for v in self.graph.variables.values() if v.table]
@@ -148,8 +148,8 @@ class ChipMemories:
 
 
 def parts(move: DmaMove, graph: Graph) -> tuple[DmaEnd, DmaEnd]:
-    """Return the source and the target of one copy of a static block. The innermost axis, whose
-    size is in bytes, becomes the element."""
+    """Return the source and the target of one copy of a static block. The bytes along the innermost
+    axis become one element."""
     source = move.source_sizes, move.source_steps, move.source_format
     target = move.target_sizes, move.target_steps, move.target_format
     return (
@@ -186,4 +186,4 @@ def _tensor(variable: Variable, constants: Mapping[str, bytes]) -> Array:
         constant = np.load(io.BytesIO(constants[variable.name]), allow_pickle=False)
         return np.frombuffer(constant.tobytes(), np.uint8).copy()
     except DAMAGED:
-        raise UsageError(f"the constant {variable.name} is not an array of numpy") from None
+        raise UsageError(f"the constant {variable.name} is not a numpy array") from None

@@ -69,7 +69,8 @@ class EventStream:
 
     `code` has the bytes of the instructions, [instructions, 64]. `own` is True for instructions of
     the compiler. `place` is the position of an instruction in the compiled program, or -1 for
-    instructions of the runtime. Records of the trace number instructions from `base`.
+    instructions of the runtime. `base` is the number of the first instruction in the trace's
+    records; the following instructions have the following numbers.
     """
 
     code: Array

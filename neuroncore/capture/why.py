@@ -24,8 +24,8 @@ class CaptureWhy:
     """The reasons for the time of a kernel. Times are in nanoseconds: `kernel_ns` is the time of
     the kernel, and `total_ns` the time that the profiler counts. `busy` is the share of the
     kernel's time for which each engine was busy. `path` has the share of each statement in the path
-    to the event that ends last (`path.PathPart`). `waits` has (engine, cause, ns). `top` is how
-    many rows of each kind are printed."""
+    to the event that ends last (`path.PathPart`). `waits` has (engine, cause, ns): how long an
+    engine waited for a cause. `top` is how many rows of `path` and of `waits` are printed."""
 
     program: str
     instance: str

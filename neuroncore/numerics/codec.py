@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 FLOAT = np.dtype(np.float32)
 WORDS = {n: np.dtype(f"u{n}") for n in (1, 2, 4)}  # unsigned types, by their size in bytes
-LEAST = 1 << 11  # elements of a matrix from which a compiled transpose is faster
+LEAST = 1 << 11  # a compiled transpose is faster for matrices with at least this many elements
 fractions: Any = Lazy("fractions")
 
 
@@ -65,8 +65,8 @@ def encode_one(
 ) -> int:
     """Return the code of one float32 value: the content of memory as an unsigned integer.
 
-    `rounded` rounds a magnitude, given in units of the last place, to an integer; by default to the
-    nearest, ties to even.
+    `rounded` is the function that rounds a magnitude, in units in the last place, to an integer.
+    The default rounds to nearest, ties to even.
     """
     if form.kind == "bool":
         return int(value != 0)
@@ -90,8 +90,8 @@ def _clamped(value: float, low: int, high: int) -> int:
 
 def _scale_code(form: Format, value: float) -> int:
     """Return the code of the nearest power of two; a tie goes to the even code. Values below the
-    smallest power, and 0, become the smallest power. Scales have no sign: negative numbers become
-    NaN, and so do infinity and NaN."""
+    smallest power, and 0, become the smallest power. Negative numbers become NaN, because scales
+    have no sign; infinity and NaN become NaN too."""
     if not 0 <= value < math.inf:
         return form.nan_code
     fraction, exponent = math.frexp(value)  # 0.5 <= fraction < 1
@@ -321,8 +321,8 @@ def mirrored(codes: Array) -> Array:
 
 
 def ranks(codes: Array, lost: bool = False) -> Array:
-    """Return integers in the order of float codes, as `mirrored` does, but with every NaN above all
-    numbers. With `lost`, every NaN is below all numbers."""
+    """Return integers that have the same order as the floats with these codes, as `mirrored` does,
+    but with every NaN above all numbers, or with `lost` below all numbers."""
     bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     integers = mirrored(codes)

@@ -164,8 +164,8 @@ def cast(
 ) -> Any:
     """Return a copy of an array in another format, in the numpy type of that format.
 
-    Equal formats are copied bit for bit. Others are converted through float32, so int32, int64 and
-    float64 are rounded twice. A format without a numpy type is returned as codes.
+    If the format stays the same, bits are copied. Otherwise numbers are converted through float32,
+    so int32, int64 and float64 are rounded twice. A format without a numpy type becomes codes.
 
     Raises the errors of `encode`.
     """
@@ -356,9 +356,9 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The result of rounding one number `draws` times. In standard deviations, `z` is the distance
-    of `ups` from its expected value, and `lags` has the distances of autocorrelations from 0. A
-    distance of 4.5 or more has a probability of 1 in 150,000 and counts as a failure."""
+    """The result of rounding one number `draws` times. `z` and `lags` are distances in standard
+    deviations: of `ups` from its expected value, and of autocorrelations from 0. A distance of 4.5
+    or more has a probability of 1 in 150,000 and counts as a failure."""
 
     value: float
     below: float
@@ -374,7 +374,7 @@ class Statistics:
     """The variance of the results, in squared steps; fraction * (1 - fraction) is expected."""
     z: float
     lags: dict[int, float]
-    """For each n: the correlation of results that are n elements apart, as a distance from 0."""
+    """By n, the autocorrelation of results that are n elements apart, as a distance from 0."""
 
     @property
     def worst(self) -> float:

@@ -1,8 +1,9 @@
 """The number formats, one row each. Everything else about a format is derived from its row.
 
-Layouts: NKI "Supported Data Types". The largest number distinguishes `float8_e4m3` (240, IEEE
-style, with infinities) from `float8_e4m3fn` (448, OCP). Microscaling (MX) formats: OCP Microscaling
-Formats 1.0; packing of four elements: "MXFP Matrix Multiplication".
+The layouts are from the page "Supported Data Types" of the NKI documentation. The largest number
+distinguishes `float8_e4m3` (240, IEEE style, with infinities) from `float8_e4m3fn` (448, OCP). The
+microscaling (MX) formats are from OCP Microscaling Formats 1.0. The page "MXFP Matrix
+Multiplication" describes how four elements are packed.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ class Format(str):
     name, and can be used as a key of a dict and as a numpy dtype.
 
     `exponent`, `mantissa` and `bias` describe floats: a sign, `exponent` bits and `mantissa` bits,
-    with the value (-1)^s * 1.m * 2^(e - bias). `infinite` is True if the top exponent has
-    infinities (IEEE style), and False if only an all-ones mantissa is NaN ("fn"). `nan` is True if
-    the format has NaN, and `any_bias` if its bias can be set. A "scale" has only an exponent. A
-    "packed" format consists of four codes of `element`, the first in the lowest bits.
+    with the value (-1)^s * 1.m * 2^(e - bias). `infinite` is True if the largest exponent is for
+    infinities and NaN (IEEE style). It is False if the largest exponent has numbers too, and only
+    a mantissa of all ones is NaN ("fn"). `nan` is True if the format has NaN, and `any_bias` if its
+    bias can be set. A "scale" has only an exponent. A "packed" format consists of four codes of
+    `element`, the first in the lowest bits.
 
     `held` is the part of a machine that supports the format. "engines": engines compute with the
     format. "memory": engines only move its codes and multiply matrices of them. "packs": it is the
@@ -87,8 +89,8 @@ class Format(str):
         return self
 
     def holds(self, other: Format) -> bool:
-        """Return whether this format has all finite numbers of `other`. Only floats, and a format
-        itself, are compared: False for all other pairs."""
+        """Return whether this format has all finite numbers of `other`. A format has its own
+        numbers; the result for two different formats is False unless both are floats."""
         if self is other or not (self.is_float and other.is_float):
             return self is other
         finer = self.mantissa >= other.mantissa and self.min_subnormal <= other.min_subnormal
@@ -289,7 +291,7 @@ float4_e2m1fn_x4 = Format(
 )
 float64 = Format("float64", 64, "float", 11, 52, 1023, held="nothing")  # see `precision`
 
-# The rows above are all in the tables that their fields select, and are found by all their names.
+# Each row above is in the tables below whose condition it meets.
 ROWS = tuple(row for row in list(globals().values()) if isinstance(row, Format))
 FORMATS = {row.name: row for row in ROWS if row.held == "engines"}
 OPAQUE = {row.name: row for row in ROWS if row.held == "memory"}

@@ -1,5 +1,5 @@
-"""Casts to nearest that cost little per call: by ml_dtypes for small arrays, otherwise by a
-compiled loop.
+"""Casts with rounding to nearest that cost little time per call: by ml_dtypes for small arrays,
+otherwise by a compiled loop.
 
 ml_dtypes returns the same bits for the formats of `SAME`, except for the pairs in `NAN_DIFFERS`
 (tests/numerics/test_quick.py compares all codes). Its casts cost less per call; the loops are

@@ -5,14 +5,15 @@ largest number, H is one more step of the same size, and means overflow.) The ma
 
     H  if R < floor((|x| - L) / (H - L) * 2^32)  else  L
 
-so numbers of the format, zeros, infinities and NaN never change. It is the classical "add random
-bits below the cut and truncate" (Gupta et al., ICML 2015), written as a comparison. The number of
-random bits of the device is not published; `bits` reduces neuroncore's number.
+so numbers of the format, zeros, infinities and NaN never change. This is the classical rule "add
+random bits below the cut and truncate" (Gupta et al., ICML 2015), written as a comparison. The
+device's number of random bits is not published; with `bits`, neuroncore uses fewer than 32.
 
-R is the word with the number of the element in a `Stream`: Philox4x32-10 of this number, with the
-instruction as the key. So an element gets the same word whatever the order, the thread and the
-number of parts in which a tile is rounded. Only casts from float32 to narrower floats are
-stochastic (the vendor's description of NEURON_RT_STOCHASTIC_ROUNDING_EN); others are to nearest.
+An element with the number n gets word n of a `Stream` as R. Philox4x32-10 computes this word from n
+and the fields of the stream, which identify the instruction. So an element gets the same word in
+whatever order, on whatever thread and in however many parts a tile is rounded. Only casts from
+float32 to narrower floats are stochastic (the vendor's description of
+NEURON_RT_STOCHASTIC_ROUNDING_EN); other casts are to nearest.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def encode(
 
     Elements are numbered starting at `first`. `pitch` is the difference between the numbers of the
     first elements of two successive rows (a row is the last axis): if `values` is a part of a tile,
-    it is the tile's number of columns. `bits` is the number of random bits that decide.
+    `pitch` is the tile's number of columns. `bits` is the number of random bits in each word.
     """
     if not applies(form):
         return codec.encode(form, values, out, saturate=saturate)

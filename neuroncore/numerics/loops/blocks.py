@@ -27,9 +27,9 @@ def block(vectors: int, group: int = 1) -> Any:
     `loops.matmul`.
 
     Arrays are float32 matrices with unit stride along rows. While a block computes, its part of
-    `out` is prefetched. For groups of single rows, the data of the next block is prefetched too:
-    the following rows of `s`, and `k` elements of `x`, the first at ahead[0] and the others
-    ahead[1] apart. These elements need not exist.
+    `out` is prefetched. If `group` is 1, data of the next block is prefetched too: the following
+    `k` rows of `s`, and `k` elements of `x` that are ahead[1] elements apart, the first at
+    ahead[0]. These elements need not exist.
     """
 
     def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, ahead: Any, add: Any) -> Any:
@@ -61,9 +61,10 @@ def block(vectors: int, group: int = 1) -> Any:
 
 
 def scaled_block(group: int) -> Any:
-    """Return the operation (s, x, scales, out, k). It is like that of `block`, for one vector of
-    columns and without accumulation. The sum of a group's products is multiplied by a float64 scale
-    of each operand, one for SHARED rows, and is rounded to float32 before the chain adds it."""
+    """Return the operation (s, x, scales, out, k). It does the work of `block`'s operation for one
+    vector of columns, without accumulation. The sum of a group's products is multiplied by a
+    float64 scale of each operand, which SHARED rows have in common, and is rounded to float32
+    before the chain adds it."""
 
     def _block(typingctx: Any, s: Any, x: Any, scales: Any, out: Any, k: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

@@ -68,8 +68,8 @@ def scales_from(bits: Array, out: Array) -> None:
     """Convert uint32 bits of float32 to the codes of the nearest powers of two; a tie goes to the
     even code.
 
-    As for a format without fraction bits, half a step is added, less the last unit if the code is
-    even.
+    The rounding is that of a format without fraction bits: half a step is added, less one unit if
+    the code is even.
     """
     for i in range(bits.shape[0]):
         u = bits[i]
@@ -92,13 +92,14 @@ def cut(width: int) -> int:
 
 
 def any_nan(vectors: list[Lanes]) -> Lanes:
-    """Return whether a vector may have a NaN: the sum of the vectors is NaN then, and also if it
-    adds opposite infinities."""
+    """Return, for each lane, whether one of the vectors may have a NaN there: whether the sum of
+    the vectors is NaN. The sum of opposite infinities is NaN too."""
     return reduce(add, [u.as_float() for u in vectors]).is_nan()
 
 
 def kept(width: int, u: Lanes) -> Lanes:
-    """Return the code without these low bits. Storing a code of bfloat16 removes them anyway."""
+    """Return `u` without the low bits that a code lacks (`cut`). For bfloat16 `u` is unchanged,
+    because storing its upper 16 bits removes the low bits anyway."""
     return u & 0x100000000 - (1 << cut(width)) if width == 32 else u
 
 

@@ -132,7 +132,8 @@ SCANNED = ("add", "multiply", "subtract", "maximum", "minimum")
 
 @compiled
 def cumulate(x: Array, state: Array, out: Array, op: int) -> None:
-    """x[p, j] = r = x[p, j] <op> r along each row. `op` is the operator's number in SCANNED."""
+    """out[p, j] = r = x[p, j] <op> r along each row. `op` is the operator's number in SCANNED.
+    state[p] is r before the first and after the last element."""
     for p in range(x.shape[0]):
         r = state[p]
         for j in range(x.shape[1]):

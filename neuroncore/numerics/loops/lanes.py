@@ -167,11 +167,11 @@ def elementwise(
     `single`.
 
     `inputs` is a tuple of arrays of 32-bit words, and `numbers` a tuple of scalars that all
-    elements share. A formula is a function of the width of an element of `out` and, as Lanes, of
-    the inputs and the numbers. Its result is in the lowest bits, or with `upper` in the upper bits.
-    `rare` is a function of a list of vectors of the first input and of the numbers. The `quick`
-    formula must be right if `rare` is false in every lane; the `careful` formula must always be
-    right.
+    elements share. `quick` and `careful` are formulas: functions whose arguments are the width of
+    an element of `out`, and then the inputs and the numbers as Lanes. The result of a formula is in
+    the lowest bits, or with `upper` in the upper bits. The arguments of `rare` are a list of
+    vectors of the first input, and the numbers; it returns flags. The `quick` formula must be right
+    if `rare` is false in every lane; the `careful` formula must always be right.
     """
     count, vectors = (1, 1) if single else (LANES, VECTORS)
 

@@ -2,16 +2,16 @@
 
 out[m, n] = fma(s[K-1, m], x[K-1, n], ... fma(s[1, m], x[1, n], fma(s[0, m], x[0, n], 0)))
 
-If an element of the array multiplies a group of rows at a time, their products are added first,
-from the left. Then the chain consists of float32 additions:
+If a processing element of the engine multiplies a group of rows at a time, the products of the
+group are added first, from the left. Then the chain consists of float32 additions:
 
 out[m, n] = ... + (((s[4, m] x[4, n] + s[5, m] x[5, n]) + s[6, m] x[6, n]) + s[7, m] x[7, n])
 
-Its products are exact, because only 8-bit floats are multiplied in this way.
+The products s x are exact, because only 8-bit floats are multiplied in groups.
 
-A block of results stays in registers while k runs. The order is that of the definition, and the
-speed is that of a BLAS library. As in such a library, operands are first copied so that a block
-reads them contiguously: rows 2 KiB apart would share a few sets of the cache.
+A block of results stays in registers during the loop over rows k. Additions have the order of the
+definition, at the speed of a BLAS library. As in such a library, operands are first copied so that
+a block reads them contiguously: rows 2 KiB apart would share a few sets of the cache.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def chain(
 
     `weights` are the packed s [K, M]; x [K, N] and out [M, N] are float32. If x is `packed`,
     `panels` are the packed x, and x itself is empty; otherwise `panels` has room for one panel.
-    `edge` has room for a block.
+    `edge` has room for a block of results that is only partly inside `out`.
 
     A block has up to three vectors of columns. A kernel's operands are rarely in the nearest
     caches. So each block prefetches the weights of the next block and a share of the next panel:
-    products of a large matmul take an eighth less.
+    with it, products of a large matmul take an eighth less time.
     """
     _chain(weights, x, out, accumulate, panels, packed, edge)
 
@@ -203,8 +203,8 @@ def _vectors(columns: int, most: int) -> int:
 
 @inlined
 def _share(vectors: int, rows: int) -> int:
-    """Return how many elements of each row of the next panel a block prefetches, at most one
-    vector. The blocks of all rows together prefetch the whole panel, unless there are too few
+    """Return how many elements a block prefetches of each row of the next panel: at most one
+    vector. All blocks of a panel together prefetch the whole next panel, unless there are too few
     blocks."""
     return min(-(-vectors * LANES * ROWS // rows), LANES)
 

@@ -69,8 +69,9 @@ def draw(states: Array, out: Array) -> None:
     """Set out [P, N] to the next numbers of every lane. The states [P, S, 6] advance.
 
     A state has a counter of 128 bits and a key of 64 bits, least significant word first. Number n
-    of a state is word n % 4 of block n // 4. The S states of a lane count together. They alternate
-    after every four numbers, as the counter of the first state counts them.
+    of a state is word n % 4 of block n // 4. Each number of a lane comes from one of the lane's S
+    states: from state (n // 4) % S, where n is the counter of the first state. All S counters
+    advance by 1 for each number.
     """
     streams, count = states.shape[1], out.shape[1]
     words = np.empty(4, np.uint64)
@@ -133,8 +134,8 @@ def words(stream: Array, block: int, out: Array, ones: int) -> None:
 
 @compiled
 def draw_blocks(states: Array, out: Array, row: Array) -> None:
-    """Draw numbers as `draw` does, for one state per lane, in whole steps of blocks. No counter may
-    pass 2^64. `row` has room for the numbers of a lane and two more steps."""
+    """Draw numbers as `draw` does, for one state per lane, BLOCK_STEP blocks at a time. No counter
+    may pass 2^64. `row` has room for the numbers of a lane and 2 * BLOCK_WORDS more."""
     count = out.shape[1]
     for p in range(states.shape[0]):
         state = states[p, 0]

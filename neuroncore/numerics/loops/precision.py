@@ -99,8 +99,9 @@ def greatest(codes: Array) -> Any:
 
 @compiled
 def lost(real: Array, exact: Array) -> tuple[int, int]:
-    """Return the number of elements that differ, and the sum of the binary exponents of their
-    relative errors."""
+    """Return how many elements have an error that is finite and not 0, and the sum of the binary
+    exponents of the relative errors of these elements. Elements whose exact value is 0 don't
+    count."""
     count, total = 0, 0
     for i in range(real.shape[0]):
         difference = real[i] - exact[i]

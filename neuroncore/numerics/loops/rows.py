@@ -15,8 +15,8 @@ Array = npt.NDArray[Any]
 
 @compiled
 def moments(x: Array, out: Array) -> None:
-    """out[p] = count, mean and sum of (x - mean)^2 of the even elements, then of the odd
-    elements."""
+    """out[p] = count, mean and sum of (x - mean)^2 of the elements of row p at even positions, then
+    the same of those at odd positions."""
     rows, columns = x.shape
     for p in range(rows):
         for parity in range(2):
