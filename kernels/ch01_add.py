@@ -22,7 +22,7 @@ WIDTH = 4096  # columns of a tile
 
 @nki.jit
 def add(a, b):
-    """a + b, both [rows, columns] of one dtype."""
+    """a + b; both are [rows, columns] and have the same dtype."""
     rows, columns = a.shape
     height = nl.tile_size.pmax  # 128 on every machine so far
     total = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)

@@ -22,7 +22,7 @@ import numpy as np
 
 @nki.jit
 def softmax(x):
-    """Softmax of each row of x [rows, columns], float32; a row must fit a partition of SBUF."""
+    """Softmax of each row of x [rows, columns], float32; a row must fit into an SBUF partition."""
     rows, columns = x.shape
     result = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
     for top in range(0, rows, nl.tile_size.pmax):

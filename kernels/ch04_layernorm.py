@@ -40,7 +40,7 @@ def layernorm(x, gain, shift):
         tile = nl.ndarray((height, columns), x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[top : top + height])
 
-        # sum, and from it -mean
+        # first the sum of the row, then -mean
         mean = nl.ndarray((height, 1), nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=mean, op=nl.add, data=tile, axis=1)
         nisa.tensor_scalar(dst=mean, data=mean, op0=nl.multiply, operand0=1 / columns)
@@ -72,7 +72,7 @@ def layernorm(x, gain, shift):
 
 
 def spread(vector, lanes):
-    """A copy of a vector in HBM for each of `lanes` partitions."""
+    """Return a tile [lanes, n] in SBUF that has a vector [n] of HBM in each partition."""
     copies = nl.ndarray((lanes, vector.shape[0]), vector.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=copies, src=vector.reshape((1, vector.shape[0])).broadcast(0, lanes))
     return copies

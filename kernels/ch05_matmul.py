@@ -7,7 +7,7 @@ successive tiles along K. Both operands have K on the partitions, so the left ma
 transposed, as `a_t` [K, M].
 
 A product takes at least M * N * K / (128 * 128) cycles. Kernels are slower because of data: every
-step below computes the same tiles, bit for bit, and loads fewer bytes than the one before. For
+step below computes the same tiles, bit for bit, and loads fewer bytes than the step before. For
 `inputs`, 512 x 1024 times 1024 x 2048, on trn2:
 
 * `naive`: loads both tiles for each product. 20 MiB, 146.6 us.
@@ -54,7 +54,7 @@ def naive(a_t, b):
 
 @nki.jit
 def hoisted(a_t, b):
-    """Like `naive`, with the same sizes."""
+    """The same product as `naive`, for the same sizes."""
     depth, rows, columns = sizes(a_t, b)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, M):
@@ -70,7 +70,7 @@ def hoisted(a_t, b):
 
 @nki.jit
 def blocked_free(a_t, b):
-    """Like `naive`, for two by two tiles of the result: m in multiples of 256, n of 1024."""
+    """The same product, two by two tiles at a time: m in multiples of 256, n of 1024."""
     _, rows, columns = sizes(a_t, b, m=2 * M, n=2 * N)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, 2 * M):
@@ -92,7 +92,7 @@ def blocked_free(a_t, b):
 
 @nki.jit
 def blocked(a_t, b):
-    """Like `naive`, for four tiles of the result in a column: m in multiples of 512."""
+    """The same product, four tiles in a column at a time: m in multiples of 512."""
     _, rows, columns = sizes(a_t, b, m=4 * M)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, 4 * M):
@@ -115,7 +115,7 @@ def sizes(a_t, b, m=M, n=N):
 
 
 def loaded(source):
-    """The rows of a matrix in HBM as tiles in SBUF, K rows to a tile."""
+    """Load a matrix from HBM. Return its rows as a list of tiles in SBUF, with K rows each."""
     tiles = []
     for k in range(0, source.shape[0], K):
         tiles.append(load(source[k : k + K]))
@@ -123,14 +123,14 @@ def loaded(source):
 
 
 def load(source):
-    """A tile of HBM in SBUF."""
+    """Load a slice of HBM with at most 128 rows. Return the tile in SBUF."""
     tile = nl.ndarray(source.shape, source.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=source)
     return tile
 
 
 def store(target, total):
-    """Store PSUM to HBM through SBUF, where it is rounded: DMA cannot read PSUM."""
+    """Round a tile in PSUM into a tile in SBUF and store that: DMA cannot read PSUM."""
     tile = nl.ndarray(total.shape, target.dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst=tile, src=total)
     nisa.dma_copy(dst=target, src=tile)

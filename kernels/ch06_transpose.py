@@ -25,7 +25,7 @@ def transpose(x):
     across = nl.tile_size.psum_bank_fmax  # float32 columns of a PSUM bank
     result = nl.ndarray((columns, rows), x.dtype, buffer=nl.shared_hbm)
     for top in range(0, rows, across):
-        strips = []  # up to 512 rows of x, 128 to a tile
+        strips = []  # up to 512 rows of x, in tiles of 128
         for r in range(top, min(top + across, rows), block):
             strip = nl.ndarray((min(block, rows - r), columns), x.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=strip, src=x[r : r + strip.shape[0]])

@@ -14,7 +14,7 @@ maximum as bias and the row's sum as a second result. The second product needs t
 keys on the partitions, but the first product puts the queries there. So the Tensor engine
 transposes the weights, 128 x 128 at a time.
 
-With `causal`, query i sees keys 0 to i only. Blocks of keys that no query of the tile may see are
+With `causal`, query i sees only keys 0 to i. Blocks of keys that no query of the tile may see are
 never computed; on the blocks that the diagonal crosses, `affine_select` keeps the entries where
 query - key >= 0, a condition on indices that needs no mask in memory.
 
@@ -88,8 +88,8 @@ def forward(q, k, v, causal):
 
 
 def below_diagonal(scores, offset):
-    """A copy of the scores [queries, keys] of a tile, with LOWEST where query + offset < key.
-    Queries and keys are counted from 0 in the tile."""
+    """The scores of a tile [queries, keys], with LOWEST where query + offset < key. Queries and
+    keys are counted from 0 in the tile."""
     kept = nl.ndarray(scores.shape, nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=kept, src=scores)
     nisa.affine_select(
@@ -105,7 +105,7 @@ def below_diagonal(scores, offset):
 
 
 def reweighted(scores, largest, total, scale):
-    """exp(scale * (scores - the new largest)), and the factor for earlier sums.
+    """Return exp(scale * (scores - the new largest)), and the factor for earlier sums.
 
     Updates `largest` (of unscaled scores) and `total`, both [queries, 1].
     """
@@ -138,7 +138,7 @@ def reweighted(scores, largest, total, scale):
 
 
 def weighted_sum(weights, values):
-    """weights @ values, in PSUM: weights [queries, keys], values a tile per 128 keys."""
+    """weights @ values, in PSUM; weights is [queries, keys], values has a tile per 128 keys."""
     queries, keys = weights.shape
     turned = nl.ndarray((128, keys), nl.float32, buffer=nl.psum)  # 128 keys x queries, side by side
     for s in range(0, keys, 128):
@@ -153,7 +153,7 @@ def weighted_sum(weights, values):
 
 
 def transposed(x):
-    """x [length, d] of HBM as [d, length] in SBUF."""
+    """Return x.T [d, length] in SBUF, for x [length, d] in HBM."""
     length, d = x.shape
     result = nl.ndarray((d, length), x.dtype, buffer=nl.sbuf)
     for s in range(0, length, 128):

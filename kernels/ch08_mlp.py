@@ -54,7 +54,7 @@ def swiglu(x, gate, up, down):
 
 
 def hidden_tile(x_t, gates, ups, features, dtype):
-    """silu(x @ gate) * (x @ up) for 128 hidden features: [128, tokens]."""
+    """Return (silu(x @ gate) * (x @ up)).T for 128 hidden features: [128, tokens]."""
     gated = product(gates, features, x_t)
     lifted = product(ups, features, x_t)
     active = nl.ndarray(gated.shape, nl.float32, buffer=nl.sbuf)
@@ -65,7 +65,7 @@ def hidden_tile(x_t, gates, ups, features, dtype):
 
 
 def product(weights, features, x_t):
-    """(x @ weights[:, features]).T in PSUM."""
+    """Return (x @ weights[:, features]).T in PSUM."""
     total = nl.ndarray((P, x_t[0].shape[1]), nl.float32, buffer=nl.psum)
     for w, x in zip(weights, x_t):
         nisa.nc_matmul(dst=total, stationary=w[:, features], moving=x)
@@ -73,7 +73,7 @@ def product(weights, features, x_t):
 
 
 def tiles(matrix):
-    """A matrix of HBM in SBUF, one tile for each 128 rows."""
+    """Load a matrix from HBM. Return a list of tiles in SBUF, one for each 128 rows."""
     loaded = []
     for r in range(0, matrix.shape[0], P):
         tile = nl.ndarray((P, matrix.shape[1]), matrix.dtype, buffer=nl.sbuf)
@@ -83,7 +83,7 @@ def tiles(matrix):
 
 
 def transposed(x):
-    """x [tokens, model] as x.T, one tile [128, tokens] for each 128 of model."""
+    """Return x.T for x [tokens, model]: a list with a tile [128, tokens] for each 128 of model."""
     tokens, model = x.shape
     rows = tiles(x)
     result = []

@@ -57,12 +57,12 @@ def load(source):
 
 
 def digits():
-    """Images [n, 64] from 0 to 1 and labels [n], for training and for testing."""
+    """Return images [n, 64] from 0 to 1 for training and for testing, then labels [n] for both."""
     try:
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
     except ModuleNotFoundError:
-        raise SystemExit("the data is scikit-learn's: pip install scikit-learn") from None
+        raise SystemExit("the digits come with scikit-learn: pip install scikit-learn") from None
 
     data = load_digits()
     images = (data.data / 16).astype(np.float32)
@@ -90,7 +90,7 @@ def train(x, labels, rng, epochs=60, batch=32, rate=0.1):
 
 
 def arguments(x, parameters, dtype):
-    """The kernel's arguments in a format, with scales if it is narrow."""
+    """The kernel's arguments in a format. For a format of one byte, the weights are scaled."""
     w1, b1, w2, b2 = parameters
 
     def scale(weights):

@@ -40,7 +40,7 @@ from neuroncore.kernels.ch09_digits import digits
 from neuroncore import Options, numerics
 from neuroncore.frontend.settings import current_settings, settings
 
-LANES = 128  # partitions: as many sums at a time
+LANES = 128  # partitions; each computes a sum
 SEEDS = range(4)
 STEP, COUNT = 0.125, 4096
 BATCH, PIXELS, CLASSES = 128, 64, 10
@@ -48,7 +48,7 @@ RATE, EPOCHS = 0.01, 300
 
 
 def rounding(seed):
-    """Launch kernels with stochastic rounding; to nearest if the seed is None."""
+    """Return a context in which kernels round stochastically, or to nearest if seed is None."""
     now = current_settings()
     chosen = replace(
         now.options or Options(), stochastic=seed is not None, stochastic_seed=seed or 0
@@ -61,7 +61,7 @@ def rounding(seed):
 
 @nki.jit
 def narrowed(x):
-    """x [rows, columns], at most 128 rows, in bfloat16."""
+    """Return x [rows, columns], rounded to bfloat16; rows <= 128."""
     wide = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=wide, src=x)
     tile = nl.ndarray(x.shape, nl.bfloat16, buffer=nl.sbuf)
@@ -117,15 +117,15 @@ def reference(start, x, count):
 
 
 def sums(dtype, start, x, count, seed):
-    """float64 running sums of all lanes [128, count + 1]; to nearest if the seed is None."""
+    """Running sums of all lanes in float64 [128, count + 1]; see `rounding` for the seed."""
     with rounding(seed):
         return np.float64(running_sums(np.full((LANES, 1), start, dtype), x, count))
 
 
 def standstill(dtype, x):
-    """The number at which a sum of x > 0 stagnates: the first power of two 2^k whose half step to
-    the next number, 2^k eps / 2, is at least x. Below this power, x is more than half a step, but
-    at most one step, so each addition takes the sum to the next number."""
+    """The number at which a sum of x > 0 stagnates: the first power of two 2^k where x is at most
+    half of the distance to the next number, 2^k eps. Below this power, x is more than half of the
+    distance, but at most all of it, so each addition takes the sum to the next number."""
     return 2.0 ** np.ceil(np.log2(2 * x / numerics.info(dtype).eps))
 
 
@@ -138,7 +138,7 @@ def distribution(dtype, start, x, count):
     numbers = np.unique(numerics.encodings(dtype)["value"])  # in order, and NaN last
     numbers = numbers[(numbers >= start) & (numbers <= start + 4 * count * x)]
     below = np.searchsorted(numbers, numbers + x, side="right") - 1
-    below = np.minimum(below, len(numbers) - 2)  # the last ones are too large to be reached
+    below = np.minimum(below, len(numbers) - 2)  # a sum never reaches the last numbers
     up = (numbers + x - numbers[below]) / (numbers[below + 1] - numbers[below])
     probability = (numbers == start).astype(np.float64)
     for _ in range(count):
@@ -237,7 +237,7 @@ def load(source):
 
 
 def training_inputs(rng, dtype=np.float32, epochs=EPOCHS):
-    """The digits in whole batches; random weights that are exact in bfloat16."""
+    """Arguments of `trained`: digits in full batches, random weights exact in bfloat16."""
     images, _, labels, _ = digits()
     count = len(images) // BATCH * BATCH
     x = images[:count].reshape(-1, BATCH, PIXELS)
@@ -297,7 +297,7 @@ def figure():
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        raise SystemExit("the plots are matplotlib's: pip install matplotlib") from None
+        raise SystemExit("the plots need matplotlib: pip install matplotlib") from None
 
     drawing = Figure(figsize=(9, 3.6), layout="constrained")
     axes = drawing.subplots(1, 2)

@@ -42,15 +42,15 @@ def late(ids, table, query, key, value, output, gate, up, down, logits):
     """Logits [tokens, columns of this rank], with one all-reduce for each block.
 
     ids [tokens, 1], table [vocabulary, model], weights [layers, rows, columns], logits [model,
-    columns]. The columns of query, key, value and gate, up are those of this rank, and so are the
-    rows of output and down.
+    columns]. This rank has only its columns of query, key, value, gate and up, and only its rows of
+    output and down.
     """
     return forward(ids, table, (query, key, value, output), (gate, up, down), logits, parts=1)
 
 
 @nki.jit
 def early(ids, table, query, key, value, output, gate, up, down, logits):
-    """Like `late`, with an all-reduce for each half of the tokens of each block."""
+    """The same logits as `late`, with an all-reduce for each half of the tokens in each block."""
     return forward(ids, table, (query, key, value, output), (gate, up, down), logits, parts=2)
 
 
@@ -71,8 +71,8 @@ def forward(ids, table, attention, mlp, logits, parts):
 
 
 def added(x, block, weights, ranks, parts):
-    """x plus the results of a block, summed over all ranks. Each of the `parts` of the tokens has a
-    separate collective."""
+    """Return x plus the results of a block, summed over all ranks. The tokens are divided into
+    `parts`, and each part has a separate collective."""
     group, count = ncc.ReplicaGroup([list(range(ranks))]), len(x) // parts
     result, earlier = [], []
     for first in range(0, len(x), count):
@@ -102,7 +102,7 @@ def embedded(ids, table):
 
 def attended(x, weights, earlier):
     """Causal attention of a tile of tokens, for this rank's heads. `earlier` has the keys and
-    values of the tiles before, for each head; those of this tile are appended."""
+    values of the tiles before, for each head; the keys and values of this tile are appended."""
     query, key, value, output = weights
     x_t = turned(normed(x))
     context = nl.ndarray((P, query[0].shape[1]), nl.float32, buffer=nl.sbuf)
@@ -166,7 +166,7 @@ def normed(tile):
 
 
 def turned(tile):
-    """A tile [128, columns] as its transpose, in tiles of at most 128 partitions."""
+    """Return the transpose of a tile [128, columns], as tiles of at most 128 partitions."""
     parts = []
     for c in range(0, tile.shape[1], P):
         columns = tile[:, c : min(c + P, tile.shape[1])]

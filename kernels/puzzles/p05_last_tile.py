@@ -1,7 +1,7 @@
 """Puzzle 5: the last tile.
 
-Now x may have any number of rows. The last tile has fewer rows than the others, and slices must
-stay inside the tensor: an index past the end is an error, not a shorter slice.
+In this puzzle, x may have any number of rows. The last tile has fewer rows than the others, and
+slices must stay inside the tensor: an index past the end is an error, not a shorter slice.
 
 Write max(x, 0) to out.
 

@@ -1,10 +1,10 @@
 """Puzzle 12: double buffering.
 
 A load into a tile waits until the tile's previous contents have been read. So with one tile, the
-core either loads or computes. With two tiles that take turns, it loads one while it computes with
-the other.
+core either loads or computes. With two tiles, it loads one while it computes with the other.
 
-Write exp(x) to out. Use the two tiles of `buffers` in turn; x has a multiple of 128 rows.
+Write exp(x) to out. Use the two tiles of `buffers` alternately. The number of rows of x is a
+multiple of 128.
 
     neuroncore puzzles check p12_double_buffer.py
 """

@@ -7,7 +7,7 @@ exp overflows for large numbers, so softmax subtracts the maximum of the row fir
 The maximum and the sum are [rows, 1] tiles. The Scalar engine computes op(data * scale + bias) with
 one bias per partition, and `activation_reduce` also returns the sum of its results.
 
-Compute the softmax of each row in `tile`. Use as few passes over it as you can.
+Compute the softmax of each row in `tile`. Use as few passes over the tile as you can.
 
     neuroncore puzzles check p13_softmax.py
 """

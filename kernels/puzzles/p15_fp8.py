@@ -23,7 +23,7 @@ import numpy as np
 
 @nki.jit
 def kernel(x):
-    """q (float8_e4m3) and scale [rows, 1], q * scale = x, for x [rows, columns]; rows <= 128."""
+    """q (float8_e4m3) and scale [rows, 1] so that q * scale = x [rows, columns]; rows <= 128."""
     q_out = nl.ndarray(x.shape, nl.float8_e4m3, buffer=nl.shared_hbm)
     scale_out = nl.ndarray((x.shape[0], 1), nl.float32, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
