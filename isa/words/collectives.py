@@ -170,7 +170,7 @@ one_memory = holds(
 )  # fmt: skip
 several_in_hbm = holds(
     "srcs", "several tensors must be in hbm",
-    lambda call: len(call["srcs"]) == 1 or call.is_once_per_rank, BufferKindError,
+    lambda call: len(call["srcs"]) == 1 or not call["srcs"][0].on_chip, BufferKindError,
     because="only tensors in hbm can be coalesced (several of them in one call)",
 )  # fmt: skip
 one_tensor = holds(
