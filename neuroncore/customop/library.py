@@ -166,8 +166,8 @@ class LibraryCall:
 
     @property
     def microseconds(self) -> float:
-        """The time of HBM and TCM accesses on the slowest core, in microseconds. Only these have
-        been measured: the launch, arithmetic and streams are not included."""
+        """The time of HBM and TCM accesses on the slowest core, in microseconds. The launch,
+        arithmetic and streams are not included, because no measurements exist."""
         known = time()
         return max(
             (each.touches * known.touch_ns + each.tcm_elements / 2 * known.tcm_element_ns) / 1e3

@@ -48,7 +48,7 @@ class Chip:
 
     @property
     def core(self) -> Machine:
-        """The machine of the chip's cores."""
+        """The machine file's description of the chip's cores."""
         return machine.load(self.machine)
 
     def logical_cores(self, size: int) -> int:

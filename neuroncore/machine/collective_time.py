@@ -49,9 +49,10 @@ class CollectiveTime(NamedTuple):
 
     @property
     def bus_bandwidth(self) -> float:
-        """The bandwidth of the links in GB/s, defined as in nccom-test and NCCL's tests, so that it
-        can be compared between numbers of ranks n: the algorithm bandwidth times (n - 1) / n for
-        each stage of the pattern (`STAGES`). For a shift it is the algorithm bandwidth."""
+        """The bandwidth of the links in GB/s, by the definition of nccom-test and NCCL's tests: the
+        algorithm bandwidth times (n - 1) / n for each stage of the pattern (`STAGES`), where n is
+        the number of ranks. So bandwidths for different n can be compared. For a shift, it is the
+        algorithm bandwidth."""
         if self.pattern == "shift":
             return self.algorithm_bandwidth
         shares = len(STAGES[self.pattern]) * (self.ranks - 1) / self.ranks
@@ -192,10 +193,9 @@ def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) 
     bytes per rank.
 
     It is assumed that a size in the table is the size of the data of all ranks together; one table
-    for 16 ranks agrees with this. RDH (recursive halving and doubling) needs a power of two of
-    chips; for other numbers of chips KangaRing replaces it. KangaRing needs whole chips and an even
-    number of ranks, and allows only a limited number of ranks (documented); otherwise a ring
-    replaces it."""
+    for 16 ranks agrees with this. RDH (recursive halving and doubling) needs a number of chips that
+    is a power of two; otherwise KangaRing replaces it. KangaRing needs whole chips and an even
+    number of ranks, up to a documented limit; otherwise a ring replaces it."""
     table = group.instance.collectives
     of_table = _reference(group.instance).ranks(table.lnc)
     sufficient = [

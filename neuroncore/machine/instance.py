@@ -45,8 +45,8 @@ class LinkGroup:
 
     @property
     def each_way(self) -> float:
-        """The bandwidth out of a chip over all links of the group, in GB/s. The bandwidth into it
-        is equal."""
+        """The bandwidth out of a chip over all links of the group, in GB/s. The bandwidth into the
+        chip is equal."""
         return self.per_chip * self.gigabytes_per_s
 
 
@@ -121,7 +121,7 @@ class Instance:
 
     @property
     def links_each_way(self) -> float:
-        """The bandwidth out of one chip over all its links, in GB/s. The bandwidth into it is
+        """The bandwidth out of one chip over all its links, in GB/s. The bandwidth into the chip is
         equal."""
         return sum(group.each_way for group in self.links)
 
@@ -154,7 +154,7 @@ def _folder() -> Path:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Return the names of all instances, by generation and size."""
+    """Return the names of all instances, sorted by generation and size."""
     unsorted = [entry.name.removesuffix(".toml") for entry in _folder().iterdir()]
 
     def order(name: str) -> tuple[str, int, int, str]:
@@ -166,7 +166,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return the name of the instance that each alternative name means.
+    """Return a dict from each alternative name to the name of the instance.
 
     Raises DefinitionError if one alternative name means two instances.
     """

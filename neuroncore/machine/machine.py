@@ -21,13 +21,13 @@ class Limits:
 
     partitions: int
     stationary_free: int
-    moving_free_float32: int  # like moving_free, for a float32 destination
+    moving_free_float32: int  # columns of a moving tile, for a float32 destination
     moving_free_bfloat16: int
     array_part: int  # the fewest rows or columns of the array that a product may use
     vector_transpose: int
-    quadrant: int  # partitions in a quadrant: each quadrant has an index and scales
+    quadrant: int  # partitions in a quadrant
     indirect_partitions: int  # partitions that share the offsets of an indirect view
-    indirect_partitions_tensor: int  # the same for the Tensor engine
+    indirect_partitions_tensor: int  # as above, on the Tensor engine
     free_dims: int
     free_elements_sbuf: int
     free_elements_psum: int
@@ -36,7 +36,7 @@ class Limits:
     gpsimd_dma_elements: int
     gather_indices: int  # indices of one GpSimd processor
     dma_sources: int  # tensors that one transfer can add up
-    transposed_rows: int  # rows per step if descriptors are made at run time
+    transposed_rows: int  # rows that a DMA with run-time descriptors transposes at a time
     search_free: int  # elements for instructions that find eight values
     search_free_dims: int
     bn_stats_free: int
@@ -101,10 +101,10 @@ class Dma:
     repeatedly takes `repeated_read_ns` each time.
 
     A transfer occupies its queue for `issue_ns` if its descriptors exist. If software writes them,
-    each takes `software_descriptor_ns` in addition. If one of `hardware_generators` writes the
-    descriptors for all engines, the transfer occupies its queue for `hardware_issue_ns`. The
-    `gpsimd` times apply if GpSimd writes the descriptors of a transfer without dge_mode. In
-    kernels of the older API they replace the software times of all transfers."""
+    each descriptor takes `software_descriptor_ns` in addition. If one of `hardware_generators`
+    writes the descriptors for all engines, the transfer occupies its queue for `hardware_issue_ns`.
+    The `gpsimd` times apply if GpSimd writes the descriptors of a transfer without dge_mode. In
+    kernels of the older API, the `gpsimd` times replace the software times of all transfers."""
 
     engines: int
     partitions_per_engine: int
@@ -118,7 +118,7 @@ class Dma:
     load_latency_ns: float
     store_latency_ns: float
     software_descriptor_ns: float
-    software_start_ns: float  # until GpSimd writes descriptors; only bench/instructions.py reads it
+    software_start_ns: float  # before GpSimd writes descriptors; for bench/instructions.py
     hardware_issue_ns: float
     hardware_generators: int
     gpsimd_issue_ns: float
@@ -127,9 +127,9 @@ class Dma:
     gpsimd_store_latency_ns: float
     transpose_from_hbm: float  # the share of the bandwidth that a transpose gets
     transpose_from_sbuf: float
-    accumulate: float  # the share that sums get
-    merged_bytes: int  # size to which the older compiler merges loads or stores; 0: never merges
-    store_wait_ns: float  # of each wait for a store at the end of a program of the older API
+    accumulate: float  # the share of the bandwidth that sums get
+    merged_bytes: int  # size to which the older API's compiler merges transfers; 0: never
+    store_wait_ns: float  # each wait for a store, at the end of an older API's program
     ahead_bytes: int  # bytes per partition that early loads may write (`Options.loads`)
     slow_strides: float  # the share of the bandwidth with `slow-strides` (`Options.assume`)
 
@@ -146,10 +146,12 @@ class Fixed:
     `cold_clock_share` of this rate. If `clock_window_ns` is 0, it always has its full rate. The
     rows of a matmul on at most half of the array count only in windows at full rate, and each
     counts as half a row. They do not count if the matmul begins more than `half_filled_ns` after
-    the start of the last matmul on more than half of the array. The first matmul begins at the
-    share `clock_phase` of its window; on a device, windows do not depend on the program.
+    the start of the last matmul on more than half of the array. The first matmul begins when the
+    share `clock_phase` of its window has passed; on a device, the windows do not depend on the
+    program.
 
-    If a matmul has to wait for its stationary tile, its result is `weights_latency_ns` later."""
+    If a matmul has to wait for its stationary tile, its result is available `weights_latency_ns`
+    later."""
 
     semaphore_ns: float
     activation_table_ns: float
@@ -203,7 +205,7 @@ class ReplayTimes:
     order_ns: float
     weights_ns: float
     product_ns: float
-    range: Sequence[float]  # factors of the estimate: 80 % of measurements are between them
+    range: Sequence[float]  # 80 % of measurements are between the estimate times these factors
 
 
 @dataclass(frozen=True)
@@ -308,7 +310,7 @@ OF_SCHEDULES = (
     *("semaphore_ns", "activation_table_ns", "clock_window_ns", "clock_rows", "clock_phase"),
     *("half_filled_ns", "cold_clock_share", "weights_hidden"),
 )
-# Features of no machine: of some releases of the compiler, and of estimates that assume it.
+# Features that no machine file has: of some compiler releases, and of estimates with an assumption.
 SOFTWARE_DGE, SLOW_STRIDES = "software_dge", "slow_strides"
 SECTIONS = ("limits", "sbuf", "psum", "hbm", "dma", "fixed", "replay")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
@@ -356,8 +358,8 @@ def _meant(alias: str) -> str:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return the name of the machine that each alternative name means. Raises DefinitionError if
-    one alternative name means two machines."""
+    """Return a dict from each alternative name to the name of the machine. Raises DefinitionError
+    if one alternative name means two machines."""
     by_alias: dict[str, str] = {}
     for name in names():
         for alias in load(name).aliases:

@@ -172,7 +172,7 @@ class Footprint:
             else:
                 rows.append((size, step))
         self.sizes, self.steps = tuple(n for n, _ in rows), tuple(s for _, s in rows)
-        # the largest granule that divides all of its distances
+        # the largest number of bytes that divides the run and all steps
         self.unit = gcd(self.run, *self.steps)
 
 
@@ -235,10 +235,10 @@ class Gaps(Flags):
     def __init__(self, nbytes: int, shared: bool = False) -> None:
         self.shared = shared
         self.granule, self.mask = max(nbytes, 1), NONE_SET
-        # the last write, if it left gaps: sums write to the same place repeatedly
+        # the last write, if gaps remained: kernels that sum often write to the same place again
         self._start = 0
         self._covered: Footprint | None = None
-        # bytes written, counting repeats: below the size of the storage something must be missing
+        # bytes written, with repetitions; if fewer than the storage has, some are unwritten
         self.written = 0
 
     def write(self, start: int, covered: Footprint, chosen: Array | None = None) -> bool:
@@ -255,7 +255,7 @@ class Gaps(Flags):
         self.written += flags.size * self.granule
         ended = self.written >= self.mask.size * self.granule and _all(self.mask)
         if ended:
-            self._covered = None  # so that the next write returns True too
+            self._covered = None  # the next write is then checked again, and returns True too
         elif chosen is None:
             self._start, self._covered = start, covered
         return ended

@@ -90,7 +90,9 @@ class Parted(Tile):
                     start = 0
                 elif stop is None:
                     stop = size
-                if not (isinstance(start, int) and isinstance(stop, int)):  # a loop's variable
+                if not (
+                    isinstance(start, int) and isinstance(stop, int)
+                ):  # a register, such as a loop's variable
                     return self.by_keys(keys)
                 if not 0 <= start < stop <= size:
                     return self.by_keys(keys)

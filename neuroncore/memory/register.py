@@ -56,8 +56,8 @@ _chosen: ContextVar[Iterator[int] | None] = ContextVar("chosen", default=None)
 @contextmanager
 def deciding(values: Iterable[int]) -> Iterator[None]:
     """A context manager: each time that a loop or condition inside it needs the value of a loaded
-    register, it gets the next of `values` instead. When these are used up, it gets the value of the
-    register again."""
+    register, it gets the next of `values` instead. After the last of `values`, it gets the value of
+    the register again."""
     token = _chosen.set(iter(values))
     try:
         yield
@@ -70,8 +70,9 @@ class VirtualRegister:
 
     A register may be the index of a tensor, the bound of a dynamic loop, the condition of `while
     reg:`, and an operand of arithmetic. The variable of a loop is frozen: it can't be written. If
-    Python needs a constant, a register raises DynamicControlError, as tracing for the device does.
-    `load` is the last load on which the value depends; a core executes its loads in order."""
+    Python needs a constant, a register raises DynamicControlError: the device's compiler, which
+    traces the kernel, refuses this too. `load` is the last load on which the value depends; a core
+    executes its loads in order."""
 
     __slots__ = ("_value", "frozen", "load")
 
@@ -138,7 +139,7 @@ class VirtualRegister:
         )
 
     __int__ = __index__
-    # a comparison makes a register, so equality can't decide about dictionary keys
+    # == makes a register, so dictionaries must compare registers by identity
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -187,7 +188,7 @@ def _arithmetic(name: str, swapped: bool) -> None:
 
 
 def _derived(name: str, left: VirtualRegister | int, right: VirtualRegister | int) -> Load | None:
-    """Return the Load of the result of an operation; None if the result depends on no load."""
+    """Return the Load on which the result of an operation depends, or None."""
     loads = [r.load for r in (left, right) if isinstance(r, VirtualRegister) and r.load]
     if not loads:
         return None

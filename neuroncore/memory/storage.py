@@ -32,8 +32,8 @@ from neuroncore.numerics.formats import Format, float32
 Array = npt.NDArray[Any]
 Rounding = Callable[..., Array]  # takes a format, values, and an array for the codes or None
 RANK_IDS = 1 << 32  # the distance between the first storage numbers of consecutive ranks
-# within a rank: the distance between the first number of storages that its cores share, of
-# storages of core 0, and of storages of core 1
+# the size of each of a rank's ranges of storage numbers: for storages that its cores share, for
+# those of core 0, and for those of core 1
 CORE_IDS = 1 << 30
 # a place in the user's code: a code object, and the offset of an instruction in its bytecode
 Born = tuple[CodeType, int] | None
@@ -66,8 +66,8 @@ class Storage:
     image: Image | None  # the image that contains the storage, if the kernel chose its address
     scope: Any  # the loop iteration in which it was allocated, in a dialect that tracks this
     ending: Any  # the loop iteration after which no name refers to it, if known
-    launch: HbmMemory | None  # the memory of its launch: a tensor ends with its launch
-    double: Any  # the elements in float64, if they differ (`precision`)
+    launch: HbmMemory | None  # the HBM of its launch, with which the tensor ends
+    double: Any  # the elements in float64, if they are also computed so (`precision`)
     other_engine: Flags | None  # in PSUM: flags of elements last written by another engine than
     # Tensor; None if there never were any
     # a version of the storage, and the greatest magnitude that its integers may have in this
@@ -180,7 +180,7 @@ class HbmMemory:
         self.ids = itertools.count(self.first_id)
         self.tensors: dict[tuple[str, int], Storage] = {}
         self.arguments: set[int] = set()  # numbers of the storages that were passed to the kernel
-        # by number of a storage that ranks have exchanged: the place of the exchange
+        # storages that ranks have exchanged: number -> the place of the exchange
         self.exchanged: dict[int, Born | None] = {}
 
     def held(self, dtype: Format) -> Format:
@@ -241,7 +241,7 @@ class Memory:
                 f"cores allocate tensor {name!r} in shared hbm with different shapes or formats",
                 argument="shape",
                 position=0,
-                expected=f"{storage.shape} {storage.dtype}, like the allocation of another core",
+                expected=f"{storage.shape} {storage.dtype}, as another core allocated it",
                 got=f"{shape} {dtype}",
                 because="a kernel is compiled once for all cores, so a shared tensor exists once",
                 hint="use buffer=nl.private_hbm for data of a single core",
@@ -272,7 +272,7 @@ class Memory:
     def renew(self, storage: Storage, name: str) -> None:
         """Allocate storage on the chip in the memory of an existing Storage. This is either the
         Storage of a tensor to which nothing refers any more, or the result of `unnumbered`. Its
-        version increases, so nothing that was cached for its contents is found."""
+        version increases, so results that were cached for the old contents are not used."""
         if storage.pending is not None:
             storage.pending.finish()
         storage.id, storage.name, storage.version = next(self._ids), name, storage.version + 1

@@ -406,8 +406,8 @@ class Tile:
     # --- dynamic offsets -------------------------------------------------------------------------
 
     def resolved(self: T, name: str = "the tensor") -> T:
-        """Return the window at which a tile with scalar run-time offsets is now. The current
-        offsets are read from registers and index tiles.
+        """Return the tile as a window at a constant offset. The current values of its scalar
+        run-time offsets are read from registers and index tiles.
 
         Raises OutOfBoundsError if the window leaves the tensor, and ViewError if the index chooses
         rows or elements, because these do not form a window.

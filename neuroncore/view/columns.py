@@ -313,7 +313,7 @@ def _back(numbers: Array) -> Array:
 
 def places(timeline: Timeline, accesses: AccessTable, times: PageTimes) -> Array:
     """Return the first byte, within a partition, of each area: a possible address for tensors on
-    chip without one, and 0 for all other areas."""
+    the chip that have no address, and 0 for all other areas."""
     area, kinds = accesses.area[accesses.operand], timeline.program.kinds
     count = len(accesses.areas)
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)

@@ -20,8 +20,9 @@ from neuroncore.report.summary import product
 from neuroncore.view.columns import packed, text
 
 Array = npt.NDArray[Any]
-# The most that a page stores. Unless steps are named, values take at most 3 MB of a page: the bytes
-# of full contents and a third more, and about 700 bytes for each tile's figures and thumbnail.
+# The most that a page stores. Unless the user names steps, values take at most 3 MB of a page: full
+# contents in base64, a third more than their bytes, and about 700 bytes for the statistics and the
+# thumbnail of each tile.
 ROOM = 3 << 19  # bytes of full contents
 TILES = 1200  # different tiles
 MOST = 6000  # operands

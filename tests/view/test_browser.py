@@ -266,7 +266,7 @@ def test_a_search_reports_words_that_it_cannot_read(tab):
     for query in ("nonsense:3", "dma wait>fast", "line:x"):
         tab.does(f"view.set({{ query: '{query}' }})")
         unknown = query.split()[-1]
-        assert tab.text("#matches").startswith(f"no such word: {unknown}; there are op:, line:")
+        assert tab.text("#matches").startswith(f"no such word: {unknown}; the words are op:, line:")
         assert tab.does("view.timeline.marked().test(0)") is False
 
 

@@ -10,7 +10,7 @@ import { shade } from "./values.js";
 
 const CELL = 3, EDGE = 26; // pixels of a cell, and around the array
 const SPEEDS = [1, 2, 5, 10, 30, 60]; // cycles per second
-const SIDE = 16, LARGE = 34, LEFT = 56; // cells of the large corner, pixels of each, and to its left
+const SIDE = 16, LARGE = 34, LEFT = 56; // large corner: cells per side, pixels per cell, pixels to the left
 const FRAMES = 64; // most cycles of streaming in an animated file
 let running = null;
 
@@ -65,8 +65,8 @@ export async function drawArray(pane, core) {
   output.textContent = `cycle ${cycle} of ${systolic.cycles}`;
   const picture = state.corner ? corner(shown, cycle) : canvas(shown, cycle);
   sides.replaceChildren(picture, el("div", {}, said(shown, cycle, core), el("p", { class: "faint" },
-    "Pale: the stored weight. Bright: weight x input in this cycle. Inputs enter from the left, sums leave below, into a PSUM bank. "
-    + "Loading weights is this slow only if no other product hides it. "
+    "Pale: the stored weight. Bright: weight x input in this cycle. Inputs enter from the left, sums leave at the bottom, into a PSUM bank.  "
+    + "Loading weights takes this long only if it does not overlap with another product.  "
     + (systolic.weights ? "The page adds the sums in the order of the array; dst is from the run."
       : "The page has no values for this step: run `neuroncore view` with --values A:B to store them."))));
 }
@@ -258,10 +258,10 @@ function said(shown, cycle, core) {
   const now = systolic.at(cycle, row, column), done = systolic.at(cycle, systolic.rows, column);
   const rows = [
     ["array", `${systolic.rows} rows of K by ${systolic.columns} columns of M${systolic.group > 1 ? ", two weights in each cell" : ""}: `
-      + `${((100 * systolic.rows * systolic.columns) / (cells.rows * cells.columns)).toFixed(0)} % of it`],
-    ["moving", `${systolic.count} columns${systolic.passes.length > 1 ? ", four times: float32 goes in halves of 12 bits" : ""}`
+      + `${((100 * systolic.rows * systolic.columns) / (cells.rows * cells.columns)).toFixed(0)} % of the cells`],
+    ["moving", `${systolic.count} columns${systolic.passes.length > 1 ? ", in four passes that multiply halves of the float32 operands" : ""}`
       + (array.moving ? "" : ", of the identity matrix")],
-    ["estimate", `keeps the engine for ${array.cycles} cycles`],
+    ["estimate", `occupies the engine for ${array.cycles} cycles`],
     ["now", phaseOf(systolic, cycle)],
   ];
   if (!systolic.weights) return table([], rows);

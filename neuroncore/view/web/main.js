@@ -21,7 +21,7 @@ import { Tiles } from "./tiles.js";
 import { drawValues } from "./values.js";
 
 const KEYS = [
-  ["← →", "step back, forward"], ["Home End", "first, last step"], ["c  w", "to the instruction it waited for, to the one waiting for it"],
+  ["← →", "step back, forward"], ["Home End", "first, last step"], ["c  w", "select the instruction that the step waited for, or one that waits for the step"],
   ["o", "program order or time order"], ["+ -  [ ]", "zoom, move"], ["0", "the whole run"], ["z", "zoom to the step"],
   ["/", "search; Enter goes to the next match"], ["Esc", "clear the line and the search"], ["1 to 9", "panes"],
   ["t", "light or dark"], ["l", "large type"], ["\u2191 \u2193 in the source", "previous, next line with instructions"], ["arrows in a picture of values or of the array", "choose an element"],

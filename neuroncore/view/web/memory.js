@@ -8,11 +8,11 @@ import { $, duration, el, moment, plural, size } from "./text.js";
 
 const HEIGHT = 170;
 const ESTIMATED = "A rectangle is a tensor from its first use to its last, hatched between its first write "
-  + "and its first read. The line is the amount in use over time. \"In program order\" is the peak if instructions ran "
+  + "and its first read. The line shows how much memory is in use over time. \"In program order\" is the peak if instructions ran "
   + "one after another; the estimate allocates this much. Without an address from the kernel, a tensor is "
-  + "shown at the lowest free address; the device's compiler chooses a different one.";
+  + "shown at the lowest free address; the device's compiler chooses a different address.";
 const MEASURED = "A rectangle is an operand of instructions at the compiler's address, from its first use to its last. "
-  + "The line is their sum. Transfers are not included.";
+  + "The line is the sum of their bytes. Transfers are not included.";
 
 /** The tensors of a memory: address, lifetime, first write, first and last read. */
 function residents(core, memory) {

@@ -6,7 +6,7 @@ export const CRITICAL = 1; // flags of an instruction
 export const IN_TURN = 2;
 export const TRANSFER = 4;
 export const ELSEWHERE = 8; // it waited for an instruction that is not on the page
-const KEPT = 8; // numbers of which each operand of a call has the rank, as in recent.py
+const KEPT = 8; // numbers of which an operand of a call has the rank, as in view/loops.py
 const EXACT = 1 << 16; // elements of an access that are compared one by one
 
 export class Core {
@@ -214,7 +214,8 @@ function numbered(back, tagged = false) {
   return found;
 }
 
-/** Put the numbers that the same key had last, by their ranks, among those that are given. */
+/** Return a number for each rank: for 0 the next one of `given`, for r > 0 the r-th of the different
+ * numbers that the same key had last, the latest first. */
 function withRecent(given, rank, key) {
   const found = new Uint32Array(rank.length), known = new Map();
   for (let k = 0, next = 0; k < rank.length; k++) {

@@ -33,7 +33,7 @@ export function codes(content, format) {
 export function groups(code, format) {
   const bits = code.toString(2).padStart(8 * format.bytes, "0");
   if (format.kind !== "float") return [["bits", bits]];
-  const wide = format.bytes === 4 ? { exponent: 8 } : format; // formats stored in a float32 have its layout
+  const wide = format.bytes === 4 ? { exponent: 8 } : format; // a format stored as float32 has float32's layout
   const rest = 1 + wide.exponent;
   return [["sign", bits[0]], ["exponent", bits.slice(1, rest)], ["fraction", bits.slice(rest)]];
 }

@@ -5,7 +5,7 @@ import { CRITICAL, TRANSFER } from "./model.js";
 const UNITS = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
 const LENGTH = /^(wait|busy|takes)([<>])([\d.]+)(ns|us|ms|s)?$/;
 
-export const WORDS = "there are op:, line:, wait>, busy<, takes>500ns, dma, critical, and any text of a call";
+export const WORDS = "the words are op:, line:, wait>, busy<, takes>500ns, dma, critical, and any text of a call";
 
 /** Return a test of instructions for a search text, and the words that it cannot read. */
 export function matching(core, text) {

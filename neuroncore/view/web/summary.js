@@ -57,7 +57,7 @@ function errorMap({ result, shape, largest, levels: [rows, columns], data }) {
   const canvas = el("canvas", { width: columns, height: rows, role: "img", "aria-label": `differences of result ${result}` });
   inflate(data).then((bytes) => paint(canvas, new Uint8Array(bytes)));
   return el("div", { class: "errors" }, el("h3", {}, `Where result ${result} differs`), canvas,
-    el("div", { class: "faint" }, `${shape[0]} rows (down) by ${shape[1]} columns. Dark: up to ${Number(largest.toPrecision(3))}; `
+    el("div", { class: "faint" }, `${shape[0]} rows (down) by ${shape[1]} columns. Dark: differences up to ${Number(largest.toPrecision(3))}; `
       + "gray: equal; pink: NaN or infinite"));
 }
 

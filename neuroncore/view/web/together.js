@@ -1,5 +1,5 @@
 // Several cores under each other on one scale of time: launches, ranks, or the two sides of a
-// comparison. Collectives are meetings: a line from each rank's arrival to the last one's.
+// comparison. A collective is drawn as a line from each rank's arrival to the last rank's arrival.
 
 import { Board, ink, type } from "./canvas.js";
 import { Core, CRITICAL, lowerBound, sorted, TRANSFER } from "./model.js";
@@ -110,8 +110,8 @@ export class Together {
     const { sides, meetings } = this.made;
     const several = this.made.cores.length > MOST ? ` The first ${MOST} of ${this.made.cores.length}.` : "";
     this.said.replaceChildren(...(sides ? sides.text.map((line) => el("p", {}, line)) : []),
-      el("p", { class: "faint" }, `Orange: on the critical path of its core.${sides ? " Pink: a line that the other side does not have on its path." : ""}`
-        + `${meetings?.length ? " Blue: a collective; pink bars: ranks that wait for the last one, whose arrival is orange." : ""}${several} Click a row to open its core.`));
+      el("p", { class: "faint" }, `Orange: on the critical path of its core.${sides ? " Pink: a line that is not on the critical path of the other side." : ""}`
+        + `${meetings?.length ? " Blue: a collective; pink bars: ranks that wait for the last rank, whose arrival is orange." : ""}${several} Click a row to open its core.`));
     const rows = (sides?.moved ?? []).map((one) => [el("code", {}, one.text), one.place, ...[one.old, one.new].map((share) => (share === null ? "none" : percent(share)))]);
     const waits = (meetings ?? []).map((one) => {
       const wait = Math.max(...one.waited), first = one.ranks[one.waited.indexOf(wait)];

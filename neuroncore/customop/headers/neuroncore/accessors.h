@@ -24,7 +24,7 @@ struct Storage {
   c10::ScalarType type;
   int64_t elements = 1;
   std::vector<uint8_t> bytes;
-  std::vector<uint8_t> writer;  // by element: 0 if no core wrote it, else 1 + the core's number
+  std::vector<uint8_t> writer;  // for each element: 0 if no core wrote it, else 1 + the core's number
   torch::CoherencyEnforcer::Policy policy = torch::CoherencyEnforcer::COHERENT;
   int read_streams = 0, write_streams = 0;
 
@@ -67,8 +67,8 @@ struct Storage {
   }
 };
 
-// Returns the position of an index along the axis that has `axes` axes from it to the last one,
-// both included. `first` is the position of the indices before it. Refuses an index out of bounds.
+// Returns the position that an index along an axis selects. The axis is number `axes` from the end,
+// counted from 1, and `first` is the position along the axes before it. Refuses an index out of bounds.
 inline int64_t inside(Storage& storage, size_t axes, int64_t first, int64_t index, Place place) {
   size_t axis = storage.sizes.size() - axes;
   int64_t size = storage.sizes[axis];

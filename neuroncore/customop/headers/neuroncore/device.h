@@ -19,7 +19,7 @@ struct Place {
 
 constexpr Place place(const char* file, int line) { return Place{file, line}; }
 
-// A default argument: the place of the call. (In braces, gcc would take that of the declaration.)
+// The place of a call, as a default argument. (In braces, gcc would use the declaration's place.)
 #define NEURONCORE_HERE ::neuroncore::place(__builtin_FILE(), __builtin_LINE())
 
 struct Counts {

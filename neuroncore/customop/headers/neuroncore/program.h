@@ -103,7 +103,7 @@ inline void read_request(const char* path) {
   std::fclose(file);
 }
 
-// Returns the result's shape and format from the shape function. Its tensors have no data.
+// Returns the result's shape and format, which the shape function computes from tensors without data.
 inline torch::Tensor shape_of_result() {
   device().on_host = true;
   std::vector<Argument> arguments = call().arguments;
