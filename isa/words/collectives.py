@@ -170,7 +170,8 @@ one_memory = holds(
 )  # fmt: skip
 several_in_hbm = holds(
     "srcs", "several tensors must be in hbm",
-    lambda call: len(call["srcs"]) == 1 or not call["srcs"][0].on_chip, BufferKindError,
+    lambda call: len(call["srcs"]) == 1 or not all(view.on_chip for view in call["srcs"]),
+    BufferKindError,
     because="only tensors in hbm can be coalesced (several of them in one call)",
 )  # fmt: skip
 one_tensor = holds(
