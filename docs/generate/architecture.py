@@ -41,11 +41,11 @@ print(summary(timeline)["total_time"])
 HEAD = """\
 # Architecture
 
-This page follows a line of a kernel, step by step, until it becomes a figure in a report. Facts of
-three kinds define the steps.
-An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`, and a number
-*format* is a row in `neuroncore/numerics/formats.py`. All other code reads these facts.
-[CONTRIBUTING.md](../CONTRIBUTING.md) explains how to add one of each.
+This page follows a line of a kernel, step by step, until it becomes a figure in a report. The facts
+about the hardware are in three places: a clause in `isa/` defines an *instruction*, a file in
+`isa/machines/` defines a *machine*, and a row in `neuroncore/numerics/formats.py` defines a number
+*format*. All other code reads these facts. [CONTRIBUTING.md](../CONTRIBUTING.md) explains how to
+add an instruction, a machine or a format.
 
 ## The path
 
@@ -69,7 +69,7 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
   checked before (`core/legality.py`), and appends a row to the record. The second one
   (`core/execute.py`) computes into the destination immediately, in program order; a replay calls it
   too. A `Call` is a use of an instruction with certain shapes, formats and operators, but without
-  data. Some clauses make every decision that depends on these only once, and return a `Run`: a
+  data. Some clauses make every decision that depends on the Call only once, and return a `Run`: a
   function of the data, which the Call keeps for its later uses (`core/binding.py`).
   `docs/generate/functions.py` writes both files of functions.
 * **The record** (`Program`) has a row of numbers for each instruction. They identify its Call, its
@@ -82,9 +82,9 @@ An *instruction* is a clause in `isa/`, a *machine* is a file in `isa/machines/`
   its steps (`clause/alu.py`), which are the loops that it calls. Consecutive instructions with
   steps are executed by one call of compiled code (`replay/stretches.py`), with the same loops.
 * **The compiled program** (`time/compiled.py`) is the record after the device's compiler, as far as
-  the model knows this compiler. It leaves out repeated loads and unnecessary copies, chooses the
-  engines that the kernel does not name, and saves tiles to HBM that SBUF cannot hold. The schedule,
-  the counters and the reports all read it, so they agree.
+  the model knows this compiler. The compiler leaves out repeated loads and unnecessary copies,
+  chooses the engines that the kernel does not name, and spills tiles that do not fit into SBUF to
+  HBM. The schedule, the counters and the reports all read the compiled program, so they agree.
 * **The schedule** (`time/schedule.py`) reads only the compiled program. It combines the costs of
   the clauses, the dependencies of the bytes and the order of a compiler into a timeline.
 * **Reports** are functions of the timeline and the record.

@@ -69,14 +69,18 @@ distinguishes three cases:
 `isa/compilers.toml` has the reasons for these three models.
 
 `bench/calibration/offsets.toml` has what is known about the launches of each harness: the flags of
-the compiler, the launch path, and the overhead. For Matmul-Inspector (NKI 0.6 on trn1) it has two
-more facts. GpSimd writes the descriptors, as other authors report for this release. Repeated loads
-happen once, because in profiles of Matmul-Inspector the device reads only a quarter of the bytes
-that the kernel loads. For today's API, no other source shows that repeated loads happen once, and
-kernels of nki-moe-megakernel and of the SDK contradict this for earlier releases. The model
-therefore assumes it only for the seven rows of Matmul-Inspector, and for other kernels on request
-(`--loads once`). Without both facts, the estimates of the seven rows would be 1.01 to 1.48 times
-the measurements, and five of them would be within 20 %. The shares of kernels within 20 % in the
+the compiler, the launch path, and the overhead. For Matmul-Inspector (NKI 0.6 on trn1) this file
+has two more facts:
+
+* GpSimd writes the descriptors, as other authors report for this release.
+* Repeated loads happen once: in profiles of Matmul-Inspector, the device reads only a quarter of
+  the bytes that the kernel loads. For today's API, no other source shows this, and kernels of
+  nki-moe-megakernel and of the SDK contradict it for earlier releases. The model therefore assumes
+  that repeated loads happen once only for the seven rows of Matmul-Inspector, and for other kernels
+  on request (`--loads once`).
+
+Without these two facts, the estimates of the seven rows would be 1.01 to 1.48 times the
+measurements, and five of them would be within 20 %. The shares of kernels within 20 % in the
 [summary](#summary) would be 0.7 points lower for all kernels, and 3.3 points lower for today's API.
 
 A chain is a set of variants of one kernel that one harness measured.
@@ -124,9 +128,9 @@ ORDER = """\
 ## Order of variants
 
 The table has two figures for each chain. *Spearman* is the rank correlation of estimates and
-measurements, for chains of at least three variants; the best value is 1. *Pairs in
-order* counts the pairs of variants whose measurements differ by more than 10 %, and states in how
-many of these pairs the estimates have the order of the measurements.
+measurements, for chains of at least three variants; the best value is 1. *Pairs in order* is about
+the pairs of variants whose measurements differ by more than 10 %: in how many of these pairs the
+estimates have the order of the measurements.
 """
 
 RANGES = """\
@@ -211,13 +215,14 @@ Some rules are shown by public compiled programs, traces, profiles or compilers'
 authors. For these rules, the column "supported by" lists "programs". Latencies do not decide about
 such a rule: the rule is in use in cross-validation too.
 
-In the table, choices of trn1 and trn2 are numbers in `isa/machines/`. Choices of an order that have
-a name are numbers in `isa/compilers.toml`. In the model, an engine starts the first of its next
-`window` instructions that is ready, and a queue of DMAs starts the first of its next `transfers`
-transfers that is ready. At most `stores_in_flight` stores are in flight; 0 means any number. If
-`by_first_use` is "yes", loads are in the order in which the kernel uses their data. The column
-"others choose" has each value that the other sources chose and, in brackets, for how many of the
-left-out sources they chose it.
+In the table, names of numbers are in code font. Numbers of a machine (trn1, trn2) are in
+`isa/machines/`, and numbers of a compiler's order (scheduled, compiled) are in
+`isa/compilers.toml`. In the model, an engine starts the first of its next `window` instructions
+that is ready, and a queue of DMAs starts the first of its next `transfers` transfers that is ready.
+At most `stores_in_flight` stores are in flight; 0 means any number. If `by_first_use` is "yes",
+loads are in the order in which the kernel uses their data. The column "others choose" has each
+value that the other sources chose and, in brackets, for how many of the left-out sources they chose
+it.
 """
 
 WEAK = """\
@@ -353,7 +358,7 @@ def chosen(choices: Sequence[Json]) -> str:
         return "; ".join(filter(None, (sources(c["shown by"]), shown)))
 
     return table(
-        "of | choice | in use | default | supported by | against | others choose",
+        "machine or order | choice | in use | default | supported by | against | others choose",
         (
             (
                 c["of"],

@@ -34,7 +34,7 @@ A saved run has no source: its record is checked, and nothing is run.
 With `--orders N` the record of each launch is executed again in up to N other legal orders of the
 cores of all ranks. For the older API's affine_range it is also executed in up to N other orders
 of the iterations. The last line says how many unsynchronized pairs of accesses, and how many
-iterations, were reordered, and whether the bits are the same. If iterations
+iterations, were reordered, and whether all orders give results with the same bits. If iterations
 add to the same sum, the additions keep the kernel's order, because another order may round
 differently. Within an iteration, and in loops of today's API, which are unrolled, no bits depend on
 the order. In Python use `Run.orders(N)`.
@@ -55,14 +55,17 @@ objects. The source check cannot see values that exist only during a run. A run 
 kernel's file can do anything that Python can.
 
 `--api` names the release to check against: 0.1 is neuronxcc.nki up to SDK 2.26, and 0.2 to 0.6 are
-nki of SDK 2.27 to 2.32. The default is the latest of the releases that fit the kernel best. These
-releases give the fewest errors, and among equals the fewest warnings. Only errors and warnings of
-two kinds count: names and parameters that a release lacks, and forms that only 0.2 accepts, such as
-`platform_target` or a number for `dge_mode`. If this default is one of 0.2 to 0.5, names and forms
-that the latest release refuses are reported too, one severity lower, so name the release that you
-write for. If the kernel fits other releases equally well, their known issues are notes. The rules
-about the Python subset are those of the front end that parses a kernel's source. The tracing front
-end of 0.6 runs Python itself, so only DYNAMIC_CTRL and the rules of loops apply to it.
+nki of SDK 2.27 to 2.32. The default is the release that fits the kernel best, or the latest one if
+several releases fit equally well. A release fits better than another one if the check reports fewer
+errors for it or, with equally many errors, fewer warnings. Only errors and warnings of two kinds
+count: names and parameters that a release lacks, and forms that only 0.2 accepts, such as
+`platform_target` or a number for `dge_mode`.
+
+If this default is one of 0.2 to 0.5, names and forms that the latest release refuses are reported
+too, one severity lower, so name the release that you write for. If the kernel fits other releases
+equally well, the known issues of these releases are reported as notes. The rules about the Python
+subset are those of the front end that parses a kernel's source. The tracing front end of 0.6 runs
+Python itself, so only DYNAMIC_CTRL and the rules of loops apply to it.
 
 `neuroncore explain CODE` shows a code with an example that is reported and one that is not.
 

@@ -20,8 +20,9 @@ RULES = (
      "rishic3/asst4-trainium2 (transposition)"),
     ("a program whose descriptors are written before it runs ends with waits for its stores, one "
      "after the other; on trn2, each takes 70 ns", "compiled",
-     "the same five authors, ichuniq/asst4-trainium, Yousef02/149-asst4-trainium (compiled "
-     "programs); the time: cs149stanfordasst4 (traces), rishic3/asst4-trainium2"),
+     "the five authors of compiled programs in the row above; ichuniq/asst4-trainium, "
+     "Yousef02/149-asst4-trainium (compiled programs); the time: cs149stanfordasst4 (traces), "
+     "rishic3/asst4-trainium2"),
     ("a load that is repeated happens once if the data fit into SBUF", "compiled",
      "AccelOpt (counters), autocomp"),
     ("sums of the same tiles, operations with constants, and reciprocals are computed once, if "
@@ -33,9 +34,9 @@ RULES = (
      "first if instructions began in the order of the program; on trn1, copies out of PSUM go to "
      "Scalar",
      "compiled",
-     "AccelOpt (counters); in PSUM: trainium-kernel-fusion, cs149stanfordasst4 (traces on trn2), "
-     "kda-for-trainium (counters of bmm on trn2), waahm7/asst4-trainium, Ericcsr/asst4-trainium, "
-     "sahiljain01/asst4-trainium (compiled programs on trn1)"),
+     "AccelOpt (counters); copies out of PSUM: trainium-kernel-fusion, cs149stanfordasst4 (traces "
+     "on trn2), kda-for-trainium (counters of bmm on trn2), waahm7/asst4-trainium, "
+     "Ericcsr/asst4-trainium, sahiljain01/asst4-trainium (compiled programs on trn1)"),
     ("multiplications and additions with constants also go to Vector or Scalar: to the one that "
      "would end them first",
      "compiled",

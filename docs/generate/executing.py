@@ -32,9 +32,10 @@ SKIP = modes.skip
 
 
 def execute_text(instruction: Instruction) -> str:
-    """Return the function of a core, a legal Call and its arguments, in the clause's order, that
-    executes the call and records nothing. The last arguments are true for each operand that is a
-    tile, of those that may be numbers or None (`Instruction.open_operands`)."""
+    """Return the source of the function that executes a legal Call and records nothing. Its
+    parameters are a core, the Call, and the Call's arguments in the clause's order. The last
+    parameters are a bool for each operand that may be a number or None
+    (`Instruction.open_operands`): whether the operand is a tile."""
     parameters = [f"{p.name}: Any" for p in instruction.parameters]
     parameters += [f"{is_tile(p)}: bool" for p in instruction.open_operands]
     listed = ", ".join(parameters)
@@ -45,7 +46,8 @@ def execute_text(instruction: Instruction) -> str:
 
 
 def _resolve(instruction: Instruction) -> Iterator[str]:
-    """Put tiles where operands are whose offsets are only known now."""
+    """Yield the lines that replace operands by tiles, if the offset of an operand is known only at
+    run time."""
     skip = "oob_mode is SKIP" if _has(instruction, "oob_mode") else "False"
     yield "offsets = None"
     yield "if call.dynamic:"
@@ -60,7 +62,8 @@ def _resolve(instruction: Instruction) -> Iterator[str]:
 
 
 def _execute(instruction: Instruction) -> Iterator[str]:
-    """Read, then write. The meaning handles offsets per partition itself."""
+    """Yield the lines that check the operands, execute the call, and mark what it has written. The
+    clause's body handles offsets that differ by partition itself."""
     for p in instruction.operands:
         yield from _check_written(p)
         yield from _before_write(p)
@@ -95,7 +98,8 @@ def _check_written(p: Parameter) -> Iterator[str]:
 
 
 def _before_write(p: Parameter) -> Iterator[str]:
-    """Let a run copy an argument of the kernel, which is in HBM, before it changes."""
+    """Yield the lines that let a run copy an argument of the kernel before the argument changes.
+    Only tensors in HBM are arguments."""
     operand = p.operand
     if operand is None or not operand.writes or not {*HBM} & {*operand.regions}:
         return
@@ -138,7 +142,8 @@ def docstring(instruction: Instruction) -> str:
 
 
 def is_tile(parameter: Parameter) -> str:
-    """The variable that is true if an operand that may be a number or None is a tile."""
+    """Return the name of the variable that is true if an operand is a tile. Only operands that may
+    also be numbers or None have this variable."""
     return f"{parameter.name}_is_tile"
 
 

@@ -98,7 +98,7 @@ def patterns() -> Array:
 
 
 def differ(ours: Array, theirs: Array) -> int:
-    """The number of float32 that differ, NaN being equal."""
+    """Return how many float32 numbers differ. All NaN count as equal."""
     bits = [np.ascontiguousarray(one, np.float32).view(np.uint32) for one in (ours, theirs)]
     return int(((bits[0] != bits[1]) & ~(np.isnan(ours) & np.isnan(theirs))).sum())
 

@@ -2,9 +2,9 @@
 
 python docs/generate/functions.py
 
-`neuroncore/frontend/instructions.py` binds the arguments of a call, recognizes or checks it, and
-records it. `neuroncore/core/execute.py` executes it, for a launch and for a replay. Nobody edits
-them; a test fails if they are stale.
+The functions in `neuroncore/frontend/instructions.py` bind the arguments of a call, recognize or
+check the call, and record it. The functions in `neuroncore/core/execute.py` execute a call, for a
+launch and for a replay. Do not edit these two files; a test fails if they are stale.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ frame_at = sys._getframe
 new = object.__new__  # takes half as long as a call of the class
 '''
 
-FREE = {  # module names that the functions use, which no parameter may hide
+FREE = {  # names of the module that the functions use: no parameter may have such a name
     *("MISSING", "NkiInstruction", "PSUM", "SKIP", "Tile", "VirtualRegister", "are_tiles"),
     *("arguments", "current", "execute", "frame_at", "kinds", "member", "misused", "new"),
     *("numbered", "our_fault", "resolve", "running", "settle", "spread", "staged", "zero"),
@@ -124,7 +124,8 @@ def _clause(instruction: Instruction) -> str:
 
 
 def _constant(p: Parameter, instruction: Instruction) -> str:
-    """The name or literal that a default is compared with by identity."""
+    """Return the name or the literal with which an argument is compared by identity, to find out
+    whether it is the default."""
     if p.default is None or isinstance(p.default, bool):
         return repr(p.default)
     if isinstance(p.default, Enum):
@@ -200,7 +201,7 @@ def _issue(instruction: Instruction) -> Iterator[str]:
 
 
 def _recognize(instruction: Instruction) -> Iterator[str]:
-    """Find the Call by its key; one that the core has not seen is checked."""
+    """Yield the lines that find the Call by its key, and check a Call that is new to the core."""
     clause = _clause(instruction)
     usual = [p for p in instruction.parameters if _is_usual(p)]
     others = [p for p in instruction.parameters if p not in usual]
@@ -230,21 +231,22 @@ def _recognize(instruction: Instruction) -> Iterator[str]:
 
 
 def _find_tiles(instruction: Instruction) -> Iterator[str]:
-    """Find which of the arguments that may be numbers are tiles."""
+    """Yield the lines that find out which arguments are tiles, among those that may be numbers."""
     for p in instruction.open_operands:
         yield f"{is_tile(p)} = isinstance({p.name}, Tile)"
 
 
 def _is_usual(parameter: Parameter) -> bool:
-    """True for a parameter that kernels mostly leave at its default. If all of them are, they are
-    one part of the key together: None."""
+    """Return whether kernels mostly leave a parameter at its default. All such parameters together
+    are one part of the key, which is None if each of them has its default."""
     declared = parameter.declared
     keyed = isinstance(declared, Static) or (isinstance(declared, Immediate) and declared.keyed)
     return keyed and not parameter.required
 
 
 def _take(instruction: Instruction, p: Parameter) -> Iterator[str]:
-    """Convert an argument to what the key and the meaning take."""
+    """Yield the lines that convert an argument to the form that the key and the clause's body
+    take."""
     if isinstance(p.default, Enum):
         yield f"if type({p.name}) is int:"
         yield f"    {p.name} = member({_constant(p, instruction)}, {p.name})"
@@ -265,7 +267,7 @@ def _take(instruction: Instruction, p: Parameter) -> Iterator[str]:
 
 
 def _is_taken_as_it_is(name: str, declared: Immediate | Register) -> str:
-    """An expression that is true for a value that `take` would return unchanged."""
+    """Return an expression that is true for a value that `take` would return unchanged."""
     if isinstance(declared, Register):
         free = f" and not {name}.frozen" if declared.written else ""
         number = f" or {_is_taken_as_it_is(name, declared.numbers)}" if declared.number else ""
@@ -307,7 +309,8 @@ def _key_part(parameter: Parameter) -> str | None:
 
 
 def _record(instruction: Instruction) -> Iterator[str]:
-    """Append its row to the record, as `Program.append` does. A skipped instruction has no row."""
+    """Yield the lines that append the instruction's row to the record, as `Program.append` does. A
+    skipped instruction has no row."""
     values = _values(instruction)
     read = [_window(p) for p in instruction.operands if p.operand and p.operand.reads]
     written = [_window(p) for p in instruction.operands if p.operand and p.operand.writes]
@@ -333,7 +336,8 @@ def _record(instruction: Instruction) -> Iterator[str]:
 
 
 def _window(parameter: Parameter) -> str:
-    """The window of an operand in a row, if it is a tile; those of each tile of a list."""
+    """Return the text of an operand's window in a row. An operand that is not a tile has no window,
+    and a list of tiles has a window for each tile."""
     name = parameter.name
     if parameter.operand and parameter.operand.many:
         return f"*[number for tile in {name} for number in program.window(tile)]"
@@ -342,8 +346,9 @@ def _window(parameter: Parameter) -> str:
 
 
 def _values(instruction: Instruction) -> str:
-    """The key of its values in a record: each with its type, and None for a tile. The tiles of
-    both dialects have the type Tile, because one call may get either."""
+    """Return the text of the key of an instruction's values in a record: each value and its type. A
+    tile has the value None, and the type Tile in both dialects, because one call may get the tiles
+    of either dialect."""
     parts = []
     for p in (p for p in instruction.parameters if p.is_value):
         part, kind = f"{p.name} or zero({p.name})", f"type({p.name})"

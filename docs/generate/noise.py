@@ -93,8 +93,9 @@ def pairs(rows: Sequence[Json]) -> Iterator[tuple[Pair, bool]]:
 
 
 def loosely(rows: Sequence[Json], alike: float) -> float:
-    """Return the median Spearman over the chains if the estimates decide the order of measurements
-    that exceed the smallest of them by at most the part `alike`."""
+    """Return the median Spearman over the chains, if measurements that differ by little have the
+    order of their estimates: measurements that exceed the smallest of a group by at most the part
+    `alike`, such as 0.02."""
     found = []
     for chain in chains(rows):
         least, group, keys = 0.0, 0, []
@@ -111,8 +112,8 @@ def loosely(rows: Sequence[Json], alike: float) -> float:
 
 
 def often(wrong: Sequence[Pair]) -> Iterator[tuple[str, int]]:
-    """Yield kernels with many of the pairs in wrong order, and in how many each is. Pairs of
-    kernels that came before are not counted again."""
+    """Yield the kernels that are in many of the pairs in wrong order, each with its number of such
+    pairs, most pairs first. A pair that was counted for an earlier kernel is not counted again."""
     left = list(wrong)
     while left:
         counts = Counter(f"{row['id']} {row['kernel']}" for pair in left for row in pair)

@@ -132,14 +132,15 @@ STOCHASTIC = {
         "numerics.test_numerics_published.test_golden_stochastic",
     ),
     "S2": (
-        "a magnitude rounds up if the 32-bit random word is below 2^32 times the fraction of "
-        "the step that is cut off",
+        "a magnitude is rounded up if the 32-bit random word is below 2^32 times f, where f is its "
+        "distance from the next lower number of the format, as a part of the step to the next "
+        "higher one",
         "numerics.test_stochastic.test_the_word_below_which_a_number_goes_up_is_the_exact_fraction",
         "numerics.test_stochastic.test_the_definition_and_the_loops_agree",
         "numerics.test_numerics_published.test_stochastic_rounding_agrees_with_gfloat",
     ),
     "S3": (
-        "the share of numbers that round up is this fraction, without bias, and numbers are "
+        "the share of numbers that are rounded up is f (see S2), without bias, and numbers are "
         "rounded independently of each other",
         "numerics.test_stochastic.test_up_as_often_as_the_fraction_and_independently",
     ),
@@ -262,8 +263,8 @@ VECTOR = {
 }
 MICROSCALING = {
     "X1": (
-        "packed elements begin at the lowest bits; the scales of a quadrant (32 rows) are in four "
-        "of its rows",
+        "the first of several packed elements is in the lowest bits; the scales of a quadrant (32 "
+        "rows) are in four of its rows",
     ),
     "X2": ("scales and elements are those of the vendor's reference, by both rules for scales",),
     "X3": ("zeros, the smallest scale and the largest scale are converted correctly",),
@@ -377,7 +378,10 @@ def fields() -> Iterator[tuple[str, str, str, str]]:
 
 def choices() -> Iterator[str]:
     yield "\n## Options\n"
-    yield "`neuroncore.Options`, or by profile: `neuroncore run --numerics NAME`.\n"
+    yield (
+        "In Python, `neuroncore.Options` has these options. A profile is a set of options: "
+        "`neuroncore run --numerics NAME` selects one.\n"
+    )
     yield "| profile | differs from the default in |\n| --- | --- |"
     rows = list(fields())
     for name, profile in PROFILES.items():

@@ -123,28 +123,29 @@ The device behaves in these ways, and the model does not:
   0.73 to 0.79. But two ratios of autocomp's attention on trn1 become worse: 1.08 becomes 1.20, and
   1.25 becomes 1.56. The transposes of autocomp's attention probably share banks in a way that is
   not known.
-* The Tensor engine takes, among instructions that are ready, the instruction with the longest path
-  to the end of the program. If the model selects among 32 instructions in this way, the median
+* If several instructions are ready, the Tensor engine executes the one with the longest path to the
+  end of the program first. If the model selects among 32 instructions in this way, the median
   ratio of attention improves from 0.91 to 0.94, and the share of rows within 20 % from 87.5 % to
   87.8 %. But the ratio of six of kda-for-trainium's batched products becomes worse, from 0.98 to
   0.93, and pairs in order fall from 94.4 % to 91.8 %.
-* Vector and Scalar also take the instruction with the longest path first. Work on tiles that many
+* Vector and Scalar also execute instructions with the longest path first. Work on tiles that many
   instructions wait for therefore comes before copies of finished products out of PSUM. If the model
   has this rule and the rule about banks, the ratio of small convolutions improves from 0.73 to
   0.91, and 21 of 26 traces are within 10 %. But the median error of all rows rises from 4.9 % to
   5.6 %. Only cs149stanfordasst4 shows this behavior.
 * The phases of a program take their tiles in another order than in the model. Attention of length
-  1,024 loads the scores of rows 512 to 1,023 before those of rows 0 to 511, and its softmax begins
-  14 us later than in the model. Only trainium-kernel-fusion shows this behavior. A rule for it was
-  not tried.
+  1,024 loads the scores of rows 512 to 1,023 before the scores of rows 0 to 511, and its softmax
+  begins 14 us later than in the model. Only trainium-kernel-fusion shows this behavior. A rule for
+  it was not tried.
 * At the end of a program, the engine that issued the stores waits for each store for which no
   instruction has waited yet. The model has these waits, but on trn1, where their time is not known,
   they take no time. If a wait on trn1 takes 45 ns (the time from one instruction of GpSimd to the
-  next one in four authors' traces), the ratio of M0291 improves from 0.48 to 0.51, but that of
+  next one in four authors' traces), the ratio of M0291 improves from 0.48 to 0.51, but the ratio of
   M0292 rises from 1.11 to 1.16. If a wait takes 74 ns (the time from the end of the last trigger to
-  the end of the first wait), the ratio of M0292 is 1.21. The waits are also missing where the
-  device writes the descriptors: there, they improve the ratio of M0321 from 0.97 to 1.00, but M0320
-  rises from 1.00 to 1.03, M0322 from 1.02 to 1.04, and M0326 from 1.04 to 1.07.
+  the end of the first wait), the ratio of M0292 is 1.21. The model also lacks these waits for
+  programs whose descriptors the device writes. With the waits, the ratio of M0321 improves from
+  0.97 to 1.00, but M0320 rises from 1.00 to 1.03, M0322 from 1.02 to 1.04, and M0326 from 1.04 to
+  1.07.
 * A queue of loads also has 16 semaphores, and so at most 16 loads in flight (compiled programs of
   five authors). If the model has this limit too, the ratio of the transposition improves from 0.87
   to 0.89. But the ratio of M0341 falls from 0.53 to 0.47, and loads that the SDK's tutorial hoists
@@ -155,9 +156,9 @@ The device behaves in these ways, and the model does not:
   was not tried.
 * Scalar copies 16-bit data out of PSUM as half as many 32-bit elements: 128 columns take 103 ns,
   not 157 (four convolutions in float16 of cs149stanfordasst4). In the model, only Vector copies in
-  this way. If Scalar in the model does too, the ratios of small convolutions in float16 fall from
-  0.86 to 0.74 and 0.77, because the device's compiler divides the copies between the two engines
-  less evenly than the model.
+  this way. If Scalar in the model also copies in this way, the ratios of small convolutions in
+  float16 fall from 0.86 to 0.74 and 0.77, because the device's compiler divides the copies between
+  the two engines less evenly than the model.
 * Tiles of 128, 256 and 512 columns take equally long in a rope of kda-for-trainium on trn2 (M1081,
   M1080, M1079), as if transfers of neighboring iterations were merged, and neighboring rows moved
   as one. In the model, loops with more than 512 iterations have no merged transfers, and rows
@@ -183,38 +184,44 @@ The device behaves in these ways, and the model does not:
   first in that the compiler expects a copy to take the same time on both engines. With it, the
   ratio of small convolutions rises to 0.88, but the ratios of large convolutions rise from 0.86 and
   1.01 to 1.17 and 1.16. So the device's rule is not known.
-* Costs that the compiler may expect were also tried. In 17 traces on trn2 with copies, the model
-  puts 1,980 of 9,850 instructions on the wrong engine. With the first costs, an instruction takes
-  one cycle for each column and a fixed number of cycles: 60 on Vector and 220 on Scalar (a Scalar
-  activation with a bias has 220 in the model). Then 1,313 instructions are on the wrong engine, 23
-  traces are within 10 %, the ratio of M1145 improves from 0.86 to 0.95, and no ratio of a row
-  becomes worse by more than 1 %. But all 64 copies out of PSUM in the transposition go to Vector,
-  and in attention of length 1,024 in float32 16 of 16 such copies go to Vector. On the device, all
-  64 and 26 of 34 are on Scalar. If only instructions without data in PSUM have the first costs, the
-  copies out of PSUM stay on Scalar, the number of instructions on the wrong engine falls by 44 %,
-  23 traces are within 10 %, the median error of traces is 3.2 %, and no ratio of a row changes by
-  more than 1 %. But only cs149stanfordasst4 shows this behavior, so it is not in use. With the
-  second costs, the fixed numbers are 60 (SBUF) and 120 (PSUM) on Vector, and 300 and 120 on Scalar.
-  Then 3 to 4 % of the instructions of large convolutions are on the wrong engine, not 19 %, and the
-  ratios of large convolutions are 0.93 and 0.99. But the ratios of small convolutions in float16
-  fall from 0.86 to 0.73. The reason is the order of the program (next item).
+* The compiler chooses engines by the costs that it expects, which are not known. In 17 traces on
+  trn2 with copies, the model puts 1,980 of 9,850 instructions on the wrong engine. Two sets of
+  costs were tried in the model. In both, an instruction takes one cycle for each column and a fixed
+  number of cycles.
+  * In the first set, the fixed number is 60 on Vector and 220 on Scalar (a Scalar activation with a
+    bias has 220 in the model). Then 1,313 instructions are on the wrong engine, 23 traces are
+    within 10 %, the ratio of M1145 improves from 0.86 to 0.95, and no ratio of a row becomes worse
+    by more than 1 %. But all copies out of PSUM go to Vector: 64 in the transposition, and 16 in
+    attention of length 1,024 in float32. On the device, all 64 copies of the transposition and 26
+    of 34 copies of attention are on Scalar.
+  * If only instructions without data in PSUM have the costs of the first set, the copies out of
+    PSUM stay on Scalar. The number of instructions on the wrong engine falls by 44 %, 23 traces are
+    within 10 %, the median error of traces is 3.2 %, and no ratio of a row changes by more than
+    1 %. But only cs149stanfordasst4 shows these costs, so they are not in use.
+  * In the second set, the fixed number on Vector is 60 for data in SBUF and 120 for data in PSUM.
+    On Scalar it is 300 for data in SBUF and 120 for data in PSUM. Then 3 to 4 % of the instructions
+    of large convolutions are on the wrong engine, not 19 %, and the ratios of large convolutions
+    are 0.93 and 0.99. But the ratios of small convolutions in float16 fall from 0.86 to 0.73,
+    because of the order of the program (next item).
 * Each engine executes its instructions in a fixed order. In a small convolution, Vector copies 15
   inputs of the next tile before it reads a finished product in PSUM. The Tensor engine waits 4 us
-  for this bank, and then runs at half clock. In the model, an engine starts the first of its next
-  128 instructions that is ready, so nothing waits. Two rules were tried. With the first rule,
-  Vector starts one of its next 16 instructions. Then the ratios of small convolutions in float16
-  are 0.92 and 0.94, 23 traces are within 10 %, and all are within 20 %. But the ratio of M0257
-  rises from 1.16 to 1.32 and that of M0273 from 1.81 to 2.63, both of autocomp, and only 88.2 % of
-  the rows are within 20 %. If Scalar also starts one of 16, the seven ratios of autocomp's
-  sd_attention rise by 0.12 to 0.19. With this limit and the second costs above, the ratios of small
-  convolutions are 0.81 and 0.84, and those of large convolutions 0.93 and 0.99. With the second
-  rule, the compiler takes the instruction that can begin first from the next 8 of the program, and
-  all engines keep that order. Then 22 traces are within 10 %, all are within 20 %, and the median
-  error of traces falls from 3.6 % to 3.2 %. But only 80.8 % of the rows are within 20 %: mamba that
-  spills takes 1.9 to 2.3 times the measured time, and seven of autocomp's kernels of attention take
-  1.4 to 1.7 times. If the compiler takes one of the next 32 instructions, the ratio of attention of
-  length 1,024 falls from 0.84 to 0.76. If the compiler also counts the eight banks of PSUM in this
-  order, the ratios of attention, convolutions and the transposition change by at most 0.01.
+  for the bank of this product, and then runs at half clock. In the model, an engine starts the
+  first of its next 128 instructions that is ready, so nothing waits. Two rules were tried.
+  * With the first rule, Vector starts one of its next 16 instructions. Then the ratios of small
+    convolutions in float16 are 0.92 and 0.94, 23 traces are within 10 %, and all are within 20 %.
+    But two ratios of autocomp become worse: M0257 rises from 1.16 to 1.32, and M0273 from 1.81 to
+    2.63. Only 88.2 % of the rows are within 20 %. If Scalar also starts one of its next 16
+    instructions, the seven ratios of autocomp's sd_attention rise by 0.12 to 0.19. With this limit
+    and the second set of costs above, the ratios of small convolutions are 0.81 and 0.84, and the
+    ratios of large convolutions are 0.93 and 0.99.
+  * With the second rule, the compiler repeatedly takes, from the next 8 instructions of the
+    program, the one that can begin first, and all engines keep the resulting order. Then 22 traces
+    are within 10 %, all are within 20 %, and the median error of traces falls from 3.6 % to 3.2 %.
+    But only 80.8 % of the rows are within 20 %: mamba that spills takes 1.9 to 2.3 times the
+    measured time, and seven of autocomp's kernels of attention take 1.4 to 1.7 times the measured
+    time. If the compiler takes one of the next 32 instructions, the ratio of attention of length
+    1,024 falls from 0.84 to 0.76. If the compiler also counts the eight banks of PSUM in this
+    order, the ratios of attention, convolutions and the transposition change by at most 0.01.
 * Stores do not keep the order of the program. In a transposition, stores begin only after the last
   load was issued, although their data are available earlier. The first stores are of tiles 48 to
   50, then 56 to 63, 51 to 55, 40 to 47, 32 to 39, and so on: later iterations of the outer loop
@@ -253,9 +260,9 @@ figures of all kernels with each rule.
   and from 0.90 to 1.33 (M0333 of rishic3, whose kernel is a transposition). Matmul-Inspector, the
   only source of the table with NKI 0.6 on trn1, neither shows the rule nor contradicts it: its
   ratios change by at most 5 %.
-* `loop-drains`: the same source reports that each iteration of a loop that the device runs ends
-  with a wait for all DMA queues, and that a tile then takes 11.9 us instead of 3.2 us. No
-  kernel of the table is known to have such a loop.
+* `loop-drains`: sample-spectral-dns-on-aws-neuron also reports that each iteration of a loop that
+  the device runs ends with a wait for all DMA queues, and that a tile then takes 11.9 us instead of
+  3.2 us. No kernel of the table is known to have such a loop.
 * `--loads single` and `--loads limited` change estimates of the older API: 76.3 % and 85.3 % of
   them are within 20 %, instead of 86.7 %.
 """

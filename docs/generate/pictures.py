@@ -56,7 +56,8 @@ def _rate(hbm: machine.Hbm) -> str:
 
 
 def timelines(runs: Mapping[str, Sequence[Bar]]) -> Svg:
-    """Return runs under each other on one scale of time; each has a row for each name."""
+    """Return a picture of runs, one below the other, on one scale of time. A run has a row for each
+    name of its bars."""
     longest = max(end for bars in runs.values() for _, _, end in bars)
     scale, parts, top = 640 / longest, [], 24
     for title, bars in runs.items():

@@ -104,8 +104,8 @@ All three runs use the same initial weights, the same images in the same order, 
 
 With rounding to nearest, training almost stops, because most updates are lost. The weights that
 still change are small, and so are their steps. With stochastic rounding only some weights change in
-an epoch, but each changes by a whole step. On average this is the update, and the curve matches
-float32, with half the memory for weights.
+an epoch, but each changes by a whole step. On average, the change equals the update, and the curve
+matches float32, with half the memory for weights.
 
 The rate and the initial weights (normal, with a standard deviation of 0.3) were chosen to make the
 effect clear. With five times the rate and a fifth of the epochs, rounding to nearest costs only a
@@ -118,13 +118,14 @@ few points of accuracy. However, to converge, training usually has to lower its 
   stochastic sum scatters by 5 %.
 * Stochastic rounding is for numbers that must be *stored* in a narrow format and are updated often:
   weights, optimizer states, running averages.
-* `NEURON_RT_STOCHASTIC_ROUNDING_EN=1` turns it on for a whole program, for every cast from float32
-  to a narrower float. `NEURON_RT_STOCHASTIC_ROUNDING_SEED` repeats a run; the default seed is 0.
-* The number of random bits on the device, and their generator, are not published: means and spreads
-  carry over to the device, bits do not. Here each element of each instruction has a separate random
-  word ([numerics](numerics.md), `stochastic_bits`). Two launches with the same seed use the same
-  words. So if several launches continue one computation, give each a different seed, or use one
-  launch, as above.
+* `NEURON_RT_STOCHASTIC_ROUNDING_EN=1` turns stochastic rounding on for a whole program, for every
+  cast from float32 to a narrower float. `NEURON_RT_STOCHASTIC_ROUNDING_SEED` repeats a run; the
+  default seed is 0.
+* The number of random bits on the device, and their generator, are not published. The means and
+  spreads on this page also hold for the device, but the bits do not. In neuroncore, each element of
+  each instruction has a separate random word ([numerics](numerics.md), `stochastic_bits`). Two
+  launches with the same seed use the same words. So if several launches continue one computation,
+  give each a different seed, or use one launch, as above.
 
 Further reading: S. Gupta et al., "Deep learning with limited numerical precision", ICML 2015;
 M. Croci et al., "Stochastic rounding: implementation, error analysis and applications", Royal

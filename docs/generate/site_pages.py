@@ -153,7 +153,7 @@ def _chapter(name: str, kernel: str) -> str:
 
 
 def lectures() -> Iterator[tuple[Path, str]]:
-    """Return the file of each lecture, and its text with the exercises as they are now."""
+    """Return the file of each lecture, and its text with the current exercises."""
     for file in sorted((DOCS / "lectures").glob("l*_*.md")):
         text, heading, _ = file.read_text().partition(HEADING)
         yield file, text + heading + _exercises(file.name.partition("_")[0])

@@ -86,7 +86,7 @@ def _is_close(chip: int, ours: int) -> bool:
 
 
 def _row(one: Json) -> Sequence[object]:
-    """Counts are the chip's and ours."""
+    """Return the row of a trace. Counts of instructions are the device's, then the model's."""
     owner, file = one["repository"].split("/")[0], "/".join(one["trace"].split("/")[-2:])
     counts = one["counts"]
     products, transfers = (

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/view.md: pages of kernels of kernels/ in a headless Chromium.
+"""Take the pictures of docs/view.md: screenshots of the pages of kernels, in a headless Chromium.
 
 python docs/generate/view.py    # needs playwright, and Chromium on the path
 """
@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1]
 KERNELS = DOCS.parent / "kernels"
 SIZE = {"width": 1400, "height": 860}
 
-# What each picture is of: a kernel, what the address asks for, and light or dark.
+# For each picture: a kernel in kernels/, the fragment of the page's address, and light or dark.
 PICTURES = {
     "view_first": ("ch07_attention.py::attention", "", "light"),
     "view_steps": ("ch07_attention.py::attention", "step=60", "light"),
