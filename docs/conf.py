@@ -52,8 +52,8 @@ OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
 
 
 def _links(app: Sphinx, name: str, source: list[str]) -> None:
-    """Links to an instruction's plain function lead to its page; those to other files of the
-    repository, which the site does not have, become text."""
+    """Make each link to the plain function of an instruction a link to the page of the instruction.
+    Turn links to other files of the repository into text, because the site lacks these files."""
     if "/" not in name:
         text = NAMED.sub(r"[`\1`](reference/instructions/\1.md)", source[0])
         source[0] = OUTSIDE.sub(r"\1", text)
