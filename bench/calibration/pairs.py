@@ -30,8 +30,8 @@ from neuroncore.report.score import DIFFERENT
 HERE = Path(__file__).parent
 BANDS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 HEADER = """\
-# How sure the order of two variants' estimates is: see Sureness in pairs.py. Written by
-# bench/calibration/pairs.py; docs/diff.md says of what.
+# The fields of Sureness in neuroncore/report/pairs.py, which give the probability that the order of
+# two estimates is right. Written by bench/calibration/pairs.py; docs/diff.md explains the numbers.
 
 """
 

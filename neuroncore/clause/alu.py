@@ -1,6 +1,6 @@
-"""The tables of the ALU's operators and of the activation functions. isa/ fills them. Also steps
-(`Loop` and `Fold`), which describe a Run, the function that executes a call, as operations on whole
-tiles.
+"""The tables of the ALU's operators and of the activation functions, which isa/ fills; and the
+steps of Runs. A Run is the function that executes a call of an instruction. Its steps (`Loop` and
+`Fold`) describe it as operations on whole tiles.
 
 Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
 Operators"). Arrays are [P, F...]; every function writes its result into `out`.
@@ -277,18 +277,19 @@ def inverse(x: Array, out: Array) -> None:
 
 
 # --- steps ----------------------------------------------------------------------------------------
-# A Run that is the same loops for all data can list them, for executors that need no Python for
-# each instruction (`neuroncore.replay.templates`). The functions of these steps are those that the
-# Run calls, so there is one meaning of an instruction. A Run without steps can only be called.
+# A Run that calls the same loops whatever the data are can list these loops as its steps. Then a
+# replay can execute the instruction without Python (`neuroncore.replay.templates`). The functions
+# of the steps are those that the Run calls, so that the instruction has only one meaning. A Run
+# without steps can only be called.
 
 PREVIOUS: Any = object()  # as an input: the result of the step before
 
 
 class Loop(NamedTuple):
     """result = function(*inputs), element by element, in float32. An input is a tile, a number, or
-    PREVIOUS, the result of the step before. It has the shape of the result or one element for each
-    partition. The result of the last step is rounded to the destination, which is the first
-    argument of the Run."""
+    PREVIOUS (the result of the step before). A tile has the shape of the result, or one element for
+    each partition. The result of the last step is rounded to the format of the destination, which
+    is the first argument of the Run."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]

@@ -389,8 +389,8 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
 def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
     """Return the memory of a tile as integers of type `kind`, or a new array if the widths differ.
 
-    A function may write to this memory only if it behaves as if it had read all elements before, as
-    numpy's functions do."""
+    A function may write to this memory only if its result is the same as if it had read all of its
+    operands first, which is so for numpy's functions."""
     codes = dst.codes()
     if codes.dtype.kind in "iu" and codes.itemsize == kind.itemsize:
         return codes.view(kind)

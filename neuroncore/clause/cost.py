@@ -310,8 +310,8 @@ def dma(call: Call, machine: Machine) -> Cost:
 
 
 def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -> Cost:
-    """Return the cost of a DMA. It is cut into packets, which are distributed over the DMA engines;
-    each engine serves eight partitions."""
+    """Return the cost of a DMA. Its bytes are divided into packets, which are distributed over the
+    DMA engines; each engine serves eight partitions."""
     dma_engines = machine.dma
     bandwidth = dma_engines.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):

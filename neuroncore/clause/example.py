@@ -17,7 +17,7 @@ literal; a tile is described by words:
     moved            at an address that a register gives
     gathered         rows that an index chooses
     picked           elements that an index chooses along the free axes
-    alone            a list with this tile once; without the word it has the tile twice
+    alone            a list with this tile once; without this word the list has the tile twice
 
 Commas separate the tiles of a list if they differ; () is an empty list.
 """

@@ -98,8 +98,8 @@ class Traits:
     streams: str | None = "moving"
     """The operand that streams through the array; None if that is the identity matrix."""
     adds: str = "accumulate"
-    """The argument that states whether the product is added to the earlier contents; None leaves it
-    open."""
+    """The argument that states whether the product is added to the earlier contents of PSUM; if the
+    argument is None, the call does not state it."""
     onezero: str = "is_stationary_onezero"
     """The argument that promises weights of zeros and ones."""
     accumulates: bool = False
@@ -107,11 +107,11 @@ class Traits:
     command: str = "reduce_cmd"
     """The argument that has the command for the accumulator registers."""
     fixed_command: reduce_cmd = reduce_cmd.idle
-    """The command of an instruction without that argument."""
+    """The command of an instruction that does not have the argument `command`."""
     exchanges: bool = False
     """Its results come from another core."""
     computes: bool = True
-    """It reads or writes; otherwise it only waits for others."""
+    """It reads or writes data; if false, it only waits for other instructions or cores."""
     bytes_counted: bool = True
     """The vendor's profiler counts the bytes of its operands."""
 
@@ -328,7 +328,7 @@ class Call:
     @property
     def is_once_per_rank(self) -> bool:
         """True for a collective that the cores of a rank carry out together, because one of its
-        tensors is in HBM. If all tensors are in SBUF, each core has a collective of its own
+        tensors is in HBM. If all tensors are in SBUF, each core carries out a separate collective
         (`core.collectives`)."""
         together = self.instruction.meets is not None and self.instruction.traits.exchanges
         return together and any(self.view(n).region in HBM for n in (*self.reads, *self.writes))

@@ -312,8 +312,8 @@ def _other_lanes(call: Call, name: str, first: str) -> KernelError:
 
 
 def index_group(unit: engine, machine: Machine) -> int:
-    """Return the number of adjacent partitions that use the same offsets, if an index chooses
-    elements along the free axes (ISA, `NkiTensor.indirect`)."""
+    """Return the number of adjacent partitions that share a list of offsets, for an index that
+    chooses elements along the free axes (ISA, `NkiTensor.indirect`)."""
     limits = machine.limits
     of_tensor = unit is engine.tensor
     return limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions
@@ -425,7 +425,7 @@ def _starts_apart(
 
 
 def _starts(view: View, machine: Machine) -> set[int]:
-    """Return the partitions at which a tile may start: one if the kernel chose its address, several
-    if the system places it."""
+    """Return the partitions at which a tile may start: one partition if the kernel chose the tile's
+    address, several if the compiler chooses it."""
     bases = machine.starts(view.home) if view.home else (0,)
     return {base + view.partition for base in bases}

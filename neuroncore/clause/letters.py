@@ -7,9 +7,9 @@ call, whatever the free axes look like. A term is a number or one of
 
     F    2*F    F+1    F%2 (a multiple of 2)    F>=8    F<=search_free (a limit of the machine)
 
-or several of these together. `%` may also have a limit of the machine. `G*F` multiplies by the
-result of the function G in the clause's `given`. If two operands disagree, the error blames the
-operand that comes later in the list.
+or several of these together. The name of a limit of the machine may also follow `%`. `G*F` is F
+times the result of the function G in the clause's `given`. If two operands disagree about the size
+of a letter, the error blames the operand that comes later in the list.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def needs(
     feature: str, use: str, argument: str, test: Callable[[Call], Any], **reasons: Any
 ) -> Rule:
     """Require a feature that only some machines have, for calls for which `test` is true. The error
-    blames `argument`, and `use` names the use that needs the feature."""
+    blames `argument`. `use` is a noun for the ability that machines with the feature have."""
 
     @rule(TargetError, f"only machines with {feature} have {use} (`{argument}`)", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -199,9 +199,9 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
 
 def operand_of(**operands: str) -> Rule:
-    """Refuse a tile as the second operand of an operator that has one operand, and a missing
-    operand of an operator that has two. `operands` maps the parameter of each operator to the
-    parameter of its operand: `op0="operand0"`."""
+    """Refuse a tile as the second operand of an operator that takes only one operand, and None as
+    the second operand of an operator that takes two. `operands` maps the parameter of each operator
+    to the parameter of its second operand: `op0="operand0"`."""
 
     @rule(
         OperatorError,

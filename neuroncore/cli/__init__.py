@@ -26,9 +26,9 @@ else:
     values = Lazy("neuroncore.cli.arguments")
 
 
-# The help text and the module of each command. The module is imported when the command is used. Its
-# `add_to` (or `add`, for `module:add`) adds arguments and the function `command`, which executes
-# it, to the parser.
+# For each command: its module and its help text. The module is imported when the command is used.
+# Then its function `add_to`, or F for an entry "MODULE:F", adds to the command's parser the
+# arguments, and the default `command`: the function that executes the command.
 COMMANDS = {
     "demo": ("demo", "run a matrix multiplication, and write a page that shows the run"),
     "run": ("run", "run a kernel, or a script that launches kernels"),
@@ -62,11 +62,12 @@ COMMANDS = {
     "docs": ("documentation", "open the documentation in a browser (it needs no network)"),
     "alias-path": (
         "tools:add_alias_path",
-        "print a folder for PYTHONPATH: programs, and programs that they start, can `import nki`",
+        "print a folder: with it in PYTHONPATH, a program and all programs that it starts can "
+        "`import nki`",
     ),
     "tools-path": (
         "tools",
-        "print a folder for PATH that provides neuron-profile to programs that start it",
+        "print a folder: with it in PATH, programs can start neuroncore's neuron-profile",
     ),
 }
 

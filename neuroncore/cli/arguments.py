@@ -110,9 +110,9 @@ def _not_text(path: Path, content: bytes) -> NotPython:
 
 
 class FromSource(SourceFileLoader):
-    """Imports a source file, and never its cached bytecode. Python would use the bytecode if the
-    file has the same size and the same time in whole seconds, but a program that searches for fast
-    kernels may write two variants of a kernel within a second."""
+    """Imports a source file, and never its cached bytecode. Python uses the bytecode if the file
+    still has the size and the time (in whole seconds) from which the bytecode was compiled. But a
+    program that searches for fast kernels may write two variants of a kernel within a second."""
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError

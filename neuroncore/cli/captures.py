@@ -36,10 +36,10 @@ else:
 
 SCHEMA = "neuroncore.capture/1"
 NO_SOURCE = "name the kernel with --source FILE.py::KERNEL"
-# A kernel belongs to a capture if at least this share of the computations match it. For the traces
-# of bench/traces.csv, the share is 0.97 or more.
+# A kernel belongs to a capture if at least this share of the capture's computations match
+# computations of the kernel. For the traces of bench/traces.csv, the share is 0.97 or more.
 MATCHED = 0.75
-# for writers of descriptors in kernels of the older API: whether descriptors exist before the run
+# by the writer of DMA descriptors, in kernels of the older API: whether it writes before the run
 STATIC = {"compiler": True, "device": False}
 WHY_SCHEMA = "neuroncore.why-launches/1"  # of `neuroncore why --json`
 
@@ -62,8 +62,8 @@ def add_import(actions: Any) -> None:
     parser.add_argument(
         "--source",
         metavar="FILE.py::KERNEL",
-        help="the source of the kernel. It is run with --args or --inputs, so that the report "
-        "names its lines instead of statements of the compiled program",
+        help="the kernel that was traced. It is run with --args or --inputs, and then the report "
+        "names lines of its source instead of statements of the compiled program",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.add_argument(
@@ -187,15 +187,17 @@ def _side(run: Any, answers: bool) -> pages.PageSide:
 
 
 def _at_source(capture: Measured, run: Run) -> Measured:
-    """Return the capture with lines of the kernel that ran. Print a warning if few of its products
-    and other computations match the kernel, or if the estimate has other DMA descriptors."""
+    """Return the capture with source lines of `run`, a run of the same kernel. Print a warning if
+    few of the capture's products and other computations match those of `run`, or if the estimate
+    assumes another writer of DMA descriptors."""
     timeline = slowest(run)
     joined: Measured = capture.at_source(timeline)
     matched, count = joined.matched
     if matched < MATCHED * count:
         print(
             f"neuroncore: only {matched:,} of {count:,} computations of {capture.kernel} match "
-            f"{run.kernel}: check that it is the kernel, with the same arguments and flags",
+            f"{run.kernel}: check that this is the traced kernel, with the same arguments and "
+            "flags",
             file=sys.stderr,
         )
     writer = timeline.compiled.policy.writer(timeline.machine)

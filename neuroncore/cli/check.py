@@ -60,7 +60,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="execute the recorded instructions of a run again in up to N other legal orders",
+        help="execute the recorded instructions in up to N other legal orders; compare the results",
     )
     parser.add_argument(
         "--verify",

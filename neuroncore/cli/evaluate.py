@@ -72,8 +72,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examine",
         action="store_true",
-        help="report the instructions of the first candidate that the verdict does not depend on: "
-        "the candidate still passes if one of them writes zeros",
+        help="examine only the first candidate, and report the instructions on which its verdict "
+        "does not depend: it still passes if such an instruction writes zeros",
     )
     parser.set_defaults(command=command)
 
@@ -237,7 +237,7 @@ def _end(verdicts: Sequence[dict[str, Any]], remark: str, *, ranked: bool) -> in
     counted = plural(len(verdicts), "candidate")
     print(f"neuroncore: {counted}, {passed} passed, {remark}", file=sys.stderr)
     if passed < len(verdicts):
-        print(f"neuroncore: errors of the others: {_codes(verdicts)}", file=sys.stderr)
+        print(f"neuroncore: errors of the other candidates: {_codes(verdicts)}", file=sys.stderr)
     if ranked:
         print("\n".join(ranking(verdicts)), file=sys.stderr)
     return int(passed < len(verdicts))
@@ -250,7 +250,7 @@ def _codes(verdicts: Iterable[dict[str, Any]]) -> str:
 
 
 def _secret(verdict: dict[str, Any]) -> str:
-    return f"; the same hidden inputs: --secret {verdict['repeat']['secret']}"
+    return f"; --secret {verdict['repeat']['secret']} gives the same hidden inputs again"
 
 
 def _source(file: Path) -> str:

@@ -38,9 +38,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="execute the program on the CPU, with random inputs of --seed (experimental)",
     )
     for option, meaning in (
-        ("--arrays", "execute the program with the inputs in this file, by name"),
+        ("--arrays", "execute the program with the arrays of these names as its inputs"),
         ("--save", "execute the program, and write its outputs to this file"),
-        ("--expect", "execute the program, and compare its outputs with this file, by name"),
+        ("--expect", "execute the program, and compare its outputs with the arrays of these names"),
     ):
         parser.add_argument(option, type=Path, metavar="FILE.npz", help=meaning)
     parser.add_argument(

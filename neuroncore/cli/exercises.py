@@ -11,8 +11,9 @@ from neuroncore.puzzles.exercise import Exercise, exercises
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "List the exercises of all chapters and lectures, or of one (l5), print one (l5.1), or "
-        "check a number: neuroncore exercises l5.1 150. The exit code is 1 if the number is wrong."
+        "List all exercises, or those of a chapter or lecture (neuroncore exercises l5); print an "
+        "exercise (l5.1); or check your answer to it (l5.1 150). The exit code is 1 if the answer "
+        "is wrong."
     )
     parser.add_argument(
         "name",

@@ -2,8 +2,8 @@
 
 A page is a section of a file in explanations/: `## NAME (CODE)`, a text, and an example as a diff.
 An example with its "-" lines is refused; with its "+" lines instead, it runs. The Python block at
-the top of a file precedes each of its examples; tests execute all of them. Findings that are not
-errors are rows of the table of codes (`findings.CodeRule`).
+the top of a file precedes each of the file's examples. Tests execute all examples. Findings that
+are not errors have a page too: a row of the table of codes (`findings.CodeRule`).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def codes() -> set[str]:
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", help="a code, a name of nki.errors, or an error code of the device"
+        "name", nargs="?", help="a code, a name of nki.errors, or a code that AWS's tools report"
     )
     parser.set_defaults(command=explain)
 

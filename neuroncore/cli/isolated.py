@@ -1,4 +1,5 @@
-"""Commands that run in isolated processes, as the candidates of `neuroncore eval` do."""
+"""Commands of neuroncore that run in isolated processes, for `neuroncore mcp`. The processes are
+isolated like those that run the candidates of `neuroncore eval`."""
 
 from __future__ import annotations
 

@@ -472,7 +472,7 @@ def check() -> int:
 
 def _contradictions(groups: Mapping[str, list[Claim]]) -> Iterator[str]:
     yield f"{len(groups)} contradictions: quantities with different published numbers"
-    yield "(if a quantity can be derived from the machine files, they give its first number)"
+    yield "(the first number is that of the machine files, if a quantity can be derived from them)"
     for quantity, every in groups.items():
         printed = (f"{c.printed} {c.unit}".rstrip() + f" ({c.source}: {c.what})" for c in every)
         yield f"  {quantity}: " + "; ".join(printed)

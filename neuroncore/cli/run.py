@@ -133,8 +133,8 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="execute the recorded instructions in plain numpy too, and report the first one with "
-        "a result of other bits (docs/verify.md)",
+        help="execute the recorded instructions in plain numpy too, and report the first "
+        "instruction whose results have other bits (docs/verify.md)",
     )
     add_world(parser)
     _add_reference(parser)
@@ -220,17 +220,17 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "--loads",
         choices=choices()["loads"],
         help="when loads begin, for the estimate. ahead: as soon as there is space (default); "
-        "single: the load of an operand of a product waits until a product has read the tile of "
-        "the load before it at the same line; limited: every load waits in this way if the tiles "
-        "that DMA writes take more than 88 KiB of a partition; once: the same bytes are loaded "
-        "only once. For each of the last three rules there is only one source",
+        "single: a load of an operand of a product waits until a product has read the tile that "
+        "the previous load at the same line wrote; limited: every load waits in this way if the "
+        "tiles that DMA writes take more than 88 KiB of a partition; once: the same bytes are "
+        "loaded only once. Only one source describes each of the last three rules",
     )
     parser.add_argument(
         "--assume",
         type=assumed,
         metavar="RULES",
         help=f"for the estimate: one or more of the rules {', '.join(ASSUMPTIONS)}, separated by "
-        "commas. For each rule there is only one source; docs/estimates.md explains the rules "
+        "commas. Only one source describes each rule; docs/estimates.md explains the rules "
         "(default: none)",
     )
     parser.add_argument(
@@ -373,7 +373,7 @@ def _window(text: str) -> documents.PageWindow:
             first, last = (float(match[n]) * NANOSECONDS[match[n + 1]] for n in (1, 3))
             return documents.PageWindow(first, last, ns=True)
     raise argparse.ArgumentTypeError(
-        f"{text!r} is not A:B, in instructions or times with B after A"
+        f"{text!r} is not A:B, two instructions or two times, where A is before B"
     )
 
 

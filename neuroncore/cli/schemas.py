@@ -2,8 +2,8 @@
 
 A specification describes a value: it is the name of a type; a list with the specification of all
 items; or a dict with a specification for each key. A type with "?" may be null; a key with "?" may
-be missing; the key "*" means all other keys. Objects may have more keys than their schema has: a
-release that adds a key keeps the number of the schema.
+be missing; the key "*" means all other keys. Objects may have more keys than their schema has,
+because a release that adds a key does not change the number of the schema.
 """
 
 from __future__ import annotations

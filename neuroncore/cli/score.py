@@ -40,7 +40,7 @@ from neuroncore.report.score import (
     order,
 )
 
-# a source whose latencies are constants in its tests; their unit is inferred
+# a source whose latencies are constants in its tests, with a unit that is inferred
 ASSERTED = "nki-library"
 GROUPS: dict[str, Callable[[ScoredPoint], str]] = {
     "generation": lambda p: p.generation,

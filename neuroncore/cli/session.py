@@ -1,6 +1,6 @@
-"""Run a kernel or a script: its arguments, its reference, and the error that ends it. The error is
-reported in one sentence, by the traceback of the user's code without neuroncore's frames, or as a
-page with all instructions up to the error."""
+"""Run a kernel or a script: its arguments, its reference, and the error that ends it. An error is
+reported in one sentence, or with the traceback of the user's code, without neuroncore's frames. A
+page about an error shows all instructions up to it."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ COLORS = (
 
 def shown(text: str, stream: TextIO | None = None) -> str:
     """Return the form of a text for a stream, by default standard output. If the stream is not a
-    terminal, the text is unchanged. On a terminal it is wrapped, and has no colors if NO_COLOR is
-    set (no-color.org) or the terminal has none."""
+    terminal, the text is unchanged. For a terminal, the text is wrapped. It is colored too, unless
+    NO_COLOR is set (no-color.org) or the terminal has no colors."""
     stream = sys.stdout if stream is None else stream
     if stream is None or not stream.isatty():
         return text

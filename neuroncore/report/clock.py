@@ -22,8 +22,8 @@ ROOM = 20_000  # a launch with more instructions is not scheduled again for each
 class ClockPhase:
     """The phase that an estimate uses. `assumed` is true if the phase comes from the machine's
     file, because the program names none. `over_all` has the shortest and the longest time of the
-    run in nanoseconds, among phases that are evenly spaced. It is None for a long program, in which
-    these times differ little."""
+    run in nanoseconds, over several evenly spaced phases. `over_all` is None for a long program,
+    whose time depends little on the phase."""
 
     phase: float
     assumed: bool

@@ -46,9 +46,9 @@ class Agreement:
 class Comparison:
     """The errors of a result in comparison with its reference. `max_abs` is the largest absolute
     difference. `rel_l2` is |got - want| / |want| in the Euclidean norm, in float64. `worst` is the
-    index of the largest difference, and `got` and `want` are the elements there. Two NaN count as
-    equal, and so do two infinities with the same sign. If another NaN or infinity is in one of the
-    arrays, both errors are infinite."""
+    index of the largest difference, and `got` and `want` are the elements at this index. Two NaN
+    count as equal, and so do two infinities with the same sign. Any other NaN or infinity makes
+    both errors infinite."""
 
     max_abs: float
     rel_l2: float
@@ -83,9 +83,9 @@ def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None =
 
 
 def usual_tolerance(result: Any, reference: Any) -> float:
-    """Return 0 if the result has integers. Otherwise return the tolerance for the coarser format of
-    result and reference: 1e-5 for float32, the gap between 1 and the next number for narrower
-    floats."""
+    """Return 0 if the result has integers. Otherwise return the larger of two tolerances, that of
+    the result's format and that of the reference's format. The tolerance of a format is 1e-5 for
+    float32 and integers, and the gap between 1 and the next number for narrower floats."""
     form = lookup(np.asarray(result).dtype)
     if form.is_integer:
         return 0.0
@@ -145,8 +145,8 @@ def _of_finite(got: Array, want: Array) -> Comparison | None:
 
 
 def _wide(strip: Array) -> Array:
-    """Return an array as it is if its format is float32 or float64, which the compiled loop knows;
-    otherwise as float64."""
+    """Return an array unchanged if its format is float32 or float64, which the compiled loop
+    accepts. Convert any other array to float64."""
     return strip if strip.dtype in (np.float32, np.float64) else strip.astype(np.float64)
 
 

@@ -152,8 +152,8 @@ def _figures(
 
 
 def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
-    """Yield the lines that are on at least one of the critical paths. Lines of the two runs are the
-    same line if their texts are equal."""
+    """Yield the lines that are on at least one of the critical paths. A line of the old run and a
+    line of the new run count as the same line if their texts are equal."""
     sides = [_shares(timeline) for timeline in (old, new)]
     for text in dict.fromkeys((*sides[0], *sides[1])):
         old_share, new_share = (shares.get(text, ("", None))[1] for shares in sides)

@@ -47,8 +47,8 @@ statistics: Any = Lazy("statistics")
 
 FILE = Path(__file__).with_name("ranges.toml")
 # TAIL is the fraction of measurements below a range, and also the fraction above it. BORROWED is
-# the weight of the next wider class, as a number of sources with one kernel. With these numbers,
-# ranges cover 80 % in cross-validation.
+# the total weight that `fitted` gives to the next wider class; a source with one measurement has
+# the weight 1. With these numbers, ranges cover 80 % in cross-validation.
 TAIL = 0.095
 BORROWED = 30.0
 BUSY_ENOUGH = 0.75  # a resource that works for this fraction of the time is the limit
@@ -130,7 +130,8 @@ def limit_of(timeline: Timeline) -> str:
 
 def doubt_of(timeline: Timeline) -> str:
     """Return the reason why the compiled form of a core's program is uncertain, or an empty string.
-    Estimates with such a reason were two to three times as far off as others."""
+    The errors of estimates with such a reason were two to three times as large as those of other
+    estimates."""
     form = timeline.compiled
     if not form.policy.rewrites or not len(timeline.queue):
         return ""

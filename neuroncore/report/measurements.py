@@ -11,8 +11,8 @@ that variants of one kernel share if one harness measured them. There are option
 * `clock_phase` is the fraction of a window of the Tensor engine's clock that had passed when the
   first product began.
 
-A folder of records, which are recorded launches of kernels, has an index.json. It has, for each
-row's id, the name of the `record`, or the reason why it is `missing`.
+A folder of records, which are recorded launches of kernels, has an index.json. For the id of each
+row, this file has the name of the `record`, or the reason why the record is `missing`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Harness:
     """A tool that measures kernels. The tool adds `offset_us` microseconds to the span from the
     first DMA transfer of a kernel to the last. `grade` says how reliable `offset_us` is. `flags`
     are the flags that the tool passes to the device's compiler, and `launch` is the way in which it
-    launches kernels. `descriptors` and `loads` replace empty values of the table's columns with
-    these names."""
+    launches kernels. `descriptors` and `loads` are the values for rows whose columns with these
+    names are empty."""
 
     generation: str
     measured_by: str  # the beginning of the column `measured_by`

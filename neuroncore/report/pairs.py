@@ -22,7 +22,7 @@ import numpy as np
 from neuroncore.time.schedule import Timeline
 
 FILE = Path(__file__).with_name("pairs.toml")
-DOMINATES = 0.99  # the probability of the order if one variant costs less in each instruction
+DOMINATES = 0.99  # the probability of the order if one variant `dominates` the other
 UNCERTAIN = 0.8  # a probability below which the order is not reported
 # The values among which `fitted` chooses `noise`, `unlike` and `slope`.
 NOISES = (0.02, 0.03, 0.04, 0.05)
@@ -159,9 +159,9 @@ def fitted(variants: Iterable[Variant]) -> Sureness:
     """Return the numbers for which the measured order of all pairs within chains is most likely.
 
     A chain of n variants has n (n - 1) / 2 pairs, and each pair has the weight 2 / n. The highest
-    probability, `most`, is found from the pairs whose x (`Sureness`) is at least FAR. It is the
-    weighted fraction of these pairs that is in the right order, but at least 0.5. One more pair of
-    weight 1 counts as half right.
+    probability, `most`, is found from the pairs whose x (`Sureness`) is at least FAR, and from one
+    additional pair of weight 1 that counts as half right. `most` is the weighted fraction of these
+    pairs that is in the right order, but at least 0.5.
     """
     known_variants = list(variants)
     chains = _chains(known_variants)

@@ -54,7 +54,8 @@ def usage(timeline: Timeline, region: MemoryRegion) -> Track:
 
 
 def pending(timeline: Timeline) -> Track:
-    """Return the number of transfers in flight: from their issue until their data are visible."""
+    """Return the number of transfers in progress over time. A transfer is in progress from its
+    issue until its data are visible."""
     moves = timeline.moves
     begin, end = timeline.begin[moves], timeline.end[moves]
     return _sum(begin, end, np.ones(len(begin), np.int64))
@@ -88,8 +89,8 @@ def _sum(first: Numbers, last: Numbers, size: Numbers) -> Track:
 
 Array = npt.NDArray[Any]
 
-# The profiler's rows, in its order. Transfers overlap, so each ring and each engine that issues
-# transfers has as many rows for them as necessary.
+# The profiler's rows, in the profiler's order. Each ring and each engine that issues transfers has
+# as many rows for transfers as are in progress at the same time.
 ROWS = ("TensorMatrix (Matmul)", "Vector", "Scalar", "GpSimd", "Sync")
 COLLECTIVES = "CC-core"  # collectives
 RINGS = {

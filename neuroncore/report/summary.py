@@ -79,8 +79,8 @@ class Counters:
 def counted(timeline: Timeline) -> Counters:
     """Return the counters of one core. For the older API they describe the compiled program:
     repeated loads are omitted, tiles that do not fit into SBUF are spilled, and identity matrices
-    of transposes are loaded. A collective that happens once for all cores of a rank moves the bytes
-    of its first core."""
+    of transposes are loaded. If the cores of a rank carry out a collective together, its bytes
+    count only for the first of these cores."""
     counters, machine = Counters(), timeline.machine
     other = timeline.world.core(timeline.core) > 0
     program, call, queue = timeline.program, timeline.columns.call, timeline.queue
@@ -109,7 +109,7 @@ def counted(timeline: Timeline) -> Counters:
 
 
 def _merge(counters: Counters, timeline: Timeline) -> None:
-    """Correct the counts of opcodes and transfers: each group of merged instructions is one."""
+    """Correct the counts of opcodes and transfers: a group of merged instructions counts once."""
     form = timeline.compiled
     merged = np.flatnonzero((form.heads >= 0) & (form.fate == ISSUED))
     pairs = zip(timeline.columns.call[merged].tolist(), form.queue[merged].tolist(), strict=True)
@@ -323,7 +323,7 @@ def _clock_ghz(timeline: Timeline) -> float:
 
 def union_ns(begin: Array, end: Array) -> float:
     """Return the total time, in nanoseconds, in which at least one of the intervals from begin[n]
-    to end[n] is under way."""
+    to end[n] is in progress."""
     if not len(begin):
         return 0.0
     order = np.argsort(begin, kind="stable")

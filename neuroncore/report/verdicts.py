@@ -1,5 +1,5 @@
-"""The bottleneck of a run as a sentence. If no resource is the bottleneck, it is a serial chain:
-instructions that each wait for the one before. A world is all ranks of a launch."""
+"""The bottleneck of a run as a sentence. If no resource is the bottleneck, the bottleneck is a
+serial chain: instructions that each wait for the one before. A world is all ranks of a launch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # most lines that are named, and the least s
 
 @dataclass(frozen=True)
 class BoundText:
-    """How to report that a run is bound by a resource. For one line, `share` gets its time on the
-    critical path in parts, and returns the nanoseconds that the resource takes. `sentence` gets the
-    timeline and the name of the line with the largest share, and returns the sentence."""
+    """How to report that a run is bound by a resource. The argument of `share` is the time of one
+    source line on the critical path, divided into parts; the result is the nanoseconds of this time
+    that the resource takes. `sentence` returns the sentence, from the timeline and the name of the
+    line with the largest share."""
 
     share: Callable[[PathParts], float]
     sentence: Callable[[Timeline, str], str]
@@ -112,14 +113,14 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
     where = ""
     if unequal is not None:
         more = duration(unequal.more_ns)
-        where = f"; {unequal.place.short} takes {more} longer there than on half of the ranks"
+        where = f"; {unequal.place.short} takes {more} longer on the last rank than on the median"
     if limit.what == "imbalance":
         return (
-            f"bound by imbalance: {limit.how}, {waited} later in total than half of the ranks"
-            f"{where}"
+            f"bound by imbalance: {limit.how}; in total, the last rank arrives {waited} later than "
+            f"the median rank{where}"
         )
     if limit.what.startswith("rank "):
-        return f"bound by {limit.what}, which is {waited} later than half of the ranks{where}"
+        return f"bound by {limit.what}, which arrives {waited} later than the median rank{where}"
     number = timelines[0].world.cores_of(arrivals.latest)[0]
     work = collective_work(timelines[number])
     if not work:

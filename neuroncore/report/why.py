@@ -52,8 +52,8 @@ SCHEMA = "neuroncore.why/2"
 NOTHING = 0.01  # smaller relative changes of the time count as none
 ROOM = 400_000  # how many instructions are scheduled again in total: about 0.3 s
 ROUNDS = 8  # the least number of schedules, even for a long run
-# The shares of the critical path from which waits for space are added to the sentence (MUCH), and
-# named as the reason for a serial chain (MOSTLY).
+# If waits for space take at least the share MUCH of the time, the sentence mentions them. If they
+# take at least MOSTLY, the sentence names them as the reason for a serial chain.
 MUCH, MOSTLY = 0.1, 0.3
 MOST = 48  # the largest number of edits that are scheduled
 PART = 0.6  # the share of all schedules that edits may use
@@ -368,7 +368,7 @@ def _contrast(limit: Bound, limits: Sequence[WhatIf]) -> str:
 
 
 def _first(edits: Sequence[Advice]) -> str:
-    """Return the first edit in words, or a remark that there is none, as a part of a sentence."""
+    """Return the best edit in words, or a remark that there is none, as a part of a sentence."""
     if not edits:
         return "none of the edits that were tried saves 1% or more"
     return f"best edit, at {edits[0].what}: {edits[0].how} ({-edits[0].gain:+.0%})"

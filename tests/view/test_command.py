@@ -198,7 +198,7 @@ def test_a_page_has_the_requested_window(folder, capsys):
         with pytest.raises(SystemExit):
             main(["view", "mine.py::double", "-o", "page.html", "--window", wrong])
         said = capsys.readouterr().err
-        assert f"{wrong!r} is not A:B, in instructions or times with B after A" in said
+        assert f"{wrong!r} is not A:B, two instructions or two times, where A is before B" in said
 
 
 def test_serve_prints_its_address_and_runs_until_it_is_stopped(monkeypatch, capsys):
