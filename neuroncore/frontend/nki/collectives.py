@@ -1,9 +1,9 @@
 """nki.collectives: one function for each instruction that exchanges data between ranks, or
 returns the number of a rank.
 
-Two functions return a register, the others None. `srcs` are the tensors that a rank sends, and
-`dsts` the tensors into which it receives. The device's compiler refuses two kinds of tensors
-(nki-library's comments): for an argument or a result of the kernel in HBM, an error is raised; a
+Two functions return a register; the other functions return None. `srcs` are the tensors that a rank
+sends, and `dsts` the tensors that receive data. The device's compiler refuses two kinds of tensors
+in HBM (nki-library's comments). Here an argument or a result of the kernel raises an error, and a
 tensor in shared HBM without a name is reported.
 """
 
@@ -76,7 +76,7 @@ def reduce_scatter(
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
     """Combine the srcs of all ranks of a group by `op`, element by element. Split the result along
-    `collective_dim` into one piece for each rank, and write only this piece to the dsts of the
+    `collective_dim` into one piece for each rank, and write each piece only to the dsts of its
     rank."""
     _check_dim(srcs, collective_dim, (0,))
     others = _groups(replica_group), collective_dim, op, priority
@@ -88,7 +88,7 @@ def all_to_all(
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
     """Split each src into one piece for each rank of a group, and send each piece to its rank.
-    Piece k of a dst comes from the group's rank number k, counted from 0."""
+    Piece k of a dst comes from the rank at position k of the group, counted from 0."""
     _issue("all_to_all", (srcs, dsts), _groups(replica_group), collective_dim, priority)
 
 
@@ -127,8 +127,8 @@ def collective_permute_implicit(
     srcs_by_channel: Channels, dsts_by_channel: Channels, replica_group: ReplicaGroup,
     channel_ids: Sequence[int] = (0,), priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """For each channel, copy to every rank the src of its predecessor. Each channel arranges the
-    ranks of a group as a ring."""
+    """For each channel, copy the src of each rank to the dst of the next rank. Each channel
+    arranges the ranks of a group as a ring."""
     tensors = _flat("srcs_by_channel", srcs_by_channel), _flat("dsts_by_channel", dsts_by_channel)
     _check_channels(channel_ids)
     others = _groups(replica_group), channel_ids, priority
@@ -140,8 +140,8 @@ def collective_permute_implicit_reduce(
     replica_group: ReplicaGroup, op: Any, channel_ids: Sequence[int] = (0,),
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """For each channel, combine the two srcs of a rank by `op`, and write the result to the next
-    rank. Each channel arranges the ranks of a group as a ring."""
+    """For each channel, combine the two srcs of each rank by `op`, and write the result to the dst
+    of the next rank. Each channel arranges the ranks of a group as a ring."""
     tensors = (
         _flat("srcs0_by_channel", srcs0_by_channel),
         _flat("srcs1_by_channel", srcs1_by_channel),
@@ -157,8 +157,8 @@ def collective_permute_implicit_current_processing_rank_id(
     name: str | None = None, num_channels: int | None = None,
 ) -> VirtualRegister:  # fmt: skip
     """Return a register with the number of the rank whose data has arrived after `iteration_id`
-    steps around the channel's ring. At step 0 it is the number of this rank, at step 1 the number
-    of its predecessor, and so on. `num_channels` is a parameter of NKI 0.2, and is ignored."""
+    steps around the channel's ring: this rank at step 0, the previous rank of the ring at step 1,
+    and so on. `num_channels` is a parameter of NKI 0.2, and is ignored."""
     register = VirtualRegister()
     function = issue.function("collective_permute_implicit_current_processing_rank_id")
     function(register, iteration_id, _groups(replica_group), channel_id)
@@ -166,7 +166,7 @@ def collective_permute_implicit_current_processing_rank_id(
 
 
 def rank_id(name: str | None = None) -> VirtualRegister:
-    """Return a register with the rank's number in the world."""
+    """Return a register with the number of this rank among all ranks of the launch."""
     register = VirtualRegister()
     issue.function("rank_id")(register)
     return register
@@ -210,7 +210,7 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
 
 
 def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
-    """Raise ShapeError for a `collective_dim` that this API doesn't accept. It accepts the
+    """Raise ShapeError for a `collective_dim` that the API doesn't accept. The API accepts the
     dimensions `on_chip` for tiles in SBUF, and only 0 for tensors in HBM."""
     tiles = [src for src in srcs if isinstance(src, Tile)] if isinstance(srcs, list | tuple) else []
     legal = on_chip if tiles and all(tile.storage.on_chip for tile in tiles) else (0,)

@@ -1,5 +1,5 @@
-"""The meaning of `tensor[...]`: integers, slices with steps, `...`, nl.ds and registers; and
-explicit access patterns, `tensor.ap`. Python's operators raise errors."""
+"""Indexing of tensors, `tensor[...]`, by integers, slices with steps, `...`, nl.ds and registers;
+and explicit access patterns, `tensor.ap`. Python's operators on tensors raise errors."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Indexed(Seen, Unread, Parted):
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        """Return True, because kernels write `if tensor` to distinguish a tensor from None. For a
-        tile on the chip, an `assert` tests that no element is 0, because the documentation checks
-        results in this way. Other conditions give a warning. Raises DynamicControlError if a
-        condition can only be about the contents of the tile."""
+        """Return True, because kernels write `if tensor` to distinguish a tensor from None. In an
+        `assert` of a tile on the chip, return whether no element is 0, because the documentation
+        checks results in this way. Other conditions on such a tile give a warning. Raises
+        DynamicControlError if a condition can only be about the contents of the tile."""
         if self.storage.on_chip and asserted():
             return bool(self.resolved().values().all())
         if self.storage.on_chip and not is_there(self):
@@ -59,7 +59,7 @@ class Indexed(Seen, Unread, Parted):
         return True
 
     def by_keys(self: T, keys: tuple[Any, ...]) -> T:
-        """Return a view by integers, slices with steps, `...`, nl.ds and registers.
+        """Return the view that integers, slices with steps, `...`, nl.ds and registers select.
 
         An integer removes its axis. A tile on the chip keeps axis 0, with size 1, and keeps at
         least two axes: if fewer would be left, an axis of size 1 is added at the end. A view may be
@@ -232,7 +232,7 @@ class Indexed(Seen, Unread, Parted):
         return ViewError(
             f"axis {axis} of an indirect view can't be indexed again",
             got=str(self),
-            because="an instruction can have only one offset that is known at run time",
+            because="an instruction can have only one offset that is chosen at run time",
             hint="slice first, then make the view indirect",
         )
 
@@ -339,12 +339,12 @@ class Patterned(Indexed):
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
-        """Return the run-time offset of this view in the form for `plain`, the view that `ap` makes
+        """Return the run-time offset of this view, converted for `plain`, the view that `ap` makes
         of this view. Raises ViewError in three cases:
 
         * `free` is false, which means that `ap` was passed an offset,
-        * this view has several run-time offsets, or an index of rows or elements,
-        * the step of its offset is not a whole number of elements of `plain`."""
+        * this view has several run-time offsets, or an index that selects rows or elements,
+        * the step of this view's offset is not a whole number of elements of `plain`."""
         move, *others = self.dynamic
         step, rest = divmod(move.step * self.dtype.itemsize, plain.dtype.itemsize)
         if not free or others or move.vector or move.picks or rest:
@@ -359,10 +359,10 @@ class Patterned(Indexed):
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
         """Return the view that an access pattern describes, without run-time offsets.
 
-        According to the documentation the step between partitions is a row of the storage. If a
-        pattern steps by a row of this view instead, as in published kernels (nki-library,
-        TensorView of a slice), its step becomes a row of the storage, and its offset counts from
-        this view.
+        According to the documentation, the step between partitions is the length of a row of the
+        storage. Published kernels use the length of a row of this view instead (nki-library,
+        TensorView of a slice). Then the step is replaced by the length of a row of the storage, and
+        `offset` counts from the start of this view.
         """
         base = self.offset * self.dtype.itemsize // form.itemsize
         first = base if offset is None else int(offset)
@@ -382,8 +382,8 @@ class Patterned(Indexed):
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
         """Return the largest run-time index along an axis for which the pattern stays inside its
-        storage, or on the chip inside each partition. An index moves the pattern by `step`
-        elements. Axes before `first_axis` do not count."""
+        storage, or on the chip inside each partition. An index of 1 moves the pattern by `step`
+        elements. Axes before `first_axis` are ignored."""
         room, offset = self.storage.nbytes // self.dtype.itemsize, self.offset
         if self.storage.on_chip:
             first_axis, room = 1, self.row_elements
@@ -392,21 +392,20 @@ class Patterned(Indexed):
         return (room - 1 - reach) // step
 
     def _step(self, dim: int, form: Format) -> int:
-        """Return the number of elements of `form` from one index of an axis of this tensor to the
-        next."""
+        """Return the distance between two consecutive elements along an axis of this tensor, in
+        elements of the format `form`."""
         step = self.strides[self._axis(dim)] * self.dtype.itemsize // form.itemsize
         if step < 1:
             raise ViewError(
-                f"axis {dim} of {self} repeats one element; an offset along it moves nothing",
+                f"axis {dim} of {self} repeats one element; an offset along the axis moves nothing",
                 argument="indirect_dim",
                 got=f"strides {self.strides}",
             )
         return step
 
     def _gathering(self, index: Tile, axis: int, step: int) -> Self:
-        """Return this view with rows of axis 0 that `index` selects at run time. An index counts
-        steps of `step` elements. Raises ViewError for an axis other than 0 and for tiles on the
-        chip."""
+        """Return this view with rows of axis 0 that `index` selects at run time. Row i begins after
+        i * `step` elements. Raises ViewError for an axis other than 0 and for tiles on the chip."""
         if axis != 0 or self.storage.on_chip:
             raise ViewError(
                 "a vector offset can only select rows of axis 0 of a tensor in hbm",

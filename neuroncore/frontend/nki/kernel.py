@@ -69,8 +69,8 @@ SIZES = "a positive int, or a tuple of positive ints"
 
 
 class Kernel:
-    """A kernel function and its launch grid. If the host calls it, it runs on an emulated core. If
-    another kernel calls it, it is a part of that kernel."""
+    """A kernel function and its launch grid. A call by the host launches the kernel on emulated
+    cores. A call by another kernel runs the function as a part of that kernel."""
 
     def __init__(self, function: Callable[..., Any], grid: tuple[int, ...] = ()) -> None:
         functools.update_wrapper(self, function)
@@ -88,8 +88,9 @@ class Kernel:
         """Return the kernel with a schedule. Each edge of the schedule is a pair: the name of an
         instruction, and the name or names of the instructions that it waits for.
 
-        The edges restrict the reordering by the device's compiler. Here instructions run in the
-        order of the program, and neither results nor the estimate of time depend on edges.
+        On a device, the edges restrict how the compiler may reorder instructions. neuroncore runs
+        instructions in the order of the program; edges change neither its results nor its estimate
+        of time.
         """
         for edge in edges:
             later, earlier = edge if isinstance(edge, tuple) and len(edge) == 2 else (None, None)
@@ -123,8 +124,8 @@ class Kernel:
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
         """Launch the kernel on several ranks together, each with separate arguments and `lnc`
-        cores, and return the launches. `options` are a target, Options and an instance. Raises the
-        errors of `launch_ranks`."""
+        cores, and return the launches. `options` are the arguments `target`, `options` and
+        `instance` of `launch_ranks`. Raises the errors of `launch_ranks`."""
         cores = lnc or prod(self.grid)
         if self.grid and cores != prod(self.grid):
             has = f"a rank has {plural(cores, 'core')}"

@@ -1,8 +1,8 @@
-"""The tensor object of the current API: a tile, its views, and `tensor[...] = value`, which issues
-the instruction that writes to the tensor's memory.
+"""The tensor object of today's API: a tile, its views, and `tensor[...] = value`, which issues the
+instruction that writes to the tensor's memory.
 
 Views do not move data. On-chip tensors have the partition as axis 0 and at least two axes (NKI
-language guide, "View primitives"). Therefore most methods refuse their axis 0.
+language guide, "View primitives"). Therefore most methods refuse to change axis 0 of such tensors.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Assigned(Patterned):
         """Write a part of the tensor.
 
         If the tensor and the value are on the chip, this is a tensor_copy, as in the vendor's
-        migration guide. If this tensor is in HBM, a value in SBUF or HBM is written to it by
-        dma_copy, and a number by memset of a tile and dma_copy. Kernels that pass in the vendor's
+        migration guide. If this tensor is in HBM, dma_copy writes a value that is in SBUF or HBM; a
+        number is written by memset of a tile and dma_copy. Kernels that run in the vendor's
         simulator of 0.3 store their results in this way (trnrand). Raises SignatureError for other
-        values, BufferKindError for a tile in PSUM if this tensor is in HBM, and ShapeError if sizes
-        other than 1 differ.
+        values, BufferKindError for a tile in PSUM if this tensor is in HBM, and ShapeError if the
+        shapes differ in more than axes of size 1.
         """
         slot = self[key]
         if not slot.storage.on_chip:
@@ -164,8 +164,8 @@ class NkiTensor(Assigned):
 
     def _free_axis(self, dim: int, what: str, last: int | None = None) -> int:
         """Return the number of the axis `dim`, counted from 0, which the method `what` will change.
-        `last` is as in `_axis`. Raises ViewError for the partition axis, and for axis 0 if its rows
-        are selected at run time."""
+        `last` is the number of axes to choose from, by default all. Raises ViewError for the
+        partition axis, and for axis 0 if its rows are selected at run time."""
         axis = self._axis(dim, last)
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
@@ -176,14 +176,14 @@ class NkiTensor(Assigned):
         return axis
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
-        """Return elements start, start + step, ... below `end` of one axis."""
+        """Return a view of the elements start, start + step, ... below `end` of one axis."""
         keys: list[Any] = [slice(None)] * self.ndim
         keys[self._axis(dim)] = slice(start, end, step)
         return self[tuple(keys)]
 
     def select(self, dim: int, index: int | Tile | VirtualRegister) -> NkiTensor:
-        """Return one element of an axis, without the axis. The index may be a register or a [1, 1]
-        tile."""
+        """Return a view of one element of an axis, without this axis. The index may be a register
+        or a [1, 1] tile."""
         axis = self._axis(dim)
         if isinstance(index, Tile | VirtualRegister):
             start, dynamic = 0, (*self.dynamic, self._moved(index, axis, self.shape[axis] - 1))
@@ -200,14 +200,15 @@ class NkiTensor(Assigned):
     def _at_least(
         self, shape: Dims, strides: Dims, offset: int, dynamic: tuple[Dynamic, ...] | None = None
     ) -> NkiTensor:
-        """Return a view on the storage. If it has fewer axes than every tensor has (two on the
-        chip, one in HBM), an axis of size 1 is added at the end."""
+        """Return a view on the storage. If `shape` has fewer axes than a tensor must have (two on
+        the chip, one in HBM), an axis of size 1 is added at the end."""
         if len(shape) < (2 if self.storage.on_chip else 1):
             shape, strides = (*shape, 1), (*strides, 1)
         return self.window(shape, strides, offset, dynamic=dynamic)
 
     def vector_select(self, dim: int, vector_offset: Tile) -> NkiTensor:
-        """Return row `vector_offset[p]` of axis 0 for each partition p; HBM only."""
+        """Return a view of a tensor in HBM, with row `vector_offset[p]` of axis 0 for each
+        partition p."""
         if dim != 0 or self.storage.on_chip:
             raise ViewError(
                 "vector_select can only select along axis 0 of a tensor in hbm",
@@ -222,12 +223,13 @@ class NkiTensor(Assigned):
         return self.window(shape, self.strides, self.offset, dynamic=(chosen,))
 
     def indirect(self, index: Tile, num_elem: int | None = None) -> NkiTensor:
-        """Return the elements [P, num_elem] whose offsets along the free axes are in `index`, a
-        tile [P, K] in SBUF. A read gathers these elements, a write scatters to them.
+        """Return a view [P, num_elem] of the elements whose offsets along the free axes are in
+        `index`, a tile [P, K] in SBUF. A read of the view gathers these elements, and a write
+        scatters to them.
 
-        Each group of G = 16 consecutive partitions (32 for the Tensor engine) uses the same
-        offsets. They are in the group's rows of `index`: offset i is in row i % G and column i //
-        G.
+        The partitions of each group of G = 16 consecutive partitions (32 for the Tensor engine) use
+        the same offsets. These are in the group's rows of `index`: offset i is in row i % G and
+        column i // G.
         """
         if self.dynamic:
             raise self._chosen_at_run_time(self.ndim - 1)
@@ -321,8 +323,8 @@ class NkiTensor(Assigned):
         return self._at_least(shape, strides, self.offset)
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
-        """Return the tensor with one axis split into several. One size may be -1, and follows from
-        the others."""
+        """Return a view with one axis split into axes of the sizes `shape`. One size may be -1; it
+        follows from the other sizes."""
         axis = self._axis(dim)
         if len(shape) > 1:
             self._free_axis(dim, "reshape_dim")
@@ -361,8 +363,8 @@ class NkiTensor(Assigned):
         return self.window(shape, strides, self.offset)
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
-        """Return the same elements, in row-major order, in another shape. One size may be -1, and
-        follows from the others."""
+        """Return a view of the same elements, in row-major order, in another shape. One size may be
+        -1; it follows from the other sizes."""
         sizes = access.inferred(_integers(shape), self.size)
         if sizes is None:
             raise ShapeError(
@@ -396,9 +398,10 @@ class NkiTensor(Assigned):
         dst_pattern: Sequence[Any],
         fixed_sizes: dict[str, int] | None = None,
     ) -> NkiTensor:
-        """Split, reorder and merge axes, which `src_pattern` names. A tuple in `src_pattern` splits
-        an axis, a tuple in `dst_pattern` merges axes. The patterns ('b', ('h', 'w')) and ('b', 'w',
-        'h') split axis 1 into h and w, and swap these. `fixed_sizes` has sizes of named axes."""
+        """Split, reorder and merge axes. `src_pattern` names the axes. A tuple in `src_pattern`
+        splits an axis, and a tuple in `dst_pattern` merges axes. For example, ('b', ('h', 'w')) and
+        ('b', 'w', 'h') split axis 1 into h and w, and swap h and w. `fixed_sizes` maps names of
+        axes to sizes."""
         if len(src_pattern) != self.ndim:
             raise ShapeError(
                 f"{src_pattern} names {len(src_pattern)} axes, and the tensor has {self.ndim}",
@@ -427,8 +430,8 @@ class NkiTensor(Assigned):
         return moved
 
     def view(self, dtype: Any) -> NkiTensor:
-        """Return the same bits as elements of another format. The size of the last axis is
-        multiplied by the old size of an element and divided by the new one."""
+        """Return a view of the same bits as elements of another format. The size of the last axis
+        is multiplied by the old size of an element and divided by the new size."""
         form = format_of(dtype, position=0)
         old, new = self.dtype.itemsize, form.itemsize
         *outer, last = self.shape
@@ -442,7 +445,7 @@ class NkiTensor(Assigned):
         outer_steps = access.recounted(outer, steps, old, new)
         if outer_steps is None or self.offset * old % new or last * old % new:
             raise ShapeError(
-                f"{last} elements of {self.dtype} are not a whole number of {form}",
+                f"{last} elements of {self.dtype} are not a whole number of {form} elements",
                 argument="dtype",
                 position=0,
                 got=str(self),

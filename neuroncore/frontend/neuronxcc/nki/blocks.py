@@ -1,10 +1,10 @@
-"""Tensors with block dimensions: each is many tiles under one name. Also the addresses that a
-kernel chooses for their tiles.
+"""Tensors with block dimensions, and the addresses that a kernel chooses for the tiles of such
+tensors.
 
-The axes before the partition axis are block axes. Their indices, one int per axis, are a block, and
-each block has one tile. A tile is a separate storage, which is allocated when the kernel first uses
-the tile, so that only the tiles in use at the same time occupy the chip. The storage is released
-when no line of the kernel can name the tile any more (`lifetimes`).
+The axes before the partition axis are block axes. A block is a tuple with one index for each block
+axis, and each block has one tile. A tile is a separate storage, which is allocated when the kernel
+first uses the tile, so that only the tiles in use at the same time occupy the chip. The storage is
+released when no line of the kernel can name the tile any more (`lifetimes`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Allocation:
 def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
     """Return a function of (block, partitions, bytes per partition) that calls the kernel's `func`.
     The arguments are passed by the names idx, pdim_size and fdim_size, because functools.partial
-    may have bound other parameters. If `func` has other names, they are passed by position."""
+    may have bound other parameters. If `func` has parameters with other names, the arguments are
+    passed by position."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
         arguments = {"idx": block, "pdim_size": partitions, "fdim_size": size}
@@ -76,8 +77,9 @@ def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], S
 
 
 def _in_bank(numbers: tuple[int, ...], size: int) -> Address:
-    """Return the address in PSUM of (bank, start partition, byte in the bank). `size` is the number
-    of bytes per partition. Raises OutOfBoundsError for an address outside of PSUM."""
+    """Convert `numbers`, (bank, start partition, byte in the bank), to an address in PSUM. `size`
+    is the number of bytes of the tile per partition. Raises OutOfBoundsError for an address outside
+    of PSUM."""
     if len(numbers) != 3:
         raise _not_an_address(numbers, "(bank, start partition, byte in the bank)")
     psum = current().machine.psum
@@ -125,8 +127,8 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
 def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
     """Raise SignatureError for an instruction that writes to a tensor at an explicit address, if
     the compiler would have to add an operand, which would need an address too. An activation
-    without a bias needs a tile of zeros, unless `bias_is_made` by the compiler. A transpose on the
-    Tensor engine needs an identity matrix."""
+    without a bias needs a tile of zeros, unless the compiler makes this tile (`bias_is_made`). A
+    transpose on the Tensor engine needs an identity matrix."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} without a bias writes to a tensor at an explicit address",
@@ -151,8 +153,8 @@ Make = Callable[[Dims], Storage]
 
 
 def _comes_once(k: Any) -> bool:
-    """Return whether a key is the variable of a running loop, and each iteration of this loop
-    selects a different block."""
+    """Return whether a key is the variable of a running loop whose iterations all select different
+    blocks."""
     if not isinstance(k, LoopIndex) or k.over:
         return False
     values = k.loop.values
@@ -196,8 +198,8 @@ class Blocks(Untiled):
         return self.dtype.itemsize
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a tile, or a part of one: the key has an int for each block axis, and then the
-        keys within the tile. With fewer ints, return the tensor of the remaining block axes."""
+        """Return a tile, or a part of a tile: the key has an int for each block axis, and then the
+        keys within the tile. With fewer ints, return the tensor with the remaining block axes."""
         keys = key if isinstance(key, tuple) else (key,)
         missing = self._axis - len(self._at)
         block = (*self._at, *keys[:missing])
@@ -255,14 +257,14 @@ class Blocks(Untiled):
         return tile
 
     def _part(self, at: Dims) -> Blocks:
-        """Return the tensor of the block axes that remain after the indices `at`."""
+        """Return the tensor with the block axes that remain after the indices `at`."""
         part = Blocks(self._shape, self._axis, self.dtype, self.buffer, self._make, self.name)
         part._tiles, part._at = self._tiles, at
         return part
 
     def _block(self, k: Any, axis: int) -> int:
         """Return a key of a block axis as an index from 0. Raises SignatureError for a key that is
-        no integer, and OutOfBoundsError for an index that exceeds the axis."""
+        not an integer, and OutOfBoundsError for an index that exceeds the axis."""
         try:
             index = operator.index(k)
         except TypeError:

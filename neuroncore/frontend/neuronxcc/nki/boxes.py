@@ -22,7 +22,7 @@ from neuroncore.memory import access
 from neuroncore.memory.access import Dims
 from neuroncore.memory.geometry import Geometry, make_room
 
-Part = Callable[[Tensor, Box], Tensor]  # of a result, and a box of an operand
+Part = Callable[[Tensor, Box], Tensor]  # from (result, box of an operand) to a part of the result
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
@@ -48,8 +48,8 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
 
 
 def parts(name: str, arguments: dict[str, Any], masked: str, box: Box, space: Dims) -> Any:
-    """Return the parts of the arguments of instruction `name` for `box` of its operand `masked`,
-    which has the shape `space`."""
+    """Return the arguments of instruction `name` for one box of the operand `masked`: each tile is
+    replaced by the part that belongs to `box`. The operand `masked` has the shape `space`."""
     apart = _apart(name, masked)
     return {
         argument: follow(value, box, space, argument not in apart)
@@ -59,9 +59,9 @@ def parts(name: str, arguments: dict[str, Any], masked: str, box: Box, space: Di
 
 @cache
 def _apart(name: str, masked: str) -> frozenset[str]:
-    """Return the operands to whose free axes the clause of instruction `name` gives another letter
-    than to those of the operand `masked`. A box of `masked` does not cut these axes, although the
-    sizes may be equal by chance: for example those of the two operands of a matrix product."""
+    """Return the operands whose free axes a box of the operand `masked` does not cut. The clause of
+    instruction `name` gives these axes another letter than the free axes of `masked`. Their sizes
+    may be equal by chance, for example in the two operands of a matrix product."""
     shapes = INSTRUCTIONS[name].shapes
     if masked not in shapes:
         return frozenset()
@@ -75,10 +75,10 @@ _parts: dict[tuple[Geometry, Box, Dims], tuple[Geometry, int]] = {}
 
 
 def follow(value: Any, box: Box, space: Dims, free: bool = True) -> Any:
-    """Return the part of an argument that an instruction on `box` of a tile of shape `space` uses.
-    A tile is cut along each axis whose size equals that of `space`; if `free` is False, only along
-    partitions. A list is replaced by the list of the parts. Other arguments are returned
-    unchanged."""
+    """Return the part of an argument that an instruction uses if it works only on `box` of a tile
+    of shape `space`. A tile is cut along each axis that has the same size in `space`; if `free` is
+    False, only along partitions. A list is replaced by the list of the parts. Other arguments are
+    returned unchanged."""
     if box and isinstance(value, list):
         return [follow(item, box, space, free) for item in value]
     if not box or not isinstance(value, Tensor):
@@ -111,16 +111,16 @@ def _followed(value: Tensor, box: Box, space: Dims) -> Tensor:
 
 
 def of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
-    """Return the part of a result that an instruction on `box` of a tile of shape `over` writes.
-    The function `part` cuts results whose axes are not those of `over`."""
+    """Return the part of a result that an instruction writes if it works only on `box` of a tile of
+    shape `over`. If the result has other axes than this tile, the function `part` cuts it."""
     piece: Tensor = part(dst, box) if part else follow(dst, box, over)
     return piece
 
 
 def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
-    """Return boxes of a tile of shape `over`, cut along their shortest free axes until an access
-    pattern can describe the part of each of the `tiles` in each box. A call on tiles with more axes
-    thus becomes several instructions."""
+    """Cut boxes of a tile of shape `over` along their shortest free axes, and return the pieces. An
+    access pattern can describe the part of each tile in `tiles` that belongs to a piece. A call on
+    tiles with too many axes thus becomes several instructions."""
     most = current().machine.limits.free_dims
     if len(over) <= 1 + most:
         return boxes
@@ -144,15 +144,15 @@ OF_PARTITIONS = ("reduce_res", "dst_idx")  # results in addition to dst
 
 
 def check_rows(name: str, boxes: list[Box], arguments: dict[str, Any]) -> None:
-    """Raise NotEmulated if instruction `name` combines the elements of a partition, and these are
-    in several boxes: each box takes a separate instruction."""
+    """Raise NotEmulated if instruction `name` combines the elements of a partition, and these
+    elements are in several boxes, because each box takes a separate instruction."""
     if name in IN_ORDER or any(arguments.get(other) is not None for other in OF_PARTITIONS):
         check_apart([box[:1] for box in boxes])
 
 
 def check_apart(places: list[Box]) -> None:
-    """Raise NotEmulated if two of the places in a result, each of which is computed from one box
-    of elements, have common elements."""
+    """Raise NotEmulated if two of the `places` overlap. Each place is the part of a result that is
+    computed from one box of elements."""
     if len(places) < 2:
         return
     ends = [max(first + count for first, count in axis) for axis in zip(*places, strict=True)]
@@ -162,7 +162,7 @@ def check_apart(places: list[Box]) -> None:
         if part.any():
             raise NotEmulated(
                 "a call can't combine elements in several rectangles: it has a mask that chooses "
-                "more than one, or a tile whose axes no access pattern describes"
+                "more than one rectangle, or a tile whose axes no access pattern describes"
             )
         part[...] = True
 

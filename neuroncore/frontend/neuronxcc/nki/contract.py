@@ -1,5 +1,5 @@
-"""Promises of the older API's kernels: which parameters they write, and that they return
-results."""
+"""Checks of the older API's kernels: which parameters they write, and whether they write and return
+their results."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _is_mutable(annotation: Any) -> bool:
-    """Return whether an annotation is nt.mutable_tensor or nt.tensor[nt.mutable], also as a
+    """Return whether an annotation is nt.mutable_tensor or nt.tensor[nt.mutable]. It may be a
     string."""
     return "mutable" in str(annotation)
 
@@ -121,8 +121,8 @@ def _check_returned(
 
 
 def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
-    """Raise OutputError if the kernel wrote nothing to one of its results in HBM. Raise it also if
-    `writes` is False, which means that the kernel returns nothing and wrote to none of its
+    """Raise OutputError if the kernel wrote nothing to one of its results in HBM. Raise OutputError
+    also if `writes` is False, which means that the kernel returns nothing and wrote to none of its
     arguments."""
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:

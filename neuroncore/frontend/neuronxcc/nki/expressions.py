@@ -1,7 +1,7 @@
 """Index expressions of the older API, and the masks that compare them.
 
 An expression is an affine function of the axes of a tile: `start + sum(steps[k] * i_k)`, where i_k
-is from 0 to `shape[k]` - 1. Access patterns have the same form, so indexing adds patterns.
+is from 0 to `shape[k]` - 1. Access patterns have the same form, so indexing adds such functions.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ class Index(Affine):
         return self._divided(other, "%")[1]
 
     def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
-        """Return (quotient, remainder) of this expression by `other`. Raises SignatureError if they
-        are not affine. They are affine if the sum of the start and of the terms whose steps are
+        """Return (quotient, remainder) of this expression by `other`. Raises SignatureError unless
+        both are affine. They are affine if the sum of the start and of the terms whose steps are
         not multiples of the divisor stays between two adjacent multiples of the divisor."""
         number = _integer(other)
         if number is None or number < 1:
@@ -253,8 +253,9 @@ COLUMN, ROW = (slice(None), None), (None, slice(None))  # the most frequent keys
 
 
 def _new_axes(key: Any) -> int:
-    """Return an integer that describes a subscript of None and `:` keys. In binary it has a leading
-    1, and then a digit for each key: 1 for None and 0 for `:`. Return 0 if there are other keys."""
+    """Return an integer that describes a subscript whose keys are None or `:`. In binary the
+    integer has a leading 1, and then a digit for each key: 1 for None and 0 for `:`. Return 0 if
+    there are other keys."""
     bits = 1
     for k in key if type(key) is tuple else (key,):
         if k is None:
@@ -286,8 +287,8 @@ def _not_affine(symbol: str) -> SignatureError:
 
 
 def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
-    """Return the common shape of two expressions, and the steps of both along its axes. Raises
-    ShapeError if sizes differ and neither is 1."""
+    """Return the common shape of two expressions, and the steps of each expression along the axes
+    of this shape. Raises ShapeError if two sizes differ and neither is 1."""
     if a.shape == b.shape:
         return a.shape, a.steps, b.steps
     rank = max(len(a.shape), len(b.shape))
@@ -304,7 +305,7 @@ def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
 
 
 def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
-    """Return the common shape of expressions, and the steps of each along its axes."""
+    """Return the common shape of expressions, and the steps of each along the common axes."""
     first = indices[0].shape
     if all(index.shape == first for index in indices):
         return first, [index.steps for index in indices]
@@ -319,8 +320,8 @@ def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
 def filled(
     sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Add an axis for each slice of a subscript to `sizes` and `strides`, which have the axes of
-    its index expressions. `ranges` has (first, count, stride) for each slice. New axes are last;
+    """Add an axis for each slice of a subscript to `sizes` and `strides`, which describe the axes
+    of its index expressions. `ranges` has (first, count, stride) for each slice. New axes are last;
     but a single slice replaces the last of two axes if this axis has size 1."""
     for _, count, stride in ranges:
         if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
@@ -359,9 +360,9 @@ class Mask:
         raise _unsupported("~")
 
     def __bool__(self) -> bool:
-        """Return the mask's value if it is the same for all elements. Otherwise raise
-        DynamicControlError, unless the mask is an operand of `and`, by which older kernels join
-        masks too. In this case the mask gets the comparisons of all operands, and False is
+        """Return the mask's value if the value is the same for all elements. Otherwise raise
+        DynamicControlError, unless the mask is an operand of `and`: older kernels join masks by
+        `and` too. In this case the mask gets the comparisons of all operands, and False is
         returned, so that Python takes this mask as the value of the `and`."""
         decided = [_decided(index, how) for index, how in self.terms]
         if all(decided):
@@ -383,8 +384,7 @@ class Mask:
         )
 
     def __getitem__(self, key: Any) -> Mask:
-        """Return the mask with new axes for None, and parts of axes for slices and ints, as in its
-        expressions."""
+        """Return the mask with each of its expressions indexed by `key` (`Index.__getitem__`)."""
         fitted = [(index.over(self.shape), how) for index, how in self.terms]
         return Mask(tuple((index[key], how) for index, how in fitted))
 
@@ -393,8 +393,8 @@ class Mask:
         return together([index for index, _ in self.terms])[0]
 
     def flags(self, shape: Dims) -> Array:
-        """Return a bool for each element of a tile of shape `shape`: whether the mask chooses it.
-        Axis k of the mask is axis k of the tile."""
+        """Return a bool for each element of a tile of shape `shape`: True if the mask chooses the
+        element. Axis k of the mask is axis k of the tile."""
         chosen = np.ones(shape, np.bool_)
         for index, how in self.terms:
             if _decided(index, how):
@@ -414,7 +414,7 @@ class Mask:
         don't overlap."""
         bounds = [(0, size) for size in shape]
         for index, how in self.terms:
-            # a comparison that always holds needs no shape (nki-llama)
+            # the shape of a comparison that always holds need not fit the tile (nki-llama)
             decided = _decided(index, how)
             if decided is False:
                 return []
@@ -438,8 +438,8 @@ _axes: dict[tuple[IndexForm, Dims], tuple[int, int]] = {}
 
 
 def _moving(index: Index, shape: Dims) -> tuple[int, int]:
-    """Return the only axis of a tile of shape `shape` along which an index changes, and its step
-    along this axis. Return (0, 0) if the index changes along no axis or several."""
+    """Return the only axis of a tile of shape `shape` along which an index changes, and the step of
+    the index along this axis. Return (0, 0) if the index changes along no axis or several."""
     known = _axes.get((index.form, shape))
     if known is None:
         steps = [(axis, step) for axis, step in enumerate(index.over(shape).steps) if step]

@@ -1,4 +1,4 @@
-"""Transfers between int32 and uint32 in the older API: they move bits.
+"""Transfers between int32 and uint32 in the older API, which move bits and convert nothing.
 
 The page of nisa.dma_copy (SDK 2.26) only says that a cast happens. neuronx-distributed's
 find_index_shard_rows stores a uint32 tile to an int32 tensor. Where nc_find_index8 finds nothing,

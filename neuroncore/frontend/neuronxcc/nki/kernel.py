@@ -118,8 +118,9 @@ class Kernel:
     ) -> list[Launch]:
         """Launch the kernel on several ranks together. `per_rank` has the (args, kwargs) of each
         rank, and a rank has as many cores as the grid requires. `lnc` is the number of cores of a
-        rank, if given; UsageError is raised if the grid requires another number. `options` are a
-        target, Options and an instance. Raises the errors of `launch_ranks`."""
+        rank, if given; UsageError is raised if the grid requires another number. `options` are the
+        arguments `target`, `options` and `instance` of `launch_ranks`. Raises the errors of
+        `launch_ranks`."""
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
             cores = plural(len(shares), "core")
@@ -177,8 +178,9 @@ def _nested(kernel: Kernel) -> SignatureError:
 
 
 def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `function` and copies results on the chip to HBM. Published
-    kernels return such tiles in mode="simulation", where any memory can be read afterwards."""
+    """Return a function that calls `function`, and copies to HBM the results that are on the chip.
+    Published kernels return such tiles in mode="simulation", where any memory can be read
+    afterwards."""
 
     @functools.wraps(function)
     def simulated(*args: Any, **kwargs: Any) -> Any:
@@ -211,7 +213,8 @@ def _readable(value: Any) -> Any:
 
 
 def _axis(size: Any) -> int | spmd_dim:
-    """Return an axis of a launch grid as an int or an spmd_dim. Raises SignatureError."""
+    """Return an axis of a launch grid as an int or an spmd_dim. Raises SignatureError for a value
+    that is not an axis."""
     if isinstance(size, nc):
         return spmd_dim(size, 1)
     if isinstance(size, spmd_dim):
@@ -247,7 +250,7 @@ class Saved(Kernel):
 
 
 class Profiled(Kernel):
-    """A kernel whose record and profile, with a summary, are saved in a folder."""
+    """A kernel whose record, profiles and summaries are saved in a folder after each launch."""
 
     def _ran(self, run: Launch) -> None:
         option_of = self.options.get
@@ -273,7 +276,7 @@ class Latency:
         self.microseconds, self.kernel_microseconds = microseconds, kernel_microseconds
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """Return the estimate in microseconds. It is the same for all PERCENTILES, because an
+        """Return the estimate in microseconds, which is the same for all PERCENTILES, because an
         estimate does not vary. Raises SignatureError for another percentile."""
         if percentile not in PERCENTILES:
             raise SignatureError(
@@ -335,20 +338,21 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
 
 
 def trace(func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-    """Return a kernel that writes to its arguments, as in SDK 2.20."""
+    """Return a kernel that writes its results to its arguments, as kernels of SDK 2.20 did."""
     return jit(func, "trace", **kwargs)
 
 
 def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
-    """Return a kernel that is called with numpy arrays. save_neff_name and save_trace_name name the
-    files to which its record is written."""
+    """Return a kernel that is called with numpy arrays. The options save_neff_name and
+    save_trace_name are the names of the files to which the kernel's record is written."""
     return _decorated(Saved, kernel, kwargs)
 
 
 def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
-    """Return a kernel with `benchmark_result.nc_latency.get_latency_percentile(p)`, to be read
-    after a call: neuroncore's estimate of the latency that the vendor's benchmark would report, in
-    microseconds. The estimate includes the time that the benchmark adds (isa/harnesses.toml)."""
+    """Return a kernel whose latency can be read after a call:
+    `kernel.benchmark_result.nc_latency.get_latency_percentile(p)`. This is neuroncore's estimate,
+    in microseconds, of the latency that the vendor's benchmark would report. The estimate includes
+    the time that the benchmark adds (isa/harnesses.toml)."""
     return _decorated(Benchmarked, kernel, kwargs)
 
 
@@ -357,9 +361,10 @@ def profile(func: Any = None, **kwargs: Any) -> Any:
     profile view`.
 
     The record is in the file save_neff_name. Executions profile_nth, 2 * profile_nth, ... up to
-    num_execs are profiled. Each has a profile, whose name comes from save_trace_name, and a summary
-    in json_reports. working_directory is an absolute path. Raises SignatureError without a folder.
-    A call raises UsageError if the record exists, unless overwrite=True."""
+    num_execs are profiled. For each of these executions, a profile, whose name comes from
+    save_trace_name, and a summary in json_reports are written. working_directory must be an
+    absolute path; otherwise SignatureError is raised. A call raises UsageError if the record
+    exists, unless overwrite=True."""
     if not Path(kwargs.get("working_directory") or "").is_absolute():
         raise SignatureError(
             "profile has no folder to write its results to",
@@ -371,11 +376,11 @@ def profile(func: Any = None, **kwargs: Any) -> Any:
 
 
 class FrameworkKernel:
-    """The base class through which frameworks compile kernels into their graphs. Here only the name
-    exists."""
+    """The base class through which frameworks compile kernels into their graphs. neuroncore has
+    only the name of this class."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NotEmulated("FrameworkKernel can't be used here: no graph is compiled")
+        raise NotEmulated("FrameworkKernel can't be used: neuroncore compiles no graphs")
 
     def dump_config(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError

@@ -1,7 +1,8 @@
 """Keywords and operators in the forms that kernels of the older API use.
 
 Functions accept some keywords in addition to their parameters. So each function ends in **kwargs,
-and misspelled keywords must be detected here. An operator is nl.add or numpy's np.add.
+and misspelled keywords must be detected here. Kernels pass an operator as nl.add or as numpy's
+np.add.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
-"""Iterations of a loop that are made from a template: an earlier iteration, which Python executed,
-and whose instructions were issued and recorded in the usual way (`templates`).
+"""Iterations of a loop that are made from a template (`templates`). The template is an earlier
+iteration, which Python executed, and whose instructions were issued and recorded in the usual way.
 
-Such an iteration differs from the template only in numbers: indices and offsets (the numbers of the
-template), and the numbers that identify storages. Therefore all rows and marks of an iteration are
-written to the record at once, and a tile that several instructions use is made once.
+An iteration that is made in this way differs from the template only in numbers: indices and offsets
+(the numbers of the template), and the numbers that identify storages. Therefore all rows and marks
+of the iteration are written to the record at once, and a tile that several instructions use is made
+once.
 
 A row is the record of one instruction; it consists of words of 8 bytes. Marks show in the record
 where the iterations of parallel loops begin and end. A block is a tile of a tensor with axes before
-the partition axis (`blocks`). An event is an instruction, a new storage, or the begin or end of an
-inner loop or of its iteration.
+the partition axis (`blocks`). An event is an instruction, a new storage, or the start or end of an
+inner loop or of an iteration of this loop.
 
 The values of the variables of inner loops are not needed. They would only show which write to a
 tensor is the first of an iteration, and whether the previous iteration wrote the same elements
 (`scopes.first_writes`). If all writes to the tensor move by the same steps from iteration to
-iteration, both answers are those of the template.
+iteration, both answers are the same as in the template.
 
-A tile ends with the iteration if no later line can name it. If it is a block, it is not entered
-into the table of its tensor, because only the instructions of the iteration can name it. If it is
-on the chip, it takes the storage of an earlier tile that no later instruction uses, if there is
-one; all iterations of all templates share these storages. The storage becomes that of a new tensor
-(`Memory.renew`), and all iterations use the same tile objects.
+A tile ends with the iteration if no later line of the kernel can name the tile. If such a tile is a
+block, it is not entered into the table of its tensor, because only the instructions of the
+iteration can name it. If such a tile is on the chip, it takes the storage of an earlier tile that
+no later instruction uses, if there is one. All iterations of all templates share these storages,
+and use the same tile objects. `Memory.renew` makes the storage that of a new tensor.
 """
 
 from __future__ import annotations
@@ -57,13 +58,14 @@ from neuroncore.memory.storage import Memory, Storage
 from neuroncore.record.program import Program
 
 Numbers = npt.NDArray[np.int64]
-# counters: the rows before the iteration, the marks before it, and the marks with a minus sign
+# counters: the number of rows before the iteration, the number of words of marks before the
+# iteration, and the same number with a minus sign
 COUNT, LENGTH, LESS, COUNTERS = range(4)
 
 
 class _Words:
-    """Words that each iteration writes to the record. Some words differ between iterations: an
-    element of the iteration's vector (`KnownIterations._counter`) is added to each of these."""
+    """Words that each iteration writes to the record. If a word differs between iterations, an
+    element of the iteration's vector (`KnownIterations._counter`) is added to it."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
@@ -93,7 +95,7 @@ class _Words:
 
 class _Known:
     """An instruction of the template. The tiles of the template are numbered. `slots` has a pair
-    for each tile that the instruction uses: the position among the arguments, and the tile's
+    for each tile that the instruction uses: the tile's position among the arguments, and the tile's
     number. `moving` has only the pairs whose tiles differ between iterations; `again.arguments` has
     the other tiles. `new` describes the tiles that no earlier instruction uses."""
 
@@ -102,8 +104,8 @@ class _Known:
     def __init__(self, step: IssuedStep, again: Again) -> None:
         self.step, self.again, self.is_noted = step, again, False
         self.dst = 0  # the number of the tile that the instruction writes
-        self.words = 0  # words of rows, up to the end of its row
-        self.marks = 0  # words of marks before it
+        self.words = 0  # words of rows, up to the end of this instruction's row
+        self.marks = 0  # words of marks before this instruction
         # for each tile: its number, kind and place of its storage, geometry, position of its offset
         self.new: list[tuple[int, int, Any, Any, int]] = []
         self.slots: list[tuple[int, int]] = []
@@ -129,7 +131,8 @@ class KnownIterations:
         self._outside, self._places, self._ends = outside, places, ends
         self._events: list[_Known | tuple[NewStorage, Storage | None]] = []
         self._rows, self._marks = _Words(), _Words()
-        self._tiles: list[Tensor | None] = []  # by number: those that all iterations share
+        # by number; None for a tile that iterations do not share
+        self._tiles: list[Tensor | None] = []
         self._numbered: dict[Any, int] = {}
         self._made: list[tuple[NewStorage, Storage | None]] = []
         self._shared, self._memory = shared, memory
@@ -137,7 +140,7 @@ class KnownIterations:
         self._free = {layout: [*storages] for layout, storages in shared.items()}
         self._sums: set[tuple[int, Any]] = set()  # kinds and places of tensors that are added to
         self._moves: dict[Any, bytes] = {}  # by tensor: the steps by which writes move
-        # running loops: the first word of the marks of each; -1 for a loop that is not parallel
+        # for each running loop: the first word of its marks, or -1 if the loop is not parallel
         self._loops: list[int] = []
         self.count = 0  # the number of instructions
         self.fits = all(self._add(number, event) for number, event in enumerate(events))
@@ -207,7 +210,7 @@ class KnownIterations:
         known.dst = known.slots[step.dst][1]
         kind, place, _, at = self._placed(step.operands[step.dst])
         ending = kind == MADE and self._made[place][1] is not None
-        # that iterations add to a tensor is noted once in an iteration
+        # an iteration notes only once that instructions add to the contents of a tensor
         known.is_noted = (kind, place) not in self._sums if step.accumulates else not ending
         if step.accumulates:
             self._sums.add((kind, place))
@@ -311,7 +314,7 @@ class KnownIterations:
     ) -> None:  # fmt: skip
         """Add the events of an iteration to the notes. The rows of the iteration begin at byte
         `begun` of the record. `numbers` are the values of the template's numbers. `numbered` are
-        the ids of the storages: first those of `storages`, then those of new storages."""
+        the ids of storages: first the ids of `storages`, then the ids of the new storages."""
         rows, made, steps = notes.rows_from(begun), iter(numbered[len(storages) :]), self._steps()
         for event in self._source:
             if type(event) is NewStorage:
@@ -355,7 +358,7 @@ def _operand(
     operand: Sequence[Any], numbers: Sequence[int], numbered: Sequence[int], storages: list[Storage]
 ) -> NotedTile:
     """Return the note of a tile among an instruction's arguments. If the iteration has made the
-    tile's storage, the note refers to it only by number."""
+    tile's storage, the note refers to the storage only by number."""
     name, kind, place, geometry, at = operand
     if kind == MADE:
         return NotedTile(name, _none, numbered[len(storages) + place], geometry, numbers[at])

@@ -3,9 +3,9 @@ dimensions. Both are found from the kernel's source.
 
 The device's compiler traces the body of an affine_range or a sequential_range once, for all its
 iterations. If the body rebinds a Python number (`w = w // 2`), the new value holds for the rest of
-the body, but each iteration begins with the value from before the loop. So `n += 1` in a loop adds
-only 1 to n (SDK NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the pages of
-nl.affine_range and nl.static_range, SDK 2.21 to 2.26).
+the body, but each iteration begins with the value that the name had before the loop. So `n += 1` in
+a loop adds only 1 to n (SDK NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the
+pages of nl.affine_range and nl.static_range, SDK 2.21 to 2.26).
 
 Published kernels index tensors with block dimensions by the variables of all surrounding loops.
 There may be thousands of tiles, each used in only one iteration. A tile that no line can name any
@@ -52,8 +52,8 @@ class ReboundName:
     def again(self, severity: Severity) -> None:
         """Restore the values that the names had before the loop, for the next iteration, and report
         LOOP_REBOUND for each value that has changed. A name that is bound to a tile of the
-        iteration stays bound to this tile: if it is read later, `scopes.check_read` reports
-        that."""
+        iteration stays bound to this tile; if the tile is read later, `scopes.check_read` raises an
+        error."""
         variables, changed = self._frame.f_locals, False
         for name, (value, before) in [*self._before.items()]:
             now = variables.get(name, value)
@@ -92,7 +92,8 @@ def bound(frame: FrameType | None) -> ReboundName | None:
 
 @syntax.by_site
 def _carried(frame: FrameType) -> dict[str, int]:
-    """Return the names and positions of `_carried_by` for the loop that begins in a frame."""
+    """Return the names and positions that `_carried_by` yields for the loop that begins in a
+    frame."""
     return dict(_carried_by(frame.f_code, frame.f_lasti))
 
 

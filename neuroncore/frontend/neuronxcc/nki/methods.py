@@ -46,7 +46,7 @@ def _defined(name: str, swapped: bool = False) -> Callable[[Tensor, Any], Any]:
 
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
-    """Return the method for an operator such as `+=`."""
+    """Return the method for an operator such as `+=`; `name` is the operator's name in nl."""
 
     def method(self: Tensor, other: Any) -> Tensor:
         update(self, name, other)
@@ -67,9 +67,9 @@ def _equal(name: str, of_none: bool) -> Callable[[Tensor, object], Any]:
 def _numpy_function(
     self: Tensor, function: Any, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Reduce a tile by a numpy function, as the function of nl with the same name does. The
-    published backward pass of a gated rmsnorm calls np.mean(tile, axis=[1]). Raises SignatureError
-    for other numpy functions."""
+    """Reduce a tile that is passed to a numpy function, by the function of nl with the same name.
+    The published backward pass of a gated rmsnorm calls np.mean(tile, axis=[1]). Raises
+    SignatureError for numpy functions that are not in REDUCTIONS."""
     name = misuse.NUMPY.get(function.__name__, function.__name__)
     if name not in REDUCTIONS:
         raise misuse.refused_ufunc(function.__name__, "a tensor")
@@ -89,8 +89,8 @@ def _broadcast_to(self: Tensor, shape: Sequence[int]) -> Tensor:
 
 def update(target: Tensor, name: str, other: Any) -> None:
     """Run `target <op>= other`; `name` is the operator's name in nl. If a matrix product is added
-    to a tile in PSUM, the Tensor engine adds it there. The first such product overwrites the tile,
-    even if the kernel did not fill the tile with zeros (as in attention of nki-samples)."""
+    to a tile in PSUM, the Tensor engine accumulates it there. The first such product overwrites the
+    tile, even if the kernel did not fill the tile with zeros (as in attention of nki-samples)."""
     state = running()
     pending = state.pending
     adds = name == "add" and pending is not None and pending.tile is other and pending.sums
@@ -118,9 +118,9 @@ def _inverted(self: Tensor) -> Tensor:
 
 
 def _begun(parts: Sequence[Tensor]) -> bool | None:
-    """Return whether a sum in tiles has begun in all of their elements (True), in none (False), or
-    in some (None). If None, a product overwrites the elements in which no sum has begun, as PSUM
-    does with the first write to each element."""
+    """Return True if a sum has begun in all elements of the tiles, False if it has begun in none,
+    and None if it has begun in some. In the last case a product overwrites the elements in which no
+    sum has begun, as PSUM does with the first write to each element."""
     missing = [part.unwritten() for part in parts]
     if all(flags is None for flags in missing):
         return True

@@ -1,7 +1,7 @@
 """Notes of the actions of a loop iteration, made while Python executes it. `templates` makes other
 iterations from notes.
 
-Notes consist of events and guards. Events are instructions, new tiles, and the begins and ends of
+Notes consist of events and guards. Events are instructions, new tiles, and the starts and ends of
 inner loops and of their iterations. Guards are numbers on which decisions of the frontend depend.
 """
 
@@ -84,21 +84,21 @@ class NewBlock(NamedTuple):
 
     tensor: Any
     block: tuple[int, ...]
-    depth: int | None  # the depth of the loop with whose iteration the tile ends
+    depth: int | None  # of the loop whose iteration ends the tile; 0 for the outermost loop
     site: Born
     kind: StorageKind
     number: int
 
 
 class Begin(NamedTuple):
-    """The begin of an inner loop, and the values of its variable."""
+    """The start of an inner loop, and the values of its variable."""
 
     values: range
     parallel: bool
 
 
 class IterationStart(NamedTuple):
-    """The begin of an iteration of an inner loop."""
+    """The start of an iteration of an inner loop."""
 
     value: int
 
@@ -113,7 +113,7 @@ class Notes:
         self.core = core
         self.events: list[Any] = []
         self.guards: list[Guard] = []
-        self.continues: bool | None = None  # `continues` of the next Step
+        self.continues: bool | None = None  # `continues` of the next NotedStep
 
     @property
     def is_full(self) -> bool:
@@ -166,10 +166,10 @@ class Notes:
     def block(
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
     ) -> None:
-        """Note the allocation of the tile of a block. A block is the indices of the axes before the
-        partition axis. `depth` is the position of a loop among the running loops: the tile is
-        released when the present iteration of this loop ends. `depth` is None if the tile outlives
-        all iterations."""
+        """Note the allocation of the tile of a block. A block is a tuple of indices of the axes
+        before the partition axis. `depth` is the position of a loop among the running loops: the
+        tile is released when the present iteration of this loop ends. `depth` is None if the tile
+        outlives all iterations."""
         if storage.layout.placed:
             self.fault()
         site = self.core.birthplace()
@@ -220,8 +220,8 @@ class Notes:
             self.guard(value, *((begin + 1, FAR) if step > 0 else (-FAR, begin - 1)))
 
     def part(self, shape: Dims, keys: Iterable[Any]) -> None:
-        """Note the guards of a subscript of a tile of shape `shape`: in what range each of the
-        numbers in its keys may be."""
+        """Note the guards of a subscript of a tile of shape `shape`: the range in which each number
+        in its keys may be."""
         per_axis = [*keys]
         if any(k is ... for k in per_axis):
             at = next(axis for axis, k in enumerate(per_axis) if k is ...)

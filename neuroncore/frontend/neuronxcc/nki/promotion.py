@@ -24,9 +24,10 @@ from neuroncore.numerics.formats import (
 
 def promoted(x: Any, y: Any, op: Any = None) -> Format:
     """Return the format of x <op> y, where x or y may be a number. An operator on bit patterns
-    converts nothing: its result has the format of a tile (`operators.common`). The result of a tile
-    of floats and a number has the tile's format, too. The pages say that a float16 tile times 1.2
-    becomes float32, but matrix products of it and other tiles of 16 bits would be refused."""
+    converts nothing: its result has the format of an operand (`operators.common`). The result of a
+    tile of floats and a number has the tile's format too. According to the pages, a float16 tile
+    times 1.2 becomes float32, but then its matrix products with tiles of 16 bits would be
+    refused."""
     bits = getattr(getattr(op, "operator", None), "kind", "") == "bitvec"
     a, b = (_format(v) for v in (x, y))
     numbers = [v for v in (x, y) if not isinstance(v, Tile)]
@@ -58,8 +59,8 @@ def _promoted(a: Format, b: Format) -> Format:
 
 
 def _of_floats(a: Format, b: Format) -> Format:
-    """Return the one of two floats that has all numbers of the other one. If there is none, return
-    a wider float."""
+    """Return the one of two float formats that can represent all numbers of the other. If neither
+    can, return a wider float format."""
     if a.holds(b) or b.holds(a):
         return a if a.holds(b) else b
     return bfloat16 if a.bits == b.bits == 8 else float32

@@ -27,16 +27,17 @@ from neuroncore.numerics.formats import Format
 API = "neuroncore.frontend."  # functions of these modules execute no code of the kernel
 LASTING = (int, float, str, type, Enum, np.generic, np.dtype, Affine, Tile, Blocks, Format)
 HARMLESS = (abs, float, int, len, max, min, range)
-UNROLLED = {"static_range", "range"}  # their variables are constants in the loops around them
+# loops that are unrolled; their variables have the same values in all iterations of outer loops
+UNROLLED = {"static_range", "range"}
 SUMS = (ast.Add, ast.Sub)
 
 
 class Body(NamedTuple):
-    """The conditions under which the iterations of a loop can be repeated, as far as its source
-    does not decide them. They are checked when the loop begins."""
+    """The conditions for repeating the iterations of a loop that the loop's source does not decide.
+    They are checked when the loop begins."""
 
     depth: int  # the number of loops around the loop in its function; all are loops of the API
-    called: frozenset[tuple[str, ...]]  # names with attributes that are called
+    called: frozenset[tuple[str, ...]]  # dotted names that are called, as lists of their parts
     indexed: frozenset[str]  # names of tensors that loop variables index
     read: frozenset[str]  # all names that the loop reads and does not bind
 
@@ -60,9 +61,9 @@ def values_read(frame: FrameType) -> list[Any]:
 
 
 def _lasts(value: Any) -> bool:
-    """Return whether a repeated iteration can rely on a Python value. It can rely on numbers,
-    strings, types, formats, index expressions, tensors (apart from their contents), modules of
-    neuroncore and numpy, pure functions, and tuples of these."""
+    """Return whether a Python value can't change, so that repeated iterations can rely on it. This
+    is so for numbers, strings, types, formats, index expressions, tensors (apart from their
+    contents), modules of neuroncore and numpy, pure functions, and tuples of these."""
     if isinstance(value, tuple):
         return all(map(_lasts, value))
     if isinstance(value, ModuleType):
@@ -139,14 +140,15 @@ def _nests(body: Sequence[ast.stmt], around: list[ast.For]) -> Iterator[list[ast
 
 
 class _Names:
-    """The names that a function reads, and those that each of its loops binds."""
+    """The names that a function reads, and the names that each of its loops binds."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
         nodes = [*ast.walk(function)]
         self._loops = [node for node in nodes if isinstance(node, ast.For)]
         self._within = {id(loop): {id(node) for node in ast.walk(loop)} for loop in self._loops}
         names = [node for node in nodes if isinstance(node, ast.Name)]
-        # a loop that changes a name (+=) which it does not bind is not repeated by itself
+        # += to a name counts as a read, not as a binding: a loop with += to a name that it does not
+        # bind can only be repeated as a part of a loop that binds the name
         changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
         stored = [n for n in names if isinstance(n.ctx, ast.Store) and id(n) not in changed]
         self._bound = {
@@ -173,8 +175,8 @@ class _Names:
 class _Reader:
     """Decides from the source of nested loops whether iterations of the innermost loop can be
     computed from others. If so, `body` has the conditions that the source does not decide;
-    otherwise it is None. The loops around the innermost one may contain anything else. But apart
-    from their variables, they must not bind names that the innermost loop reads."""
+    otherwise it is None. The loops around the innermost loop may contain any other statements. But
+    apart from their variables, they must not bind names that the innermost loop reads."""
 
     def __init__(self, names: _Names, nest: list[ast.For]) -> None:
         self.varying: set[str] = set()  # names of loop variables, and of sums of them
@@ -208,8 +210,7 @@ class _Reader:
         return bool(names & _read(nest[-1]))
 
     def _statement(self, node: ast.stmt) -> bool:
-        """Return whether a statement is one that repeated iterations may have, and note its
-        names."""
+        """Return whether repeated iterations may contain a statement, and note the names in it."""
         match node:
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 return True

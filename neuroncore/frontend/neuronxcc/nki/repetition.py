@@ -2,9 +2,9 @@
 can repeat (`known_iterations`).
 
 The function of an instruction (`issue`) binds and checks its arguments. A repetition needs neither,
-because each tile is replaced by a tile with an equal View (its shape, strides, format and memory),
-and the other arguments are equal. So the Call, which describes this use of the instruction, is the
-same. The row, which is the record of the instruction, is the same except for storages and offsets.
+because each tile is replaced by a tile with an equal View (shape, strides, format and memory), and
+the other arguments are equal. So the Call, which describes this use of the instruction, is the
+same. The row, which is the record of the instruction, differs only in storages and offsets.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from neuroncore.record.columns import birth
 from neuroncore.record.inputs import RegisterId, values_of
 from neuroncore.record.program import Program
 
-# kinds of storages: made by the iteration, a block that exists before it, any other
+# kinds of storages: MADE by the iteration; BLOCK, of a block that exists before the iteration;
+# FIXED, any other
 MADE, BLOCK, FIXED = range(3)
 WORD = 8  # bytes of a number in a row of a record
 
 
-# of an instruction: the arguments that are not tiles, whether it accumulates, whether it continues
-# a sum, and its place in the source
+# facts about an instruction: the arguments that are not tiles, whether it accumulates, whether it
+# continues a sum, and its place in the source
 More = tuple[tuple[tuple[str, Any], ...], bool, bool | None, Born]
 
 
@@ -75,9 +76,9 @@ class Again(NamedTuple):
 
 
 def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
-    """Return how to repeat the instruction that has the row `written` and tiles as its arguments
-    `names`. Return None if the row does not contain all of its arguments, or if some are known only
-    at run time."""
+    """Return how to repeat the instruction with the row `written`, whose arguments `names` are
+    tiles. Return None if the row does not contain all of these arguments, or if some arguments are
+    known only at run time."""
     line, index = unpack_from("<ii", written)
     call = program.calls[~index]
     execution, windows = plan(call), [*call.reads, *call.writes]
@@ -133,7 +134,7 @@ class NewStorage:
 
     def renew(self, core: Core, program: Program, storage: Storage) -> None:
         """Make the tile, which only the iteration can name, in a storage that no earlier tile uses
-        any more. Most of the usual work is omitted."""
+        any more. Most of the work of an allocation is omitted."""
         _, _, name, born = self.kind
         if core.leftovers is not None:
             core.leftovers.forget(storage)
@@ -156,8 +157,7 @@ class NewStorage:
         return tuple(numbers[self._at : self._at + self._fields[0].axes])
 
     def made(self, core: Core, state: Running, numbers: Sequence[int]) -> Storage:
-        """Make the tile with all of the work that is done when the kernel makes it, and return its
-        storage."""
+        """Make the tile in the same way as if the kernel made it, and return its storage."""
         core.site = self._site
         return self._block(state, numbers) if self._is_block else self._tile(state)
 

@@ -3,7 +3,7 @@
 On the device `t[i, j] = nisa.exp(x)` is one instruction, and so is `psum[...] += nisa.nc_matmul(a,
 b)`. If the kernel's source stores the value of a call into a subscript next, the call is delayed
 until the assignment provides the destination. Every other call is issued at once and writes to a
-new tile. At most one call is delayed, and no instruction overtakes it.
+new tile. At most one call is delayed, and it is issued before any later instruction.
 
 A slot is the tile that is assigned to. A box is a rectangle of elements of a tile (`boxes`).
 """
@@ -61,7 +61,7 @@ Run = Callable[[Tensor, dict[str, Any]], None]  # takes a destination, and argum
 # instructions whose result must have the format of their operand
 MOVES = frozenset(("dma_transpose", "dropout", "local_gather", "nc_transpose"))
 
-# The names in nki.errors of refusals for which the instruction table has no name.
+# The vendor's names (in nki.errors) of errors for which the instruction table has no name.
 VENDORS: dict[tuple[str, str | None, str], str] = {
     (name, argument, code): f"err_activation_{argument}_{what}"
     for name in ("activation", "activation_reduce")
@@ -74,8 +74,8 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A delayed call, whose result has no destination yet: `run(dst, changed)` issues it with some
-    arguments changed."""
+    """A delayed call, whose result has no destination yet. `run(dst, changed)` issues the call, in
+    which the arguments in `changed` replace others."""
 
     core: Core
     tile: Tensor  # the destination if none is assigned
@@ -163,9 +163,10 @@ def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Fo
 
 
 def tile(value: Any, name: str = "data") -> Tensor:
-    """Return an argument, which must be a tile, after the checks of a read. Its initial number is
-    written if necessary. `name` is the argument's name. Raises SignatureError for anything but a
-    tile, and ScopeError if a loop iteration that is over made the tile."""
+    """Check that an argument is a tile that an instruction may read, and return it. First write the
+    tile's initial number if necessary (`fill`). `name` is the argument's name. Raises
+    SignatureError for anything but a tile, and ScopeError if a loop iteration that is over made the
+    tile."""
     if not isinstance(value, Tensor):
         if isinstance(value, Untiled):
             raise value.not_a_tile(name)
@@ -179,8 +180,8 @@ def tile(value: Any, name: str = "data") -> Tensor:
 
 
 def fill(tile: Tile) -> None:
-    """Write the initial number of a tensor (such as that of nl.zeros) to all of its elements that
-    were not written, because the tensor is about to be read. The usual instruction is memset."""
+    """Write the initial number of a tensor (0 for nl.zeros) to all of its elements that were not
+    written, because the tensor is about to be read. The usual instruction is memset."""
     if tile.storage.gaps is None:
         return
     state = running()
@@ -207,9 +208,10 @@ def _starts_well(slot: Tensor) -> bool:
 
 
 def _set_below(whole: Tensor, box: Box, value: Any) -> None:
-    """Fill a box of a tensor in PSUM with a number, if no engine can start an access at its first
-    partition. DMA does not reach PSUM. So one memset fills the box and also some partitions before
-    it, whose contents are saved in SBUF meanwhile and must all have been written."""
+    """Fill a box of a tensor in PSUM with a number, if no engine can start an access at the box's
+    first partition. DMA does not reach PSUM. So one memset fills the box and also some partitions
+    before it. The contents of these partitions, which must all have been written, are saved in SBUF
+    meanwhile."""
     (first, count), *free = box
     end, starts = first + count, current().machine.starts
     top = max(row for row in range(first) if row in starts(end - row))
@@ -276,8 +278,8 @@ def produce(
 
     A mask chooses elements of the operand `masked` (by default the result), and the instruction is
     issued for each box of them. Tiles among the arguments are cut along the axes that they share
-    with this operand. If the result has other axes, `part`(result, box) returns the part of it that
-    an instruction on `box` writes. `of_box`(box) returns the arguments that depend on the box.
+    with this operand. If the result has other axes, `part`(result, box) returns the part of the
+    result that an instruction on `box` writes. `of_box`(box) returns arguments that depend on it.
     """
     core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)
@@ -321,7 +323,8 @@ def produce(
 
 def _written(result: Tensor, boxes: list[Box], over: Dims, part: Part | None) -> list[Box]:
     """Return the boxes of a result that instructions on `boxes` of a tile of shape `over` write.
-    The empty box is all of the result. Raises NotEmulated if two of them write one element."""
+    The empty box is all of the result. Raises NotEmulated if two instructions would write the same
+    element."""
     written = [extent(of_result(result, box, over, part)) if box else box for box in boxes]
     check_apart(written)
     return written
@@ -435,9 +438,9 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
 
 
 def _spread(value: Tensor, shape: Dims) -> Tensor:
-    """Return the tile with free axes of size 1 repeated to `shape`, or unchanged if it doesn't fit.
-    A tile with fewer axes first gets axes of size 1 after the partition axis, as operands of an
-    operator do."""
+    """Return the tile with free axes of size 1 repeated to `shape`, or unchanged if the shapes
+    don't fit. A tile with fewer axes first gets axes of size 1 after the partition axis, as
+    operands of an operator do."""
     wide = value
     for _ in range(len(shape) - len(value.shape)):
         wide = wide.expand_dims(1)

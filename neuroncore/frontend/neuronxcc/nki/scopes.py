@@ -1,9 +1,9 @@
-"""Checks of reads and writes in a running kernel of the older API: of its parameters, and of
-tensors that its loops make.
+"""Checks of a running kernel of the older API: writes to its parameters, and reads and writes of
+tensors in its loops.
 
-The device's compiler reads the body of a loop once. A tensor made in it does not exist outside the
-loop or in the next iteration. Iterations of an affine_range may run at the same time, so each has
-to write separate elements, or add to the contents.
+The device's compiler reads the body of a loop once. A tensor made in the body does not exist
+outside the loop or in the next iteration. Iterations of an affine_range may run at the same time,
+so they have to write different elements, or add to the contents of a tensor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from neuroncore.record.columns import mark
 Place = tuple[int, Geometry]  # an offset, and the geometry of the written elements
 Sources = dict[str, Any] | None
 Write = tuple[int, Place, Sources]  # the iteration, the place, and the sources
-# with the write of the previous iteration
+# the iteration, the writes in its loop by storage, and the latest write of an earlier iteration
 FirstWrite = tuple["LoopIndex", dict[int, Write], Write | None]
 COMPARED = (bool, int, float, str, Enum, Format)  # arguments that can be compared by `==`
 
@@ -40,8 +40,8 @@ class LoopIndex(int):
 
     loop: Loop
     over = False  # whether the iteration has ended
-    # in a parallel loop, by storage: the last iteration that wrote to it, and the place and the
-    # sources of its first write
+    # in a parallel loop, by storage: the last iteration that wrote to the storage, and the place
+    # and the sources of the first write in this iteration
     writes: dict[int, Write] | None
     ending: list[tuple[dict[Any, Any], Any]] | None = None  # tiles that end with the iteration
 
@@ -132,7 +132,7 @@ class Marks:
 
 @dataclass(eq=False)
 class Running:
-    """The state of a running kernel of this API."""
+    """The state of a running kernel of the older API."""
 
     pending: Any = None  # the delayed call
     fills: dict[int, float] = field(default_factory=dict)  # initial numbers, by id of the storage
@@ -200,8 +200,9 @@ def running(core: Core | None = None) -> Running:
 
 def first_address(address: Any) -> Any:
     """Return the address of the allocation at the present line. In the first iteration of the loops
-    around the line, this is `address`; in later iterations, it is the address of the first one. The
-    compiler reads the bodies of loops once, so kernels may increment addresses in them."""
+    around the line, this is `address`; in later iterations, it is the address from the first
+    iteration. The reason is that the compiler reads the bodies of loops once, so kernels may
+    increment addresses in them."""
     state, site = running(), current().birthplace()
     if not state.loops or site is None:
         return address
@@ -230,19 +231,19 @@ def check_read(storage: Storage, name: str) -> None:
 
 
 def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Check and note that an instruction with these arguments writes to dst. Raises ImmutableError
-    for a parameter of the kernel. Reports LOOP_CARRIED for elements that the previous iteration of
-    a parallel loop has also written."""
+    """Check the write of an instruction with these arguments to `dst`, and note the write. Raises
+    ImmutableError for a parameter of the kernel. Reports LOOP_CARRIED for elements that the
+    previous iteration of a parallel loop has also written."""
     core = core_of_kernel() or current()
     if first := first_writes(core.dialect or running(core), dst):
         note_writes(first, dst, arguments)
 
 
 def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
-    """Return the iterations of parallel loops that have not written to the tensor of dst before, as
-    tuples (iteration, writes in the loop by storage, latest earlier write). Return an empty list if
-    writes add to the contents or dst has a run-time offset: then iterations may share the tensor
-    (`carry`). Raises ImmutableError for a parameter of the kernel."""
+    """Return the running iterations of parallel loops that have not written to the tensor of `dst`
+    before, as tuples (FirstWrite). Return an empty list if writes add to the contents or `dst` has
+    a run-time offset: then iterations may share the tensor (`carry`). Raises ImmutableError for a
+    parameter of the kernel."""
     storage = dst.storage
     if storage.id in state.parameters:
         raise _immutable(dst)

@@ -6,8 +6,8 @@ iterations that differ in one variable show how each number changes with this va
 numbers of further iterations can be computed.
 
 The decisions of the frontend must be the same as in the template. Bounds of the numbers (guards)
-and the state of tensors show whether they are. If a decision may differ, Python executes the
-iteration.
+and the state of tensors show whether the decisions are the same. If a decision may differ, Python
+executes the iteration.
 
 A block is a tile of a tensor with axes before the partition axis (`blocks`). Events are the
 instructions, new tiles and inner loops of an iteration.
@@ -71,7 +71,7 @@ class TracedLoop(Loop):
         try:
             for number, value in enumerate(self.values):
                 if names and number:
-                    # published kernels count up the addresses of tensors (`first_address`)
+                    # a note if the body places tensors: published kernels increment addresses
                     names.again("warning" if state.met == turns.met else "note")
                 if plan is not None and plan.repeats(turns, value):
                     continue
@@ -94,7 +94,7 @@ class TracedLoop(Loop):
 
 def _plan(frame: Any, state: Running, loop: Loop) -> Plan | None:
     """Return how to repeat iterations of the loop that begins in a frame. Return None if Python has
-    to execute all iterations, for example because a debugger follows it."""
+    to execute all iterations, for example because a debugger follows the kernel."""
     core = current()
     options = core.options
     watched = core.shadow or options.stacks or _is_debugged()
@@ -119,8 +119,8 @@ def _is_debugged() -> bool:
 
 
 class Plan:
-    """How to repeat the iterations of a loop. A plan is kept until the outermost loop around its
-    loop ends."""
+    """How to repeat the iterations of a loop. A plan is kept until the outermost running loop
+    ends."""
 
     def __init__(self, core: Core, state: Running, read: list[Any]) -> None:
         self._core, self._state, self._read = core, state, read
@@ -156,14 +156,14 @@ class Plan:
         return True
 
     def end(self) -> None:
-        """End noting an iteration, and learn from it. If the iteration shows an earlier template
-        how its numbers change, the template learns this; otherwise the iteration becomes a new
-        template."""
+        """End noting an iteration, and learn from it. If the iteration shows how the numbers of an
+        earlier template change, this template learns the changes; otherwise the iteration becomes a
+        new template."""
         state, notes = self._state, self._notes
         values, first, guard, stand = self._begun
         template = None
         if notes.is_full:
-            if self._owner:  # else it is the iteration of a loop around that is too long
+            if self._owner:  # otherwise an iteration of an outer loop is too long, not this one
                 self._failures = FAILURES
         elif state.pending is None:
             events = notes.events[first:-1]
@@ -208,14 +208,14 @@ class _Layout:
         self.numbers = [number for number, _, _ in guards]
         self.low, self.high = ([guard[n] for guard in guards] for n in (1, 2))
         self.events: list[tuple[Any, ...]] = []
-        # blocks that exist before: the tiles of the tensor, the positions of the block's index, and
-        # whether all of the block must have been written
+        # blocks that exist before the iteration: the tiles of the tensor, the begin and the end of
+        # the block's indices, and whether all of the block must have been written
         self.outside: list[tuple[Any, int, int, bool]] = []
         # other storages, and whether all of each must have been written
         self.fixed: list[tuple[Storage, bool]] = []
         # tensors, and the positions of the indices of their new blocks
         self.blocks: list[tuple[Any, int, int]] = []
-        # positions of offsets on the chip, and the number of successive offsets that are equivalent
+        # positions of offsets on the chip, and how many successive offsets are equivalent
         self.chip: list[tuple[int, int]] = []
         self.still: list[int] = []  # positions of offsets that must not change
         self.made: dict[int, int] = {}  # by id of a new storage: its place among the new storages
@@ -298,11 +298,11 @@ class _Layout:
 
 
 class _Blocks:
-    """The blocks that iterations of a template name. The block's indices are `numbers[begin:end]`.
-    For each distinct block that exists before an iteration, `outside` has a tuple: (tiles of the
-    tensor, begin, end, whether all of the block must have been written). For each entry of
-    `layout.outside`, where a block may occur several times, `places` has its position in `outside`.
-    Row k of `changes` is added to `numbers` when loop variable k increases by 1."""
+    """The blocks that iterations of a template use. For each distinct block that exists before an
+    iteration, `outside` has a tuple: (tiles of the tensor, begin, end, whether all of the block
+    must have been written). The indices of the block are `numbers[begin:end]`. A block may occur
+    several times in `layout.outside`; for each entry there, `places` has the block's position in
+    `outside`. Row k of `changes` is added to `numbers` when loop variable k increases by 1."""
 
     def __init__(self, layout: _Layout, numbers: Numbers, changes: Numbers) -> None:
         def moves(begin: int, end: int) -> bytes:
@@ -321,7 +321,8 @@ class _Blocks:
         self._at = np.array([n for _, a, b in self._new for n in range(a, b)], np.intp)
         self._sizes = np.array([n for tensor, _, _ in self._new for n in tensor.sizes], np.int64)
         ways = {(id(tensor), moves(a, b)) for tensor, a, b in self._new}
-        # blocks of a tensor that move alike are different in all iterations, as in the first
+        # blocks that differ in the template differ in all iterations if the blocks of each tensor
+        # move alike
         self._stay_apart = len(ways) == len({tensor for tensor, _ in ways})
 
     def are_new(self, numbers: Numbers, number_list: list[int]) -> bool:
@@ -372,8 +373,8 @@ class Template:
 
     def _known(self, values: Values, but: int = -1) -> Numbers | None:
         """Return the numbers of the iteration with these loop variables. The variable with index
-        `but` keeps the template's value, unless `but` is -1. Return None if another variable
-        differs from the template's and its effect is not known."""
+        `but` keeps the template's value, unless `but` is -1. Return None if another variable has
+        another value than in the template, and the effect of this variable is not known."""
         steps = [value - first for value, first in zip(values, self._values, strict=True)]
         if but >= 0:
             steps[but] = 0
@@ -415,7 +416,7 @@ class Template:
         self, blocks: _Blocks, numbers: Numbers
     ) -> tuple[list[int], list[Storage]] | None:
         """Return (numbers as a list, storages of the blocks in `blocks.outside`) of an iteration.
-        Return None if a decision may differ from the template's."""
+        Return None if a decision may differ from the decision in the template."""
         count = self._bounds.shape[1]
         if (numbers[:count] < self._bounds[0]).any() or (numbers[:count] > self._bounds[1]).any():
             return None
@@ -460,8 +461,8 @@ class Template:
 
     def repeat(self, turns: Turns, value: int, values: Values) -> bool:
         """Execute the iteration with loop variable `value` without Python, if its numbers are known
-        and all decisions are the template's. `values` are the variables of all running loops.
-        Return whether it was executed."""
+        and all decisions are the same as in the template. `values` are the variables of all running
+        loops. Return whether the iteration was executed."""
         state, core = self._state, core_of_kernel() or current()
         numbers = self._known(values)
         iterations = None if numbers is None else self._iterations_for(core)

@@ -38,7 +38,7 @@ from neuroncore.numerics.formats import Format
 
 
 class Tensor(Seen, Unread, Parted):
-    """A tensor in HBM, SBUF or PSUM, or a part of one.
+    """A tensor in HBM, SBUF or PSUM, or a part of a tensor.
 
     `spans` describe the indices that reach outside of the tensor. Instructions refuse a tile with
     spans; a mask may cut the tile so that no span remains.
@@ -70,11 +70,11 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def by_keys(self, keys: tuple[Any, ...]) -> Tensor:
-        """Return a part of the tensor, by ints, slices, `...`, nl.ds or index expressions; or the
-        elements of a tile that a mask chooses.
+        """Return the part of the tensor that ints, slices, `...`, nl.ds or index expressions
+        select; or the elements of a tile that a mask chooses.
 
-        With index expressions the part has their common shape. Slices among them add axes at the
-        end.
+        With index expressions, the part has the common shape of the expressions. Slices in the same
+        subscript add axes at the end.
         """
         if len(keys) == 1 and (type(keys[0]) is bool or isinstance(keys[0], Mask)):
             return self._masked(keys[0])
@@ -149,9 +149,9 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def _range(self, k: Any, axis: int, masked: bool = False) -> tuple[int, int, int]:
-        """Return (first element, count, step) of a key of an axis. The count is 0 for an int, which
-        drops the axis. If `masked`, the elements may go past the end of the axis, because a mask
-        may cut them."""
+        """Return (first element, count, step) of a key for an axis. The count is 0 for an int,
+        which drops the axis. If `masked`, the elements may go past the end of the axis, because a
+        mask may cut them."""
         size = self.shape[axis]
         if isinstance(k, slice):
             first = 0 if k.start is None else self._number(k.start, axis)
@@ -195,8 +195,8 @@ class Tensor(Seen, Unread, Parted):
         offset: int,
         dynamic: tuple[Dynamic, ...],
     ) -> Tensor:
-        """Return a view of this tensor's storage. Axes of size 1 are added at the end, up to the
-        number that every tensor has: two on the chip, one in HBM."""
+        """Return a view of this tensor's storage. If `shape` has fewer axes than a tensor must have
+        (two on the chip, one in HBM), axes of size 1 are added at the end."""
         shape, strides = list(shape), list(strides)
         while len(shape) < (2 if self.storage.on_chip else 1):
             shape.append(1)
@@ -277,9 +277,9 @@ class Tensor(Seen, Unread, Parted):
             )
 
     def _note_spans(self, of: Tensor, moves: Sequence[Move]) -> None:
-        """Note which indices of this part of the tensor `of` reach outside. `moves` has the place
-        of the part along each axis of `of`. If `of` is a slice that reaches outside, the part may
-        still be inside."""
+        """Note which indices of this part of the tensor `of` reach outside. `moves` has the start
+        and the steps of the part along each axis of `of`. If `of` is a slice that reaches outside,
+        the part may still be inside."""
         if of.fault is not None and not of.spans:  # a view whose indices can't be tracked
             return
         rank = len(self.shape)
@@ -317,7 +317,7 @@ class Tensor(Seen, Unread, Parted):
             dynamic = (Dynamic(index, rows.step, rows.limit, vector=True), *dynamic[1:])
             offset -= first * old
         part = self.window(shape, self.strides, offset, dynamic=dynamic)
-        if not self.spans:  # it has no fault, or that of a view whose indices can't be tracked
+        if not self.spans:  # no fault, or the fault of a view whose indices can't be tracked
             return part
         part._spans = tuple(
             span
@@ -338,7 +338,7 @@ class Tensor(Seen, Unread, Parted):
     # --- other views -----------------------------------------------------------------------------
 
     def assert_shape(self, shape: Sequence[int]) -> Tensor:
-        """Return the tensor. Raises ShapeError if it has another shape."""
+        """Return the tensor. Raises ShapeError if the tensor has another shape."""
         if self.shape != tuple(shape):
             raise ShapeError(
                 f"{self} does not have the shape that is asserted",
@@ -454,9 +454,9 @@ class Tensor(Seen, Unread, Parted):
         )
 
     def _keep_spans(self, of: Tensor, changed: Callable[[Dims], Dims | None]) -> Tensor:
-        """Note the spans of the tile `of` in this view of it, and return the view. `changed`
-        returns the steps along the axes of the view, or None if there are none: then the view has
-        the fault of the tile, and no spans."""
+        """Copy the spans of the tile `of` to this view of the tile, and return the view. `changed`
+        converts steps along the axes of the tile to steps along the axes of the view. If it returns
+        None, the view keeps the fault of the tile, and has no spans."""
         spans: list[Span] = []
         for first, along, shape, axis in of.spans:
             steps = changed(along)
@@ -467,9 +467,9 @@ class Tensor(Seen, Unread, Parted):
         return self
 
     def __bool__(self) -> bool:
-        """Return True: kernels test in this way whether an argument is a tensor or None. For a tile
-        on the chip, report a warning. Raises DynamicControlError if the test can only be about the
-        contents."""
+        """Return True, because kernels test in this way whether an argument is a tensor or None.
+        For a tile on the chip, report a warning. Raises DynamicControlError if the test can only be
+        about the contents."""
         if self.storage.on_chip and not is_there(self):
             raise refusals.truth_value(self)
         return True
@@ -492,7 +492,7 @@ class Awaited(Tensor):
 
 
 class Untiled:
-    """A tensor that no instruction takes, because it is not one tile: a tensor with block axes."""
+    """A tensor that no instruction accepts, because it has block axes and thus several tiles."""
 
     def not_a_tile(self, name: str) -> SignatureError:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""nki.compiler: decorators for the device's compiler, which have no effect here."""
+"""nki.compiler: decorators for the device's compiler, which have no effect in neuroncore."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Functions that issue several instructions: rounding, trigonometry, random tensors, reductions
 along the free axes of a tile, and products, transposes, broadcasts and gathers of whole tiles.
 
-The Scalar engine computes sines only from -pi to pi. Here all random tensors use the generators of
-the Vector engine, which `random_seed` seeds; a device before Trainium3 may use those of another
-engine.
+The Scalar engine computes sines only from -pi to pi. In neuroncore all random tensors use the
+generators of the Vector engine, which `random_seed` seeds; a device before Trainium3 may use the
+generators of another engine.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ __all__ = [
 
 
 def _rounded(x: NkiTensor) -> NkiTensor:
-    """Return x rounded to the nearest integer, as float32. NaN and numbers of at least 2^23, which
-    have no fraction, are kept."""
+    """Return x rounded to the nearest integer, as float32. NaN is kept. Numbers whose magnitude is
+    at least 2^23 have no fraction, and are kept too."""
     whole, nearest = ndarray(x.shape, int32), ndarray(x.shape, float32)
     isa.tensor_copy(whole, x)
     isa.tensor_copy(nearest, whole)
@@ -81,20 +81,20 @@ def _stepped(x: NkiTensor, comparison: Operation, step: float, dtype: Any) -> Nk
 
 
 def floor(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The greatest integer not above x. tensor_copy to int32 and back rounds to the nearest
+    """Return the greatest integer not above x. tensor_copy to int32 and back rounds to the nearest
     integer. tensor_scalar and tensor_copy_predicated keep numbers that are too large for int32.
     tensor_tensor and scalar_tensor_tensor subtract 1 if x was rounded up."""
     return _stepped(x, greater, -1.0, dtype)
 
 
 def ceil(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The least integer not below x, by the instructions of nl.floor."""
+    """Return the least integer not below x. Issues the same instructions as nl.floor."""
     return _stepped(x, less, 1.0, dtype)
 
 
 def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """x without its fraction: tensor_scalar and nl.floor for |x|; activation and tensor_tensor
-    restore the sign."""
+    """Return x without its fraction. tensor_scalar and nl.floor round |x| down, then activation and
+    tensor_tensor restore the sign."""
     if x.dtype.is_integer:
         return copy(x, dtype)  # type: ignore[no-any-return]
     magnitude, signs, out = ndarray(x.shape, float32), ndarray(x.shape, float32), result(x, dtype)
@@ -104,7 +104,8 @@ def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     return out
 
 
-# 2 pi as a sum of float32 numbers; the first has so few bits that its small multiples are exact
+# 2 pi as a sum of two float32 numbers. The first number has so few bits that small multiples of it
+# are exact.
 TURN = (6.28125, 0.0019353071795864769)
 
 
@@ -134,29 +135,30 @@ def _sin(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 sin = Operation(
     "sin",
     _sin,
-    "The sine of x: tensor_scalar, tensor_copy and scalar_tensor_tensor reduce x to -pi to pi, and "
-    "activation computes the sine.",
+    "Return the sine of x. tensor_scalar, tensor_copy and scalar_tensor_tensor subtract multiples "
+    "of 2 pi, so that x is from -pi to pi, and activation computes the sine.",
 )
 
 
 def cos(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """cos x = sin(x + pi/2): the instructions of nl.sin."""
+    """Return the cosine of x, as sin(x + pi/2). Issues the same instructions as nl.sin."""
     out = result(x, dtype)
     _sine(x, out, pi / 2)
     return out
 
 
 def tan(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """tan x = sin x / cos x: nl.sin, nl.cos and nl.divide."""
+    """Return the tangent of x, as sin x / cos x. Issues the instructions of nl.sin, nl.cos and
+    nl.divide."""
     return divide(_sin(x, float32), cos(x, float32), dtype or x.dtype)  # type: ignore[no-any-return]
 
 
 def rand(
     shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
 ) -> NkiTensor:
-    """A new tensor of uniform random numbers in [0, 1), in steps of 2^-24 before they are rounded
-    to dtype. NeuronCore-v4 and later use rand2; earlier ones use rng and two tensor_scalar. For
-    HBM, dma_copy follows."""
+    """Return a new tensor of uniform random numbers in [0, 1). They are multiples of 2^-24 before
+    they are rounded to `dtype`. NeuronCore-v4 and later issue rand2; earlier NeuronCores issue rng
+    and tensor_scalar twice. For a tensor in HBM, dma_copy follows."""
     tensor = ndarray(shape, dtype, buffer, name)
     if buffer in ON_CHIP:
         _fill_at_random(tensor)
@@ -181,7 +183,7 @@ def _fill_at_random(tile: NkiTensor) -> None:
 
 
 def random_seed(seed: NkiTensor) -> None:
-    """Restart the random numbers from a [1, 1] tile of 32 bits: set_rng_seed."""
+    """Restart the random numbers from a seed, a [1, 1] tile of 32 bits. Issues set_rng_seed."""
     if not isinstance(seed, NkiTensor):
         raise SignatureError(
             f"the seed {seed!r} is not a tensor",
@@ -203,8 +205,9 @@ def random_seed(seed: NkiTensor) -> None:
 
 
 def dropout(x: NkiTensor, rate: Any, dtype: Any = None) -> NkiTensor:
-    """x with elements zeroed at random, each with probability `rate`, a number or a [P, 1] tile.
-    The other elements are not scaled. Issues dropout, and tensor_copy for another format."""
+    """Return x with elements zeroed at random, each with the probability `rate`, a number or a
+    [P, 1] tile. The other elements are not scaled. Issues dropout, and tensor_copy if `dtype`
+    differs from the format of x."""
     out = result(x)
     isa.dropout(out, x, rate)
     return out if dtype in (None, x.dtype) else copy(out, dtype)
@@ -215,7 +218,7 @@ Axis = int | Sequence[int]
 
 def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
     """Return the axes to reduce as negative numbers: -1 is the last axis. Raises ShapeError for the
-    partition axis, and SignatureError if `axis` is no axis of x, or if x is not a tile."""
+    partition axis, and SignatureError if `axis` is not an axis of x, or if x is not a tile."""
     axes = tuple(sorted(checked(x)._axis(a) - x.ndim for a in limits.axes(axis)))
     if -x.ndim in axes:
         raise ShapeError(
@@ -245,12 +248,12 @@ def _reduced(x: NkiTensor, op: Operation, axis: Axis, dtype: Any, keepdims: bool
 
 
 def sum(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The sum along the last axes: tensor_reduce."""
+    """Return the sum along the last axes. Issues tensor_reduce."""
     return _reduced(x, add, axis, dtype, keepdims)
 
 
 def prod(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The product along the last axes: tensor_reduce."""
+    """Return the product along the last axes. Issues tensor_reduce."""
     return _reduced(x, multiply, axis, dtype, keepdims)
 
 
@@ -262,15 +265,19 @@ def _min(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
     return _reduced(x, minimum, axis, dtype, keepdims)
 
 
-# These two are operators too: the page of tensor_scalar_reduce lists them, and the vendor's library
-# reduces with them.
-max = Operation("max", _max, "The greatest element along the last axes: tensor_reduce.", "maximum")
-min = Operation("min", _min, "The least element along the last axes: tensor_reduce.", "minimum")
+# max and min are operators too: the page of tensor_scalar_reduce lists them, and the vendor's
+# library passes them to reductions.
+max = Operation(
+    "max", _max, "Return the greatest element along the last axes. Issues tensor_reduce.", "maximum"
+)
+min = Operation(
+    "min", _min, "Return the least element along the last axes. Issues tensor_reduce.", "minimum"
+)
 
 
 def all(x: NkiTensor, axis: Axis, dtype: Any = None) -> NkiTensor:
-    """1 if no element along the last axes is 0, else 0: tensor_reduce, or tensor_scalar if the axes
-    have a single element."""
+    """Return 1 where no element along the last axes is 0, else 0. Issues tensor_reduce, or
+    tensor_scalar if the axes have a single element."""
     if _count(x, axis) > 1:
         return _reduced(x, logical_and, axis, dtype, False)
     out = ndarray(_reduced_shape(x, axis, False), dtype or x.dtype)
@@ -284,7 +291,8 @@ def _count(x: NkiTensor, axis: Axis) -> int:
 
 
 def _takes_all(x: NkiTensor, axis: Axis) -> bool:
-    """Return whether `axis` lists all free axes. Then the accumulator of a lane has the sum."""
+    """Return whether `axis` lists all free axes. If so, an instruction can accumulate the result
+    for each partition."""
     return len(_axes(x, axis)) == x.ndim - 1
 
 
@@ -297,7 +305,7 @@ def _with_columns(x: NkiTensor, op: Operation, columns: NkiTensor, dtype: Any) -
 
 
 def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The mean along the last axes: tensor_reduce in float32, then tensor_scalar."""
+    """Return the mean along the last axes. Issues tensor_reduce in float32, then tensor_scalar."""
     total = _reduced(x, add, axis, float32, keepdims)
     out = result(total, dtype or x.dtype)
     isa.tensor_scalar(out, total, multiply, 1.0 / _count(x, axis))
@@ -305,9 +313,10 @@ def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
 
 
 def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """The variance (of the population) along the last axes: tensor_reduce and tensor_scalar compute
-    the mean; then activation and tensor_scalar. If some free axes remain, tensor_tensor subtracts
-    the mean and squares, and nl.mean follows.
+    """Return the variance (of the population) along the last axes. tensor_reduce and tensor_scalar
+    compute the mean; activation and tensor_scalar compute the mean of the squared differences. If
+    `axis` omits some free axes, tensor_tensor computes the squared differences, and the
+    instructions of nl.mean their mean.
 
     The reduced axes are kept with size 1, whatever `keepdims` is.
     """
@@ -328,9 +337,9 @@ def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> 
 
 
 def softmax(x: NkiTensor, axis: Axis = -1, dtype: Any = None) -> NkiTensor:
-    """e^(x - max) divided by its sum, along the last axes: tensor_reduce, activation, reciprocal,
-    tensor_scalar. If some free axes remain, tensor_tensor subtracts the maximum and multiplies, and
-    a second tensor_reduce adds."""
+    """Return e^(x - max) divided by its sum, along the last axes. Issues tensor_reduce, activation,
+    reciprocal and tensor_scalar. If `axis` omits some free axes, tensor_tensor subtracts the
+    maximum and multiplies, and a second tensor_reduce adds."""
     if not _takes_all(x, axis):
         powers = _with_columns(x, subtract, _reduced(x, maximum, axis, float32, True), float32)
         isa.activation(powers, exp, powers)
@@ -359,8 +368,9 @@ def rms_norm(
     dtype: Any = None,
     compute_dtype: Any = None,
 ) -> NkiTensor:
-    """x / sqrt(sum(x^2) / n + epsilon) * w, with the sum along the last axes: activation,
-    tensor_scalar, tensor_tensor. If some free axes remain, tensor_reduce adds."""
+    """Return x / sqrt(sum(x^2) / n + epsilon) * w, with the sum along the last axes. Issues
+    activation, tensor_scalar and tensor_tensor. If `axis` omits some free axes, tensor_reduce
+    adds."""
     inner = compute_dtype or float32
     squares, out = result(x, inner), result(x, dtype)
     if _takes_all(x, axis):
@@ -389,17 +399,17 @@ PSUM = MemoryRegion.psum
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """The transpose of a 2-D tile, as a new tile: nc_transpose into PSUM on the Tensor engine,
-    which moves bits. If x is in PSUM, tensor_copy first copies it to SBUF. If `dtype` differs from
-    the format of x, tensor_copy converts the result."""
+    """Return the transpose of a 2-D tile, as a new tile. nc_transpose on the Tensor engine writes
+    it to PSUM without changing bits. If x is in PSUM, tensor_copy first copies x to SBUF. If
+    `dtype` differs from the format of x, tensor_copy converts the result."""
     out = ndarray((checked(x).free_size, x.shape[0]), x.dtype, PSUM)
     isa.nc_transpose(out, in_sbuf(x))
     return out if dtype in (None, x.dtype) else copy(out, dtype)
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
-    """x @ y, or x.T @ y, as a float32 tile in PSUM: nc_matmul, after nc_transpose and tensor_copy
-    if they are needed."""
+    """Return x @ y, or x.T @ y with `transpose_x`, as a float32 tile in PSUM. Issues nc_matmul;
+    before x @ y, nc_transpose and tensor_copy transpose x."""
     stationary = x if transpose_x else copy(transpose(x))
     out = ndarray((stationary.free_size, y.free_size), float32, PSUM)
     isa.nc_matmul(out, stationary, y)
@@ -407,15 +417,15 @@ def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
 
 
 def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
-    """A view with a new axis of size 1, without an instruction."""
+    """Return a view with a new axis of size 1. Issues no instruction."""
     (at,) = limits.axes(axis)
     wider: NkiTensor = checked(x).expand_dim(at)
     return wider
 
 
 def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
-    """x repeated along axes of size 1: tensor_copy along free axes; nc_stream_shuffle across
-    partitions, once per group of 32."""
+    """Return x repeated along axes of size 1. Issues tensor_copy for free axes, or
+    nc_stream_shuffle for the partition axis, once per group of 32 partitions."""
     sizes = tuple(shape)
     if len(sizes) != x.ndim or any(a not in (1, b) for a, b in zip(x.shape, sizes, strict=False)):
         raise ShapeError(
@@ -436,18 +446,18 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTe
 
 
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A tile in SBUF with the transpose of a 2-D tensor in HBM: dma_transpose, and tensor_copy for
-    another format.
+    """Return a tile in SBUF with the transpose of a 2-D tensor in HBM. Issues dma_transpose, and
+    tensor_copy if `dtype` differs from the format of `src`.
 
-    Axes of size 1 after the second one are dropped, as in the vendor's simulator; published kernels
-    depend on it (trnsparse, 0.3).
+    Axes of size 1 after the second axis are dropped, as in the vendor's simulator, because
+    published kernels depend on this (trnsparse, 0.3).
     """
     if len(src.shape) < 2 or any(n > 1 for n in src.shape[2:]):
         raise ShapeError(
             f"load_transpose2d: src has {len(src.shape)} axes",
             argument="src",
             position=0,
-            expected="two axes, and further ones of size 1",
+            expected="two axes, or more if the others have size 1",
             got=str(src),
             hint="nisa.dma_transpose takes up to four axes",
         )
@@ -460,9 +470,9 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
 def gather_flattened(
     data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None
 ) -> NkiTensor:
-    """out[p, f] = data[p, indices[p, f]], where all free axes of data count as one: nc_n_gather,
-    and tensor_copy for another format and for tiles in PSUM. Indices of other integer formats than
-    uint32 are converted by tensor_copy."""
+    """Return data[p, indices[p, f]] for each p and f, where the free axes of `data` count as one
+    axis. Issues nc_n_gather. tensor_copy converts the result if `dtype` differs from the format of
+    `data`, copies tiles from PSUM, and converts indices of integer formats other than uint32."""
     if axis != 0:
         raise NotEmulated(f"gather_flattened has no published meaning for axis {axis}, only for 0")
     out = ndarray(indices.shape, data.dtype)

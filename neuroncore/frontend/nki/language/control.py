@@ -56,7 +56,8 @@ def _record_turns(turns: int) -> None:
 def dynamic_range(
     start: Bound, stop: Bound | None = None, step: int = 1
 ) -> Iterator[VirtualRegister]:
-    """A loop that the device runs. Its variable is a register that can't be written."""
+    """Return the iterations of a loop that the device runs. The loop variable is a register that
+    can't be written."""
     if isinstance(step, VirtualRegister) or step < 1:
         raise DynamicControlError(
             "the step of a dynamic loop must be a positive constant",
@@ -95,9 +96,9 @@ def fori_loop(
 def while_loop(
     init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]
 ) -> None:
-    """r = init; while r != 0: r = body_fun(r). The device runs this loop.
+    """Run `r = init; while r != 0: r = body_fun(r)`, as a loop of the device.
 
-    The body gets the value in a separate register, which it may write and return.
+    `body_fun` gets the value in a separate register, which it may write and return.
     """
     register, turns = init, 0
     while register.decide() != 0:
@@ -114,8 +115,8 @@ def while_loop(
     _record_turns(turns)
 
 
-# Outside of kernels, the functions of the published package have no body and return None. So do the
-# three functions below: nki-library's tests of 2.28 call them there.
+# Outside of kernels, the functions of the published package have no body and return None. The three
+# functions below return None there too, because nki-library's tests of 2.28 call them.
 
 
 def program_id(axis: int = 0) -> int | None:
@@ -158,8 +159,8 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
 
 
 class NKIObject:
-    """A base class whose attributes can be set by keywords, as in a dataclass, with or without the
-    decorator.
+    """A base class whose subclasses accept attributes as keywords, like a dataclass, whether or not
+    they have the decorator `dataclass`.
 
     Published kernels rely on three things that a plain dataclass doesn't offer: keywords become
     attributes of any subclass, fields need no annotation, and a field without a default may be

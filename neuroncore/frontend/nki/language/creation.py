@@ -29,8 +29,8 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
 def par_dim(size: int) -> int:
-    """Mark the size of the partition axis, as kernels of the older API do. Here the first axis of a
-    tensor is always its partition axis, marked or not."""
+    """Mark the size of the partition axis, as kernels of the older API do. In today's API the first
+    axis of a tensor is its partition axis, whether it is marked or not."""
     return PartitionSize(operator.index(size))
 
 
@@ -52,8 +52,8 @@ def ndarray(
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
-    """Return a new tensor, whose contents are undefined until they are written. A tensor without
-    elements is possible.
+    """Return a new tensor, whose contents are undefined until an instruction writes them. A tensor
+    may have no elements.
 
     `address` is (first partition, byte within the partition) in SBUF or PSUM. Tensors at
     the same place share memory. Without an address the system allocates separate memory.
@@ -74,14 +74,14 @@ def ndarray(
 
 
 def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
-    """Return a shape as a tuple of ints, with at least two axes on the chip. Raises SignatureError
-    for other values."""
+    """Return a shape as a tuple of ints, with at least two axes if the tensor is on the chip.
+    Raises SignatureError if `shape` is not a shape."""
     if type(shape) is tuple and len(shape) > 1 and _are_plain(shape):
         return shape
     axes = shape if type(shape) is tuple or isinstance(shape, Sequence) else (shape,)
     try:
         sizes = tuple(map(operator.index, axes))
-    except DynamicControlError:  # a register, but a size must be a constant
+    except DynamicControlError:  # a size is a register, but must be a constant
         raise
     except TypeError:
         sizes = ()
@@ -133,7 +133,7 @@ def full(
     buffer: MemoryRegion = MemoryRegion.sbuf,
     name: str = "",
 ) -> NkiTensor:
-    """A new tensor filled with a number: memset (and dma_copy, for HBM)."""
+    """Return a new tensor filled with a number. Issues memset, and dma_copy for HBM."""
     tensor = ndarray(shape, dtype, buffer, name)
     if buffer in ON_CHIP:
         isa.memset(tensor, fill_value)
@@ -155,47 +155,47 @@ def in_rows(tensor: NkiTensor) -> NkiTensor:
 def zeros(
     shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
 ) -> NkiTensor:
-    """A new tensor of zeros: memset (and dma_copy, for HBM)."""
+    """Return a new tensor of zeros. Issues memset, and dma_copy for HBM."""
     return full(shape, 0, dtype, buffer, name)
 
 
 def ones(
     shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
 ) -> NkiTensor:
-    """A new tensor of ones: memset (and dma_copy, for HBM)."""
+    """Return a new tensor of ones. Issues memset, and dma_copy for HBM."""
     return full(shape, 1, dtype, buffer, name)
 
 
 def zeros_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """A new tensor of zeros with the same shape: memset (and dma_copy, for HBM)."""
+    """Return a new tensor of zeros with the shape of x. Issues memset, and dma_copy for HBM."""
     return zeros(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
 def empty_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """A new tensor with the same shape and undefined contents."""
+    """Return a new tensor with the shape of x and undefined contents. Issues no instruction."""
     return ndarray(x.shape, dtype or x.dtype, buffer or x.buffer, name)
 
 
 def load(src: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """A tile in SBUF with the values of an HBM tensor: dma_copy."""
+    """Return a tile in SBUF with the values of a tensor in HBM. Issues dma_copy."""
     tile = ndarray(src.shape, dtype or src.dtype)
     isa.dma_copy(tile, src)
     return tile
 
 
 def store(dst: NkiTensor, value: NkiTensor) -> None:
-    """Write an SBUF tile to an HBM tensor: dma_copy."""
+    """Write a tile in SBUF to a tensor in HBM. Issues dma_copy."""
     if isinstance(value, Tile):
         check_not_in_psum(value, "store")
     isa.dma_copy(dst, value)
 
 
 def shared_constant(constant: Any) -> NkiTensor:
-    """An HBM tensor with the contents of a numpy array or a .npy file."""
+    """Return a tensor in HBM with the contents of a numpy array or a .npy file."""
     array = np.load(constant) if isinstance(constant, str | Path) else np.asarray(constant)
     array = np.array(array, order="C", ndmin=1)
     storage = current().constant(array, _format(array.dtype))
@@ -203,7 +203,8 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
-    """An n x n identity matrix in SBUF: a constant of the program, copied by dma_copy."""
+    """Return an n x n identity matrix in SBUF. The matrix is a constant of the program in HBM, and
+    dma_copy copies it to SBUF."""
     form = _format(dtype)
     constant = shared_constant(np.eye(n).astype(form.numpy))
     tile = ndarray((n, n), form) if dst is None else dst

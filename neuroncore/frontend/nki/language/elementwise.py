@@ -21,7 +21,7 @@ PSUM = MemoryRegion.psum
 
 
 def checked(x: Any) -> Any:
-    """Return the argument, a tile. Raises SignatureError for anything else, and OutsideKernelError
+    """Return x, if it is a tile. Raises SignatureError for anything else, and OutsideKernelError
     outside a kernel."""
     current()
     if not isinstance(x, Tile):
@@ -37,13 +37,13 @@ def checked(x: Any) -> Any:
 
 
 def result(like: Tile, dtype: Any = None) -> NkiTensor:
-    """Return a new tile in SBUF with the same shape, and with the same format unless `dtype` is
-    given."""
+    """Return a new tile in SBUF with the shape of `like`, and with the format `dtype`, by default
+    the format of `like`."""
     return ndarray(checked(like).shape, dtype or like.dtype)
 
 
 def in_sbuf(x: NkiTensor) -> NkiTensor:
-    """Return the tile itself, or, if it is in PSUM, a copy in SBUF: tensor_copy."""
+    """Return the tile x, or a copy in SBUF if x is in PSUM. Issues tensor_copy for the copy."""
     if x.region is not PSUM:
         return x
     copied = result(x)
@@ -52,9 +52,9 @@ def in_sbuf(x: NkiTensor) -> NkiTensor:
 
 
 def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
-    """Return a tile of `count` partitions that each repeat x, a tile of one partition:
+    """Return a tile of `count` partitions that each repeat x, a tile of one partition. Issues
     nc_stream_shuffle, once per group of 32 partitions. If no engine can start at the partition of
-    x, a DMA moves x first: broadcast_to is documented for any tile, and equiformer-trainium's
+    x, a DMA moves x first, because broadcast_to is documented for any tile; equiformer-trainium's
     Wigner matrices use single rows of a table."""
     if x.shape[0] == count:
         return x
@@ -70,7 +70,7 @@ def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
 
 
 def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
-    """Return a view whose free axes of size 1 are repeated to the sizes of the shape, without an
+    """Return a view whose free axes of size 1 are repeated to the sizes in `shape`. Issues no
     instruction."""
     for axis in range(1, len(shape)):
         if x.shape[axis] != shape[axis]:
@@ -79,8 +79,8 @@ def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
 
 
 def _is_column(x: Any, other: Any) -> bool:
-    """Return whether x has one element per partition and `other` has several, both in the same
-    number of partitions."""
+    """Return whether x and `other` are tiles with the same number of partitions, and x has one
+    element per partition and `other` several."""
     return (
         isinstance(x, Tile)
         and x.free_size == 1
@@ -121,18 +121,19 @@ def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
         return out
 
     doc = (
-        f"x {name} y, element by element: tensor_tensor, or tensor_scalar with a number or a "
-        "(P, 1) tile. Axes of size 1 are repeated (the partition axis by nc_stream_shuffle), "
-        "as in the vendor's simulator, on which published kernels depend (trnsparse, 0.3). The "
-        "release notes of 0.3 say that the vendor's compiler doesn't broadcast yet."
+        f"Return x {name} y, element by element. Issues tensor_tensor, or tensor_scalar if an "
+        "operand is a number or a (P, 1) tile. Axes of size 1 are repeated (the partition axis by "
+        "nc_stream_shuffle), because the vendor's simulator repeats them, and published kernels "
+        "depend on this (trnsparse, 0.3). According to the release notes of 0.3, the vendor's "
+        "compiler doesn't broadcast yet."
     )
     token = kind(name, lowered, doc)
     return token
 
 
 def _common_shape(name: str, x: Any, y: Any) -> Dims:
-    """Return the shape of x <op> y. Raises SignatureError for two numbers, and ShapeError if sizes
-    of two tiles differ and neither is 1."""
+    """Return the shape of x <op> y. Raises SignatureError if neither x nor y is a tile, and
+    ShapeError if two sizes differ and neither size is 1."""
     tile = x if isinstance(x, NkiTensor) else y
     other = y if isinstance(y, NkiTensor) else tile
     if not isinstance(tile, NkiTensor):
@@ -158,8 +159,8 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
 
 
 def _aligned(x: NkiTensor, other: NkiTensor) -> Dims:
-    """Return the shape of x, to be compared with the shape of `other`. If x has one element per
-    partition, the result has as many axes as `other`, and all free axes have size 1."""
+    """Return the shape of x for a comparison with the shape of `other`. If x has one element per
+    partition, this shape has as many axes as `other`, and all free axes have size 1."""
     return (x.shape[0], *(1,) * (len(other.shape) - 1)) if x.free_size == 1 else x.shape
 
 
@@ -171,19 +172,19 @@ def _activated(name: str) -> Operation:
         isa.activation(out, token, x)
         return out
 
-    token = Operation(name, lowered, f"{name} of each element: activation.")
+    token = Operation(name, lowered, f"Return {name} of each element. Issues activation.")
     return token
 
 
 def _by_number(name: str, row: ByNumber) -> Operation:
-    """Return the operator of a row of BY_NUMBER."""
+    """Return the operator `name` of BY_NUMBER, whose row is `row`."""
 
     def lowered(x: NkiTensor, dtype: Any = None) -> NkiTensor:
         out = result(x, dtype)
         isa.tensor_scalar(out, x, OPERATIONS[row.operator or name], row.number)
         return out
 
-    return Operation(name, lowered, f"{row.doc}: tensor_scalar.")
+    return Operation(name, lowered, f"Return {row.doc}. Issues tensor_scalar.")
 
 
 OPERATIONS = operations(_binary, _activated, _by_number)
@@ -212,8 +213,8 @@ def _copy(x: NkiTensor, dtype: Any = None) -> NkiTensor:
     return out
 
 
-reciprocal = Operation("reciprocal", _reciprocal, "1 / x: reciprocal.")
-copy = Operation("copy", _copy, "A copy of x in SBUF: tensor_copy.")
+reciprocal = Operation("reciprocal", _reciprocal, "Return 1 / x. Issues reciprocal.")
+copy = Operation("copy", _copy, "Return a copy of x in SBUF. Issues tensor_copy.")
 
 
 def _divided(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
@@ -227,12 +228,14 @@ def _divided(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 divide = Simulated(
     "divide",
     _divided,
-    "x / y, as x times 1 / y, each rounded: reciprocal, and tensor_tensor or tensor_scalar.",
+    "Return x / y, as x times 1 / y; both steps round. Issues reciprocal, and tensor_tensor or "
+    "tensor_scalar.",
 )
 
 
 def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """x where the condition isn't 0, else y: tensor_scalar, tensor_copy, tensor_copy_predicated."""
+    """Return x where the condition isn't 0, else y. Issues tensor_scalar, tensor_copy and
+    tensor_copy_predicated."""
     out, chosen = result(x, dtype), ndarray(condition.shape, uint8)
     isa.tensor_scalar(chosen, condition, OPERATIONS["not_equal"], 0.0)
     isa.tensor_copy(out, y)
@@ -256,7 +259,7 @@ def _no_hardware(name: str) -> Simulated:
             hint="x - y * nl.floor(nl.divide(x, y)), or Options(simulator_operators=True)",
         )
 
-    token = Simulated(name, refused, "Refused: no instruction of the hardware computes it.")
+    token = Simulated(name, refused, "Refused, because no hardware instruction computes this.")
     return token
 
 

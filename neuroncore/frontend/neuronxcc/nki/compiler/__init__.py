@@ -1,4 +1,4 @@
-"""neuronxcc.nki.compiler: direct allocation, and compiler hints, which have no effect here."""
+"""neuronxcc.nki.compiler: direct allocation, and compiler hints without an effect in neuroncore."""
 
 from __future__ import annotations
 
@@ -44,18 +44,20 @@ def force_auto_alloc(func: Callable[..., Any] | None = None) -> Any:
 
 
 def no_reorder() -> contextlib.AbstractContextManager[None]:
-    """Keep the instructions inside in program order. This is the only order here."""
+    """Return a context manager without an effect. On a device it keeps the instructions of its body
+    in program order; neuroncore executes all instructions in this order."""
     return contextlib.nullcontext()
 
 
 def multi_buffer(factor: int = 2) -> contextlib.AbstractContextManager[None]:
-    """Accept `factor`, the number of copies that the device's compiler would keep of each tensor
-    inside. Here the number has no effect. Results don't depend on it."""
+    """Return a context manager without an effect. On a device, `factor` is the number of copies
+    that the compiler keeps of each tensor in the body; results don't depend on this number."""
     return contextlib.nullcontext()
 
 
 def allocation_scope() -> contextlib.AbstractContextManager[None]:
-    """Accept a scope of tensors, which has no effect here. Results don't depend on it."""
+    """Return a context manager without an effect, because results don't depend on the scope of
+    allocations."""
     return contextlib.nullcontext()
 
 

@@ -1,5 +1,5 @@
-"""Allocators of PSUM, for `buffer=` of new tensors. A block is the indices of a tensor's axes
-before the partition axis; each block has one tile (`blocks`)."""
+"""Allocators of PSUM, for `buffer=` of new tensors. A block is a tuple of indices of a tensor's
+axes before the partition axis; each block has one tile (`blocks`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def mod_alloc(
 
 
 def auto_alloc() -> Allocation:
-    """Let the system choose the address, as buffer=nl.psum does."""
+    """Return an allocation whose address the system chooses, like that of buffer=nl.psum."""
     return Allocation(PSUM)
 
 

@@ -1,5 +1,5 @@
-"""Allocators of SBUF, for `buffer=` of new tensors. A block is the indices of a tensor's axes
-before the partition axis; each block has one tile (`blocks`)."""
+"""Allocators of SBUF, for `buffer=` of new tensors. A block is a tuple of indices of a tensor's
+axes before the partition axis; each block has one tile (`blocks`)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mod_alloc(
 
 
 def auto_alloc() -> Allocation:
-    """Let the system choose the address, as buffer=nl.sbuf does."""
+    """Return an allocation whose address the system chooses, like that of buffer=nl.sbuf."""
     return Allocation(SBUF)
 
 

@@ -4,7 +4,7 @@ Each function defines the shape of its result; the clause of the instruction (it
 isa/) defines everything else. A `mask` is a bool, or comparisons of index expressions. It chooses
 elements of the result. But if the result has another shape than the data, as in reductions,
 transposes, matrix products and max8, the mask usually chooses elements of the data (the argument
-`data`, `src` or `moving`), and the instruction works on these.
+`data`, `src` or `moving`), and the instruction works only on these elements.
 """
 
 from typing import Any as _Any
@@ -40,7 +40,7 @@ def builtin_custom_op(
 ) -> None:  # fmt: skip
     """Not emulated: it runs a compiled library on the GpSimd cores."""
     raise _NotEmulated(
-        "builtin_custom_op can't run here: it needs a library that is compiled for GpSimd"
+        "builtin_custom_op is not emulated: it needs a library that is compiled for GpSimd"
     )
 
 

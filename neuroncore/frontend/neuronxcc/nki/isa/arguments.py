@@ -49,9 +49,9 @@ def column(value: Any, name: str) -> Any:
 
 
 def float32_column(value: Any, name: str, op: Any) -> Any:
-    """Return a number, or a tile of shape (P, 1). This API's pages allow a tile of any format, and
-    cast the tile to float32; here an additional tensor_copy does this. The operand of a bitvec
-    operator `op` is not cast."""
+    """Return a number, or a tile of shape (P, 1). According to the API's pages, a tile may have any
+    format, and is cast to float32; in neuroncore an additional tensor_copy casts it. The operand of
+    a bitvec operator `op` is not cast."""
     operand = column(value, name)
     if not isinstance(operand, Tensor) or operand.dtype is float32:
         return operand
@@ -141,7 +141,8 @@ def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor
 
 def begin(kwargs: dict[str, Any]) -> None:
     """Begin a call of a function of the API: refuse keywords that no release has, then issue the
-    delayed call. Each function calls this before it reads its arguments. Raises SignatureError."""
+    delayed call. Each function of the API calls `begin` before it reads its arguments. Raises
+    SignatureError for an unknown keyword."""
     if kwargs:
         check_keywords(kwargs, code=sys._getframe(1).f_code)
     flush()
@@ -149,8 +150,9 @@ def begin(kwargs: dict[str, Any]) -> None:
 
 def converted(name: str, values: dict[str, Any], depth: int = 1) -> dict[str, Any]:
     """Return the arguments of a function of the API in the form that nki.isa takes. `values` is the
-    `locals()` of the function, and is changed. First refuse keywords that no release has, and issue
-    the delayed call. The function is `depth` frames above this one. Raises SignatureError."""
+    `locals()` of the function, and is changed. The function is `depth` frames above this one. First
+    refuse keywords that no release has, and issue the delayed call. Raises SignatureError for an
+    unknown keyword."""
     if unknown := values.pop("kwargs", None):
         check_keywords(unknown, code=sys._getframe(depth).f_code)
     flush()
@@ -174,10 +176,10 @@ def like(operand: str, name: str, values: dict[str, Any], of_box: OfBox | None =
 
 
 def per_partition(columns: int, operand: str, name: str, values: dict[str, Any]) -> Tensor:
-    """Issue instruction `name`, and return its result: a tile of shape (P, `columns`), where P are
-    the partitions of the argument `operand`. The format is also that of `operand`, unless `dtype`
-    is given. A mask chooses elements of `operand`; in their partitions, all columns of the result
-    are written. `values` is the `locals()` of the API's function."""
+    """Issue instruction `name`, and return its result: a tile of shape (P, `columns`), where P is
+    the number of partitions of the argument `operand`. The format is `dtype`, by default the format
+    of `operand`. A mask chooses elements of `operand`; in the partitions of these elements, all
+    columns of the result are written. `values` is the `locals()` of the API's function."""
     mask, dtype = values["mask"], values["dtype"]
     arguments = converted(name, values, depth=2)
     x = arguments[operand]

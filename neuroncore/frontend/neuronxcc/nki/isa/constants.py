@@ -1,4 +1,4 @@
-"""The enumerations under the names that published kernels use, with this API's numbers."""
+"""The enumerations under the names that published kernels use, with the older API's numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class bfp16:
 
 
 class dge_mode(IntEnum):
-    """The way in which the descriptors of a DMA are written; the current API has other numbers."""
+    """The way in which the descriptors of a DMA are written. Today's API has other numbers."""
 
     none = 0
     swdge = 1
@@ -44,8 +44,8 @@ class dge_mode(IntEnum):
 
 def member(kind: type[Enum], value: Any) -> Any:
     """Return a member of the enumeration `kind` of the instruction set. `value` may be that member,
-    a member of this API with the same name, None for `unknown`, or, as in kernels of SDK 2.20 to
-    2.22, a number. Raises SignatureError."""
+    a member of the older API with the same name, None for `unknown`, or a number, as in kernels of
+    SDK 2.20 to 2.22. Raises SignatureError for another value."""
     if isinstance(value, kind):
         return value
     if isinstance(value, Enum) and value.name in kind.__members__:
@@ -60,8 +60,8 @@ def member(kind: type[Enum], value: Any) -> Any:
 
 
 def descriptors(mode: Any) -> enums.dge_mode:
-    """Return the instruction set's member for a mode that may be a number or a member of this
-    API."""
+    """Return the instruction set's member for a mode, which may be a number or a member of the
+    older API's enumeration."""
     mode = dge_mode(mode) if isinstance(mode, int) else mode
     return enums.dge_mode[mode.name]
 

@@ -41,8 +41,8 @@ def tensor_tensor(
     data1: Any, data2: Any, op: Any, *, dtype: Any = None, mask: Any = None,
     engine: Any = engine.unknown, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """data1 <op> data2. Free axes of size 1 are repeated. An operand with one element per partition
-    is repeated along all free axes."""
+    """Return data1 <op> data2. Free axes of size 1 are repeated. An operand with one element per
+    partition is repeated along all free axes."""
     begin(kwargs)
     x, y = tile(data1, "data1"), tile(data2, "data2")
     if x.shape != y.shape:
@@ -54,17 +54,17 @@ def tensor_tensor(
 def combined(
     x: Tensor, y: Tensor, op: Any, form: Format, mask: Any, on: Any = engine.unknown
 ) -> Tensor:
-    """Return x <op> y for two tiles, in format `form`: tensor_tensor on engine `on`. The operands
-    are not converted."""
+    """Return x <op> y for two tiles, in format `form`, by tensor_tensor on the engine `on`. The
+    operands are not converted."""
     row = getattr(op, "operator", None)
     x, y = apart(x, y, on_gpsimd=row is not None and "vector" not in row.engines)
     return produce("tensor_tensor", (x.shape, form), mask, data1=x, data2=y, op=op, engine=on)
 
 
 def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both tiles. A tile with one element per partition gets as many axes as the other tile.
-    The pages don't mention this, but students' kernels that ran on Trainium add a [128, 1] tile to
-    a tile of three axes."""
+    """Return both tiles. A tile with one element per partition is reshaped to as many axes as the
+    other tile has. The pages don't mention this, but students' kernels that ran on Trainium add a
+    [128, 1] tile to a tile of three axes."""
     x, y = (
         t.reshape((t.shape[0], *(1 for _ in other.shape[1:])))
         if t.free_size == 1 and (other.free_size > 1 or len(t.shape) < len(other.shape))
@@ -89,7 +89,7 @@ def memset(
     shape: Sequence[int], value: Any, dtype: Any, *, mask: Any = None, engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """A tile in SBUF, filled with a number."""
+    """Return a new tile in SBUF, filled with a number."""
     begin(kwargs)
     out = (tuple(shape), format_or(dtype, None))
     return produce(
@@ -104,11 +104,11 @@ def tensor_reduce(
     op: Any, data: Any, axis: Axis, *, mask: Any = None, dtype: Any = None, negate: bool = False,
     keepdims: bool = False, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """The reduction of a tile along free axes. A mask is over the axes of `data`.
+    """Return the reduction of a tile along free axes. A mask is over the axes of `data`.
 
-    The pages require that the reduced axes are the last ones. But kernels reduce other axes too
-    (nki-samples, average_pool2d), so the access pattern has the reduced axes last, and their
-    elements stream one after the other.
+    According to the pages, the reduced axes must be the last axes. But kernels reduce other axes
+    too (nki-samples, average_pool2d). Then the access pattern has the reduced axes last, so that
+    the elements to combine stream one after another.
     """
     begin(kwargs)
     x = tile(data)
@@ -168,7 +168,7 @@ def tensor_copy_predicated(
     *, src: Any, dst: Any, predicate: Any, reverse_pred: bool = False, mask: Any = None,
     dtype: Any = None, **kwargs: Any,
 ) -> None:  # fmt: skip
-    """dst = src where the predicate isn't 0; with reverse_pred, where it is 0."""
+    """Copy src to dst where the predicate isn't 0; with reverse_pred, where the predicate is 0."""
     check_keywords(kwargs)
     source = tile(src, "src") if isinstance(src, Tensor) else src
     target = tile(dst, "dst")
@@ -186,7 +186,7 @@ def tensor_copy_predicated(
 def _repeated_predicate(x: Tensor, shape: Dims) -> Tensor:
     """Return a predicate for each element of a tile of shape `shape`. The predicate x may lack the
     last axes, or have size 1 along some axes. It is repeated along these axes, because published
-    kernels omit them (nki-samples, flash_paged_attn_varlen). If x doesn't fit, return it
+    kernels omit them (nki-samples, flash_paged_attn_varlen). If x doesn't fit, return x
     unchanged."""
     if x.size == prod(shape):
         return x
@@ -198,10 +198,10 @@ def _repeated_predicate(x: Tensor, shape: Dims) -> Tensor:
 
 
 def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
-    """The values of an index expression, whose first axis is the partition axis. An int, such as
-    the number of a program or a loop variable, is an expression of shape (1, 1): vLLM's paged
-    attention and nki-samples' flash_paged_attn_varlen make a tile of `nl.program_id(1)` this
-    way."""
+    """Return a tile with the values of an index expression, whose first axis is the partition axis.
+    An int, such as the number of a program or a loop variable, is an expression of shape (1, 1).
+    vLLM's paged attention and nki-samples' flash_paged_attn_varlen make a tile of
+    `nl.program_id(1)` in this way."""
     begin(kwargs)
     if isinstance(expr, int):
         expr = Index((1, 1), (0, 0), int(expr))
@@ -237,8 +237,8 @@ def affine_select(
     pred: Any, on_true_tile: Any, on_false_value: Any, *, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """on_true_tile where `pred` holds, else the number on_false_value. `pred` is made of
-    comparisons of index expressions."""
+    """Return on_true_tile where `pred` holds, else the number on_false_value. `pred` consists of
+    comparisons of index expressions, or is a bool."""
     begin(kwargs)
     x = in_sbuf(on_true_tile, "on_true_tile")  # the GpSimd engine has no path to PSUM
     form = format_or(dtype, x.dtype)

@@ -53,8 +53,8 @@ def activation(
     reduce_res: Any = None, reduce_cmd: Any = reduce_cmd.idle, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """op(data * scale + bias). reduce_res gets the reduction of the result by reduce_op along the
-    free axes."""
+    """Return op(data * scale + bias). Write to reduce_res the reduction of the result by reduce_op
+    along the free axes."""
     begin(kwargs)
     op, x = token(op), tile(data, "data")
     return produce(
@@ -69,14 +69,14 @@ def activation_reduce(
     op: Any, data: Any, *, reduce_op: Any, reduce_res: Any, bias: Any = None, scale: Any = 1.0,
     mask: Any = None, dtype: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """op(data * scale + bias). reduce_res gets the reduction of the result by reduce_op along the
-    free axes."""
+    """Return op(data * scale + bias). Write to reduce_res the reduction of the result by reduce_op
+    along the free axes."""
     return like("data", "activation_reduce", locals())
 
 
 def dropout(data: Any, prob: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """data with elements zeroed at random, each with probability `prob`. tensor_copy converts them
-    if `dtype` is not the format of data."""
+    """Return data with elements zeroed at random, each with the probability `prob`. If `dtype` is
+    not the format of data, tensor_copy converts the result."""
     begin(kwargs)
     x = tile(data, "data")
     dropped = produce("dropout", (x.shape, x.dtype), mask, data=x, prob=column(prob, "prob"))
@@ -87,12 +87,12 @@ def dropout(data: Any, prob: Any, *, mask: Any = None, dtype: Any = None, **kwar
 def nc_stream_shuffle(
     src: Any, dst: Any, shuffle_mask: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """dst[p] = src[shuffle_mask[p]] within each group of 32 partitions."""
+    """Compute dst[p] = src[shuffle_mask[p]] within each group of 32 partitions, and return dst."""
     return written("nc_stream_shuffle", locals())
 
 
 def reciprocal(data: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
-    """1 / data."""
+    """Return 1 / data."""
     return like("data", "reciprocal", locals())
 
 
@@ -100,7 +100,8 @@ def scalar_tensor_tensor(
     *, data: Any, op0: Any, operand0: Any, op1: Any, operand1: Any, reverse0: bool = False,
     reverse1: bool = False, dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """(data <op0> operand0) <op1> operand1; operand0 is a number or (P, 1), operand1 a tile."""
+    """Return (data <op0> operand0) <op1> operand1. operand0 is a number or a (P, 1) tile, and
+    operand1 a tile of the shape of data."""
     begin(kwargs)
     del kwargs
     data, operand1 = apart(tile(data, "data"), tile(operand1, "operand1"))
@@ -111,7 +112,7 @@ def scalar_tensor_tensor(
 def tensor_copy(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """A copy, in SBUF, of a tile."""
+    """Return a copy of a tile in SBUF."""
     begin(kwargs)
     x, engine = tile(src, "src"), member(enums.engine, engine)
     if _by_activation(engine):
@@ -123,8 +124,8 @@ def tensor_copy_dynamic_dst(
     *, dst: Any, src: Any, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Copy src to a part of dst, whose offset along a free axis is in a tile: dst is a tensor that
-    was indexed with this tile."""
+    """Copy src to dst, a part of a tensor. The offset of this part along a free axis is in a tile,
+    with which the tensor was indexed."""
     if _by_activation(member(enums.engine, engine)):
         begin(kwargs)
         return write("activation", dst, mask, op=language.copy, data=tile(src, "src"))
@@ -132,16 +133,17 @@ def tensor_copy_dynamic_dst(
 
 
 def _by_activation(engine: enums.engine) -> bool:
-    """Return whether a copy on this engine is an activation: the Scalar engine of NeuronCore-v2 has
-    no tensor_copy. The page of the older tensor_copy says that it copies by way of float32."""
+    """Return whether a copy on this engine is an activation, because the Scalar engine of
+    NeuronCore-v2 has no tensor_copy. According to the page of the older tensor_copy, that engine
+    copies by way of float32."""
     return engine is enums.engine.scalar and not current().machine.has("scalar_tensor_copy")
 
 
 def tensor_copy_dynamic_src(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """A copy of a part of src, whose offset along a free axis is in a tile: src is a tensor that
-    was indexed with this tile."""
+    """Return a copy of src, a part of a tensor. The offset of this part along a free axis is in a
+    tile, with which the tensor was indexed."""
     begin(kwargs)
     return tensor_copy(src, mask=mask, dtype=dtype, engine=engine)
 
@@ -149,7 +151,7 @@ def tensor_copy_dynamic_src(
 def tensor_partition_reduce(
     op: Any, data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """The reduction of a tile across partitions, in one partition."""
+    """Return the reduction of a tile across partitions, in one partition."""
     arguments = converted("tensor_partition_reduce", locals())
     x = arguments["data"]
     return produce(
@@ -167,7 +169,8 @@ def tensor_scalar(
     operand1: Any = None, reverse1: bool = False, *, dtype: Any = None, mask: Any = None,
     engine: Any = engine.unknown, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """(data <op0> operand0) <op1> operand1; operands are numbers or (P, 1) tiles."""
+    """Return (data <op0> operand0) <op1> operand1. operand0 and operand1 are numbers or (P, 1)
+    tiles."""
     begin(kwargs)
     x = tile(data, "data")
     return produce(
@@ -183,8 +186,8 @@ def tensor_scalar_cumulative(
     reduce_cmd: Any = reduce_cmd.reset_reduce, mask: Any = None, dtype: Any = None, dst: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """The cumulative reduction by op1 of src <op0> imm0. With reduce_cmd.load_reduce it starts from
-    imm1."""
+    """Return the cumulative reduction by op1 of src <op0> imm0. With reduce_cmd.load_reduce the
+    reduction starts from imm1."""
     if dst is not None:
         return written("tensor_scalar_cumulative", locals())
     return like("src", "tensor_scalar_cumulative", locals())
@@ -194,8 +197,8 @@ def tensor_scalar_reduce(
     *, data: Any, op0: Any, operand0: Any, reduce_op: Any, reduce_res: Any, reverse0: bool = False,
     dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """data <op0> operand0. reduce_res gets the reduction of the result by reduce_op along the free
-    axes."""
+    """Return data <op0> operand0. Write to reduce_res the reduction of the result by reduce_op
+    along the free axes."""
     begin(kwargs)
     del kwargs
     operand0 = float32_column(operand0, "operand0", op0)
@@ -206,7 +209,8 @@ def tensor_tensor_scan(
     data0: Any, data1: Any, initial: Any, op0: Any, op1: Any, reverse0: bool = False,
     reverse1: bool = False, *, dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i], from `initial`."""
+    """Return r, where r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i], and `initial` is
+    in place of r[:, -1]."""
     begin(kwargs)
     del kwargs
     data0, data1 = apart(tile(data0, "data0"), tile(data1, "data1"))
@@ -215,25 +219,27 @@ def tensor_tensor_scan(
 
 
 def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """For each partition, (mean, variance) from results of bn_stats: (P, 2)."""
+    """Return (mean, variance) for each partition, from results of bn_stats. The shape is (P, 2)."""
     return per_partition(2, "data", "bn_aggr", locals())
 
 
 def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """For each partition, (count, mean, sum of squared differences from the mean) of the elements
-    with even positions, and then of those with odd positions: (P, 6)."""
+    """Return (count, mean, sum of squared differences from the mean) for each partition: first of
+    the elements at even positions, then of the elements at odd positions. The shape is (P, 6)."""
     return per_partition(6, "data", "bn_stats", locals())
 
 
 def max8(*, src: Any, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """The 8 greatest elements of each partition, in descending order: (P, 8)."""
+    """Return the 8 greatest elements of each partition, in descending order. The shape is
+    (P, 8)."""
     return per_partition(8, "src", "max8", locals())
 
 
 def nc_find_index8(
     *, data: Any, vals: Any, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """For each partition, the indices in data of the 8 values in vals: (P, 8)."""
+    """Return for each partition the indices in data of the 8 values in vals. The shape is
+    (P, 8)."""
     dtype = uint32 if dtype is None else dtype
     return per_partition(8, "data", "nc_find_index8", locals())
 
@@ -242,8 +248,8 @@ def nc_match_replace8(
     *, data: Any, vals: Any, imm: Any, dst_idx: Any = None, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """data, where the first match of each of the 8 values in vals is replaced by the number imm.
-    dst_idx gets the indices of the matches."""
+    """Return data with the first match of each of the 8 values in vals replaced by the number imm.
+    Write the indices of the matches to dst_idx."""
     return like("data", "nc_match_replace8", locals())
 
 
@@ -253,16 +259,16 @@ def range_select(
     range_start: Any = 0, on_false_value: Any = fp32.min, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """on_true_tile[:, i] where range_start + i satisfies both comparisons, comp_op0 with bound0 and
-    comp_op1 with bound1; elsewhere the number on_false_value. Raises NotEmulated if a mask chooses
-    elements of a partition that are not adjacent."""
+    """Return on_true_tile[:, i] where range_start + i satisfies both comparisons, comp_op0 with
+    bound0 and comp_op1 with bound1; elsewhere the number on_false_value. Raises NotEmulated if a
+    mask chooses elements of a partition that are not adjacent."""
     return like(
         "on_true_tile", "range_select", locals(), partial(_range_of_box, on_true_tile, range_start)
     )
 
 
 def _range_of_box(x: Tensor, start: Any, box: Box) -> dict[str, Any]:
-    """Return the range_start of the elements of x that are in a box, as an argument."""
+    """Return the argument range_start of an instruction on the elements of x that are in a box."""
     strides = access.dense(x.shape[1:])
     if not access.is_dense([size for _, size in box[1:]], strides):
         raise NotEmulated("range_select can't have a mask that chooses separate elements")
@@ -274,14 +280,14 @@ def select_reduce(
     reduce_cmd: Any = reduce_cmd.idle, reduce_op: Any = np.amax, reverse_pred: bool = False,
     mask: Any = None, dtype: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """dst = on_true where the predicate isn't 0, else on_false. reduce_res gets the maximum of dst
-    in each partition."""
+    """Write on_true to dst where the predicate isn't 0, and on_false elsewhere. Write the maximum
+    of dst in each partition to reduce_res. Return dst."""
     return written("select_reduce", locals())
 
 
 def sequence_bounds(*, segment_ids: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """For each element, the start and the end (exclusive) of its segment, a run of equal ids: (1,
-    2, F). Padding, which has id 0, gets F and -1."""
+    """Return for each element the start and the end (exclusive) of its segment, a run of equal ids.
+    The shape is (1, 2, F). Padding, which has id 0, gets F and -1."""
     arguments = converted("sequence_bounds", locals())
     x = arguments["segment_ids"]
     return produce(

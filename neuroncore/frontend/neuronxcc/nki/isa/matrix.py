@@ -1,6 +1,6 @@
 """Instructions of the Tensor engine and of the DMA engines, and local_gather, in the older API.
 
-One partition is broadcast to all partitions by a matrix product with a row of ones, as the pages
+A matrix product with a row of ones broadcasts one partition to all partitions, as the pages
 describe ("Trainium/Inferentia2 Architecture", Tensor engine).
 """
 
@@ -40,7 +40,8 @@ def nc_matmul(
     is_moving_onezero: bool = False, is_transpose: bool = False, tile_position: Any = (),
     tile_size: Any = (), mask: Any = None, perf_mode: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """psum[m, n] = sum_k stationary[k, m] * moving[k, n]. A mask is over the axes of moving.
+    """Return psum[m, n] = sum over k of stationary[k, m] * moving[k, n]. A mask is over the axes of
+    moving.
 
     The result is float32, but a transpose on NeuronCore-v3 and later has the format of its operand.
     Operands in PSUM are first copied to SBUF, as the compiler does for published kernels
@@ -84,8 +85,8 @@ def _transposed_format(data: Tensor) -> Format:
 
 
 def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
-    """Return the boxes, with sides of at most `most` elements, into which a box of a tile of two
-    axes is cut. An empty box is the whole tile, of shape `shape`."""
+    """Cut a box of a tile of two axes into boxes with sides of at most `most` elements, and return
+    these. An empty box is the whole tile, of shape `shape`."""
     rows, columns = (
         [(at, min(most, first + count - at)) for at in range(first, first + count, most)]
         for first, count in box or tuple((0, size) for size in shape)
@@ -111,14 +112,14 @@ def _check_transposed(data: Tensor) -> None:
 def nc_transpose(
     data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """The transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector engine.
-    The default is the Vector engine for tiles of up to 32 x 32, the largest that it transposes at
-    once, and the Tensor engine for larger tiles. If no engine is requested and the default is the
-    Tensor engine, a tile in PSUM is first copied to SBUF.
+    """Return the transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector
+    engine. The default is the Vector engine for tiles of up to 32 x 32, the largest that it
+    transposes at once, and the Tensor engine for larger tiles. If no engine is requested and the
+    default is the Tensor engine, a tile in PSUM is first copied to SBUF.
 
-    If the Vector engine is requested for a larger tile, it transposes square by square. The API's
-    pages allow only one square, but kernels that were measured on trn1 (autocomp's searches) pass
-    128 x 64.
+    If the Vector engine is requested for a larger tile, it transposes squares of 32 x 32 one after
+    another. The API's pages allow only one square, but kernels that were measured on trn1
+    (autocomp's searches) pass 128 x 64.
     """
     begin(kwargs)
     x, chosen_engine = tile(data), constants.member(constants.engine, engine)
@@ -146,10 +147,10 @@ def nc_transpose(
 
 
 def across_partitions(row: Tensor, count: int) -> Tensor:
-    """Return the row [1, F...], in SBUF or PSUM, repeated in `count` partitions as float32.
+    """Return a row of shape [1, F...], in SBUF or PSUM, repeated in `count` partitions as float32.
 
     If the row fits into one PSUM bank, the result stays in PSUM, where instructions read it.
-    Otherwise the result is in SBUF, to which bank-sized parts are copied.
+    Otherwise the row is repeated in parts of the size of a bank, which are copied to SBUF.
     """
     row = in_sbuf(row, "src")
     flat = row.reshape((1, row.free_size))
@@ -197,8 +198,8 @@ def dma_copy(
     *, dst: Any, src: Any, mask: Any = None, dst_rmw_op: Any = None, oob_mode: Any = oob_mode.error,
     dge_mode: Any = dge_mode.unknown, **kwargs: Any,
 ) -> None:  # fmt: skip
-    """dst = src by DMA; or dst = dst + src, if dst_rmw_op is np.add or nl.add. Raises OperatorError
-    for another dst_rmw_op."""
+    """Copy src to dst by DMA, or add src to dst if dst_rmw_op is np.add or nl.add. Raises
+    OperatorError for another dst_rmw_op."""
     check_keywords(kwargs)
     modes = {
         "oob_mode": constants.member(constants.oob_mode, oob_mode),
@@ -215,7 +216,7 @@ def dma_copy(
         raise OperatorError(f"dma_copy can't combine by {op!r}", expected="np.add, or None")
     dst = _picked_row(dst)
     sums = {"srcs": [source, dst], "reduce_op": op, "oob_mode": modes["oob_mode"]}
-    # in this API sums to the same row wait for each other (SDK 2.26, nki.isa.dma_copy)
+    # in the older API, sums to the same row wait for each other (SDK 2.26, nki.isa.dma_copy)
     write("dma_compute", dst, mask, **sums, unique_indices=False)
 
 
@@ -234,7 +235,7 @@ def _picked_row(dst: Tensor) -> Tensor:
 
 
 def _tiled_offloaded_memcpy(*, dst: Any, src: Any) -> None:
-    """dst = src, by DMA. AWS's contributed kernels call this function (nki-samples' ring
+    """Copy src to dst by DMA. AWS's contributed kernels call this function (nki-samples' ring
     attention)."""
     dma_copy(dst=dst, src=src)
 
@@ -243,7 +244,8 @@ def dma_transpose(
     src: Any, *, axes: Sequence[int] | None = None, mask: Any = None, dtype: Any = None,
     dge_mode: Any = dge_mode.unknown, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """The transpose, in SBUF, of a tensor in HBM or SBUF: its first axis and last axis exchanged.
+    """Return a tile in SBUF with a tensor in HBM or SBUF whose axes are reordered: axis k of the
+    result is axis axes[k] of `src`. By default the first and the last axis are exchanged.
 
     A mask is over the axes of `src`, as in nc_transpose (NeuronMM's load_tensor_block_T).
     """
@@ -274,9 +276,9 @@ def local_gather(
     src_buffer: Any, index: Any, num_elem_per_idx: int = 1, num_valid_indices: int | None = None, *,
     mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Runs of num_elem_per_idx adjacent elements, at indices that 16 partitions share. The shape of
-    the result is (P, indices / 16, 16, num_elem_per_idx), or (P, indices, num_elem_per_idx) if the
-    number of indices is not a multiple of 16."""
+    """Return runs of num_elem_per_idx adjacent elements, at indices that 16 partitions share. The
+    shape of the result is (P, indices / 16, 16, num_elem_per_idx), or (P, indices,
+    num_elem_per_idx) if the number of indices is not a multiple of 16."""
     begin(kwargs)
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
     each = current().machine.limits.gpsimd_core_partitions

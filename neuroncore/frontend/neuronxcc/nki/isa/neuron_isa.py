@@ -1,5 +1,5 @@
-"""neuronxcc.nki.isa.neuron_isa: the names of neuronxcc.nki.isa. Some kernels import them from
-here."""
+"""neuronxcc.nki.isa.neuron_isa: the names of neuronxcc.nki.isa. Some kernels import these names
+from here."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def par_dim(size: int) -> int:
 def ndarray(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new tensor, whose contents are undefined until they are written.
+    """Return a new tensor, whose contents are undefined until an instruction writes them.
 
     `buffer` is a memory (by default SBUF) or an allocation of neuronxcc.nki.compiler. The axes
     before the axis that `par_dim` marks are block axes: each combination of their indices has a
@@ -69,9 +69,10 @@ def full(
     shape: Sequence[int] | int, fill_value: float, dtype: Any, *, buffer: Any = None,
     name: str = "", **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """A new tensor filled with a number. In HBM, a DMA copies a filled tile at once. On the chip,
-    the number is written later, usually by memset: when the tensor is first read, or when a part of
-    it is assigned. It is written only to elements that the kernel has not written before."""
+    """Return a new tensor filled with a number. In HBM, a DMA copies a filled tile at once. On the
+    chip, the number is written later, usually by memset: when the tensor is first read, or when a
+    part of the tensor is assigned. The number is written only to elements that the kernel has not
+    written before."""
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
@@ -99,8 +100,8 @@ def full(
 def zeros(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new tensor of zeros, made as by `full`. In PSUM, matrix products can be added to it by
-    +=."""
+    """Return a new tensor of zeros, made as by `full`. If it is in PSUM, matrix products can be
+    added to it by +=."""
     check_keywords(kwargs)
     return full(shape, 0, dtype, buffer=buffer, name=name)
 
@@ -108,7 +109,7 @@ def zeros(
 def ones(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new tensor of ones, made as by `full`."""
+    """Return a new tensor of ones, made as by `full`."""
     check_keywords(kwargs)
     return full(shape, 1, dtype, buffer=buffer, name=name)
 
@@ -116,7 +117,8 @@ def ones(
 def zeros_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new tensor of zeros with the shape of a, and with its format unless `dtype` is given."""
+    """Return a new tensor of zeros with the shape of a, in the format `dtype`, by default the
+    format of a."""
     check_keywords(kwargs)
     return zeros(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
@@ -124,15 +126,15 @@ def zeros_like(
 def empty_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """A new tensor with the shape of a and undefined contents, with the format of a unless `dtype`
-    is given."""
+    """Return a new tensor with the shape of a and undefined contents, in the format `dtype`, by
+    default the format of a."""
     check_keywords(kwargs)
     return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
 
 def _new_tensor(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -> Any:
-    """Return a new tensor, whose elements have the initial number `value` unless that is None. Its
-    tiles are allocated later if it has block axes."""
+    """Return a new tensor, whose elements have the initial number `value` unless that is None. If
+    the tensor has block axes, its tiles are allocated later."""
     flush()
     plain = type(shape) is tuple and _are_plain(shape)
     sizes, axis = (shape, 0) if plain else _sizes(shape)
@@ -218,7 +220,7 @@ def _format(dtype: Any) -> Format:
 
 
 def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """A tile in SBUF with the values of a tensor in HBM: dma_copy."""
+    """Return a tile in SBUF with the values of a tensor in HBM. Issues dma_copy."""
     if kwargs:
         check_keywords(kwargs, "mode", "oob_mode")
     flush()
@@ -252,8 +254,8 @@ def _in_hbm(value: Any, name: str) -> Tensor:
 
 
 def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """Write a tile to a tensor in HBM: dma_copy, after a tensor_copy if the tile is in PSUM. A
-    number is first written to a tile of dst's shape."""
+    """Write a tile or a number to a tensor in HBM. Issues dma_copy, after tensor_copy if the tile
+    is in PSUM. A number is first written to a tile of the shape of dst, by memset."""
     if kwargs:
         check_keywords(kwargs, "mode")
     flush()
@@ -307,13 +309,13 @@ def _shaped(dst: Tensor, value: Tensor) -> Tensor:
 
 
 def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """A tile in SBUF with the transpose of a 2-D tensor in HBM: dma_transpose."""
+    """Return a tile in SBUF with the transpose of a 2-D tensor in HBM. Issues dma_transpose."""
     begin(kwargs)
     return isa.dma_transpose(_in_hbm(src, "src"), mask=mask, dtype=dtype)
 
 
 def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """A tensor in HBM with the contents of an array."""
+    """Return a tensor in HBM with the contents of an array."""
     check_keywords(kwargs)
     array = np.array(constant, order="C", ndmin=1)
     if dtype is not None:
@@ -322,6 +324,6 @@ def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, **kwargs: Any) -> Tensor:
-    """A tensor in HBM with an n x n identity matrix."""
+    """Return a tensor in HBM with an n x n identity matrix."""
     check_keywords(kwargs)
     return shared_constant(np.identity(n), dtype)

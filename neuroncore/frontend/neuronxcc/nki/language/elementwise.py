@@ -1,8 +1,8 @@
-"""Elementwise functions of the older API: they take tiles and numbers, and return a tile. Their
-names are also the operators that nki.isa takes.
+"""Elementwise functions of the older API, which take tiles and numbers, and return a tile. Most of
+these functions are also the operators that nki.isa takes.
 
-A function that issues several instructions is the current API's function, applied to the boxes that
-a mask chooses. A box is a rectangle of elements of a tile (`boxes`).
+Most functions that issue several instructions apply the function of today's API with the same name
+to each box that a mask chooses. A box is a rectangle of elements of a tile (`boxes`).
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def composed(
     function: Callable[..., NkiTensor], mask: Any, *operands: Any, axis: Axis | None = None,
     folds: bool = False, keepdims: bool = False, cut: Callable[..., Any] = follow, **more: Any,
 ) -> Tensor:  # fmt: skip
-    """Apply `function`, of the current API, to tiles of the older API. The result and the mask have
-    the shape of the first tile. For each box of this shape that the mask chooses, `cut`(tile, box,
-    shape) returns the part of each other tile.
+    """Apply `function`, a function of today's API, to tiles of the older API. The result and the
+    mask have the shape of the first tile. For each box of this shape that the mask chooses,
+    `cut`(tile, box, shape) returns the part of each other tile.
 
     If `axis` is given, the function works along these free axes. It is called once for each
-    position along the other free axes, on tiles that have size 1 along them. If `folds`, the result
-    lacks the axes in `axis`, or has them with size 1 if `keepdims`.
+    position along the other free axes, on tiles that have size 1 along these axes. If `folds`, the
+    result lacks the axes in `axis`, or has them with size 1 if `keepdims`.
     """
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
@@ -107,7 +107,7 @@ def _newer(x: Any) -> Any:
 
 
 def _rows(box: Box, others: Sequence[int]) -> list[Box]:
-    """Return the boxes, with size 1 along the axes `others`, into which a box is cut."""
+    """Cut a box into boxes with size 1 along the axes `others`, and return these."""
     choices = [
         [(at, 1) for at in range(first, first + count)] if a in others else [(first, count)]
         for a, (first, count) in enumerate(box)
@@ -174,7 +174,9 @@ def _binary(name: str) -> Operation:
         a, b = tile(x, "x"), tile(y, "y")
         return _of_tiles(operator, a, b, _result_format(name, dtype, a, b), mask)
 
-    operator = Operation(name, lowered, f"x {name} y: tensor_tensor or tensor_scalar.")
+    operator = Operation(
+        name, lowered, f"Return x {name} y. Issues tensor_tensor or tensor_scalar."
+    )
     return _of_bools(operator) if name in COMPARISONS else operator
 
 
@@ -188,8 +190,8 @@ def _of_bools(comparison: Operation) -> Operation:
 
 
 def on_host(name: str, *numbers: Any) -> Any:
-    """Return numpy's function `name` of Python numbers, which are known while the kernel is traced.
-    Raises SignatureError if numpy has no such function."""
+    """Apply numpy's function `name` to Python numbers, which are known while the kernel is traced,
+    and return the result. Raises SignatureError if numpy has no such function."""
     function = getattr(np, name, None)
     if function is None:
         raise SignatureError(
@@ -220,7 +222,7 @@ def _of_tiles(operator: Operation, x: Tensor, y: Tensor, form: Format, mask: Any
 
 def _same_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return both tiles with the same number of axes: axes of size 1 are inserted after the
-    partition."""
+    partition axis."""
     for _ in range(len(x.shape) - len(y.shape)):
         y = y.expand_dims(1)
     for _ in range(len(y.shape) - len(x.shape)):
@@ -229,8 +231,8 @@ def _same_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _is_column(x: Tensor, other: Tensor) -> bool:
-    """Return whether x can be an operand with one number per partition of `other`: a float32 tile
-    with one element in each of the same partitions."""
+    """Return whether x can be an operand with one number for each partition of `other`. Such an
+    operand is a float32 tile with one element per partition and as many partitions as `other`."""
     return x.free_size == 1 and x.shape[0] == other.shape[0] and x.dtype is float32
 
 
@@ -248,7 +250,7 @@ def _check_free_axes(x: Tensor, y: Tensor) -> None:
 
 
 def _same_partitions(x: Tensor, other: Tensor) -> Tensor:
-    """Return x, repeated in the partitions of `other` if it has a single partition."""
+    """Return x, repeated in the partitions of `other` if x has a single partition."""
     if x.shape[0] == other.shape[0] or x.shape[0] != 1:
         return x
     return broadcast_to(x, shape=(other.shape[0], *x.shape[1:]))
@@ -264,7 +266,7 @@ def _activated(name: str) -> Operation:
             return on_host(name, x)
         return isa.activation(operator, x, dtype=dtype, mask=mask)
 
-    operator = Operation(name, lowered, f"{name} of each element: activation.")
+    operator = Operation(name, lowered, f"Return {name} of each element. Issues activation.")
     return operator
 
 
@@ -274,14 +276,14 @@ def _by_number(name: str, row: ByNumber) -> Operation:
         flush()
         data = tile(x, "x")
         form = _result_format(name, dtype, data)
-        # as numpy.invert; the page of err_ambiguous_tensor_truth_value negates a comparison with ~
+        # like numpy.invert: the page of err_ambiguous_tensor_truth_value negates a comparison by ~
         negates = name == "invert" and data.dtype is bool_
         _, number, operator = BY_NUMBER["logical_not"] if negates else row
         return isa.tensor_scalar(
             data, getattr(newer, operator or name), number, dtype=form, mask=mask
         )
 
-    operation = Operation(name, lowered, f"{row.doc}: tensor_scalar.")
+    operation = Operation(name, lowered, f"Return {row.doc}. Issues tensor_scalar.")
     return _of_bools(operation) if name in COMPARISONS else operation
 
 
@@ -304,13 +306,13 @@ def _copy(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Te
     return isa.tensor_copy(src, mask=mask, dtype=dtype)
 
 
-reciprocal = Operation("reciprocal", _reciprocal, "1 / x: reciprocal.")
-copy = Operation("copy", _copy, "A copy of x in SBUF: tensor_copy.")
+reciprocal = Operation("reciprocal", _reciprocal, "Return 1 / x. Issues reciprocal.")
+copy = Operation("copy", _copy, "Return a copy of x in SBUF. Issues tensor_copy.")
 
 
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
-    """src repeated along axes of size 1. Partitions are repeated by a product with ones, or, for
-    formats other than float32, by nc_stream_shuffle."""
+    """Return src repeated along axes of size 1. The partition axis is repeated by a matrix product
+    with ones, or, for formats other than float32, by nc_stream_shuffle."""
     begin(kwargs)
     x, sizes = tile(src, "src"), tuple(int(n) for n in shape)
     while len(x.shape) < len(sizes):
@@ -332,7 +334,7 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
 
 
 def static_cast(input_data: Any, dtype: Any) -> Any:
-    """The data in another format. A tile is converted by tensor_copy, an array by numpy."""
+    """Return the data in another format. tensor_copy converts a tile, and numpy an array."""
     if not is_tile(input_data):
         return np.asarray(input_data).astype(format_of(dtype, position=1).numpy)
     return isa.tensor_copy(input_data, dtype=dtype)
@@ -343,7 +345,8 @@ absolute, sign, less = (OPERATIONS[name] for name in ("abs", "sign", "less"))
 
 
 def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
-    """x / y, computed as x times 1 / y: reciprocal, and then tensor_tensor or tensor_scalar."""
+    """Return x / y, computed as x times 1 / y. Issues reciprocal, then tensor_tensor or
+    tensor_scalar."""
     check_keywords(kwargs)
     if not is_tile(y):
         if not is_tile(x):
@@ -353,7 +356,8 @@ def divide(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
         inverse = isa.reciprocal(y, dtype=float32, mask=_over(mask, y))
         flush()
     form = promoted(x, y)
-    # otherwise nl.floor(rows / width) in nki-samples' resize would get a rounded number
+    # If the quotient of integers were an integer, nl.floor(rows / width) in nki-samples' resize
+    # would get a number that is already rounded.
     fraction = float32 if form.is_integer else form
     return multiply(x, inverse, dtype=dtype or fraction, mask=mask)
 
@@ -372,8 +376,8 @@ def _over(mask: Any, y: Any) -> Any:
 
 
 def _composed(name: str) -> Callable[..., Any]:
-    """Return this API's function `name`, which applies the current API's function of the same
-    name."""
+    """Return the older API's function `name`, which applies the function of today's API with the
+    same name."""
     function = getattr(newer, name)
 
     def lowered(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
@@ -390,16 +394,16 @@ ceil = _composed("ceil")
 trunc = _composed("trunc")
 cos = _composed("cos")
 tan = _composed("tan")
-sin = Operation("sin", _composed("sin"), "The sine of x, which may be any number.")
+sin = Operation("sin", _composed("sin"), "Return the sine of x, which may be any number.")
 
 
 def where(
     condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """x where the condition isn't 0, else y. x and y may be tiles or numbers.
+    """Return x where the condition isn't 0, else y. x and y may be tiles or numbers.
 
-    A comparison of index expressions is a condition too; affine_select makes a tile of it
-    (iitaku/nki-llama, whose flash attention was measured on the device).
+    The condition may also be a comparison of index expressions, which affine_select converts to a
+    tile (iitaku/nki-llama, whose flash attention was measured on the device).
     """
     begin(kwargs)
     if isinstance(condition, Mask):
@@ -434,7 +438,8 @@ def _remainder(x: Any, y: Any, like: Any, step: Any, dtype: Any, mask: Any) -> A
 
 
 def mod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
-    """The remainder of x / y, with the sign of y: nl.divide and six more instructions."""
+    """Return the remainder of x / y, with the sign of y. Issues the instructions of nl.divide and
+    six more."""
     check_keywords(kwargs)
     if not is_tile(x) and not is_tile(y):
         return on_host("mod", x, y)
@@ -442,7 +447,8 @@ def mod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> A
 
 
 def fmod(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
-    """The remainder of x / y, with the sign of x: nl.divide and nine more instructions."""
+    """Return the remainder of x / y, with the sign of x. Issues the instructions of nl.divide and
+    nine more."""
     check_keywords(kwargs)
     if not is_tile(x) and not is_tile(y):
         return on_host("fmod", x, y)

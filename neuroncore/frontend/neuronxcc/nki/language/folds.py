@@ -51,7 +51,7 @@ def _fold(name: str, operator: Any) -> Callable[..., Any]:
         return isa.tensor_reduce(operator, x, axis, dtype=dtype, mask=mask, keepdims=keepdims)
 
     fold.__name__ = fold.__qualname__ = name
-    fold.__doc__ = f"{name} along free axes: tensor_reduce."
+    fold.__doc__ = f"Return the {name} along free axes. Issues tensor_reduce."
     return fold
 
 
@@ -62,8 +62,9 @@ min = _fold("min", newer.minimum)
 
 
 def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tensor:
-    """1 if no element along the free axes is 0, else 0: tensor_reduce. If it may get a single
-    element, which it does not change, tensor_scalar compares the elements with 0 before."""
+    """Return 1 where no element along the free axes `axis` is 0, else 0. Issues tensor_reduce,
+    which does not change a single element. So if there may be only one element, tensor_scalar first
+    compares the elements with 0."""
     check_keywords(kwargs)
     form, data = bool_ if dtype is bool else dtype, tile(x, "x")
     if mask is not None or product(data.shape[a] for a in limits.axes(axis)) == 1:
@@ -76,8 +77,8 @@ def mean(
     x: Any, axis: Axis, *, dtype: Any = None, mask: Any = None, keepdims: bool = False,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """The mean along free axes of the elements that a mask chooses: tensor_reduce in float32, then
-    tensor_scalar."""
+    """Return the mean along free axes of the elements that a mask chooses. Issues tensor_reduce in
+    float32, then tensor_scalar."""
     begin(kwargs)
     data = tile(x, "x")
     form = dtype or (float32 if data.dtype.is_integer else data.dtype)
@@ -91,7 +92,7 @@ def mean(
 
 
 def var(x: Any, axis: Axis, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
-    """The variance (of the population) along free axes."""
+    """Return the variance (of the population) along free axes."""
     check_keywords(kwargs)
     return composed(newer.var, mask, x, axis=axis, folds=True, dtype=dtype)
 
@@ -100,7 +101,7 @@ def softmax(
     x: Any, axis: Axis, *, dtype: Any = None, compute_dtype: Any = None, mask: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """e^(x - max) divided by its sum, along free axes."""
+    """Return e^(x - max) divided by its sum, along free axes."""
     check_keywords(kwargs)
     return composed(newer.softmax, mask, x, axis=axis, dtype=dtype or compute_dtype)
 
@@ -109,8 +110,8 @@ def rms_norm(
     x: Any, w: Any, axis: Axis, n: int, epsilon: float = 1e-6, *, dtype: Any = None,
     compute_dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """x / sqrt(sum(x^2) / n + epsilon) * w, with the sum along free axes. w has the shape of x, or
-    size 1 along some axes."""
+    """Return x / sqrt(sum(x^2) / n + epsilon) * w, with the sum along free axes. `w` has the shape
+    of x, or size 1 along some axes."""
     begin(kwargs)
     data = tile(x, "x")
     weights = broadcast_to(w, shape=data.shape)
@@ -122,7 +123,7 @@ def rms_norm(
 
 
 def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
-    """The transpose of a 2-D tile: nc_transpose."""
+    """Return the transpose of a 2-D tile. Issues nc_transpose."""
     begin(kwargs)
     data = tile(x, "x")
     if len(data.shape) > 2:
@@ -138,8 +139,8 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
-    """x @ y, or x.T @ y, in PSUM: nc_matmul. Before it, operands in PSUM are copied by tensor_copy,
-    and x is transposed by nc_transpose."""
+    """Return x @ y, or x.T @ y with `transpose_x`, in PSUM. Issues nc_matmul. Before it,
+    tensor_copy copies operands from PSUM, and for x @ y, nc_transpose transposes x."""
     check_keywords(kwargs)
     stationary = in_sbuf(x, "x")
     if not transpose_x:
@@ -148,15 +149,15 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
 
 
 def expand_dims(data: Any, axis: int | Sequence[int]) -> Tensor:
-    """A view with new axes of size 1, without an instruction."""
+    """Return a view with new axes of size 1. Issues no instruction."""
     return tile(data).expand_dims(axis)
 
 
 def gather_flattened(
     data: Any, indices: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """out[p, f] = data[p, indices[p, f]], by nc_n_gather. An index counts the elements of a
-    partition of data in row-major order. A mask is over the axes of indices."""
+    """Return data[p, indices[p, f]] for each p and f. Issues nc_n_gather. An index counts the
+    elements of a partition of `data` in row-major order. A mask is over the axes of `indices`."""
     begin(kwargs)
     x, places = tile(data), tile(indices, "indices")
     if places.dtype is not uint32:
@@ -170,8 +171,8 @@ def gather_flattened(
 
 
 def atomic_rmw(dst: Any, value: Any, op: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """dst = dst + value in HBM, by dma_compute; value is a tile or a number. A tile may index the
-    rows of dst. Raises OperatorError if op is not np.add or nl.add."""
+    """Add `value`, a tile or a number, to `dst` in HBM. Issues dma_compute. A tile may index the
+    rows of `dst`. Raises OperatorError if `op` is not np.add or nl.add."""
     check_keywords(kwargs)
     if isinstance(value, int | float | np.number):
         value = isa.memset(dst.shape, value, dst.dtype)
@@ -183,16 +184,18 @@ def all_reduce(
     x: Any, op: Any, program_axes: Any, *, dtype: Any = None, mask: Any = None,
     parallel_reduce: bool = True, asynchronous: bool = False, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Not emulated, because the programs of a grid run one after the other here."""
+    """Not emulated, because neuroncore runs the programs of a grid one after another."""
     check_keywords(kwargs)
-    raise NotEmulated("all_reduce can't run here: the programs of a grid run one after another")
+    raise NotEmulated(
+        "all_reduce is not emulated: neuroncore runs the programs of a grid one after another"
+    )
 
 
 # --- random numbers and the host ------------------------------------------------------------------
 
 
 def rand(shape: Sequence[int], dtype: Any = np.float32, **kwargs: Any) -> Tensor:
-    """A new tile of uniform random numbers in [0, 1)."""
+    """Return a new tile of uniform random numbers in [0, 1)."""
     begin(kwargs)
     return as_older(newer.rand(tuple(shape), format_of(dtype, position=1)))
 
@@ -226,7 +229,7 @@ def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
 
 
 def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
-    """x with elements zeroed at random, each with probability `rate`."""
+    """Return x with elements zeroed at random, each with the probability `rate`."""
     check_keywords(kwargs)
     return isa.dropout(x, rate, dtype=dtype, mask=mask)
 
@@ -243,7 +246,7 @@ def finfo(dtype: Any) -> Any:
 
 
 def gemm_grid() -> Any:
-    raise NotEmulated("gemm_grid can't run here: its results were never documented")
+    raise NotEmulated("gemm_grid is not emulated: its results were never documented")
 
 
 gemm_stationary_grid = gemm_grid

@@ -32,27 +32,29 @@ __all__ = [
 
 
 def affine_range(*args: int, **kwargs: Any) -> Loop:
-    """The integers of Python's range, in a loop whose iterations don't depend on each other."""
+    """Return a loop over the integers of Python's range, whose iterations don't depend on each
+    other."""
     check_keywords(kwargs)
     return TracedLoop(limits.loop(*args), parallel=True)
 
 
 def sequential_range(*args: int, **kwargs: Any) -> Loop:
-    """The integers of Python's range, in a loop whose iterations run one after the other."""
+    """Return a loop over the integers of Python's range, whose iterations run one after another."""
     check_keywords(kwargs)
     return TracedLoop(limits.loop(*args))
 
 
 def static_range(*args: int) -> range:
-    """Python's range: the loop is unrolled."""
+    """Return Python's range. The loop is unrolled when the kernel is compiled."""
     return limits.loop(*args)
 
 
 def loop_reduce(
     x: Any, op: Any, loop_indices: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """x reduced over all iterations of the loops whose variables are loop_indices. The first
-    iteration copies x to the result, and each later one computes result = result <op> x."""
+    """Return x reduced by `op` over all iterations of the loops whose variables are loop_indices.
+    The first iteration copies x to the result, and each later iteration computes result = result
+    <op> x."""
     begin(kwargs)
     data, combine = tile(x, "x"), token(op)
     indices = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
@@ -85,8 +87,8 @@ def loop_reduce(
 def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
     """Note whether the `loops` of a loop_reduce are in their first iterations, because the
     instructions of an iteration depend on this. The notes of the iteration get guards (`notes`). If
-    all loops are in their first iteration (`first`), there is a guard for each. Otherwise one guard
-    suffices: for the last loop that is not in its first iteration."""
+    all loops are in their first iteration (`first`), each loop gets a guard. Otherwise one guard
+    suffices, for the last loop that is not in its first iteration."""
     if (noting := running().notes) is not None:
         not_first = [index for index in loops if not index.is_first]
         for index in loops if first else not_first[-1:]:
@@ -148,8 +150,9 @@ class spmd_dim:
         programs = next(p for p in pieces if not isinstance(p, nc))
         self.programs = limits.grid_size(programs, "a number of programs", 0, "a positive int")
         if not self.programs:
-            # nki-helpers' nki_matmul_spmd.py is launched in this way for one tile, and is right on
-            # a device. So it is one program: a second one would read past the rows of its operand.
+            # nki-helpers' nki_matmul_spmd.py is launched in this way for one tile, and its results
+            # are right on a device. So a size of 0 means one program: a second program would read
+            # past the rows of its operand.
             self.cores = self.programs = 1
 
     def __repr__(self) -> str:
@@ -176,8 +179,8 @@ def program_id(axis: int) -> int:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
-    """Return the number of programs in the launch grid along `axes`, or along all axes if that is
-    None."""
+    """Return the number of programs in the launch grid along `axes`, or along all axes if `axes` is
+    None. Axes that the grid does not have count as 1."""
     grid = current().grid or (1,)
     if axes is None:
         return prod(grid)
@@ -191,8 +194,8 @@ def program_ndim() -> int:
 
 
 def arange(*args: int) -> Index:
-    """Return an index expression with one axis whose values are those of np.arange: from `start`
-    (0) to `stop` in steps of `step` (1)."""
+    """Return an index expression with one axis and the values of np.arange: from `start` (default
+    0) up to, but not including, `stop` in steps of `step` (default 1)."""
     only_stop = len(args) == 1 and type(args[0]) is int
     if only_stop and (known := _counted.get(args[0])) is not None:
         return known
@@ -222,7 +225,7 @@ class Grid(tuple[Index, ...]):
 
 class _MeshGrid:
     """`nl.mgrid[0:128, 0:512]`: a Grid of one index expression for each slice. The expression of
-    axis k has the slice's size along axis k, and size 1 along the others."""
+    axis k has the slice's size along axis k, and size 1 along the other axes."""
 
     def __getitem__(self, key: slice | tuple[slice, ...]) -> Grid:
         ranges = [_span(k) for k in (key if isinstance(key, tuple) else (key,))]

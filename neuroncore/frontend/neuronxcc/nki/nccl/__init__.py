@@ -20,7 +20,8 @@ __all__ = ["all_gather", "all_reduce", "collective_permute", "collectives", "red
 def all_reduce(
     *, op: Any, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, dtype: Any = None
 ) -> None:
-    """dsts = the reduction by op of the srcs of all ranks of the group."""
+    """Combine the srcs of all ranks of the group by `op`, element by element, and write the result
+    to dsts."""
     issued("all_reduce", srcs, dsts, replica_group=replica_groups, op=token(op))
 
 
@@ -28,8 +29,8 @@ def all_gather(
     *, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, all_gather_dim: int,
     op: Any = None, dtype: Any = None,
 ) -> None:  # fmt: skip
-    """dsts = the srcs of all ranks of the group, concatenated along the axis all_gather_dim; `op`
-    has no effect."""
+    """Concatenate the srcs of all ranks of the group along the axis all_gather_dim, and write the
+    result to dsts. `op` has no effect."""
     _check_dim("all_gather_dim", all_gather_dim, srcs)
     issued("all_gather", srcs, dsts, replica_group=replica_groups, collective_dim=all_gather_dim)
 
@@ -38,15 +39,17 @@ def reduce_scatter(
     *, op: Any, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups,
     reduce_scatter_dim: int, dtype: Any = None,
 ) -> None:  # fmt: skip
-    """dsts = a part, for this rank, of the reduction by op of the srcs of all ranks of the group.
-    The reduction is cut into equal parts along the axis reduce_scatter_dim."""
+    """Combine the srcs of all ranks of the group by `op`, element by element. Cut the result into
+    equal parts along the axis reduce_scatter_dim, one for each rank, and write this rank's part to
+    dsts."""
     _check_dim("reduce_scatter_dim", reduce_scatter_dim, srcs)
     arguments = {"replica_group": replica_groups, "collective_dim": reduce_scatter_dim}
     issued("reduce_scatter", srcs, dsts, op=token(op), **arguments)
 
 
 def collective_permute(*, dst: Any, src: Any, source_target_pairs: Pairs) -> None:
-    """dst = the src of the rank r for which source_target_pairs has the pair (r, this rank)."""
+    """Copy to dst the src of the rank r for which source_target_pairs has the pair (r, this
+    rank)."""
     issued("collective_permute", [src], [dst], source_target_pairs=source_target_pairs)
 
 

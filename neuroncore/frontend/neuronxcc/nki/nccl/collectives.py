@@ -1,5 +1,5 @@
-"""neuronxcc.nki.nccl.collectives: permutes around rings of ranks, and the rank from which the data
-of a step comes."""
+"""neuronxcc.nki.nccl.collectives: functions that permute data around rings of ranks, and that
+return the rank from which the data of a step comes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def collective_permute_implicit(
     *, dst: Any, src: Any, replica_groups: Groups, channel_id: int = 0, num_channels: int = 1,
     mask: Any = True,
 ) -> None:  # fmt: skip
-    """dst = the src of the preceding rank in the ring of the channel `channel_id`. If `mask` is
-    False the call does nothing."""
+    """Copy to dst the src of the preceding rank in the ring of the channel `channel_id`. If `mask`
+    is False the call does nothing."""
     if not mask:
         return
     arguments = {"replica_group": replica_groups, "channel_ids": [channel_id]}
@@ -41,8 +41,9 @@ def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
 
 
 def issued(name: str, srcs: Sequence[Any], dsts: Sequence[Any], **others: Any) -> None:
-    """Issue the collective `name` on tensors of the older API. The delayed instruction is issued
-    first, because it may compute an input of the collective. `others` are the other arguments."""
+    """Issue the collective `name` on tensors of the older API. If an instruction is delayed until
+    its result is assigned (`results`), it is issued first, because it may compute an input of the
+    collective. `others` are the other arguments."""
     flush()
     sources, results = [tile(src, "srcs") for src in srcs], [tile(dst, "dsts") for dst in dsts]
     issue.function(name)(srcs=sources, dsts=results, **others)
