@@ -73,10 +73,10 @@ add an instruction, a machine or a format.
   function of the data, which the Call keeps for its later uses (`core/binding.py`).
   `docs/generate/functions.py` writes both files of functions.
 * **The record** (`Program`) has a row of numbers for each instruction. They identify its Call, its
-  source line, its windows (the elements of tensors that it reads and writes), and the values that
-  the Call leaves open. Other data, such as which instructions touch the same bytes, are computed
-  when they are needed. The file of a record (`record/saved.py`) has JSON and columns of integers,
-  and is checked when it is read.
+  source line, its windows (the elements of tensors that it reads and writes), and the numbers that
+  may differ between uses of the Call. Other data, such as which instructions touch the same bytes,
+  are computed when they are needed. The file of a record (`record/saved.py`) has JSON and columns
+  of integers, and is checked when it is read.
 * **The replay** (`replay/cursor.py`) executes a record again without the kernel, with the same
   functions: on other inputs, or to inspect tiles before and after any instruction. A Run may list
   its steps (`clause/alu.py`), which are the loops that it calls. Consecutive instructions with

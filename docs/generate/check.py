@@ -36,8 +36,8 @@ cores of all ranks. For the older API's affine_range it is also executed in up t
 of the iterations. The last line says how many unsynchronized pairs of accesses, and how many
 iterations, were reordered, and whether all orders give results with the same bits. If iterations
 add to the same sum, the additions keep the kernel's order, because another order may round
-differently. Within an iteration, and in loops of today's API, which are unrolled, no bits depend on
-the order. In Python use `Run.orders(N)`.
+differently. The instructions of one iteration, and of loops of today's API (which are unrolled),
+are not reordered, because no bits depend on their order. In Python use `Run.orders(N)`.
 
 | severity | meaning | exit code |
 | --- | --- | --- |

@@ -20,14 +20,14 @@ DOUBTFUL = "M1032", "M1085", "M1087", "M1094", "M1103"
 NOISE = """\
 
 The noise of the measurements does not explain pairs in wrong order. In the chains, {repeated}
-kernels were measured more than once with one harness. The measurements of one kernel differ by
-{typical} (median of these kernels), by at most {most}, and for {close} of the kernels by less than
+kernels were measured more than once with one harness. The measurements of such a kernel differ by
+{typical} in the median, and by at most {most}. For {close} of the kernels, they differ by less than
 2 %. A pair counts only if its measurements differ by more than {different}.
 
 But Spearman also depends on the order of variants whose measurements differ by less than noise. In
 the table, variants count as equally fast if their measurements are within 1 %, 2 % or 5 % of the
-fastest of them. Any order of their estimates then counts as right. The first line is without this
-rule.
+fastest of them. Any order of their estimates then counts as right. In the first line of the table,
+no variants count as equally fast.
 
 {spearman}
 A few kernels are in most of the {wrong} pairs whose order is wrong. In the table, each pair is

@@ -203,9 +203,10 @@ TENSOR = {
     "T11": ("sums in bfloat16 PSUM are rounded at every step",),
     "T12": ("subnormal operands are used, unless an option flushes them",),
     "T13": (
-        "a sum with an uninitialized operand is NaN, even if the operand is multiplied by 0. In a "
-        "product with an identity matrix, and in transposes on v2, only the copies of "
-        "uninitialized elements are NaN, because on a device such values are nearly always finite",
+        "a sum with an uninitialized operand is NaN, even if the operand is multiplied by 0. "
+        "Products with an identity matrix, and transposes on v2, are an exception: an "
+        "uninitialized element makes only its copy NaN and no other element, because on a device "
+        "its value is nearly always finite",
         "core.test_leftovers.test_uninitialized_elements_stay_in_their_places",
         "core.test_leftovers.test_a_nan_that_was_computed_spreads_where_the_array_multiplies",
         "core.test_leftovers.test_a_sum_depends_on_all_its_terms",
