@@ -1,7 +1,7 @@
 """The schedule: from a program and a machine to a timeline and its bottleneck.
 
-Names in this package call the bottleneck the bound. A call is a distinct instruction of a program,
-without data; many instructions may make the same call.
+Names in this package call the bottleneck the bound. A call is an instruction with its shapes,
+formats and operators, but without its data. Many instructions of a program may make the same call.
 
 * `compiled`: the program after the device's compiler: the instructions that remain and their
   engines, loads that are left out (`residency`), copies that are left out or merged (`copies`), the
@@ -12,5 +12,5 @@ without data; many instructions may make the same call.
   `worlds`: the bound of several ranks.
 * `changes`, `variation`, `alternatives` and `edits/`: schedules of changed launches, and edits that
   a programmer can make.
-* `loops/`: the compiled loops of these modules.
+* `loops/`: the loops of these modules, which numba compiles to machine code.
 """

@@ -1,5 +1,5 @@
-"""Variants of a call (a distinct instruction of a program): on another engine, or with 16-bit
-operands."""
+"""Variants of a call (an instruction with its shapes, formats and operators, but without its data):
+the call on another engine, or with 16-bit operands."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from neuroncore.numerics.formats import bfloat16, float32
 
 
 def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
-    """Return the call with bfloat16 instead of float32 in the operands with a flag in `marks`. The
+    """Return the call with bfloat16 instead of float32 in the operands that `marks` flags. The
     flags are in the order of the call's `reads`, `indices` and `writes`. Return the call itself if
-    no operand with a flag is float32. Return None if the machine would refuse the new call, or if
-    the call takes a list of tiles. The result of a product in PSUM stays float32."""
+    no flagged operand is float32. Return None if the machine would refuse the new call, or if the
+    call takes a list of tiles. The result of a product in PSUM stays float32."""
     key = f"{__name__} {[bool(mark) for mark in marks]}"
     variant: Call | None = call.derived(key, partial(_with_formats, call, marks))
     return variant
@@ -46,7 +46,8 @@ def _is_wide(call: Call, name: str) -> bool:
 
 
 def engines(calls: Sequence[Call]) -> Iterator[engine]:
-    """Yield each engine on which at least one of the calls could run instead of its engine."""
+    """Yield each engine that could run at least one of the calls instead of the engine that runs it
+    now."""
     listed = [
         unit for call in calls for unit in call.instruction.engines if unit is not call.engine
     ]

@@ -1,9 +1,9 @@
 """The program after the device's compiler: the instructions that are left, their engines, and the
 tiles that SBUF can't hold. The schedule, the counters and the reports all read a `Compiled`, so
-that they can't disagree.
+that their results agree.
 
-A call is a distinct instruction of a program, without data; many instructions may make the same
-call.
+A call is an instruction with its shapes, formats and operators, but without its data. Many
+instructions of a program may make the same call.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ class Compiled:
     `program` has the same instructions in the order of the compiler. Row row[i] of `table` has the
     costs of instruction i of `program`.
 
-    fate[i] says whether the compiler keeps instruction i. If it is ISSUED, the instruction runs.
+    fate[i] states whether the compiler keeps instruction i. If it is ISSUED, the instruction runs.
     Otherwise the compiler leaves instruction i out, and instruction instead[i] replaces it:
 
     * REPEATED: instead[i] has already loaded or computed the same result.
     * BYPASSED: instruction i copies a product out of PSUM, and the readers of the copy read the
       product of instead[i] in PSUM.
-    * ACCUMULATED: the product instead[i] accumulates in PSUM, so that no addition is necessary.
+    * ACCUMULATED: instruction i adds a product to a tile, or prepares this addition. It is not
+      necessary, because the product instead[i] accumulates in PSUM.
     * FORWARDED: instruction i copies a tile within SBUF, and the readers of the copy read the
       result of instead[i], which is the source.
 
@@ -109,10 +110,10 @@ def compiled(
     like: Compiled | None = None,
     costs: CallTable | None = None,
 ) -> Compiled:
-    """Return a program as the compiler changes it for a machine. `order` is by default the order
-    that the program names. `like` is the compiled form of the same program for a machine with the
-    same memories; its order and merged instructions, which depend on no costs, are reused. `costs`
-    are costs to reuse, of a program with the same first calls, if the compiler only reorders."""
+    """Return a program as the compiler changes it for a machine. By default `order` is the
+    program's. `like` is the compiled form of the same program for a machine with the same memories;
+    its order and merged instructions, which depend on no costs, are reused. `costs` are reused:
+    those of a program with the same first calls, if the compiler only reorders."""
     order, no_instruction = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)
@@ -140,7 +141,7 @@ def compiled(
         products, operands = no_instruction, accesses.operands
         if machine.has("psum_read_in_place"):
             products, operands = copies.bypassed(program, accesses, flow)
-        if (products >= 0).any():  # readers of a product now wait for it, not for the copy
+        if (products >= 0).any():  # readers now wait for the product, not for its copy
             accesses = accesses._replace(operands=operands)
             flow = dependencies.dependencies(queue, len(QUEUES), accesses, weights, True)
         earlier = _computed_earlier(program, accesses, flow)
@@ -168,8 +169,8 @@ def _merged(
     program: Program, machine: Machine, policy: Policy, like: Compiled | None
 ) -> tuple[Program, Array]:
     """Return the program in the order of its compiler. Also return, for each instruction in that
-    order, the first of the instructions that it is merged with; -1 if it is not merged, or is that
-    first instruction."""
+    order, the first of the instructions that it is merged with. This is -1 for an instruction that
+    is not merged, and for the first instruction itself."""
     if like is not None:
         return like.program, like.heads
     if not policy.rewrites:
@@ -183,7 +184,7 @@ def _turns(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow, machine: Machine
 ) -> Array:
     """Return, for each instruction, whether it is a load that waits until the tile of an earlier
-    load has been read. `Options.loads` says whether there are such loads (`reported`)."""
+    load has been read. `Options.loads` decides whether there are such loads (`reported`)."""
     if program.loads not in WAITING:
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
@@ -233,7 +234,7 @@ def _computed_earlier(
 def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
     """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. rules[f][i] is the
     instruction that replaces instruction i if its fate is f, or -1 if f is not possible. If several
-    fates are possible for an instruction, the last of them in `rules` counts."""
+    fates are possible for an instruction, the fate that comes last in `rules` is used."""
     fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
     for value, replacements in rules.items():
         fate[replacements >= 0], instead[replacements >= 0] = value, replacements[replacements >= 0]
@@ -241,9 +242,9 @@ def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
 
 
 def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | None:
-    """Return the compiled form of `program`. It is made from `form`, the compiled form of another
-    program, which may differ from `program` only in the costs of its calls. Return None if the
-    programs differ in more, or if the compiler does more than reorder."""
+    """Return the compiled form of `program`, made from `form`, which is the compiled form of
+    another program. The two programs may differ only in the costs of their calls. Return None if
+    they differ in anything else, or if the compiler does more than reorder instructions."""
     if form.leaves_out or not program.same_operands(form.program):
         return None
     table = CallTable(program.calls, machine, form.policy, form.table)
@@ -274,9 +275,10 @@ def _compared(calls: Sequence[Call]) -> Array:
     """Return, for each call, the number of its inputs if the compiler reuses an earlier result of
     the same call with the same inputs and numbers; 0 if the compiler always executes the call.
 
-    Published times of mamba (the SDK's on trn1, kda-for-trainium's on trn2) leave the Vector engine
-    time to sum the same tiles only once. Autocomp's attention on trn1 negates the maximum of a row
-    once for all of its tiles.
+    Two observations show this reuse. Published times of mamba (the SDK's on trn1,
+    kda-for-trainium's on trn2) are so short that the Vector engine can have summed the same tiles
+    only once. Autocomp's attention on trn1 negates the maximum of a row only once for all tiles of
+    the row.
     """
 
     def once(call: Call) -> bool:

@@ -27,11 +27,11 @@ def merged(program: Program, bank_bytes: int) -> Array:
     """Return, for each copy out of PSUM that is merged with earlier copies, the instruction that is
     the first of these copies; -1 for all other instructions.
 
-    Merged copies are the same call of the same line, and each directly follows a transpose. They
-    write next to each other, and together they read at most one bank. The repository
-    trainium-kernel-fusion has profiles of attention on trn2: four transposes of 128 columns share a
-    bank and one copy. Eight transposes with 16-bit elements have a copy each, because together they
-    have more than 512 columns.
+    Copies are merged if they make the same call at the same source line, and each directly follows
+    a transpose. Merged copies write to adjacent bytes, and together they read at most one bank. The
+    repository trainium-kernel-fusion has profiles of attention on trn2: four transposes of 128
+    columns share a bank and one copy. Eight transposes with 16-bit elements have one copy each,
+    because together they have more than 512 columns.
     """
     columns, heads = program.columns(), np.full(len(program), -1, np.int32)
     sources = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
@@ -127,9 +127,9 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
 
     def maker(k: int) -> tuple[int, list[int]]:
         """Return the instruction that computed operand k, and the copies through which its result
-        came to operand k. Nothing else may read the result or the copies, and each must write
-        exactly what the next one reads. Return -1 and no copies if there is no such
-        instruction."""
+        came to operand k. Nothing else may read the result or the copies. The instruction and each
+        copy must write exactly what the next copy, or operand k, reads. Return -1 and no copies if
+        there is no such instruction."""
         writer = int(reaching[k])
         if writer < 0 or uses[writer] != 1 or partly[writer]:
             return -1, []
@@ -167,7 +167,7 @@ def adds_in_psum(call: Call) -> bool:
 def _clears(program: Program) -> Array:
     """Return, for each instruction, whether it fills a tile with zeros."""
     columns = program.columns()
-    # the last entry is for -1, a row without values
+    # the last entry is for the index -1, which instructions without values have
     zero = np.array([*(key[:1] == (0,) for key in program.data.values), False])
     fills = _flags(lambda call: call.instruction.older_compiler.fills, program.calls)
     clears: Array = fills[columns.call] & zero[columns.values]

@@ -1,5 +1,6 @@
-"""The costs and properties of calls that the schedule uses, as arrays. A call is a distinct
-instruction of a program, without data; many instructions may make the same call."""
+"""The costs and properties of calls that the schedule uses, as arrays. A call is an instruction
+with its shapes, formats and operators, but without its data. Many instructions of a program may
+make the same call."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ Array = npt.NDArray[Any]
 
 
 class CallRow(NamedTuple):
-    """A row of CallTable: the costs of a call on one engine, and the properties of the call.
-    `busy` and `latency` are the fields `busy_ns` and `latency_ns` of its `Cost`; `set_up_ns`,
-    `weights_ns`, `rows` and `fills_half` are the fields of that name. Times are in nanoseconds.
-    `lane_ns` is how long a transfer occupies each of the DMA engines `first` to `last` (both are -1
-    if the call is no transfer). `queue` is an index of `QUEUES`, or -1 for stores, whose queue
-    depends on the policy.
+    """A row of CallTable: the costs of a call on one engine, and the properties of the call. `busy`
+    and `latency` are the fields `busy_ns` and `latency_ns` of the `Cost`. `set_up_ns`,
+    `weights_ns`, `rows` and `fills_half` are the fields of the `Cost` with the same names. Times
+    are in nanoseconds. `lane_ns` is how long a transfer occupies each of the DMA engines `first` to
+    `last` (both are -1 if the call is no transfer). `queue` is an index of `QUEUES`, or -1 for
+    stores, whose queue depends on the policy.
 
     `reads` is the number of operands that are read, and `weights` the index of the stationary
     operand (-1: none); `picks_weights` says whether a tile of indices picks the elements of that
@@ -74,7 +75,8 @@ class CallTable:
         calls = [call for group in groups for call in group]
         used = self.used = policy.on(machine)
         costs = self.costs = known.costs_of(calls, used) if known else [c.cost(used) for c in calls]
-        # between[k] replaces row k for transfers of HBM tensors that the kernel writes and reads.
+        # Transfers of HBM tensors that the kernel both writes and reads use row between[k] instead
+        # of row k.
         self.between = np.arange(len(calls))
         if policy.generates(machine):
             moves = np.flatnonzero([cost.transfer is not None for cost in costs])
@@ -98,7 +100,7 @@ class CallTable:
         self.lane = rest[:2].T.copy()
         self.queue = np.where(properties["queue"] < 0, np.int32(stores), properties["queue"])
         self.reads, self.weights = properties["reads"], properties["weights"]
-        # such weights are loaded again each time: the index that picks them may have changed
+        # weights that an index picks are loaded again each time, because the index may have changed
         self.picks_weights = properties["picks_weights"] > 0
         self.fills_half, self.shares = properties["fills_half"] > 0, properties["shares"] > 0
         self.stays, self.meets = properties["stays"] > 0, properties["meets"] > 0
@@ -111,7 +113,8 @@ class CallTable:
 
     def costs_of(self, calls: list[Call], machine: Machine) -> list[Cost]:
         """Return the costs of calls on a machine. If `calls` begins with the calls of this table,
-        their known costs are reused where both machines agree."""
+        their known costs are reused, except those that depend on figures in which the machines
+        differ."""
         count, costs = len(self.calls), list(self.costs)
         if calls[:count] != self.calls:
             return [call.cost(machine) for call in calls]
@@ -141,7 +144,7 @@ class CallTable:
 
     @property
     def are_open(self) -> bool:
-        """Return whether the compiler chooses the engine of any call."""
+        """Return whether the compiler chooses the engine of at least one call."""
         return bool((self.last - self.first > 1).any())
 
     def rows_for(
@@ -163,8 +166,8 @@ class CallTable:
 
 
 def _row(call: Call, cost: Cost) -> CallRow:
-    """Return the row of a call with a cost. The call caches the rows of two costs: of the first
-    cost, and of the latest one."""
+    """Return the row of a call with a cost. The call caches two rows: the row of its first cost,
+    and the row of its latest cost."""
     rows = call.results.get(__name__, ())
     for known, row in rows:
         if known is cost:

@@ -17,15 +17,15 @@ else:
     loops = Lazy("neuroncore.time.loops.flow")
 
 Array = npt.NDArray[Any]
-MOST_USES = 20_000  # edits leave out tiles that are used more often
+MOST_USES = 20_000  # edits do not consider tiles that are used more often
 
 
 def flow_of_data(
     first: Array, needs: Array, accesses: Accesses, boxes: Array
 ) -> tuple[Array, Array]:
     """Return only the dependencies that carry data. An instruction depends on the writers of its
-    inputs. It may also add to the bytes that it writes, so it depends on the earlier writer of
-    these bytes, unless they were read since.
+    inputs. An instruction may also add to the bytes that it writes. So it depends on the earlier
+    writer of these bytes too, unless another instruction has read them after that write.
 
     `first` and `needs` are the dependencies to choose from, and the result has the same form:
     instruction i depends on the instructions needs[first[i]:first[i + 1]]. `boxes` is `Boxes.table`
@@ -42,7 +42,8 @@ def flow_of_data(
 def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> Array:
     """Return, for each k, whether instruction reader[k] reads bytes that instruction writer[k]
     writes. `boxes` is `Boxes.table` of the record."""
-    # One type of numbers, and so one compilation of the loop: paths count instructions in 64 bits.
+    # The loop is compiled once for each type of its arguments, so all callers use one type.
+    # (Critical paths have 64-bit indices of instructions.)
     reader, writer = (rows.astype(np.int32, copy=False) for rows in (reader, writer))
     reads = np.zeros(len(reader), np.bool_)
     reads_of.over(len(reader))(accesses, boxes, reader, writer, reads)
@@ -50,19 +51,19 @@ def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> A
 
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
-    """Return the dependencies with a flag in `kept`; kept[k] is the flag of needs[k]. The result
-    has the form of `first` and `needs`: instruction i depends on the instructions
+    """Return the dependencies that `kept` flags; kept[k] is the flag of needs[k]. The result has
+    the form of `first` and `needs`: instruction i depends on the instructions
     needs[first[i]:first[i + 1]]."""
-    count = np.zeros(len(kept) + 1, np.int32)  # small: an instruction may have a hundred
+    count = np.zeros(len(kept) + 1, np.int32)  # 32 bits save memory if this array is long
     np.cumsum(kept, out=count[1:])
     return count[first].astype(first.dtype), needs[kept]
 
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:
-    """Return, for each of `uses`, the number of the contents that its tile has then. The successive
-    contents of a tile are numbered from 0. Tile a is used by the operands uses[ends[a]:ends[a +
-    1]], which are in program order. New contents begin with each write after which no earlier
-    contents are read. `boxes` is `Boxes.table` of the record."""
+    """Return, for each use in `uses`, the number of the contents that its tile has at this use. The
+    successive contents of a tile are numbered from 0. Tile a is used by the operands
+    uses[ends[a]:ends[a + 1]], which are in program order. New contents begin with each write after
+    which no earlier contents are read. `boxes` is `Boxes.table` of the record."""
     number = np.empty(len(uses), np.int64)
     areas = loops.AreaUses(uses, accesses.user[uses], ends)
     kept, wrote = np.zeros(len(uses) + len(ends), np.int64), np.zeros(len(uses), np.bool_)

@@ -32,9 +32,9 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
     made the source of the copy; -1 for all other instructions. The second array has the operands of
     all instructions after that change: the readers of a copy that is left out read its source.
 
-    All readers of such a copy read exactly what was copied, before any of it is overwritten. One
-    instruction made the source, and nothing overwrites the source until the last reader has read
-    it.
+    All readers of such a copy read exactly the bytes that were copied, before any of these bytes is
+    overwritten. One instruction made the source, and nothing overwrites the source until the last
+    reader has read it.
     """
     call, start, operands = program.columns().call, accesses.start, accesses.operands
     makers = np.full(len(call), -1, np.int32)

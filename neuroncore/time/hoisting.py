@@ -3,10 +3,10 @@
 The compiler moves work out of a loop if all iterations do the same work (LICM in its logs). If an
 iteration does the same work twice, the compiler leaves out the second time (ValueNumbering). Work
 whose operands depend on the innermost loop stays in that loop, even if an outer loop repeats it.
-Published kernels for mamba show this. In kda-for-trainium's mamba_v3, the loop over channels is
-inside the loop over states, and the kernel takes as long as if each state had separate products. In
-the SDK's mamba and in mamba_v2, the loop over states is the inner one, and all states share their
-products.
+Published kernels for mamba show this. In kda-for-trainium's mamba_v3, the inner loop is over
+channels and the outer loop over states; the kernel takes as long as if each state had separate
+products. In the SDK's mamba and in mamba_v2, the inner loop is over states, and all states share
+their products.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ Array = npt.NDArray[Any]
 
 class LoopLevel(NamedTuple):
     """The loops at one depth of nesting, with three entries for each row (instruction) of the
-    program. `run` identifies the execution of a loop that contains the row, and `turn` the
-    iteration, counted through the whole program; both are -1 outside loops of this depth.
+    program. `run` identifies the execution of the loop that contains the row. `turn` is the number
+    of the iteration; all iterations of the program are counted together. Both are -1 for rows
+    outside loops of this depth.
 
-    `alike` is True unless the corresponding row of the iteration before or after has another
-    result. Only iterations of one run with equally many rows are compared.
+    `alike` is False if the corresponding row of the previous or the next iteration has a different
+    result, and True otherwise. Only iterations of one run with equally many rows are compared.
     """
 
     run: Array

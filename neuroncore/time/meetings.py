@@ -40,8 +40,8 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
     instruction.
 
     A group may meet several times: its k-th meeting consists of the k-th instruction of each core
-    that meets this group. A meeting that some cores do not reach, because their record ends
-    earlier, is left out.
+    that meets this group. Meetings that some cores do not reach, because their records end earlier,
+    are left out.
     """
     meetings: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
     for number, program in enumerate(programs):
@@ -78,9 +78,9 @@ def time_of(
     collective: Collective, world: World, number: int, machine: str
 ) -> CollectiveTime | None:
     """Return the time of a collective of core `number`, among the ranks of its group. The instance
-    is the one that the world names, or else the smallest instance with this `machine` that has
-    enough ranks. Return None if there is no such instance, if it has too few ranks, or if its ranks
-    cannot have as many cores as the world's."""
+    is the instance that the world names. If the world names none, it is the smallest instance with
+    this `machine` that has enough ranks. Return None if there is no such instance, if it has too
+    few ranks, or if its ranks cannot have as many cores as the world's."""
     group = collective.group(world.rank(number))
     least_ranks = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None
@@ -97,8 +97,8 @@ def time_of(
 def place_collectives(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
     """Set the latencies of the collectives of core `number` in `work`, and let each collective wait
     for the end of the collective before it. The vendor's page compute-comm-overlap.rst says that
-    the CC-cores of a core work on one stream unless the kernel names another. A collective of
-    unknown time keeps its latency."""
+    the CC-cores (processors for collectives) of a core work on one stream unless the kernel names
+    another stream. A collective of unknown time keeps its latency."""
     before = -1
     for i, collective in collectives(form):
         time = time_of(collective, world, number, machine)

@@ -1,5 +1,5 @@
-"""The critical path: what each instruction on it does (work, issue, move, wait), and what it waited
-for."""
+"""The critical path: what each instruction on the path does (work, issue, move, wait), and what the
+instruction waited for."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ ON_PATH = "start", "turn", "data", "space", "order", "meeting"
 
 
 class StepTimes(NamedTuple):
-    """The instructions of a critical path, and four parts of the time of each in nanoseconds. These
-    are the first fields of CriticalSteps, which explains the parts."""
+    """The instructions of a critical path, and four parts of the time of each instruction in
+    nanoseconds. CriticalSteps begins with the same fields, and explains the parts."""
 
     instruction: Array
     working: Array
@@ -186,8 +186,8 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
 def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
     """Return, for each k, whether instruction reader[k] waits for data of instruction writer[k].
-    The first of merged instructions does the work of all: it reads the inputs of the others, and
-    their results exist when it ends."""
+    The first of several merged instructions does the work of all of them: it reads the inputs of
+    the others, and the results of the others exist when it ends."""
     accesses, heads = timeline.compiled.accesses, timeline.compiled.heads
     boxes = timeline.program.boxes().table
     data: Array = flow.read_of(accesses, boxes, reader, writer) | (heads[reader] == writer)
@@ -214,7 +214,8 @@ def _asked(timeline: Timeline) -> Array:
 
 
 def _pairs(first: Array, second: Array, count: int) -> Array:
-    """Return each pair of indices first[k] and second[k], below `count`, as one integer."""
+    """Return an array that encodes each pair of indices (first[k], second[k]) as one integer. All
+    indices are below `count`."""
     keys: Array = first.astype(np.int64) * count + second
     return keys
 
@@ -266,8 +267,8 @@ def parts(timeline: Timeline, path_steps: CriticalSteps) -> PathParts:
 def parts_of_groups(
     timeline: Timeline, path_steps: CriticalSteps, group: Array, count: int
 ) -> list[PathParts]:
-    """Return the parts of `count` groups of steps, each the sums over the steps of one group. Step
-    k belongs to group[k]."""
+    """Return the parts of `count` groups of steps. The parts of a group are the sums over its
+    steps. Step k belongs to group[k]."""
     rows, waiting = path_steps.instruction, path_steps.waiting
     moves, space = timeline.moves[rows], path_steps.holds == SPACE
     met, ranks = _meetings(timeline)[:, timeline.columns.call[rows]]

@@ -16,7 +16,8 @@ NUMBERS = "window", "reach", "transfers", "stores_in_flight", "rewrites", "by_fi
 
 @dataclass(frozen=True)
 class Policy:
-    """The changes that a compiler makes to the order of a program. `description` has them in words.
+    """The changes that a compiler makes to the order of a program. `description` describes these
+    changes in words.
 
     A queue issues, from its next `window` instructions, the one that can begin first. In the DMA
     rings, the number is `transfers` instead of `window`. An instruction that reads nothing, such as
@@ -48,7 +49,8 @@ class Policy:
 
     def on(self, machine: Machine) -> Machine:
         """Return the machine as this compiler uses it. The older compiler may write descriptors
-        ahead, or let GpSimd write them; today's compiler may leave them to software."""
+        before the kernel runs, or let GpSimd write them; today's compiler may leave them to
+        software."""
         machine = self.with_strides(machine)
         if self.software:
             return machine.descriptors_by_software
@@ -71,7 +73,8 @@ class Policy:
 
     def generates(self, machine: Machine) -> bool:
         """Return whether the device writes descriptors while a kernel of the older API runs:
-        hardware for tensors that the kernel both writes and reads, and GpSimd for others."""
+        hardware writes those for tensors that the kernel both writes and reads, and GpSimd all
+        others."""
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 

@@ -1,8 +1,9 @@
 """The work of a core: its instructions, their times and dependencies, as arrays.
 
 A tile waits for space in SBUF or PSUM: it takes the space that has been free the longest. The older
-API's compiler spills tiles that don't fit, but only to make room for results, not for loads:
-published kernels that spill (conv1d, swiglu, lora, mamba) run no slower between the spills.
+API's compiler spills tiles that don't fit, but only to make room for results. A load waits until
+there is room. The reason for this rule: published kernels that spill (conv1d, swiglu, lora, mamba)
+run no slower between the spills.
 """
 
 from __future__ import annotations
@@ -160,15 +161,16 @@ def _with(first: Array, needs: Array, consumers: Array, producers: Array) -> tup
     order = np.argsort(np.concatenate((waiting, consumers)), kind="stable")
     more = np.bincount(consumers, minlength=len(first) - 1)
     first = first + np.concatenate(([0], np.cumsum(more)))
-    # Another type of integers would be another compilation of the timeline, which takes seconds.
+    # With another type of integers, the timeline would be compiled again, which takes seconds.
     return first, np.concatenate((needs, producers), dtype=needs.dtype, casting="same_kind")[order]
 
 
 def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Array]:
     """Return the additional waits of merged instructions as two arrays: each instruction that
     waits, and the instruction that it waits for. heads[i] is the instruction with which i is
-    merged, or -1; that head does the work of all. So the head waits for the inputs of the others,
-    and the others wait for the head. Instruction i already waits for needs[first[i]:first[i + 1]].
+    merged, or -1. This head does the work of all instructions that are merged with it. So the head
+    waits for the inputs of the others, and the others wait for the head. Instruction i already
+    waits for needs[first[i]:first[i + 1]].
     """
     members = np.flatnonzero(heads >= 0)
     if not len(members):
@@ -187,10 +189,10 @@ def _wait_for_space(
     partition. Only tiles that the compiler places wait. Their waits are added to `work.previous`.
     Return the most bytes per partition that are used at one time.
 
-    Tiles at addresses that the kernel chose may overlap, and the result is at least the end of the
-    highest of them. If the live tiles exceed the memory, some are spilled. A new tile, whose first
-    user is instruction i, then waits for space only if waits[i] is True; otherwise it takes the
-    space of spilled tiles at once.
+    Tiles at addresses that the kernel chose may overlap. The result is at least the highest end
+    address of these tiles. If the live tiles exceed the memory, some are spilled. A new tile, whose
+    first user is instruction i, then waits for space only if waits[i] is True; otherwise it takes
+    the space of spilled tiles at once.
     """
     boxes, accesses = form.program.boxes(), form.accesses
     areas, in_region = boxes.areas, [kind.region is region for kind in boxes.areas.kinds]
@@ -221,9 +223,9 @@ def _wait_for_space(
 
 
 def _slices(boxes: Boxes) -> tuple[Array, Array]:
-    """Return, for each box, the number of its slice, or -1 if the compiler places no slice there;
-    and the size of each slice in bytes per partition. Tiles in SBUF are divided into slices so that
-    each access is inside one slice."""
+    """Return two arrays. The first has, for each box, the number of its slice, or -1 if the
+    compiler places no slice there. The second has the size of each slice in bytes per partition.
+    Tiles in SBUF are divided into slices so that each access is inside one slice."""
     pieces = boxes.pieces
     number = np.where(pieces.movable, np.cumsum(pieces.movable) - 1, -1)
     return number[pieces.of_box], pieces.width[pieces.movable]
@@ -231,15 +233,16 @@ def _slices(boxes: Boxes) -> tuple[Array, Array]:
 
 def _are_numbered_by_first_use(used: Array) -> bool:
     """Return whether tiles are numbered from 0 in the order of their first use. used[k] is the
-    number of the tile of operand k, or -1. Programs that no compiler or edit has reordered are
-    numbered so."""
+    number of the tile of operand k, or -1. This is the case for programs that no compiler or edit
+    has reordered."""
     most = np.maximum.accumulate(used)
     return bool((used[:1] <= 0).all() and (used[1:] <= most[:-1] + 1).all())
 
 
 def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:
-    """Return a new number for each tile, in the order of first use, unused tiles last; and the
-    sizes of the tiles in that order. used[k] is the number of the tile of operand k, or -1."""
+    """Return a new number for each tile, in the order of first use (unused tiles come last). Also
+    return the sizes of the tiles in this order. used[k] is the number of the tile of operand k, or
+    -1."""
     first = np.full(len(size) + 1, len(used))  # the last entry is for -1
     np.minimum.at(first, used, np.arange(len(used)))
     order = np.argsort(first[:-1], kind="stable")
@@ -261,9 +264,10 @@ def _leave_out(work: Work, form: Compiled) -> None:
     """For each instruction that the compiler leaves out, set its times to 0 and its DMA engines to
     none. A repeated instruction waits only for the instruction that replaces it.
 
-    If several instructions write a tile, the last of them replaces all that write a repetition of
-    the tile. Merging may put some of these before it. They don't wait for it, because it may wait
-    for them; the last one that writes the repetition does."""
+    If several instructions write a tile, the last of these writers replaces all instructions that
+    write a repetition of the tile. Merging may move some of the replaced instructions before this
+    last writer. These don't wait for it, because the last writer may wait for them. The last
+    instruction that writes the repetition does wait for it."""
     left_out = np.flatnonzero(form.fate != ISSUED)
     if not len(left_out):
         return
@@ -280,7 +284,7 @@ def _leave_out(work: Work, form: Compiled) -> None:
 
 def _block_at_barriers(work: Work, form: Compiled) -> None:
     """Let each instruction of an engine wait for the latest barrier before it in its queue, because
-    an engine that waits for other cores begins nothing else. DMA rings continue."""
+    an engine that waits for other cores begins no other instruction. DMA rings continue."""
     barrier = (form.table.meets & (form.table.lane[:, 0] < 0)).take(form.row)
     for q in set(work.queue[barrier].tolist()):
         instructions = np.flatnonzero(work.queue == q)

@@ -1,27 +1,30 @@
-"""Instructions that wait, by rules that one source reports and no other source confirms yet.
+"""Rules that make instructions wait. One source reports each of these rules, and no other source
+confirms it yet.
 
 Loads wait for their turn with the values `single` and `limited` of `Options.loads`:
 
-`single`: a load for a product waits until the tile that the previous load of the same line wrote
-has been read for the last time. Each product then takes as long as a whole transfer by DMA.
-Products of rows that were normalized before take 3.6 to 4.1 us each on trn2 (AccelOpt's
-add_rmsnorm_matmul and matmul_add_rmsnorm, as kda-for-trainium and voyager-compiler measured them).
+`single`: a load of an operand of a product waits for the previous load of the same source line:
+until the tile that the previous load wrote has been read for the last time. Each product then takes
+as long as a whole transfer by DMA. Products of rows that were normalized before take 3.6 to 4.1 us
+each on trn2 (AccelOpt's add_rmsnorm_matmul and matmul_add_rmsnorm, as kda-for-trainium and
+voyager-compiler measured them).
 
-`limited`: every load waits in this way if the tiles that DMA writes take more than `ahead_bytes` of
-a partition at one time (88 KiB). Streaming is then four times slower on trn1 with NKI 0.6, because
-the compiler places such tiles in one half of SBUF (aws-samples/sample-spectral-dns-on-aws-neuron,
-docs/neuron-rules.md).
+`limited`: every load waits in this way if the tiles that DMA writes take more than `ahead_bytes`
+(88 KiB) of a partition at one time. Streaming is then four times slower on trn1 with NKI 0.6,
+because the compiler places such tiles in one half of SBUF
+(aws-samples/sample-spectral-dns-on-aws-neuron, docs/neuron-rules.md).
 
-Two rules of `Options.assume` are here as well:
+This module also has two rules of `Options.assume`:
 
 `loop-drains`: if the device runs a loop, the compiler ends each iteration with a wait for all DMA
 queues and a barrier of all engines. So no instruction overlaps with another iteration. Streams of
 tiles that take 3.2 us each in an unrolled loop take 11.9 us in such a loop on trn1 with NKI 0.6
 (the same page). The barrier itself takes no time in the model.
 
-`copies-in-turn`: a copy out of PSUM begins after the instruction before it on its engine, as in
-queues that keep the order of the program. In NKIBench, kernels with long element-wise work after
-products take longer than estimated without this rule, as if the copies waited behind this work.
+`copies-in-turn`: a copy out of PSUM begins after the previous instruction of its engine, as in
+queues that keep the order of the program. The reason for this rule: in NKIBench, kernels with long
+element-wise work after products take longer than the estimate without the rule, as if the copies
+waited behind this work.
 """
 
 from __future__ import annotations
@@ -86,8 +89,9 @@ def copies_in_turn(program: Program, queue: Array, issued: Array) -> Array:
 
 
 def sort_by_iterations(program: Program, order: Array, start: Array) -> None:
-    """Sort each queue in `order` so that no instruction comes after one of a later iteration of a
-    loop that the device runs. Queue q has the instructions order[start[q]:start[q + 1]]."""
+    """Sort each queue in `order` by the iterations of loops that the device runs: all instructions
+    of an iteration come before the instructions of the next iteration. Queue q has the instructions
+    order[start[q]:start[q + 1]]."""
     iteration = iterations(program)
     for q in range(len(start) - 1):
         rows = order[start[q] : start[q + 1]]
@@ -95,9 +99,9 @@ def sort_by_iterations(program: Program, order: Array, start: Array) -> None:
 
 
 def drains(program: Program, queues: Queues) -> Array:
-    """Return pairs of instructions: one that may be the first of an iteration on its queue, and one
-    that may be the last of the iteration before. An iteration may have several of both, because a
-    queue can change the order of instructions that are within its reach of each other
+    """Return pairs (begin, end): `begin` may be the first instruction of an iteration on its queue,
+    and `end` may be the last instruction of the previous iteration on its queue. An iteration may
+    have several of both, because a queue can reorder instructions within its reach
     (`Queues.limits`)."""
     iteration, pairs = iterations(program), [np.zeros((0, 2), np.int64)]
     first: dict[int, list[Array]] = {}
@@ -117,8 +121,8 @@ def drains(program: Program, queues: Queues) -> Array:
 
 
 def iterations(program: Program) -> Array:
-    """Return, for each instruction, a number that rises at each end of an iteration of a loop that
-    the device runs."""
+    """Return a number for each instruction, which increases at each end of an iteration of a loop
+    that the device runs."""
     ends = np.array(program.data.loop_ends, np.int64)
     numbers: Array = np.searchsorted(ends, np.arange(len(program)), "right")
     return numbers

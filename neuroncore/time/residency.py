@@ -2,8 +2,8 @@
 
 If a kernel loads the same bytes repeatedly, the compiler loads them once, as long as the tile can
 stay. If a tile does not fit, another tile is saved to HBM, and is reloaded when it is needed.
-Counters of published profiles show all this, except which tile is saved. The model saves the least
-recently used tile in program order, and drops each tile after its last use.
+Counters of published profiles show these rules, but not which tile is saved. The model saves the
+least recently used tile in program order, and drops each tile after its last use.
 """
 
 from __future__ import annotations

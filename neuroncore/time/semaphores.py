@@ -1,13 +1,13 @@
 """Waits for stores at the end of programs of the older API's compiler.
 
-The engine that issued the stores waits, one after the other, for all stores for which no
-instruction has waited. Compiled programs of seven authors on trn1 and trn2 have these waits
-(allenkchau, deepashreeKedia, Ericcsr, sahiljain01, waahm7, ichuniq, Yousef02). Traces of attention
-and of a transposition have as many waits as the model (1 and 64); traces of convolutions have at
-most 3 more or fewer. deepashreeKedia's traces have the time of a wait, and the transposition of
-rishic3 takes as long as deepashreeKedia's. Where the device writes the descriptors, three of four
-latencies of xaviergonzalez leave no time for such waits. So the model has them only for descriptors
-that exist before the kernel runs.
+At the end of such a program, the engine that issued the stores waits for each store for which no
+instruction has waited; the waits are one after the other. Compiled programs of seven authors on
+trn1 and trn2 have these waits (allenkchau, deepashreeKedia, Ericcsr, sahiljain01, waahm7, ichuniq,
+Yousef02). Traces of attention and of a transposition have as many waits as the model (1 and 64);
+traces of convolutions have at most 3 more or fewer. The time of a wait comes from deepashreeKedia's
+traces; rishic3's transposition takes as long as deepashreeKedia's. If the device writes the
+descriptors, three of four latencies of xaviergonzalez leave no time for such waits. So the model
+has these waits only if the descriptors exist before the kernel runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def complete_last_store(
     if not wait_ns:
         return
     stores = stores[np.argsort(begin[stores], kind="stable")]
-    last, later = stores[-1], np.arange(len(stores))[::-1]  # waits after the wait for each store
+    last, later = stores[-1], np.arange(len(stores))[::-1]  # waits that follow each store's wait
     issued_ns = begin[last] + busy[last]
     complete_ns = max(issued_ns + len(stores) * wait_ns, (end[stores] + later * wait_ns).max())
     end[last] = max(end[last], complete_ns)

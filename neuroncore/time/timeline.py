@@ -39,7 +39,7 @@ class Timeline:
     cause: Array
     transfer_ns: Array  # how long a DMA transfer occupies each DMA engine that it uses
     lane: Array  # the first and the last DMA engine of each instruction, -1 for none
-    peak_sbuf: int  # bytes per partition of the tiles alive at one point of the program
+    peak_sbuf: int  # the most bytes per partition that tiles take at one time
     peak_psum: int
     launch: tuple[Program, ...]  # the programs of all cores of the launch
     core: int  # the index in `launch` of this timeline's core
@@ -79,7 +79,8 @@ class Timeline:
 
     @cached_property
     def busy_share(self) -> dict[str, float]:
-        """The busy share of each compute engine, and of the DMA engines together."""
+        """The share of the total time that each compute engine works, by name. "DMA" is the share
+        of all DMA engines together."""
         total = self.total_ns or 1.0
         shares = {
             name: float(self.busy[self.queue == q].sum()) / total
@@ -91,9 +92,9 @@ class Timeline:
 
     @cached_property
     def critical_path(self) -> Array:
-        """The critical path: the indices of its instructions, in order. It ends with the
-        instruction whose result comes last, and each instruction on it waited for the instruction
-        before."""
+        """The indices of the instructions on the critical path, in order. The path ends with the
+        instruction whose result is available last. Each instruction on the path waited for the
+        instruction before it."""
         path = np.empty(len(self.end), np.int64)
         if not len(path):
             return path

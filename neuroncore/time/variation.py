@@ -1,4 +1,4 @@
-"""What-if schedules: a `Variation` says how a schedule differs from its program, and a `Bench`
+"""What-if schedules: a `Variation` describes how a schedule differs from its program, and a `Bench`
 prepares programs once and schedules many variations of them."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Variation:
 
     def ordered(self, origin: Array | None) -> Variation:
         """Return the variation for a program whose rows were permuted: row i of the new program is
-        row origin[i] of the old one. None means that no row has moved."""
+        row origin[i] of the old program. If `origin` is None, no row has moved."""
         if origin is None:
             return self
         times, loose, joined = (
@@ -92,8 +92,8 @@ class Bench:
         self, programs: Sequence[Program], machine: Machine, variations: Sequence[Variation]
     ) -> list[Timeline]:
         """Return the timelines of a launch on a machine, by core. `programs` has a program for each
-        core: the one that the launch has there, or a changed one. `variations` has the variation of
-        each of these programs."""
+        core: the launch's program of that core, or a changed program. `variations` has a variation
+        for each of these programs."""
         same = machine is self.machine
         shared = self._shared if same else machine.shared_by(self.world.cores)
         pairs = zip(programs, variations, strict=True)
@@ -169,8 +169,8 @@ def _renamed(form: Compiled) -> Compiled:
 
 
 def _varied(work: Work, variation: Variation) -> Work:
-    """Return the work with the times and the waits that the variation asks for. The field `renamed`
-    of the variation is ignored: `_renamed` applies it before."""
+    """Return the work with the times and the waits of the variation. The field `renamed` of the
+    variation is ignored, because `_renamed` has applied it already."""
     times, loose = variation.times, variation.loose
     if times is not None:
         work = work._replace(
@@ -198,7 +198,7 @@ def _joined(work: Work, joined: Array) -> Work:
     waiting = owners(work.first)
     mapped = np.append(head, -1).astype(np.int32)  # the last entry is for -1, no instruction
     needs, waiter = mapped[work.needs], head[waiting]
-    kept = needs < waiter  # waiting for a later instruction would be a circle
+    kept = needs < waiter  # waits for later instructions could form a cycle
     order = np.argsort(waiter[kept], kind="stable")
     first = np.zeros(count + 1, work.first.dtype)
     np.cumsum(np.bincount(waiter[kept], minlength=count), out=first[1:])

@@ -1,7 +1,8 @@
-"""Small instructions in all iterations of a parallel loop, which the older API's compiler merges
-into one. A row is an instruction of the program.
+"""Merging of small instructions. If all iterations of a parallel loop have a small instruction, the
+older API's compiler merges the instructions of all iterations into one. A row is an instruction of
+the program.
 
-These published programs show it; the names are their repositories.
+The following published programs show this merging; the names in parentheses are their repositories.
 
 * Profiles of attention on trn2 (trainium-kernel-fusion) have one reduction, and one reciprocal, of
   a few elements for all tiles of a loop. All other instructions of the loop run before or after
@@ -70,9 +71,9 @@ class Loops(NamedTuple):
 
 
 def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program, Array]:
-    """Return the program in which loops are split into segments, as far as small instructions can
-    then be merged. Also return, for each row of that program, the first of the rows that it is
-    merged with; -1 for rows that are not merged, and for that first row itself.
+    """Return the program with loops split into segments, wherever this allows small instructions to
+    be merged. Also return, for each row of the new program, the first of the rows that it is merged
+    with. This is -1 for rows that are not merged, and for the first row itself.
 
     The operands of a merged instruction fill at most a bank of PSUM with float32. Only loops with
     at most `reach` rows per iteration are split, because the compiler reorders no further.
@@ -117,7 +118,8 @@ def _elements(call: Call) -> int:
 
 
 def _merged_transfers(call: Call, machine: Machine) -> int:
-    """Return how many loads or stores like this one become one transfer; 1 for all other calls."""
+    """Return how many loads or stores like `call` become one transfer; 1 for a call that is not
+    merged in this way."""
     if call.engine is not engine.dma or call.dynamic or not machine.dma.merged_bytes:
         return 1
     views = call.views(*call.reads, *call.writes)
@@ -137,7 +139,7 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
     count, rows = times // 2, row[order]
     first, last = rows[at], rows[at + times - 1]
     width = last - rows[at + times - 2]
-    follows = np.ones(len(rows), np.bool_)  # whether equal widths put a mark there
+    follows = np.ones(len(rows), np.bool_)  # whether a mark is where equally wide iterations put it
     turn = np.arange(len(rows)) - np.repeat(at, times)
     expected = np.repeat(last, times) - (np.repeat(count, times) - (turn + 1) // 2) * np.repeat(
         width, times
@@ -151,9 +153,9 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
 
 def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
     """Return the loops in which an instruction is small enough to be merged over all iterations, or
-    in which transfers may be merged. For each row of the program, `size` has the elements per
-    partition, and `moved` how many transfers like this row become one. A merged instruction has at
-    most `most` elements per partition."""
+    in which transfers may be merged. For each row of the program, `size` has the number of elements
+    per partition, and `moved` has the number of such transfers that become one. A merged
+    instruction has at most `most` elements per partition."""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)
@@ -178,9 +180,9 @@ class _Distribution:
         self.order, self.head = np.arange(len(program)), np.full(len(program), -1, np.int64)
         self.writer = np.full(len(self.boxes.table), -1, np.int64)
         # The key has the depth, the number of iterations, the calls of an iteration, its lines, and
-        # which of the calls are the same in all iterations. It leaves out
-        # the bytes: the plan of a line does not depend on where its bytes are, and whether
-        # iterations share bytes is checked for each loop.
+        # which of the calls are the same in all iterations. It does not contain the addresses of
+        # the operands: a plan does not depend on them, and a separate check of each loop finds out
+        # whether its iterations share bytes.
         self.plans: dict[bytes, LoopPlan | None] = {}
 
     def made(self) -> tuple[Program, Array]:
@@ -205,7 +207,7 @@ class _Distribution:
         calls, lines = self.columns.call[rows], self.columns.line[rows]
         if (lines != lines[0]).any():
             return
-        alike = (calls == calls[0]).all(axis=0)  # not a product that begins a sum in PSUM
+        alike = (calls == calls[0]).all(axis=0)  # False for a product that begins a sum in PSUM
         key_parts = np.array([depth, count]), calls[0], lines[0], alike
         key = b"".join(column.tobytes() for column in key_parts)
         if key not in self.plans:
@@ -269,9 +271,9 @@ class _Distribution:
         return boxes
 
     def _can_merge(self, rows: Array) -> bool:
-        """Return whether the corresponding rows of all iterations, which `rows` has, can be merged.
-        Each operand must have the same bytes in all rows, or different bytes in each; results must
-        have different bytes. An operand in PSUM must have the same bytes in all rows, because
+        """`rows` has the corresponding rows of all iterations. Return whether they can be merged.
+        Each operand must have the same bytes in all rows, or different bytes in each row; results
+        must have different bytes. An operand in PSUM must have the same bytes in all rows, because
         separate tiles are in different banks."""
         boxes, areas = self._operands(rows), self.boxes.areas
         same: Array = np.all(boxes == boxes[0], axis=0)

@@ -18,8 +18,8 @@ from neuroncore.time.queues import LOADS, QUEUES
 from neuroncore.time.schedule import Timeline
 
 # A change may save more time than its resource takes on the critical path, because engines then
-# issue instructions in another order: at most that time times MORE, plus the share ADDED of the
-# whole time.
+# issue instructions in another order. It is assumed to save at most MORE times the resource's time
+# on the path, plus the share ADDED of the total time.
 MORE, ADDED = 1.25, 0.25
 SATURATED = 0.75  # share of the time that a resource must work to be the bound of a run
 CHAIN, COLLECTIVES = "serial chain", "collectives"
@@ -90,8 +90,8 @@ _known: WeakKeyDictionary[Timeline, BoundSearch] = WeakKeyDictionary()
 
 
 def bound_search(timeline: Timeline) -> BoundSearch:
-    """Return the bound of a core and how it was found. The changes are scheduled once per
-    timeline."""
+    """Return the bound of a core, with the changes that were tried to find it. The result is
+    cached, so that the changes are scheduled only once for each timeline."""
     known = _known.get(timeline)
     if known is None:
         known = _known[timeline] = _search(timeline)
@@ -116,8 +116,8 @@ def _search(timeline: Timeline) -> BoundSearch:
 
 
 def bound_by_times(timeline: Timeline) -> Bound | None:
-    """Return the bound if no resource is saturated, or if there is no instruction; otherwise None.
-    This needs no schedule of a change."""
+    """Return the bound if it can be found without scheduling a change: if no resource is saturated,
+    or if there is no instruction. Otherwise return None."""
     if not timeline.total_ns:
         return Bound("nothing")
     if saturated(timeline):
@@ -158,8 +158,8 @@ def then_bound_by(timeline: Timeline) -> str:
 
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
-    """Yield the outcomes of changes that give more of one resource. Changes that can save more come
-    first. Stop as soon as no other change can save more than the best one so far."""
+    """Yield the outcomes of changes that give more of one resource. Changes that can save more time
+    come first. Stop as soon as no other change can save more time than the best change so far."""
     total, path_parts, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:

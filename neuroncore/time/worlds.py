@@ -22,11 +22,11 @@ from neuroncore.time.variation import Variation
 from neuroncore.time.verdict import Bound
 
 Array = npt.NDArray[Any]
-# Least shares at which each of these is the bound of a world:
-WAITED = 0.1  # of the time that is lost because ranks come late to collectives
-TOGETHER = 0.4  # of the critical path that collectives take
-MOSTLY = 0.6  # of the time lost by late ranks that one rank causes
-BYTES = 0.5  # of the collectives' time that depends on their bytes; then links are the bound
+# Thresholds for the bound of a world, as shares:
+WAITED = 0.1  # late ranks are the bound if they cost this share of the total time
+MOSTLY = 0.6  # one rank is the bound if it causes this share of the time that late ranks cost
+TOGETHER = 0.4  # collectives are the bound if they take this share of the critical path
+BYTES = 0.5  # links are the bound if this share of the collectives' time depends on bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,8 @@ class CollectiveWork:
 
 
 def collective_work(timeline: Timeline) -> list[CollectiveWork]:
-    """Return the collectives of one core by line; lines that take longest come first."""
+    """Return the collectives of one core by line. The lines whose collectives take longest come
+    first."""
     by_line: dict[str, CollectiveWork] = {}
     program = timeline.program
     for i, done in collectives(timeline.compiled):
@@ -155,7 +156,8 @@ def _times(timeline: Timeline, collective: Any) -> tuple[float, float]:
 
 
 def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
-    """Return the bound of a world if it is a late rank, unequal work or collectives; else None."""
+    """Return the bound of a world if the bound is a late rank, unequal work or collectives.
+    Otherwise return None."""
     arrivals, total = Arrivals(timelines), max(timeline.total_ns for timeline in timelines)
     if not arrivals.each or not total:
         return None

@@ -1,4 +1,5 @@
-"""Edits that a programmer can make to a kernel. Each one has the launch that results from it.
+"""Edits that a programmer can make to a kernel. Each edit comes with the launch that results from
+it.
 
 * `edit`: what an edit is; `candidates`: the edits that may help a launch.
 * `buffers`: a second buffer for a tile; `transfers`: fewer, larger transfers, and loads that are

@@ -1,5 +1,5 @@
-"""A second buffer for a tile. With one buffer, a write waits until the previous contents have been
-read."""
+"""The edit that gives a tile a second buffer. With only one buffer, a write waits until the
+previous contents have been read."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def second_buffer(base: Change, buffer: Buffer) -> Edit | None:
 
 
 def _doubled(program: Program, buffer: Buffer) -> Edited | None:
-    """Return the program in which every second content of a buffer is in a second buffer; None if
-    the contents never change."""
+    """Return the program in which the contents of a buffer are alternately in the buffer and in a
+    second buffer. Return None if the contents never change."""
     contents = successive_contents(program, accesses_of(program), _uses(program, buffer))
     alternate = contents.number % 2 == 1
     if not alternate.any():

@@ -19,7 +19,7 @@ from neuroncore.time.edits.transfers import fewer_transfers, loaded_once
 from neuroncore.time.lines import Line
 from neuroncore.time.schedule import Timeline
 
-LEAST = 0.01  # of the total time; lines that occupy less of the critical path are not edited
+LEAST = 0.01  # share of the total time; lines with less on the critical path are not edited
 # The most edits of each kind: edited lines, second buffers, and splits into halves.
 LINES, BUFFERS, SPLITS = 8, 3, 2
 

@@ -1,5 +1,6 @@
-"""An edit of a kernel: the change of a source line in words, and the launch that results. A call is
-a distinct instruction of a program, without data; many instructions may make the same call."""
+"""An edit of a kernel: the change of a source line in words, and the launch that results from the
+change. A call is an instruction with its shapes, formats and operators, but without its data. Many
+instructions of a program may make the same call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tiles that are processed in halves, so that transfers of one half overlap work on the other. A
-call is a distinct instruction of a program, and a window is the elements of a tensor that one
-operand accesses."""
+call is an instruction with its shapes, formats and operators, but without its data. A window
+consists of the elements of a tensor that one operand accesses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from neuroncore.time.variation import AS_IT_IS
 Array = npt.NDArray[Any]
 LEAST = 128  # elements per partition of a tile that is worth two instructions
 AXES = 16  # more axes than a tensor has
-NEAR = 8  # the loop compares this many overlapping boxes in the time of one instruction
+NEAR = 8  # comparing this many boxes takes as long as one instruction in `put_off`
 WHOLE = -1  # the axis of an operand that both halves use
 
 
@@ -43,8 +43,9 @@ class Halves(NamedTuple):
 
 
 def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
-    """Yield the edits that split the tiles that a line loads or stores into two halves. Other lines
-    are split too if they work element by element on these tiles; all others wait for both halves.
+    """Yield an edit for each line that loads or stores tiles: the edit splits these tiles into two
+    halves. Other lines are split too if they work on these tiles element by element. Lines that are
+    not split wait for both halves.
     """
     seen = set[bytes]()
     for line in lines:
@@ -77,8 +78,8 @@ def _with_lines(programs: Sequence[Program], rows: Sequence[Array], line: Line) 
 
 def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edited | None:
     """Return the program in which the instructions with a flag in `rows` are split into halves. The
-    compiler of today's API does not move the second halves, so they are put as late as possible
-    here. The compiler of the older API finds an order itself."""
+    compiler of today's API does not move the second halves, so this function puts them as late as
+    possible. The compiler of the older API finds an order itself."""
     if len(program.edges()) or (program.decided() >= 0).any():
         return None
     split = _in_two(program, rows[program]) if rows[program].any() else None
@@ -89,8 +90,8 @@ def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edi
 
 
 def _halved(call: Call) -> Halves | None:
-    """Return the call on half of its elements; None if its elements depend on each other, or if the
-    call is too small."""
+    """Return the call on half of its elements. Return None if its elements depend on each other, or
+    if the call is too small."""
     halves: Halves | None = call.derived(__name__, partial(_computed_halves, call))
     return halves
 

@@ -34,8 +34,8 @@ COMPUTE = engine.vector, engine.scalar, engine.gpsimd
 
 
 def elsewhere(base: Change, line: Line) -> Iterator[Edit]:
-    """Yield the edits by which the instructions of a line, or every second one of them, run on
-    another engine."""
+    """Yield the edits that let all instructions of a line, or every second one, run on another
+    engine."""
     names = "/".join(sorted({call.name for call in line.calls}))
     for unit in alternatives.engines(line.calls):
         if unit not in COMPUTE:
@@ -53,7 +53,7 @@ def elsewhere(base: Change, line: Line) -> Iterator[Edit]:
 
 def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | None:
     """Return the program in which every `step`-th instruction of each call of the line `place` runs
-    on `unit`; None if no call can."""
+    on `unit`. Return None if `unit` can run none of the calls."""
     instead = []
     for call, rows in rows_by_call(program, place):
         variant = alternatives.on(unit, call)

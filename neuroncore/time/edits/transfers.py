@@ -36,8 +36,8 @@ TOGETHER = 2, 4  # how many transfers become one
 
 
 class TransferSide(NamedTuple):
-    """The windows in HBM, or those in SBUF, of the transfers of one call: for each transfer the
-    storage, the geometry, and the offset in elements."""
+    """One side of the transfers of one call: their windows in HBM, or their windows in SBUF. Each
+    transfer has the storage, the geometry, and the offset in elements of its window."""
 
     storage: Array
     geometry: Array

@@ -1,1 +1,2 @@
-"""Compiled loops of the schedule: dependencies, spills, allocation of memory, and the timeline."""
+"""The loops of the schedule that numba compiles to machine code: dependencies, spills, allocation
+of memory, and the timeline."""

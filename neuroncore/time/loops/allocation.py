@@ -43,9 +43,10 @@ def reuse_of_space(
     of them first. Return the peak of live bytes.
 
     size[t] is the size of a tile. waits[i] is True if a tile whose first user is instruction i
-    waits even while more bytes are alive than fit. Births are -1 at the beginning. Tiles are
-    numbered by first use. The space that has been free the longest is reused first. Missing space
-    comes from tiles that are spilled; they get it back when the tile dies.
+    waits for space even while more bytes are alive than fit in the memory. The caller sets all
+    births to -1. Tiles are numbered by first use. The space that has been free the longest is
+    reused first. If too little space is free, the tile also takes the space of tiles that are
+    spilled, and returns this space when it dies.
     """
     start, operands, tile, queue = uses
     birth, last, last_user, space = lives
@@ -108,8 +109,9 @@ def _in_order(last: Array, count: int) -> Array:
 
 
 class Instructions(NamedTuple):
-    """The call of each instruction, the instruction that it is merged with or -1, whether it is
-    issued at all, and what it waits for: needs[first[i]:first[i + 1]]."""
+    """For each instruction: its call, the instruction that it is merged with or -1 (`heads`), and
+    whether it is issued at all (`made`). Instruction i waits for the instructions
+    needs[first[i]:first[i + 1]]."""
 
     call: Array
     heads: Array
@@ -135,10 +137,11 @@ class Choices(NamedTuple):
 def assigned(
     work: Instructions, choices: Choices, semaphore_ns: float, free: Array, done: Array, row: Array
 ) -> None:
-    """Choose row[i], the row of instruction i: the row of heads[i] if that is not -1; otherwise the
-    row that ends first, and the first one of several (list scheduling in the order of the program).
-    free[q] is the time at which queue q ends its last instruction so far, and done[i] the time at
-    which the result of i is available. Transfers move their bytes one after the other."""
+    """Choose row[i], the row of instruction i. If heads[i] is not -1, this is the row of
+    instruction heads[i]. Otherwise it is the row with which instruction i ends first; of several
+    such rows, the first (list scheduling in the order of the program). free[q] is the time at which
+    queue q ends its last instruction so far, and done[i] the time at which the result of i is
+    available. Transfers move their bytes one after the other."""
     queue, busy, needs = choices.queue, choices.busy, work.needs
     moved = 0.0
     for i in range(len(row)):

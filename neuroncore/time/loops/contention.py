@@ -1,5 +1,6 @@
 """Contention, which makes instructions take longer than their cost, for `loops.timeline`: a slow
-clock of the PE, an SBUF port that two engines share, and busy DMA engines."""
+clock of the PE (the array of the Tensor engine), an SBUF port that two engines share, and busy DMA
+engines."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from neuroncore.base.jit import borrowing
 from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
 Array = npt.NDArray[Any]
-CLOCK = 5  # numbers of the state of a PE's clock
+CLOCK = 5  # the state of a PE's clock consists of this many numbers
 
 
 class Units(NamedTuple):
@@ -52,9 +53,12 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
 
     Time is divided into windows of `clock_window_ns`. In a window, the PE has its full clock if at
     least `clock_rows` rows moved in the window immediately before; otherwise, and in the first
-    window, its pace is `cold_clock_share`. The first work begins when `clock_phase` of a window has
-    passed. If the work uses at most half of the array, its rows count half, at full clock only, and
-    only if it begins at most `half_filled_ns` after the last work on more than half began.
+    window, its clock is the share `cold_clock_share` of the full clock. The first work begins when
+    the share `clock_phase` of a window has passed.
+
+    A row of work that uses at most half of the array counts as half a row. Such rows count only at
+    full clock, and only if the work begins at most `half_filled_ns` after the last work on more
+    than half of the array began.
 
     `clock` has five numbers: the window in which the PE worked last (-1 for none), the rows that
     moved in it, whether it has the full clock, when window 0 began, and when work on more than half
@@ -85,9 +89,9 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
 
 @borrowing
 def shared(i: Any, other: Any, time: float, busy: Array, times: Times) -> float:
-    """Return by how much instruction i, which begins at `time`, takes longer because another
-    instruction uses the same port of SBUF. `other` is that other instruction (-1: none), which
-    becomes longer too."""
+    """Return how many nanoseconds longer instruction i, which begins at `time`, takes because
+    another instruction uses the same port of SBUF. `other` is that other instruction (-1: none);
+    its times are increased too."""
     if other < 0:
         return 0.0
     longer = min(busy[i], times.begin[other] + busy[other] - time)
@@ -117,8 +121,8 @@ def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: T
 
 @borrowing
 def limit_transfers(i: Any, q: int, units: Units, work: Work, queues: Queues, end: Array) -> None:
-    """Let queue q, which has begun instruction i, issue nothing while as many of its transfers are
-    incomplete as queues.limits[q, 2] allows."""
+    """Queue q has begun instruction i. Let the queue issue nothing more while queues.limits[q, 2]
+    of its transfers are incomplete (0: no limit)."""
     most = queues.limits[q, 2]
     if most > 0 and work.lane[i, 0] >= 0:
         units.flying[q, units.issued[q] % most] = end[i]

@@ -13,7 +13,7 @@ from neuroncore.record.loops import mixed, next_slot, no_slots, slot_of
 
 Array = npt.NDArray[Any]
 INT32 = np.dtype(np.int32)
-READERS = 32  # most readers of a box in `Flow.needs` of an instruction that overwrites the box
+READERS = 32  # an instruction has at most this many readers of an overwritten box in `Flow.needs`
 
 
 class Accesses(NamedTuple):
@@ -42,13 +42,14 @@ class Accesses(NamedTuple):
 
 class Flow(NamedTuple):
     """The dependencies. Instruction i waits for needs[first[i]:first[i + 1]]: the last writers of
-    all that it reads or overwrites, and, for each box that it overwrites, up to READERS of its last
-    readers. It also waits for previous[i, q], the last instruction of queue q that reads what i
-    overwrites. `reload` is True if the stationary tile of i differs from the one in the array.
+    all bytes that it reads or overwrites, and up to READERS of the last readers of each box that it
+    overwrites. It also waits for previous[i, q], the last instruction of queue q that reads bytes
+    that i overwrites. reload[i] is True if the stationary tile of i differs from the tile that is
+    in the PE array then.
 
     The definition that reaches operand k is its last writer, reaching[k]. killer[i] is the first
-    instruction that overwrites a part of the result of i. Reaching definitions are left out if
-    there is no room for them.
+    instruction that overwrites a part of the result of i. `reaching` is empty if the caller asked
+    for no reaching definitions.
     """
 
     first: Array
@@ -61,10 +62,10 @@ class Flow(NamedTuple):
 
 class Users(NamedTuple):
     """The users of each box so far: its last writer, its last reader on each queue, and all readers
-    since the last write. The readers are a chain of operands: latest[b] is the last one, earlier[k]
-    the one before operand k, and reading[k] the instruction of operand k. noted[p] is the last
-    instruction that is known to wait for instruction p. `loaded` is the box in the PE array, and
-    its writer."""
+    since the last write. The readers of box b are a chain of operands: latest[b] is the last
+    reader, earlier[k] is the reader before operand k, and reading[k] is the instruction of operand
+    k. noted[p] is the last instruction that is known to wait for instruction p. `loaded` is the box
+    in the PE array, and its writer."""
 
     writer: Array
     reader: Array
@@ -78,8 +79,9 @@ class Users(NamedTuple):
 def dependencies(
     queue: Array, queues: int, accesses: Accesses, weights: Array, defines: bool
 ) -> Flow:
-    """Return the dependencies of instructions on `queues` queues; with `defines`, also the reaching
-    definitions. weights[i] is the index of the operand of i that is a stationary tile, or -1."""
+    """Return the dependencies of instructions on `queues` queues. With `defines`, they include the
+    reaching definitions. weights[i] is the index of the operand of i that is a stationary tile, or
+    -1."""
     count, boxes, operands = len(queue), len(accesses.near_start) - 1, len(accesses.operands)
     flow = Flow(
         first=np.zeros(count + 1, np.int64),
@@ -111,8 +113,8 @@ def dependencies(
 def _dependencies(
     done: int, queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
 ) -> int:
-    """Continue from instruction `done`. Return the number of instructions that are done: all, or
-    those for which there was room in `needs`."""
+    """Continue from instruction `done`. Return the number of instructions that are done: all of
+    them, or fewer if there was no more room in `needs`."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     near, near_start, noted = accesses.near, accesses.near_start, users.noted
     first, needs = flow.first, flow.needs
@@ -191,9 +193,9 @@ def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
 
 
 def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> Array:
-    """Return, for each instruction, the last earlier one that did the same with the same data and
-    whose result still exists, else -1. compared[c] is the number of operands of call c that must be
-    the same; 0 if the call is always executed again."""
+    """Return, for each instruction, the last earlier instruction that made the same call on the
+    same data, and whose result still exists; -1 if there is none. compared[c] is the number of
+    operands of call c that must be the same; 0 if the call is always executed again."""
     before = np.full(len(call), -1, np.int32)
     slots = no_slots(len(call))
     _recomputed.over(len(call))(call, accesses, compared, flow, slots, before)
@@ -304,9 +306,9 @@ def reads_of(
 
 @borrowing
 def share_bytes(a: Any, b: Any, accesses: Accesses, boxes: Array) -> bool:
-    """Return whether two boxes share bytes. If neither is dense, look for one in the list of the
-    other, and take the shorter list, because a box may be in thousands of lists. `boxes` is
-    `Boxes.table` of the record."""
+    """Return whether two boxes share bytes. If neither box is dense, search the list of boxes that
+    are near one of them for the other. The shorter of the two lists is searched, because a list may
+    have thousands of boxes. `boxes` is `Boxes.table` of the record."""
     near, start = accesses.near, accesses.near_start
     if a == b:
         return True

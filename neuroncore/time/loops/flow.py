@@ -23,9 +23,10 @@ class AreaUses(NamedTuple):
 
 
 class ContentNotes(NamedTuple):
-    """Notes for `contents`. The rows of an area are the instructions that use it. last[b] is the
-    last row that wrote box b, or -1. The running sum of `kept` is the number of values that are
-    still read later. `wrote` says whether each row writes."""
+    """Notes for `contents`. The rows of an area are the instructions that use it, numbered from 0.
+    last[b] is the last row that wrote box b, or -1. The running sum of `kept` up to a row is the
+    number of earlier values that are still read at this row or later. `wrote` flags the rows that
+    write."""
 
     last: Array
     kept: Array

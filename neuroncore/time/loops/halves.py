@@ -18,7 +18,7 @@ def put_off(
 ) -> None:
     """Set `order`, in which second halves (half[i] is 1) are delayed. They wait until a first half
     of the same line follows, until a wait for other cores (-2), or until an instruction depends on
-    them because one of the two writes what the other uses. They stay in order.
+    them because one of the two writes what the other uses. The second halves keep their order.
 
     last[0, b] and last[1, b] are the second halves that last used and last wrote box b. turn[l] is
     the number of the iteration in which line l was last seen. All of these are -1 at first.

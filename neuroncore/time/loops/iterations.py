@@ -15,14 +15,14 @@ Array = npt.NDArray[Any]
 @compiled
 def independent(rows: Array, width: int, accesses: Accesses, segment: Array, writer: Array) -> bool:
     """Return whether a loop may run segment by segment: segment 0 of all iterations, then segment 1
-    of all, and so on. If an iteration uses bytes that another one writes, both instructions must
-    be in the same segment, because a segment keeps the order of its iterations.
+    of all, and so on. If an iteration uses bytes that another iteration writes, the two
+    instructions must be in the same segment, because a segment keeps the order of its iterations.
 
     Each iteration has `width` of the rows. Row i reads the first inputs[i] of its operands, and
     writes the others. Box b shares bytes with near[near_start[b]:near_start[b + 1]]. segment[j] is
-    the segment of row j of an iteration; it is -1 for rows of all iterations that are merged, which
-    may share no written bytes. `writer` has an entry for each box, which is -1 before and after the
-    call."""
+    the segment of row j of an iteration; it is -1 for a row that is merged over all iterations. The
+    iterations may share no bytes that such a row writes. `writer` has an entry for each box, which
+    is -1 before and after the call."""
     start, operands, inputs, near, near_start = accesses
     apart = True
     for r in range(rows.shape[0]):
@@ -44,8 +44,8 @@ def independent(rows: Array, width: int, accesses: Accesses, segment: Array, wri
 
 @borrowing
 def _in_order(writer: Any, r: int, width: int, segment: Array) -> Any:
-    """Return whether two rows stay in order: they are in one iteration, or in the same segment that
-    is not merged. `writer` is -1 if there is no other row."""
+    """Return whether rows `writer` and `r` stay in order, because they are in one iteration, or in
+    the same segment and not merged. Also return True if `writer` is -1, which means no row."""
     current = segment[r % width]
     return (
         writer < 0

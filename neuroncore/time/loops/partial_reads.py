@@ -16,7 +16,8 @@ Array = npt.NDArray[Any]
 class Results(NamedTuple):
     """The last result in each box: the instruction that wrote it (`writer`, -1 for none), whether
     some of its bytes were overwritten (`cut`), and the bytes per partition that are left, from
-    `begin` to before `end`. A write in the middle of them leaves all of them."""
+    `begin` to before `end`. A write to the middle of these bytes changes neither `begin` nor
+    `end`."""
 
     writer: Array
     cut: Array
@@ -25,10 +26,10 @@ class Results(NamedTuple):
 
 
 def partial_reads(accesses: Accesses, boxes: Array, among: Array) -> Array:
-    """Return, for each instruction that `among` flags, whether a read of its result covers other
-    bytes than exactly those that it wrote: only a part of them, more bytes, or bytes of which a
-    later instruction overwrote some. Each of these instructions has one result. `boxes` is
-    `Boxes.table` of the record."""
+    """Return, for each instruction that `among` flags, whether any read of its result does not
+    cover exactly the bytes that it wrote. Such a read covers only a part of them, or more bytes, or
+    bytes of which a later instruction overwrote some. Each of these instructions has one result.
+    `boxes` is `Boxes.table` of the record."""
     count = len(accesses.near_start) - 1
     results = Results(
         writer=np.full(count, -1, np.int32),

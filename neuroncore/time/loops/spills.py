@@ -1,5 +1,5 @@
-"""Loops for what the older API's compiler leaves out and spills, for
-`neuroncore.time.residency`."""
+"""Loops that find the instructions that the older API's compiler leaves out, and the tiles that it
+spills, for `neuroncore.time.residency`."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Tiles(NamedTuple):
 
 @compiled
 def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
-    """Return, for each piece, the first piece that is loaded from the same bytes, or itself if
-    there is none; and the instruction that loads it, or -1 if no single load fills it or if it is
-    written again."""
+    """Return two arrays with an entry for each piece. The first array has the first piece that is
+    loaded from the same bytes, which may be the piece itself. The second array has the instruction
+    that loads the piece, or -1 if no single load fills the piece or if it is written again."""
     start, reads, piece, _ = accesses
     call, operands, boxes, extents = contents
     count = on_chip.shape[0]
@@ -97,8 +97,9 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
 
 @inlined
 def _history(start: Array, reads: Array, piece: Array, count: int) -> Any:
-    """Return, for each piece: the number of instructions that write it, the last one of them, and
-    whether they write nothing else; and the first instruction that reads it."""
+    """Return four arrays with an entry for each piece: the number of instructions that write it,
+    the last of these instructions, whether these instructions write nothing else, and the first
+    instruction that reads the piece."""
     writers, final = np.zeros(count, np.int64), np.full(count, -1)
     alone = np.ones(count, np.bool_)
     first_read = np.full(count, reads.shape[0])
@@ -140,13 +141,13 @@ def repeated(accesses: Accesses, same_as: Array) -> Array:
 
 
 class Residents(NamedTuple):
-    """The tiles that are in SBUF, as a list that begins with the one that has not been used for the
-    longest time (`links`). A second list has the tiles that stay only so that a load can be left
-    out (`idle`). For each tile: whether it has been in SBUF (`seen`), whether HBM has it too
-    (`clean`), and the last instruction that used it.
+    """The tiles that are in SBUF, as a list that begins with the tile that has not been used for
+    the longest time (`links`). A second list has the tiles that stay only so that a load can be
+    left out (`idle`). For each tile, there is also: whether it has been in SBUF (`seen`), whether
+    HBM has its data too (`clean`), and the last instruction that used it (`last_use`).
 
-    links[BEFORE, p] and links[AFTER, p] are the neighbors of p, or -1 if it is not in the list. A
-    list is a ring, whose two ends are joined by one more entry.
+    links[BEFORE, p] and links[AFTER, p] are the neighbors of tile p in the list, or -1 if tile p is
+    not in the list. A list is a ring, whose two ends are joined by one more entry.
     """
 
     links: Array
@@ -171,8 +172,8 @@ SAVED, RELOADED, REREAD = range(3)
 
 def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> Array:
     """Execute the program in an SBUF with `capacity` bytes per partition for tiles. Return the rows
-    of the transfers that this needs. If a piece that a load fills had to make room, it is loaded
-    again from where it came from."""
+    of the transfers that are necessary for this (`Moves.rows`). If a piece that a load fills was
+    removed to make room, it is loaded again from the same bytes."""
     count = len(same_as)
     residents = Residents(
         links=_no_tiles(count),
@@ -242,7 +243,8 @@ def _bring(
 def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
     """Remove one tile from SBUF, and return True. If there are tiles in `residents.idle`, remove
     the first of them; otherwise remove the tile that has not been used for the longest time. Save
-    its data unless HBM has it. If instruction i uses every tile in SBUF, return False."""
+    the tile's data unless HBM has it. If instruction i uses every tile in SBUF, remove nothing and
+    return False."""
     ends = residents.seen.shape[0]
     victim = residents.idle[AFTER, ends]
     if victim == ends:
@@ -267,9 +269,11 @@ def _move(kind: int, i: int, piece: Any, moves: Moves) -> None:
 
 @compiled
 def _uses(accesses: Accesses, same_as: Array, movable: Array, runs: Array) -> Any:
-    """Return two arrays about the first operand with which an instruction uses each tile: the piece
-    as which it uses the tile; and the piece as which the tile is used next, or -1 if it is not used
-    again before the whole tile is written. All other operands have -1 in both."""
+    """Return two arrays with an entry for each operand. An entry is set if the operand is the first
+    one with which its instruction uses a tile; otherwise it is -1. The first array has the piece
+    that the instruction accesses in the tile. The second array has the piece that the next user of
+    the tile accesses, or -1 if the whole tile is written before that or the tile is not used
+    again."""
     start, reads, piece, whole = accesses
     used_as, used_next_as = np.full(piece.shape[0], -1), np.full(piece.shape[0], -1)
     following = np.full(same_as.shape[0], -1)

@@ -26,19 +26,21 @@ UNKNOWN = -1.0
 class ReorderWindows(NamedTuple):
     """The instructions that each queue may begin next. A place is a position in `Queues.order`.
 
-    Queue q can reach the instructions up to place allowed[q]. Those that read nothing
-    (`Work.fresh`) are admitted as soon as the queue can reach them; up to place reached[q] this has
-    been done. Instructions that read something are admitted up to place admitted[q]; held[q] of
-    them have not begun.
+    Queue q can reach the instructions up to place allowed[q]. Instructions that read nothing
+    (`Work.fresh`) are admitted as soon as the queue can reach them; this has been done for the
+    places before reached[q]. Instructions that read something have been admitted for the places
+    before admitted[q]; held[q] of them have not begun.
 
-    An admitted instruction may wait for an end time that is not known yet. It is then in a chain:
-    waiting[p] is the first place that waits for instruction p, and following[place] the next one.
-    asked[i] is the number of the first dependency of instruction i whose time may be unknown.
+    An admitted instruction may wait for an end time that is not known yet. Its place is then in a
+    chain: waiting[p] is the first place that waits for instruction p, and following[place] is the
+    next place in the chain. asked[i] is the number of the first dependency of instruction i whose
+    time may be unknown.
 
-    Once all of its times are known, an admitted instruction is an entry k of its queue, from low[q]
-    to high[q], in the order of the queue. place[q, k] is its place, ready[q, k] the time at which
-    it is ready, and why[q, k] its dependency that ends last. choice[q] is the entry that can begin
-    soonest, at soonest[q], unless queue q is stale.
+    When all end times for which it waits are known, an admitted instruction becomes an entry of its
+    queue. Queue q has the entries low[q] to high[q] - 1, in the order of the queue. place[q, k] is
+    the place of entry k, ready[q, k] is the time at which it is ready, and why[q, k] is the
+    dependency that ends last. choice[q] is the entry that can begin soonest, and soonest[q] is the
+    time at which it can begin; both are out of date if stale[q] is True.
     """
 
     allowed: Array
@@ -65,12 +67,13 @@ def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
     occupies the DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each; an engine
     serves transfers in the order of arrival. In a queue that keeps its order, a transfer completes
     after all transfers ahead of it, because all engines count every transfer on one semaphore
-    (DMAO). A queue with a limit of transfers issues nothing while that many are incomplete.
+    (source DMAO of isa/machines/trn2.toml). A queue with a limit of transfers issues nothing while
+    that many of its transfers are incomplete.
 
     An instruction with partners on other cores ends when all of them have done their work.
-    Instructions of the PE take longer while it has half of its clock. Instructions of Vector and
-    GpSimd for which `shares` is set use the same port of SBUF: each takes twice as long while the
-    other works.
+    Instructions of the PE take longer while its clock is slow (`contention.clocked`). Instructions
+    of Vector and GpSimd for which `shares` is set use the same port of SBUF: each takes twice as
+    long while the other works.
     """
     run = _run.over(len(work.queue))
     run(_windows(work, queues), idle_units(work, queues), work, queues, core, times)
@@ -105,7 +108,7 @@ def _run(
     for _ in range(work.queue.shape[0]):
         q = _choose(windows, units, work, queues, core, times.end)
         if q < 0:
-            raise RuntimeError("the instructions wait for each other in a circle")
+            raise RuntimeError("the instructions wait for each other in a cycle")
         i = _begin(q, windows, units, work, queues, core, times)
         completed(i, q, units, work, queues, times)
         _finish(i, windows, work, queues, core, times)
@@ -208,11 +211,12 @@ def _look(q: int, windows: ReorderWindows, free: Any) -> None:
 
 @borrowing
 def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
-    """Return the time at which the dependencies of instruction i are available, and the instruction
-    that is available last, or -1 if it waits for none. Dependency k is work.needs[k], or, from k =
-    work.first[i + 1] on, an element of work.previous[i]; those before `begin` are left out. If the
-    end of dependency k is not known yet, return UNKNOWN and k. On the PE, an instruction does not
-    wait for results of its queue, unless they have partners."""
+    """Return the time at which the results of all dependencies of instruction i are available, and
+    the dependency whose result is available last (-1 if i waits for none). Dependency k is
+    work.needs[k], or, from k = work.first[i + 1] on, an element of work.previous[i]; dependencies
+    before `begin` are left out. If the end of dependency k is not known yet, return UNKNOWN and k.
+    On the PE, an instruction waits for instructions of the same queue only if they have
+    partners."""
     queues, first, q = work.previous.shape[1], work.first[i + 1], work.queue[i]
     chained = q % queues == core.tensor
     time, waited = 0.0, -1
@@ -269,7 +273,7 @@ def _begin(
 @borrowing
 def _take_out(q: int, k: int, fresh: Any, windows: ReorderWindows) -> None:
     """Remove the entry of the instruction that queue q has begun. The entries on the shorter side
-    move up."""
+    move, to fill the gap."""
     low, high = windows.low[q], windows.high[q]
     if k - low < high - k:
         for entry in range(k, low, -1):

@@ -13,8 +13,8 @@ Array = npt.NDArray[Any]
 
 class Work(NamedTuple):
     """The instructions of all cores. Instruction i waits for the writers needs[first[i]:first[i +
-    1]], and for instruction previous[i, q] of each queue q of its core, unless it is -1. Times are
-    in nanoseconds."""
+    1]], and, for each queue q of its core, for instruction previous[i, q] (-1: none). Times are in
+    nanoseconds."""
 
     queue: Array
     first: Array
@@ -65,9 +65,9 @@ OWN_QUEUE = -2  # the cause of an instruction that only waited for its queue
 
 
 class Times(NamedTuple):
-    """The nanoseconds at which each instruction begins, has done its work, and has its result
-    available (-1 while unknown); and the instruction that it waited for (-1 for none, or
-    OWN_QUEUE)."""
+    """For each instruction, the nanoseconds at which it begins, has done its work (`done`), and its
+    result is available (`end`); -1 while unknown. Also the instruction that it waited for
+    (`cause`): -1 for none, or OWN_QUEUE."""
 
     begin: Array
     done: Array
