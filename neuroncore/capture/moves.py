@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 RINGS = 16  # DMA engines, each of which increments the semaphore of a transfer
 BLOCK = 16  # semaphores of a queue
 FIRST = 8  # the first semaphore of queues
-MARK = 4  # each DMA engine's last element of a transfer has 4 more bytes: the increment's
+MARK = 4  # bytes that increment the semaphore, in each DMA engine's last element of a transfer
 ALIGNED = 16  # the sizes of all other elements are multiples of this many bytes
 
 MOVE = np.dtype(

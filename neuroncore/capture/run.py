@@ -94,8 +94,8 @@ class Measured:
 
     @property
     def matched(self) -> tuple[int, int]:
-        """For a run from `at_source`: how many instructions that compute have a line of the kernel,
-        and how many compute."""
+        """Two counts, for a run from `at_source`: the instructions that compute and have a line of
+        the kernel, and all instructions that compute."""
         return matched(self.capture.busiest)
 
     @property

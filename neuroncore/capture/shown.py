@@ -1,4 +1,4 @@
-"""The document of a capture for the viewer's page, like `view.document` for runs of kernels. The
+"""The document of a capture for the viewer's page; `view.document` makes the document of a run. The
 times of a capture are measured, or estimated from a compiled program.
 
 A row is an instruction of the kernel or a transfer; rows are sorted by begin. Columns are arrays

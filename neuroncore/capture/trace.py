@@ -116,8 +116,8 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A device trace. `origin_ps` is the time at which the profiler begins to count, or for older
-    files, which lack it, the begin of the compiler's first instruction."""
+    """A device trace. `origin_ps` is the time at which the profiler begins to count. Older files
+    lack this time; then `origin_ps` is the begin of the compiler's first instruction."""
 
     program: str  # the file name of the compiled program
     instance: str

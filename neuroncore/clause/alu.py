@@ -118,7 +118,7 @@ class Function:
 
 
 OPERATORS: IsaTable[Operator] = IsaTable()
-# replacements for operators for which a number wins over NaN
+# operators that return a number if an operand is NaN; they replace operators of the same names
 NUMBERS: IsaTable[Operator] = IsaTable()
 # operators that no engine has (Options.simulator_operators)
 SIMULATED: IsaTable[Operator] = IsaTable()

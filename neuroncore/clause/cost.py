@@ -112,10 +112,10 @@ def stream(
 def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     """Return whether the call uses the SBUF port that Vector and GpSimd share.
 
-    On v2 neither engine has another SBUF port (ARCH1). From v3 on Vector also has a port that it
-    does not share, and uses the shared port in addition for fast modes (ARCH2). It is assumed that
-    a mode is fast if the tiles in SBUF that are read together, or written together, move more than
-    one element per cycle."""
+    On v2 neither engine has another SBUF port (ARCH1). From v3 on, Vector also has its own port,
+    and uses the shared port in addition to it for fast modes (ARCH2). It is assumed that a mode is
+    fast if the tiles in SBUF that are read together, or written together, move more than one
+    element per cycle."""
     if call.engine not in (engine.vector, engine.gpsimd):
         return False
     sizes = [
@@ -124,7 +124,7 @@ def _shares_sbuf(call: Call, machine: Machine, cycles: float) -> bool:
     ]
     if call.engine is engine.gpsimd or not machine.has("vector_sbuf_port"):
         return any(sizes)
-    # only the longest streams count: a few values read with them make no mode fast
+    # only the longest streams count: a few values that are read too do not make a mode fast
     return any(
         cycles < sum(size for size in stream_sizes if size == max(stream_sizes))
         for stream_sizes in sizes
@@ -291,7 +291,7 @@ FAST_PAIRS = {"op": ("add", "multiply", "subtract"), "op0": ("subtract",), "op1"
 
 def _pairs_fast(call: Call, machine: Machine) -> bool:
     """Return whether an instruction with two inputs runs at the rate of 16-bit formats. On trn1 all
-    of its tiles, also the result, must be bfloat16 and contiguous along the innermost axis, and its
+    of its tiles, including the result, must be bfloat16 and contiguous along the last axis, and its
     operators must be in FAST_PAIRS (ISA226 of isa/machines/trn1.toml). On trn2 and trn3 only the
     formats of the tiles decide."""
     everything = _streams(call)

@@ -1,5 +1,5 @@
-"""Example calls of each instruction with their outcome, which for most is the code of an error: for
-`neuroncore isa` and tests.
+"""Example calls of each instruction, each with its outcome, which for most calls is the code of an
+error. `neuroncore isa` and tests use these calls.
 
 A family of instructions has a table in `isa/counterexamples/`. A row has a key, which states how
 the call differs from the clause's example (`neuroncore.clause.example`), and a value, the outcome:

@@ -61,9 +61,9 @@ class Fusion:
     `engines` returns the engines among which the compiler chooses for a call. If `once` is true,
     the compiler removes a call that repeats an earlier call on the same data (common subexpression
     elimination); the results of such a call must depend only on its tiles and its Call. `sums`
-    returns whether a call adds two tiles: the compiler can turn a product that is added in place
-    into a product that accumulates. `fills` is true if a call writes one number to all elements of
-    its tile."""
+    returns whether a call adds two tiles: if it adds a product to a tile in place, the compiler can
+    let the product accumulate instead. `fills` is true if a call writes one number to all elements
+    of its tile."""
 
     engines: Callable[[Call, Machine], Sequence[engine]] | None = None
     once: bool = False

@@ -420,7 +420,7 @@ def _starts_apart(
         got=f"partitions {view.partition} and {index.partition}",
         because="the offsets of a partition are in the same partition, or group of partitions, of "
         "the index",
-        hint="give both the same first partition in `address`",
+        hint="in `address`, give both the same first partition",
     )
 
 

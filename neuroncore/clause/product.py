@@ -113,8 +113,8 @@ def picks(matrix: Array) -> bool:
 
 
 def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array | None:
-    """Return flags [M, N] of the elements of a product that come from flagged elements of one
-    matrix, if the other matrix has no flags and only moves rows (`picks`). Return None otherwise.
+    """Return flags [M, N] that mark the elements of a product that come from flagged elements of
+    one matrix. Return None unless the other matrix has no flags and only moves rows (`picks`).
 
     `in_s` and `in_x` are the flags of s and x, or None."""
     if in_s is not None and in_x is None and picks(x):

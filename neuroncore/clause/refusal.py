@@ -167,8 +167,8 @@ def _asks(op: Operator | None, operand: Any) -> bool:
 
 
 def left_out(name: str, value: Any, because: str) -> None:
-    """Raise OperatorError unless the argument is the number 0: the call does not use this
-    parameter."""
+    """Check the argument of a parameter that the call does not use, which `because` explains. Raise
+    OperatorError unless the argument is the number 0."""
     require(
         not isinstance(value, Tile) and value == 0,
         f"{name} must be None or 0: {because}",

@@ -54,8 +54,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--why",
         action="store_true",
-        help="add to each verdict the bottleneck and the three changes that would save "
-        "most (docs/eval.md)",
+        help="add to each verdict the bottleneck and the three changes that would save the most "
+        "time (docs/eval.md)",
     )
     parser.add_argument(
         "--trace",

@@ -102,7 +102,7 @@ def _text(program: Neff, source: str, rows: Mapping[str, Figures]) -> Iterator[s
             verdict = "agrees" if row["agrees"] else "differs"
             yield (
                 f"       {verdict}: the largest error is {row['error']:.3g}, the largest expected "
-                f"value {row['largest']:.3g} (tolerance {row['tolerance']:g} of it)"
+                f"value {row['largest']:.3g} (tolerance {row['tolerance']:g} of this value)"
             )
 
 

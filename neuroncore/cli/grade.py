@@ -33,7 +33,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add_spec(parser)
     parser.add_argument("--submissions", required=True, type=Path, metavar="DIR")
     parser.add_argument(
-        "--file", metavar="NAME.py", help="the file in the folder of each submission"
+        "--file", metavar="NAME.py", help="the name of the file to judge in each folder of DIR"
     )
     parser.add_argument(
         "--csv",

@@ -1,5 +1,5 @@
-"""neuroncore score: compare estimates and their ranges with measurements. neuroncore calibrate: the
-user's own measurements next to the estimates."""
+"""neuroncore score: compare estimates and their ranges with a table of measurements. neuroncore
+calibrate: compare the user's own measurements with the estimates."""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ def as_numpy(value: Any) -> Array:
 
 def of_any_library(function: Callable[P, Any]) -> Callable[P, Any]:
     """Return a function that accepts arrays of any library. Arguments are converted to numpy.
-    Results are converted to the library of the first argument that is not numpy's; a format that
-    this library lacks stays a numpy array."""
+    Results are converted to the library of the first argument that is not numpy's; an array whose
+    format this library lacks stays a numpy array."""
 
     of_numpy: Callable[..., Any] = function
 

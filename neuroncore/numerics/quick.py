@@ -2,8 +2,8 @@
 otherwise by a compiled loop.
 
 ml_dtypes returns the same bits for the formats of `SAME`, except for the pairs in `NAN_DIFFERS`
-(tests/numerics/test_quick.py compares all codes). Its casts cost less per call; the loops are
-faster for large arrays.
+(tests/numerics/test_quick.py compares all codes). The casts of ml_dtypes cost less per call; the
+loops are faster for large arrays.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _encoding(form: Format) -> tuple[Any, ...]:
 
 
 def _decoding(form: Format) -> tuple[Any, ...]:
-    """Return how to convert a format to float32: the same members as `_encoding`."""
+    """Return how to convert a format to float32, in the form in which `_encoding` returns it."""
     types = form.code_type, float32.code_type
     if form is bfloat16:
         return native.float32_from_bfloat16, *types, ()

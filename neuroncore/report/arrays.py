@@ -127,10 +127,10 @@ def tiles(timelines: Sequence[Timeline]) -> Array:
     """Return a row for each tensor that instructions accessed, core by core, in order of first use.
 
     `row_bytes` is the number of bytes in each of the tensor's `partitions`. `place` is the line
-    that created the tensor; it is empty for arguments. If the kernel chose the addresses of
-    tensors, all of them in one memory share one row, without a place. `first` and `last` are the
-    first and the last instruction that accessed the tensor, as positions among the rows of
-    `instructions` for the same core.
+    that created the tensor; it is empty for arguments. All tensors of a memory whose addresses the
+    kernel chose share one row, without a place. `first` and `last` are the first and the last
+    instruction that accessed the tensor, as positions among the rows of `instructions` for the same
+    core.
     """
     return _together([_tiles(core, t) for core, t in enumerate(timelines)], TILE)
 

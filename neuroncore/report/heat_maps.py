@@ -129,8 +129,8 @@ def figures(elements: Array, lost: Array | None) -> dict[str, Any]:
 
 
 def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Array]:
-    """Return the elements as float64, flags that mark uninitialized elements, and flags that mark
-    finite elements among the others."""
+    """Return three arrays: the elements as float64, flags that mark uninitialized elements, and
+    flags that mark elements that are initialized and finite."""
     numbers = elements.astype(np.float64)
     unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
     return numbers, unwritten, np.isfinite(numbers) & ~unwritten

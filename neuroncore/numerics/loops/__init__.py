@@ -1,6 +1,6 @@
 """Compiled loops over numbers: formats, products, elementary functions, folds, random numbers.
 
-Other rooms import these modules from here. Each is loaded at its first use, and numba with it.
+Other packages import these modules from here. A module is loaded at its first use, and so is numba.
 """
 
 from typing import TYPE_CHECKING

@@ -188,8 +188,8 @@ def _rows(builder: Any, step: Any, group: int) -> list[Any]:
 def _chain(
     builder: Any, out: _Matrix, vectors: int, steps: Any, accumulate: Any, link: Any
 ) -> None:
-    """Write chains to `out`: sums that start at 0, or at `out` to accumulate, after `steps` (at
-    least 1) links."""
+    """Write chains to `out`: sums that start at 0 and have `steps` (at least 1) links. If
+    `accumulate` is true, add the sums to `out` instead."""
     entry = builder.block
     loop, done = (builder.append_basic_block(name) for name in ("chain", "done"))
     builder.branch(loop)
@@ -221,7 +221,7 @@ def _chain(
 def _linked(
     builder: Any, weights: list[Any], moving: list[list[Any]], sums: list[Any]
 ) -> list[Any]:
-    """Return the sums of one row of results after the next link of their chains."""
+    """Return the `sums` of one row of results after one more link of each sum's chain."""
     if len(weights) == 1:
         return [_fused(builder, weights[0], m, t) for m, t in zip(moving[0], sums, strict=True)]
     columns = zip(*moving, strict=True)
@@ -242,8 +242,8 @@ def _products(builder: Any, weights: list[Any], moving: Any) -> Any:
 def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Return a * b + c with one rounding.
 
-    If the processor has no instruction for it, it is computed in float64. float64 represents the
-    product exactly. Its sum is rounded to odd, so the second rounding changes nothing (Boldo and
+    If the processor has no instruction for this, it is computed in float64, which represents the
+    product exactly. The sum is rounded to odd, so the second rounding changes nothing (Boldo and
     Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
     odd", 2008). An inexact sum is made odd by one step toward the part that was lost.
     """

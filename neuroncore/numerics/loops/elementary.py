@@ -1,9 +1,9 @@
 """Elementary functions of float32 arrays, computed in float64 and rounded once.
 
 The polynomials keep the relative error below 1e-11. So results are within 0.501 ulp of the true
-value (0.51 near the zeros of the derivatives, where large terms cancel). They use explicit fused
-multiply-adds and no library calls, in loops that vectorize: every processor gives the same bits.
-Helpers take and return float64; NaN passes through.
+value (0.51 near the zeros of the derivatives, where large terms cancel). The functions use explicit
+fused multiply-adds and no library calls, in loops that vectorize: every processor gives the same
+bits. Helpers take and return float64, and return NaN for NaN.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ def _finite_below(x: Any) -> Any:
 
 @inlined
 def _sin(x: Any) -> Any:
-    """Return sin x on [-pi, pi]; beyond that range, the cubic that the Scalar engine extrapolates.
+    """Return sin x on [-pi, pi]; beyond that range, the cubic with which the Scalar engine
+    extrapolates.
 
     The published sin(9) = 27.65 is the Taylor cubic at pi: -d + d^3/6 with d = x - pi
     (nki.api.shared.rst, note below the activation functions).

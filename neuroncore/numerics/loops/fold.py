@@ -1,7 +1,8 @@
 """Folds and scans along the rows of float matrices, from the first element to the last.
 
-The order affects the results of sums and products, so it is fixed. Working on eight rows at a time
-keeps the processor's adders busy in spite of it.
+The order affects the results of sums and products, so it is fixed. Because the elements of one row
+must be added one after the other, loops work on eight rows at a time: this keeps the processor's
+adders busy.
 """
 
 from __future__ import annotations

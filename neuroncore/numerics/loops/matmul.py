@@ -98,8 +98,8 @@ def chains(
     listed: Array, first: int, end: int, low: int, high: int, out: Array, edge: Array
 ) -> None:
     """Compute the products `first` to `end` of a list, one after the other, for the blocks of rows
-    `low` to `high` of the result. A product is listed as the address of its packed weights, that of
-    its packed panels, K, and whether it is added."""
+    `low` to `high` of the result. The list has for each product the address of its packed weights,
+    the address of its packed panels, K, and whether the product is added to the result."""
     blocks, columns = -(-out.shape[0] // ROWS), -(-out.shape[1] // LANES) * LANES
     part = out[low * ROWS : high * ROWS]
     for i in range(first, end):
@@ -113,9 +113,9 @@ def chains(
 def grouped_chain(
     s: Array, x: Array, out: Array, accumulate: bool, scratch: Array, group: int
 ) -> None:
-    """out = s.T @ x, or += with `accumulate`, in groups of `group` rows (2 or 4); K is a multiple
-    of `group`. The moving vectors of a group need registers, so a block has at most two vectors of
-    columns."""
+    """out = s.T @ x, or with `accumulate` out += s.T @ x, in groups of `group` rows (2 or 4); K is
+    a multiple of `group`. The moving vectors of a group need registers, so a block has at most two
+    vectors of columns."""
     k = s.shape[0] // group
     weights, panel, edge = _carved(scratch, s.shape[0])
     _pack_weights(s, weights)
@@ -244,8 +244,8 @@ def _pack_weights(s: Array, weights: Array) -> None:
 
 @inlined
 def _moving(x: Array, panel: Array, vectors: int, once: bool) -> Array:
-    """Return the columns of a panel, copied to `panel`. If they are read only `once`, they are not
-    copied."""
+    """Return the columns of `x` for a panel, copied to `panel`. If the columns are read only once
+    (`once`), return `x` without a copy, unless it has gaps or too few columns."""
     whole = x.strides[1] == FLOAT_BYTES and x.shape[1] >= vectors * LANES
     if not whole:
         _pad(x, panel, vectors * LANES)
@@ -278,9 +278,9 @@ def _put(edge: Array, out: Array, accumulate: bool) -> None:
 
 
 def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out [M, N] = s.T @ x, or with `accumulate` +=, with one more rounding, for any sizes and
-    strides. s [K, M] and x [K, N] are float32; K is at least 1. With `group` 1 they may be
-    packed."""
+    """out [M, N] = s.T @ x, for any sizes and strides. With `accumulate` the product is added to
+    `out`, with one more rounding. s [K, M] and x [K, N] are float32; K is at least 1. If `group` is
+    1, s and x may be packed."""
     if s.ndim == 3 and x.ndim == 1:  # both are packed; this is so if their tiles are unchanged
         chain()(s, NOTHING, out, accumulate, x, True, buffers.scratch("edge", EDGE))
         return

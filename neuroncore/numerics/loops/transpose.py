@@ -1,4 +1,4 @@
-"""Transposed copies in blocks: a column of a matrix would use only few sets of the cache."""
+"""Transposed copies, block by block: copying whole columns would use only few sets of the cache."""
 
 from __future__ import annotations
 
