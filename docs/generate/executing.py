@@ -1,4 +1,4 @@
-"""The functions that execute instructions, from their clauses (`functions` writes them)."""
+"""Text of the functions that execute instructions, made from the clauses. `functions` writes it."""
 
 from __future__ import annotations
 

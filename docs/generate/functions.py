@@ -103,9 +103,11 @@ def check_names(instruction: Instruction) -> None:
 
 
 def issue_text(instruction: Instruction) -> str:
-    """Return the function that issues an instruction, with the constants that it uses.
+    """Return the text of the function that issues an instruction, and of the constants that the
+    function uses.
 
-    It has the clause's parameters, in its order and with its defaults, and a `name` at the end.
+    The function has the clause's parameters, in the same order and with the same defaults, and
+    `name` at the end if the API's function has this parameter.
     """
     check_names(instruction)
     parameters = [f"{p.name}: {_annotation(p)} = {_default(p)}" for p in instruction.parameters]

@@ -46,7 +46,8 @@ class VendorFinder(MetaPathFinder):
         return spec
 
     def forget(self) -> None:
-        """Remove all modules that this finder has loaded, also as attributes of their packages."""
+        """Remove all modules that this finder has loaded from sys.modules and from their
+        packages."""
         inside = tuple(f"{name}." for name in self.loaded)
         for name in [n for n in sys.modules if f"{n}.".startswith(inside)]:
             parent, _, last = name.rpartition(".")

@@ -84,10 +84,10 @@ mutable = Annotation("mutable")
 
 
 def by_name(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return the arguments of a call by the names of their parameters. If `function` is decorated,
-    these are the parameters of the wrapped function. If the arguments do not fit the wrapped
-    function, they are the parameters of the decorator. If the arguments fit neither, the call will
-    fail, and the result is empty."""
+    """Return the arguments of a call by the names of their parameters. If `function` wraps another
+    function, as a decorator does, and the arguments fit the wrapped function, the names are its
+    parameters. Otherwise they are the parameters of `function`. If the arguments fit neither, the
+    call will fail, and the result is empty."""
     for wrapped in (True, False):
         signature = inspect.signature(function, follow_wrapped=wrapped)
         with suppress(TypeError):
@@ -131,7 +131,7 @@ def with_rank(function: Callable[..., Any], arguments: Arguments, rank: int) -> 
     args, named = arguments
     try:
         parameters = list(inspect.signature(function).parameters)
-    except ValueError:  # a function of C without a signature
+    except ValueError:  # a function written in C may have no signature
         return arguments
     if "rank" not in parameters or "rank" in named or "rank" in parameters[: len(args)]:
         return arguments
@@ -152,8 +152,8 @@ UNCHANGING = frozenset({int, float, bool, str, type(None)})
 
 
 def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
-    """Return a copy of the arguments that shares only the arrays in `but` with them. Raises
-    UsageError for an argument that can't be copied."""
+    """Return a copy of the arguments. Only the arrays in `but` are not copied. Raises UsageError
+    for an argument that can't be copied."""
     # Large arrays are copied to recycled memory. Allocating fresh memory would take longer than a
     # launch that only moves data.
     memo, values = {id(array): array for array in but}, leaves(list(arguments))
@@ -214,7 +214,7 @@ def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
     return tuple((tuple(array for n, array in numbered if n == rank), {}) for rank in ranks), {}
 
 
-SMALL = 1 << 16  # arrays of at most this many bytes are simply copied
+SMALL = 1 << 16  # arrays of fewer bytes are simply copied
 
 
 def separated(per_rank: Sequence[Arguments]) -> list[Arguments]:

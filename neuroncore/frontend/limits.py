@@ -116,9 +116,9 @@ def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) 
     size of the axis.
 
     If the size of the axis is a multiple of the access's length, and so is `first`, a loop probably
-    goes one piece too far. Then the hint states the number of pieces, and recommends ending the
-    loop earlier. If the access would fit on another axis, the hint recommends checking whether the
-    indices are swapped instead. In other cases the hint is the text `ragged`."""
+    goes one piece too far. Then the hint states the number of pieces. It recommends checking
+    whether the indices are swapped if the access would fit on another axis, and otherwise ending
+    the loop earlier. In other cases the hint is the text `ragged`."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged
@@ -175,8 +175,9 @@ def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
 
 
 class TileSize:
-    """The constants of nl.tile_size. They are in bytes if the name ends in "bytes", "align" or
-    "total_available_sbuf_size". The others are numbers of elements, of partitions or of banks."""
+    """The constants of nl.tile_size. total_available_sbuf_size and the constants whose names end in
+    "bytes" or "align" are in bytes. The others are numbers of elements, of partitions or of
+    banks."""
 
     @property
     def psum_min_align(self) -> int:

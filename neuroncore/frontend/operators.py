@@ -123,8 +123,8 @@ def format_of(dtype: Any, position: int) -> Format:
 
 
 def common(x: Any, y: Any) -> Format:
-    """Return the format of x <op> y: the format of the tile among x and y, or the wider of the two
-    formats if both are tiles."""
+    """Return the format of x <op> y: the wider of the two formats if x and y are tiles, or the
+    format of the only tile."""
     if isinstance(x, Tile) and isinstance(y, Tile) and x.dtype is y.dtype:
         return x.dtype
     formats = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]

@@ -118,7 +118,7 @@ KERNELS = {
     ),
 }
 RANKS = "use neuronxcc.nki.nccl, or today's nki.collectives"
-COMPILER = "it compiles a program for a device; here kernels run directly"
+COMPILER = "it compiles a program for a device, and neuroncore runs kernels without compiling them"
 FRAMEWORKS = ("jax_neuronx", "torch_neuronx", "torch_xla")
 LAUNCHING = (
     "{} is not installed, and neuroncore's replacement has only what launching kernels needs"

@@ -2,5 +2,6 @@
 
 import logging
 
-# As the vendor's package does: published course work calls logging.disable(logging.OFF).
+# The vendor's package defines this level too: published course work calls
+# logging.disable(logging.OFF).
 logging.OFF = logging.CRITICAL + 10  # type: ignore[attr-defined]

@@ -35,12 +35,12 @@ class Assigned(Patterned):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write a part of the tensor.
 
-        If the tensor and the value are on the chip, this is a tensor_copy, as in the vendor's
-        migration guide. If this tensor is in HBM, dma_copy writes a value that is in SBUF or HBM; a
-        number is written by memset of a tile and dma_copy. Kernels that run in the vendor's
-        simulator of 0.3 store their results in this way (trnrand). Raises SignatureError for other
-        values, BufferKindError for a tile in PSUM if this tensor is in HBM, and ShapeError if the
-        shapes differ in more than axes of size 1.
+        If the tensor and the value are on the chip, tensor_copy writes the value, as in the
+        vendor's migration guide. If this tensor is in HBM, dma_copy writes the value, which may be
+        a tile in SBUF, a tensor in HBM, or a number that memset first writes to a tile. Kernels
+        that run in the vendor's simulator of 0.3 store their results in this way (trnrand). Raises
+        SignatureError for other values, BufferKindError for a tile in PSUM if this tensor is in
+        HBM, and ShapeError if the shapes differ in more than axes of size 1.
         """
         slot = self[key]
         if not slot.storage.on_chip:
@@ -115,7 +115,7 @@ def check_not_in_psum(value: Tile, what: str) -> None:
 
 
 def _tile_like(tensor: Assigned) -> Assigned:
-    """Return a new tile in SBUF with the same number of elements."""
+    """Return a new tile in SBUF with the number of elements and the format of `tensor`."""
     shape = rows_of(tensor.size)
     storage = current().allocate(MemoryRegion.sbuf, shape, tensor.dtype)
     return type(tensor).of(storage)

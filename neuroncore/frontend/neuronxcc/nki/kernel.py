@@ -148,8 +148,8 @@ class Kernel:
 
     @property
     def returns(self) -> bool:
-        """Return whether the kernel returns its results. In SDK 2.20 kernels wrote to their
-        arguments."""
+        """Return whether the kernel returns its results. In SDK 2.20, kernels wrote their results
+        to their arguments."""
         if self.mode == "trace" or not self.options.get("kernel_return", True):
             return False
         return self.jitted or contract.returns_something(self.function)

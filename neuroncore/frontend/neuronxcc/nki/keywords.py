@@ -32,8 +32,8 @@ def check_keywords(
     """Raise SignatureError for keywords that no release has, and warn about keywords in IGNORED.
     `known` are the additional keywords that the function reads.
 
-    `code` is the code of the function, by default the caller's. `name` is the name by which users
-    know the function; the default is the name in `code`.
+    `code` is the code of the function, by default the code of the caller. `name` is the name by
+    which users know the function; the default is the name in `code`.
     """
     if not kwargs:
         return

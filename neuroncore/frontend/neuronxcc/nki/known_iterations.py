@@ -20,7 +20,7 @@ A tile ends with the iteration if no later line of the kernel can name the tile.
 block, it is not entered into the table of its tensor, because only the instructions of the
 iteration can name it. If such a tile is on the chip, it takes the storage of an earlier tile that
 no later instruction uses, if there is one. All iterations of all templates share these storages,
-and use the same tile objects. `Memory.renew` makes the storage that of a new tensor.
+and use the same tile objects. `Memory.renew` prepares such a storage for a new tensor.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def update(target: Tensor, name: str, other: Any) -> None:
 
 
 def _inverted(self: Tensor) -> Tensor:
-    """Return nl.invert of a tile. The page of nl.invert says that it is the operator ~."""
+    """Return nl.invert of a tile. According to its page, nl.invert is the operator ~."""
     return language.invert(self)  # type: ignore[no-any-return]
 
 
@@ -144,8 +144,8 @@ def _set_block(self: Blocks, key: Any, value: Any) -> None:
 
 
 def install() -> None:
-    """Add these methods to the class of tensors. They are added here because this module imports
-    functions that import the class."""
+    """Add the methods of this module to the class of tensors. The class can't define them, because
+    they use functions whose modules import the class."""
     for symbol, name in BOTH_SIDES.items():
         setattr(Tensor, f"__{symbol}__", _defined(name))
         setattr(Tensor, f"__r{symbol}__", _defined(name, swapped=True))

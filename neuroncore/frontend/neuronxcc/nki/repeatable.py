@@ -1,4 +1,4 @@
-"""Loops whose iterations differ only in affine indices, found in the kernel's source.
+"""Finds loops in the kernel's source whose iterations differ only in affine indices.
 
 In such a loop, variables are only added, subtracted and multiplied by constants, and the results
 are only used in subscripts of tensors and in masks. Besides this, Python only binds names that
@@ -33,8 +33,8 @@ SUMS = (ast.Add, ast.Sub)
 
 
 class Body(NamedTuple):
-    """The conditions for repeating the iterations of a loop that the loop's source does not decide.
-    They are checked when the loop begins."""
+    """Conditions for repeating the iterations of a loop. The loop's source does not decide these
+    conditions, so they are checked when the loop begins."""
 
     depth: int  # the number of loops around the loop in its function; all are loops of the API
     called: frozenset[tuple[str, ...]]  # dotted names that are called, as lists of their parts

@@ -74,18 +74,18 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A delayed call, whose result has no destination yet. `run(dst, changed)` issues the call, in
-    which the arguments in `changed` replace others."""
+    """A delayed call, whose result has no destination yet. `run(dst, changed)` issues the call with
+    the arguments in `changed` instead of the original ones."""
 
     core: Core
-    tile: Tensor  # the destination if none is assigned
+    tile: Tensor  # the destination if the kernel assigns none
     run: Run
-    boxes: list[Box]  # the elements that it writes; an empty box means all
-    regions: tuple[MemoryRegion, ...]  # memories that its destination may be in
-    sums: bool  # whether it is a matrix product, which PSUM can accumulate
+    boxes: list[Box]  # the elements that the call writes; an empty box means all
+    regions: tuple[MemoryRegion, ...]  # memories that the destination may be in
+    sums: bool  # whether the call is a matrix product, which PSUM can accumulate
     frame: FrameType
     instruction: int
-    moves: bool = False  # whether its result has the format of its operand
+    moves: bool = False  # whether the result has the format of the operand
 
     def issue(self, dst: Tensor, **changed: Any) -> None:
         core = self.core

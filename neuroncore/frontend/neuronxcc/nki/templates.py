@@ -399,7 +399,7 @@ class Template:
         if rest.any() or change[self._layout.still].any():
             return False
         self._changes[axis], self._is_known[axis] = change, True
-        self._iterations = None  # made with the changes known before
+        self._iterations = None  # they were made with the changes that were known before
         return True
 
     def _is_like(self, other: Template) -> bool:

@@ -110,8 +110,8 @@ TURN = (6.28125, 0.0019353071795864769)
 
 
 def _sine(x: NkiTensor, out: NkiTensor, shift: float) -> None:
-    """out = sin(x + shift). The nearest multiple of 2 pi is subtracted first, then activation
-    computes the sine."""
+    """Write sin(x + shift) to `out`. The nearest multiple of 2 pi is subtracted first, then
+    activation computes the sine."""
     turns, whole, rest = (
         ndarray(x.shape, int32),
         ndarray(x.shape, float32),

@@ -27,7 +27,7 @@ Bound = int | VirtualRegister
 
 
 def static_range(start: int, stop: int | None = None, step: int = 1) -> builtins.range:
-    """Python's range: the loop is unrolled when the kernel is compiled."""
+    """Return Python's range. The loop is unrolled when the kernel is compiled."""
     for bound in (start, stop, step):
         if isinstance(bound, VirtualRegister):
             raise DynamicControlError(
