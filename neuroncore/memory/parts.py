@@ -90,9 +90,7 @@ class Parted(Tile):
                     start = 0
                 elif stop is None:
                     stop = size
-                if not (
-                    isinstance(start, int) and isinstance(stop, int)
-                ):  # a register, such as a loop's variable
+                if not (isinstance(start, int) and isinstance(stop, int)):  # a register
                     return self.by_keys(keys)
                 if not 0 <= start < stop <= size:
                     return self.by_keys(keys)
