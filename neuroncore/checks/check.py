@@ -1,7 +1,7 @@
-"""Checks of a file of kernels: its source and its run.
+"""Checks the source of a file of kernels, and its run.
 
-Findings can also be written in the format that editors and code scanning read: SARIF 2.1.0, an
-OASIS standard.
+Findings can also be written in SARIF 2.1.0, an OASIS standard. Editors and code scanning read this
+format.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SCHEMA = "neuroncore.check/1"
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings of a check, and what it covered.
+    """The findings of a check, and the files and launches that it covered.
 
     `files` are the sources that were read, `runs` the saved runs that were read, and `api` is the
-    release whose rules apply. `launches` is the number of launches that ran, None if nothing was
-    executed. `unfinished` is a sentence that says why the run ended early. `orders` has a sentence
-    for each launch that was replayed in other orders, and `verified` a sentence for each launch
-    whose record was compared with the plain reading (`neuroncore.plain`). `ours` is True if a fault
-    of neuroncore ended the run.
+    release whose rules apply. `launches` is the number of launches that ran; None if nothing was
+    executed. If the run ended early, `unfinished` is a sentence with the reason. `orders` has a
+    sentence for each launch that was replayed in other orders. `verified` has a sentence for each
+    launch whose record was compared with the plain reading (`neuroncore.plain`). `ours` is True if
+    a fault of neuroncore ended the run.
     """
 
     findings: Sequence[Finding]
@@ -44,7 +44,7 @@ class Checked:
     ours: bool = False
 
     def count(self, severity: str) -> int:
-        """Return how many findings have a severity."""
+        """Return the number of findings with this severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
     @property
@@ -106,17 +106,18 @@ def check(
     verify: bool = False,
     limits: execution.ExecutionLimits | None = None,
 ) -> Checked:
-    """Check a file and all functions that it calls, and run it if it can be run. If the file is a
-    saved run, check its record.
+    """Check a file and all functions that its kernels call. Then run the file if that is possible,
+    and check the record of the run. If the file is a saved run, check the run's record.
 
-    Without `kernel`, the file runs if it has a part under `if __name__ == "__main__"`. With
-    `kernel`, this kernel runs if the file has a function `inputs`. Both also run if `words` has
-    arguments, as `neuroncore run` takes them. The run is in a separate process with `limits` of
-    time and memory, and its record is checked as well. If `static` is True, nothing is executed.
+    Without `kernel`, the file runs if it has an `if __name__ == "__main__"`. With `kernel`, this
+    kernel runs if the file has a function `inputs`. In both cases, it also runs if `words` has
+    arguments for `neuroncore run`. The run is in a separate process with `limits` of time and
+    memory. If `static` is True, nothing is executed.
+
     Each launch is replayed in up to `orders` other orders of instructions that the device may
     choose. If `verify` is True, each result of the emulator is compared with the plain reading, a
-    second implementation in numpy (`neuroncore.plain`). `api` is a release, "0.1" to "0.6", by
-    default the one whose names and parameters fit the file best. `target` is a machine.
+    second implementation in numpy (`neuroncore.plain`). `api` is a release, "0.1" to "0.6"; the
+    default is the release whose names and parameters fit the file best. `target` is a machine.
 
     Raises UsageError for a file that can't be read, for an unknown kernel, release or machine, and
     for a saved run if `static` is True.
@@ -166,7 +167,8 @@ def _of_a_run(
 
 
 def together(checks: Sequence[Checked]) -> Checked:
-    """Return one check that combines several: their findings, and what they covered."""
+    """Combine several checks into one. It has all their findings, and covers all their files and
+    launches."""
     launches = [check.launches for check in checks if check.launches is not None]
     unfinished = [check.unfinished for check in checks if check.unfinished]
     return Checked(
@@ -183,8 +185,8 @@ def together(checks: Sequence[Checked]) -> Checked:
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings sorted by file and line, those without a line last. If several findings
-    have the same code and line, only the first is kept."""
+    """Return the findings sorted by file and line. Findings without a line are last. If several
+    findings have the same code and line, only the first is kept."""
     first: dict[Any, Finding] = {}
     for finding in findings:
         spot = (finding.place.file, finding.place.line) if finding.place else (finding.message, 0)
@@ -202,8 +204,8 @@ LEVELS = {"error": "error", "warning": "warning", "note": "note", "advice": "not
 
 
 def sarif_log(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return a SARIF log with one run (section 3.13 of the standard), which lists each code once,
-    and each finding with its place."""
+    """Return a SARIF log (section 3.13 of the standard) as a dict. It has one run, which lists each
+    code once, and each finding with its place."""
     codes = sorted({finding.code for finding in findings})
     driver = {"name": "neuroncore", "rules": [_descriptor(code) for code in codes]}
     results = [_result(finding, codes.index(finding.code)) for finding in findings]
@@ -217,8 +219,8 @@ def sarif_log(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _descriptor(code: str) -> dict[str, Any]:
-    """Return SARIF's descriptor of a code (section 3.49). The code of a finding has a row in
-    `rules()`; the code of an error has none, so its descriptor refers to `neuroncore explain`."""
+    """Return SARIF's descriptor of a code (section 3.49). If the code has no row in `rules()`, it
+    is the code of an error, and its descriptor refers to `neuroncore explain`."""
     rule = rules().get(code)
     if rule is None:
         return {"id": code, "help": {"text": f"neuroncore explain {code}"}}
@@ -232,8 +234,9 @@ def _descriptor(code: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, index: int) -> dict[str, Any]:
-    """Return SARIF's result for a finding (section 3.27). `index` is the index of its code in the
-    list of descriptors. The severity is also a property, because SARIF has no level "advice"."""
+    """Return SARIF's result for a finding (section 3.27). `index` is the index of the finding's
+    code in the list of descriptors. SARIF has no level "advice", so the severity is also stated as
+    a property."""
     sentences = [finding.message, *([f"Hint: {finding.hint}"] if finding.hint else [])]
     result: dict[str, Any] = {
         "ruleId": finding.code,

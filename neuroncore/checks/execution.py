@@ -28,8 +28,9 @@ WRONG_USAGE, PREFIX = 2, "neuroncore: "  # the exit code and the message of wron
 
 @dataclass(frozen=True)
 class ExecutionLimits:
-    """The limits of the process that runs a file: seconds of wall time, and bytes of address space.
-    If `here` is True, the file runs in the present process, which must already have limits."""
+    """The limits of the process that runs a file: seconds of wall time, and bytes of address space
+    (`memory`). If `here` is True, the file runs in the present process, which must already have
+    limits."""
 
     seconds: float = 300.0
     memory: int = 16 << 30
@@ -38,10 +39,10 @@ class ExecutionLimits:
 
 @dataclass(frozen=True)
 class FileRun:
-    """The outcome of running a file: the findings, and the number of launches that finished.
-    `unfinished` is a sentence with the reason if the run ended early. `orders` has a sentence for
-    each launch that was replayed in other orders, and `verified` a sentence for each launch whose
-    record was compared with the plain reading (`neuroncore.plain`); they are empty unless this was
+    """The outcome of running a file: the findings, and the number of launches that finished. If the
+    run ended early, `unfinished` is a sentence with the reason. `orders` has a sentence for each
+    launch that was replayed in other orders. `verified` has a sentence for each launch whose record
+    was compared with the plain reading (`neuroncore.plain`). Both are empty unless they were
     requested. `ours` is True if a fault of neuroncore ended the run."""
 
     findings: Sequence[Finding]
@@ -59,10 +60,10 @@ def run(
     words: Sequence[str],
     limits: ExecutionLimits,
 ) -> FileRun:
-    """Run a file, or one kernel of it, by `neuroncore run --json`; `words` are further options. An
-    error that refuses the kernel becomes a finding. If the process ends without a result, there is
-    no finding, but `FileRun.unfinished` has the reason. Raise UsageError if the command line
-    reports wrong usage."""
+    """Run a file, or one of its kernels, with `neuroncore run --json` and the further options
+    `words`. If an error refuses the kernel, the error becomes a finding. If the process ends
+    without a result, there is no finding, but `FileRun.unfinished` has the reason. Raise UsageError
+    if the command reports wrong usage."""
     what_runs = f"{file}::{kernel}" if kernel else str(file)
     arguments = ["run", "--json", what_runs, *(["--target", target] if target else []), *words]
     if limits.here:
@@ -77,7 +78,7 @@ def run(
 
 
 def _here(words: Sequence[str]) -> FileRun:
-    """Run the command line in this process."""
+    """Run neuroncore's command line with `words` in this process."""
     output, errors, code = io.StringIO(), io.StringIO(), 0
     before, sys.argv = sys.argv, ["neuroncore", *words]
     try:
@@ -91,11 +92,12 @@ def _here(words: Sequence[str]) -> FileRun:
 
 
 def _file_run(output: str, code: int, errors: bytes) -> FileRun:
-    """Return the outcome from the command line's standard output, exit code and standard error."""
+    """Return the outcome of a run, from the command's standard output, exit code and standard
+    error."""
     try:
         document = json.loads(output)
         launches = document["launches"]
-    except (KeyError, ValueError):  # for wrong usage there is another document
+    except (KeyError, ValueError):  # after wrong usage, the output is another document
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if code == WRONG_USAGE and last.startswith(PREFIX):
             raise UsageError(last.removeprefix(PREFIX)) from None
@@ -113,7 +115,8 @@ def _file_run(output: str, code: int, errors: bytes) -> FileRun:
 
 
 def _refused(failure: dict[str, Any]) -> Finding:
-    """Return the finding for an error of a kernel, given as the dict of the error (`to_dict`)."""
+    """Return the finding for an error that refused a kernel. `failure` is the error as a dict
+    (`KernelError.to_dict`)."""
     place = None
     if failure["line"] is not None:
         column = failure["column"] - 1

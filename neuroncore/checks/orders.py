@@ -1,9 +1,9 @@
-"""Other orders that the device may take: of the instructions of several cores, and of the
-iterations of a parallel loop.
+"""Replays of a record in other orders that the device may choose: other orders of the instructions
+of several cores, and of the iterations of a parallel loop.
 
 A row is the number of an instruction in the program of its core. A storage is the memory of one
-tensor. A step is one instruction of a replay of all cores. A race is a pair of accesses to the same
-bytes whose order nothing defines (`checks.races`).
+tensor. A step is one instruction in a replay of all cores. A race is a pair of accesses to the same
+bytes whose order is undefined (`checks.races`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEETING, REGISTERS = -1, -2  # resources that iterations share, other than stora
 
 @dataclass(frozen=True)
 class _Loop:
-    """One run of a parallel loop. Each iteration is a list of rows, and of runs of inner loops, in
+    """One run of a parallel loop. Each iteration is a list of rows and of runs of inner loops, in
     the order of the program."""
 
     number: int
@@ -47,25 +47,25 @@ Items = list[int | _Loop]
 
 @dataclass(frozen=True, eq=False)
 class Permutations:
-    """A program, and the orders of its rows that are possible because iterations of parallel loops
-    may run in any order."""
+    """A program, and the other orders of its rows. Other orders are possible because the iterations
+    of a parallel loop may run in any order."""
 
     program: Program
 
     def rows(self, seed: int) -> Array:
-        """Return the rows of the program in another order. For seed 0 the iterations of every loop
-        are reversed; for other seeds their order is random. If iterations share resources, each
-        iteration is divided before its first instruction that uses a shared resource: the first
-        parts of all iterations run in the new order, and then the second parts in the program's
-        order. Such a loop keeps the program's order if it also uses tensors at addresses that the
-        kernel specifies."""
+        """Return the rows of the program in another order. For seed 0, the iterations of every loop
+        are reversed; for other seeds, their order is random. If iterations share resources, each
+        iteration is split before its first instruction that uses a shared resource. The first parts
+        of all iterations run in the new order, and then the second parts in the program's order. If
+        such a loop also uses tensors at addresses that the kernel specifies, it keeps the program's
+        order."""
         rng = np.random.default_rng(seed) if seed else None
         return np.array(self._ordered(self._items, rng), np.int64)
 
     def moved(self, rows: Array) -> Array:
-        """Return flags of the iterations that have another position in their loop if the program
-        runs in the order `rows`. The array has the flags of all runs of loops with two or more
-        iterations, one run after the other."""
+        """Return a flag for each iteration: whether it has another position in its loop if the
+        program runs in the order `rows`. The array has the flags of all runs of loops with two or
+        more iterations, one run after the other."""
         at, flags = _positions(rows), [np.empty(0, np.bool_)]
         for loop in _loops(self._items):
             firsts = [row for items in loop.iterations for row in islice(_rows(items), 1)]
@@ -74,10 +74,10 @@ class Permutations:
         return np.concatenate(flags)
 
     def swapped(self, rows: Array) -> tuple[int, int] | None:
-        """Return two instructions whose order is reversed in `rows`, although they use the same
-        bytes in different iterations and at least one of them writes. If there are several such
-        pairs, return the pair whose second instruction comes first in the program; if there is
-        none, return None."""
+        """Return two instructions that use the same bytes in different iterations, and whose order
+        is reversed in `rows`. At least one of them writes. If there are several such pairs, return
+        the pair whose second instruction comes first in the program. Return None if there is no
+        such pair."""
         at = _positions(rows)
         pairs = [(first, second) for first, second in self._conflicts if at[first] > at[second]]
         return min(pairs, key=lambda pair: (pair[1], pair[0]), default=None)
@@ -86,8 +86,8 @@ class Permutations:
 
     @cached_property
     def _items(self) -> Items:
-        """The rows of the program and the runs of its outermost parallel loops, in order. Loops of
-        a program with registers are left out, because registers decide which rows exist."""
+        """The rows of the program and the runs of its outermost parallel loops, in order. If the
+        program has registers, there are no loops, because registers decide which rows exist."""
         marks = self.program.data.marks().tolist()
         top: Items = []
         around, last = [top], 0
@@ -112,13 +112,13 @@ class Permutations:
         heads = [rows[:end] for rows, end in zip(rows_by_iteration, ends, strict=True)]
         tails = [rows[end:] for rows, end in zip(rows_by_iteration, ends, strict=True)]
         if any(tails) and not self._placed.isdisjoint(chain.from_iterable(rows_by_iteration)):
-            # iterations alternate in the use of the same bytes
+            # iterations may use the same bytes alternately
             return [*chain.from_iterable(rows_by_iteration)]
         count = len(rows_by_iteration)
         order = range(count)[::-1] if rng is None else rng.permutation(count).tolist()
         return [*chain.from_iterable(heads[k] for k in order), *chain.from_iterable(tails)]
 
-    # --- what iterations share -------------------------------------------------------------------
+    # --- resources that iterations share ---------------------------------------------------------
 
     def _shared(self, rows_by_iteration: Sequence[Rows]) -> set[int]:
         """Return the resources (`_sharing`) that several iterations use."""
@@ -128,16 +128,16 @@ class Permutations:
         return {resource for resource, count in counts.items() if count > 1}
 
     def _until(self, rows: Rows, shared: set[int]) -> int:
-        """Return how many rows of an iteration come before its first use of a shared resource."""
+        """Return the number of rows of an iteration before its first use of a shared resource."""
         uses = (k for k, row in enumerate(rows) if shared & self._sharing.get(row, set()))
         return next(uses, len(rows))
 
     @cached_property
     def _sharing(self) -> dict[int, set[int]]:
-        """The resources that iterations may share, by the rows that use them. A resource is an
+        """For each row, the resources that it uses and iterations may share. A resource is an
         integer: the number of a storage that is declared as shared; MEETING, for instructions that
         wait for other cores; or REGISTERS, the accumulator registers, if some instruction of the
-        program continues with their contents."""
+        program adds to their contents."""
         used: dict[int, set[int]] = {}
         storage = self._storage
         for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
@@ -175,8 +175,8 @@ class Permutations:
 
 def _begun(around: Items, number: int) -> Items:
     """Begin an iteration of loop `number`, and return the empty list for its rows. `around` has the
-    items so far. If they end with a run of this loop, the iteration belongs to this run; otherwise
-    it begins a new run."""
+    items before. If the last item is a run of this loop, the iteration continues this run;
+    otherwise it begins a new run."""
     loop = around[-1] if around else None
     if not (isinstance(loop, _Loop) and loop.number == number):
         loop = _Loop(number)
@@ -208,16 +208,16 @@ def _positions(rows: Array) -> Array:
     return at
 
 
-MOST_RACES = 100_000  # more races are not followed
+MOST_RACES = 100_000  # the most races that are examined
 STAYS = 0.9  # the probability that a core continues when others could run
 
 
 @dataclass(frozen=True)
 class Iterations:
-    """The result of running iterations in other orders. `tried` is the number of replays, `among`
-    the number of iterations of parallel loops, and `moved` how many of these iterations had another
-    position in at least one replay. `finding` reports a difference of the results. `untried` is a
-    sentence with the reason if there was no replay."""
+    """The result of running iterations in other orders. `tried` is the number of replays, and
+    `among` the number of iterations in parallel loops. `moved` is the number of iterations that had
+    another position in at least one replay. `finding` reports a difference of the results. If there
+    was no replay, `untried` is a sentence with the reason."""
 
     tried: int = 0
     moved: int = 0
@@ -238,10 +238,9 @@ class Iterations:
 @dataclass(frozen=True)
 class Orders:
     """The result of running the cores in other orders. `tried` is the number of replays. `open` is
-    the number of pairs of accesses whose order no synchronization defines (races), and `reversed`
-    the number of such pairs that were reversed in at least one replay. `iterations` is the result
-    of running iterations of loops in other orders. `finding` reports a difference of the results
-    for any of these orders."""
+    the number of races, and `reversed` the number of races whose accesses were reversed in at least
+    one replay. `iterations` is the result of running iterations of loops in other orders. `finding`
+    reports a difference of the results, for other orders of cores or of iterations."""
 
     tried: int
     open: int
@@ -274,9 +273,9 @@ def _outcome(finding: Finding | None) -> str:
 
 def compare_orders(record: Record, count: int) -> Orders:
     """Replay a record in other orders, until the bits of a result differ. First the cores of all
-    ranks run in up to `count` other orders. Their results are compared with those of a replay in
-    which each step is a step of the first core that can run. Then the iterations of parallel loops
-    run in up to `count` other orders, which are compared with the recorded order.
+    ranks run in up to `count` other orders. The results are compared with a replay in which each
+    step runs the first core that can run. Then the iterations of parallel loops run in up to
+    `count` other orders. The results are compared with a replay in the recorded order.
 
     Raises the errors of `Replay`.
     """
@@ -331,8 +330,8 @@ def _of_iterations(record: Record, count: int) -> Iterations:
 
 
 def _moved(programs: Sequence[Permutations], rows: Sequence[Array]) -> Array:
-    """Return `Permutations.moved` of all programs, in one array. `rows` has the order of each
-    program."""
+    """Return the flags of `Permutations.moved` for all programs, in one array. `rows` has the order
+    of each program."""
     return np.concatenate(
         [permutations.moved(order) for permutations, order in zip(programs, rows, strict=True)]
     )
@@ -344,8 +343,8 @@ def _permuted(
     rows: Sequence[Array],
     expected: Sequence[Array],
 ) -> str:
-    """Describe the first result that differs from `expected` if each program runs in the order
-    `rows`; "" if all are equal."""
+    """Run each program in the order `rows`, and describe the first result that differs from
+    `expected`. Return "" if all results are equal."""
     permuted = [
         permutations.program.permuted(order)
         for permutations, order in zip(programs, rows, strict=True)
@@ -360,8 +359,8 @@ def _permuted(
 def _iterations_finding(
     differing: str, programs: Sequence[Permutations], rows: Sequence[Array]
 ) -> Finding:
-    """Return the finding for iterations whose order matters. Its place is the second instruction of
-    the first reversed pair (`Permutations.swapped`). If no pair explains the difference, the
+    """Return the finding for iterations whose order matters. The place of the finding is the second
+    instruction of the first reversed pair (`Permutations.swapped`). If no pair is reversed, the
     finding is a note without a place."""
     pairs = (
         (permutations.program, permutations.swapped(order))
@@ -390,9 +389,9 @@ def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
 
 
 class _ByPriority:
-    """A schedule with a fixed priority for each core. It chooses, among the cores that can run, the
-    core with the lowest value in `priorities`; if several have this value, the one with the lowest
-    number."""
+    """A schedule with a fixed priority for each core. It runs the core with the lowest value in
+    `priorities`, among the cores that can run. If several have this value, it runs the core with
+    the lowest number."""
 
     def __init__(self, priorities: Sequence[int]) -> None:
         self.priorities = priorities
@@ -402,8 +401,8 @@ class _ByPriority:
 
 
 class _AtRandom:
-    """A schedule that takes the first of the cores that can run (`able`) with probability STAYS,
-    otherwise any of them. The first is the core of the last step, if it can continue."""
+    """A schedule that chooses the first of the cores that can run (`able`) with probability STAYS,
+    and otherwise any of them. The first core is the core of the last step, if it can continue."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -415,8 +414,8 @@ class _AtRandom:
 
 
 def _turns(number: int, cores: int) -> _ByPriority | _AtRandom:
-    """Return the schedule of replay `number`. For replay 0 the core with the highest number runs
-    first; in other replays cores take turns at random."""
+    """Return the schedule of replay `number`. In replay 0, the core with the highest number runs
+    first. In other replays, cores take turns at random."""
     return _AtRandom(number) if number else _ByPriority([-core for core in range(cores)])
 
 
@@ -427,8 +426,8 @@ def _replayed(record: Record, turns: _ByPriority | _AtRandom) -> tuple[list[Arra
 
 
 def _outcomes(replay: Replay) -> list[Array]:
-    """Return copies of the result arrays at the end of a replay, and then of the inputs that the
-    replay changed."""
+    """Run a replay to its end. Return copies of the result arrays, and then copies of the inputs
+    that the replay changed."""
     results = replay.results()
     return [np.array(array) for array in (*_arrays(results), *replay.changed().values())]
 
@@ -441,7 +440,7 @@ def _arrays(results: Any) -> list[Array]:
     return [results] if isinstance(results, np.ndarray) else []
 
 
-# --- what differs ---------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------
 
 
 def _steps(order: Array, launch: LaunchAccesses, race: Race) -> tuple[int, int]:
@@ -455,8 +454,8 @@ def _steps(order: Array, launch: LaunchAccesses, race: Race) -> tuple[int, int]:
 
 
 def _later(suspects: Sequence[Race], order: Array, launch: LaunchAccesses) -> Array:
-    """Return, for each race, whether its second access came after its first access. `order` has the
-    core of each step."""
+    """Return a flag for each race: whether its second access came after its first access. `order`
+    has the core of each step."""
     at = {core: np.flatnonzero(order == core) for core in range(len(launch.uses))}
     rows = [
         [at[launch.threads[access.thread].core][access.row] for access in (race.first, race.second)]
@@ -468,8 +467,8 @@ def _later(suspects: Sequence[Race], order: Array, launch: LaunchAccesses) -> Ar
 
 
 def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
-    """Describe the first of the `results` whose bits differ from those of the `expected` result;
-    "" if all are equal."""
+    """Describe the first result whose bits differ from the bits of the `expected` result. Return ""
+    if all results are equal."""
     for number, (wanted, got) in enumerate(zip(expected, results, strict=True)):
         bits = f"u{wanted.dtype.itemsize}"
         apart = np.ascontiguousarray(wanted).view(bits) != np.ascontiguousarray(got).view(bits)
@@ -481,9 +480,9 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 def _cores_finding(
     differing: str, suspects: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
-    """Return the finding for cores whose order matters. Among the races that `flipped` flags as
-    reversed, it names the race whose accesses have both happened first. Its place is the second
-    access of this race, or None if no race is reversed. `order` has the core of each step."""
+    """Return the finding for cores whose order matters. It names the first reversed race, which is
+    the race that is complete at the earliest step. `flipped` flags the reversed races, and `order`
+    has the core of each step. The place is the second access; None if no race is reversed."""
     reversed_races = [
         race for race, is_reversed in zip(suspects, flipped, strict=True) if is_reversed
     ]

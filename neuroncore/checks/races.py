@@ -1,14 +1,14 @@
 """Bytes of HBM that two cores of a rank, or two programs of a grid, use without synchronization.
 
 A thread is one program of the launch grid on its core. A meeting is an instruction, such as a
-barrier or a collective, in which several threads wait for each other; it may join any set of
-threads. Meetings divide the instructions of a thread into segments: a meeting is the last
-instruction of its segment. If several threads join a meeting, all their instructions before it
-happen before all their instructions after it. Vector clocks represent this happens-before order.
+barrier or a collective, in which several threads wait for each other. Any set of threads may take
+part in a meeting. Meetings divide the instructions of a thread into segments: a meeting is the last
+instruction of its segment. For the threads that take part in a meeting, all instructions before the
+meeting happen before all instructions after the meeting. Vector clocks represent this order.
 
-A box is the set of bytes of an access. It is in a storage, which is the memory of one tensor, and
-has bounds, within which a pattern describes strided bytes exactly. A use is an operand that an
-instruction reads or writes.
+A box is the set of bytes of an access. The bytes are in a storage, which is the memory of one
+tensor. A box has bounds. If the access has strides, the box also has a pattern, which describes the
+exact bytes within the bounds. A use is an operand that an instruction reads or writes.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def threads(programs: Sequence[Program]) -> list[Thread]:
 
 
 def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World) -> list[Meeting]:
-    """Return the meetings of the cores of all ranks, each after the earlier meetings of its cores.
-    A collective that moves data is two meetings, one at its start and one at its end. If a core
-    runs several programs of the grid, there are no meetings."""
+    """Return the meetings of the cores of all ranks. In the list, each meeting comes after all
+    earlier meetings of its cores. A collective that moves data is two meetings, one at its start
+    and one at its end. If a core runs several programs of the grid, there are no meetings."""
     if len(programs) != len(among):
         return []
     listed: list[Meeting] = []
@@ -75,7 +75,7 @@ def meetings(programs: Sequence[Program], among: Sequence[Thread], world: World)
 
 
 def _in_order(met: Sequence[Meeting]) -> list[Meeting]:
-    """Sort meetings so that each follows the earlier meetings of its cores."""
+    """Sort meetings so that each meeting comes after all earlier meetings of its cores."""
     of_core: dict[int, list[tuple[int, int]]] = {}
     for number, meeting in enumerate(met):
         for core, row in meeting.items():
@@ -96,8 +96,8 @@ class HappensBefore:
     """The order that meetings impose on the instructions of several threads."""
 
     def __init__(self, count: int, met: Sequence[Meeting]) -> None:
-        """Order the instructions of `count` threads. `met` has the meetings of the threads; each
-        meeting comes after the earlier meetings of its threads."""
+        """Order the instructions of `count` threads. `met` has the meetings of the threads. In this
+        list, each meeting must come after all earlier meetings of its threads."""
         self._ends: list[list[int]] = [[] for _ in range(count)]  # the last row of each segment
         self._behind = [[np.zeros(count, np.int32)] for _ in range(count)]
         for meeting in met:
@@ -124,7 +124,7 @@ class HappensBefore:
         return bool(behind_other and self._behind[first][first_segment][second] <= second_segment)
 
 
-MOST_RUNS = 1 << 18  # most runs of adjacent bytes of an access that is compared
+MOST_RUNS = 1 << 18  # accesses with more runs of adjacent bytes are not compared
 
 
 class Access(NamedTuple):
@@ -166,8 +166,8 @@ class SharedBoxes:
     accesses: list[list[Access]] = field(default_factory=list)
 
     def near(self) -> tuple[Array, Array]:
-        """Return the pairs of boxes that overlap as two arrays: the numbers of the first boxes, and
-        the numbers of the second boxes. Each pair is listed once. A box also forms a pair with
+        """Return the pairs of boxes that overlap, as two arrays: the numbers of the first boxes,
+        and the numbers of the second boxes. No pair is repeated. Each box also forms a pair with
         itself."""
         _, area = np.unique(np.concatenate(self.area), return_inverse=True)
         patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
@@ -178,8 +178,8 @@ class SharedBoxes:
         return owner[once], near[once]
 
     def share(self, first: int, second: int) -> bool:
-        """Return whether two boxes, given by their numbers, have bytes in common. Return False if
-        either box has more than MOST_RUNS runs of adjacent bytes, which are too many to compare."""
+        """Return whether two boxes, given by their numbers, share bytes. Return False without a
+        comparison if a box has more than MOST_RUNS runs of adjacent bytes."""
         a, b = self.spots[first], self.spots[second]
         if a == b:
             return True
@@ -191,8 +191,9 @@ class SharedBoxes:
         return bool(((place > 0) & (before + other_length > starts)).any())
 
     def enter(self, uses: Uses, kept: Array) -> Array:
-        """Add some boxes of a core; `kept` has their rows in its `Program.box_table`. Return an
-        array with the new number of each row of that table, -1 for a box that isn't added."""
+        """Add some boxes of a core. `kept` has the rows of these boxes in the core's
+        `Program.box_table`. Return an array with the new number of the box in each row of that
+        table; -1 for a box that isn't added."""
         boxes = uses.program.boxes()
         number = np.full(len(boxes.table), -1, np.int64)
         number[kept] = np.arange(len(kept)) + len(self.accesses)
@@ -212,8 +213,8 @@ class SharedBoxes:
 def shared(
     uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore, world: World
 ) -> SharedBoxes:
-    """Return the boxes in storages of HBM that several threads use, if one of these threads writes.
-    Accesses through an index may touch any byte, and are left out."""
+    """Return the boxes in HBM whose storages several threads use, if one of these threads writes to
+    the storage. Accesses through an index may touch any byte, and are left out."""
     boxes, wanted = SharedBoxes(), _used_by_several(uses, among)
     for core, uses_of_core in enumerate(uses):
         windows = uses_of_core.program.windows()
@@ -231,7 +232,7 @@ def shared(
 
 
 def _used_by_several(uses: Sequence[Uses], among: Sequence[Thread]) -> Array:
-    """Return the storages in HBM that several threads use, if one of the threads writes."""
+    """Return the numbers of the storages in HBM that several threads use and some thread writes."""
     used, written = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for thread in among:
         uses_of_core = uses[thread.core]
@@ -254,8 +255,8 @@ def _within(rows: Array, thread: Thread) -> Array:
 
 
 def _first_windows(uses: Uses) -> Array:
-    """Return the first window of each box. A window is a view of a tensor; several windows may have
-    one box."""
+    """Return the first window of each box. A window is a view of a tensor. Several windows may
+    cover the same box."""
     of_window = uses.program.boxes().of_window
     first = np.zeros(len(uses.program.box_table()), np.int64)
     first[of_window[::-1]] = np.arange(len(of_window))[::-1]
@@ -274,8 +275,8 @@ def _spots(uses: Uses, kept: Array) -> list[SharedSpot]:
 
 
 def _axes(spot: SharedSpot) -> tuple[list[tuple[int, int]], int]:
-    """Return the pairs (size, step in bytes) of the axes between runs of adjacent bytes, and the
-    length of a run in bytes."""
+    """Divide the bytes of a spot into runs of adjacent bytes. Return a pair (size, step in bytes)
+    for each axis that counts runs, and the length of a run in bytes."""
     length = spot.form.item
     axes = access.long_axes(spot.form.shape, spot.form.steps)
     while axes and axes[-1][1] == length:
@@ -289,8 +290,8 @@ def _count(spot: SharedSpot) -> int:
 
 
 def _runs(spot: SharedSpot) -> tuple[Array, int]:
-    """Return the first byte of each run of adjacent bytes, sorted, and the length of all runs in
-    bytes."""
+    """Return the first byte of each run of adjacent bytes, sorted, and the length of a run in
+    bytes. All runs have the same length."""
     axes, length = _axes(spot)
     begins = np.array([spot.start], np.int64)
     for size, step in axes:
@@ -299,9 +300,9 @@ def _runs(spot: SharedSpot) -> tuple[Array, int]:
 
 
 def _does(uses: Uses, core: int) -> Array:
-    """Return, for each use, whether the instruction accesses memory on this core, which has the
-    number `core` in its rank. A barrier only waits. Core 0 counts for the cores of a rank that
-    carry out a collective together."""
+    """Return a flag for each use: whether the instruction accesses memory from this core. `core` is
+    the number of the core in its rank. A barrier accesses no memory. A collective that the cores of
+    a rank carry out together counts once, on core 0."""
     does = [
         call.instruction.traits.computes and not (core > 0 and call.is_once_per_rank)
         for call in uses.program.calls
@@ -315,9 +316,9 @@ def _note(
     accesses: list[list[Access]],
 ) -> None:  # fmt: skip
     """Add uses of thread `number` to `accesses`, which lists the accesses of each box. Only uses
-    that `does` flags are added, and for each box and segment only the first read and the first
-    write. `of_box` maps a box of the core to its number in `accesses`; boxes with -1 are left
-    out."""
+    with a flag in `does` are added. For each box and segment, only the first read and the first
+    write are added. `of_box` maps a box of the core to its number in `accesses`. Boxes that it maps
+    to -1 are left out."""
     used = np.flatnonzero((of_box[uses.box] >= 0) & does)
     rows, writes = uses.user[used], uses.writes[used]
     table = np.column_stack([of_box[uses.box[used]], order.segment(number, rows), writes])
@@ -327,13 +328,13 @@ def _note(
         accesses[box].append(Access(number, segment, bool(wrote), int(rows[k])))
 
 
-MOST_REPORTED = 20  # most pairs of lines that are reported
-MASKED = 62  # the number of bits for threads; thread n has the bit n % MASKED
+MOST_REPORTED = 20  # the most pairs of lines that are reported
+MASKED = 62  # the number of bits in a set of threads; thread n has the bit n % MASKED
 
 
 class Race(NamedTuple):
-    """Two accesses to the same bytes in an undefined order, and the numbers of their boxes. The
-    second access is a write."""
+    """Two accesses to the same bytes whose order is undefined, and the numbers of their boxes
+    (`first_box`, `box`). The second access is a write."""
 
     first: Access
     second: Access
@@ -373,7 +374,7 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
     element for each core."""
     programs = [uses_of_core.program for uses_of_core in uses]
     among = threads(programs)
-    alone = len(among) == world.ranks  # each has separate HBM, and shares nothing
+    alone = len(among) == world.ranks  # each rank is one thread, and shares no HBM
     order = HappensBefore(len(among), () if alone else meetings(programs, among, world))
     return LaunchAccesses(
         world, among, uses, order, SharedBoxes() if alone else shared(uses, among, order, world)
@@ -381,9 +382,9 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
 
 
 def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
-    """Return findings for pairs of lines that use the same bytes of HBM in an undefined order, at
-    most MOST_REPORTED. At least one line of each pair writes. `uses` has an element for each
-    core."""
+    """Return findings for pairs of lines that use the same bytes of HBM in an undefined order. At
+    least one line of each pair writes. There are at most MOST_REPORTED findings. `uses` has an
+    element for each core."""
     launch = launch_of(uses, world)
     reported: dict[frozenset[Place], Finding] = {}
     for race in races(launch):
@@ -396,8 +397,8 @@ def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
 
 
 def races(launch: LaunchAccesses) -> Iterator[Race]:
-    """Yield pairs of unordered accesses of two threads to the same bytes, if at least one of them
-    writes."""
+    """Yield the pairs of accesses by two threads to the same bytes whose order is undefined. At
+    least one access of each pair is a write."""
     if len(launch.threads) < 2:
         return
     accesses = launch.shared.accesses
@@ -412,7 +413,7 @@ def races(launch: LaunchAccesses) -> Iterator[Race]:
 
 
 def _threads(accesses: list[list[Access]]) -> Array:
-    """Return, for each box, an integer with the bit n % MASKED set if thread n uses the box."""
+    """Return an integer for each box, in which bit n % MASKED is 1 if thread n uses the box."""
     bits = [
         sum(1 << n for n in {a.thread % MASKED for a in accesses_of_box})
         for accesses_of_box in accesses
@@ -421,8 +422,8 @@ def _threads(accesses: list[list[Access]]) -> Array:
 
 
 def _between(first_box: int, second_box: int, launch: LaunchAccesses) -> Iterator[Race]:
-    """Yield the races between accesses to two boxes, given by their numbers, if the boxes share
-    bytes."""
+    """Yield the races between an access to the first box and an access to the second box. The boxes
+    are given by their numbers. There are no races if the boxes share no bytes."""
     accesses, order = launch.shared.accesses, launch.order
     for a in accesses[first_box]:
         for b in accesses[second_box]:
@@ -454,12 +455,12 @@ def _race_finding(race: Race, launch: LaunchAccesses) -> Finding:
 
 
 def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:
-    """Return whether the order of a race has no effect, because two threads may write the same
-    values. There are two such cases:
+    """Return whether a race may be harmless, because both threads may write the same values. There
+    are two cases:
 
-    * Both accesses are writes to the same bytes from one line.
-    * The first access reads bytes that its thread wrote earlier, at the line that also makes the
-      second access."""
+    * Both accesses are writes to the same bytes from the same line.
+    * The first access reads bytes that its own thread has written earlier, at the same line at
+      which the other thread writes them."""
     first, second = race.first, race.second
     if first.writes:
         same = launch.shared.spots[race.first_box] == launch.shared.spots[race.box]

@@ -1,6 +1,6 @@
 """Findings from the record of a launch (the instructions that it issued) and from its schedule:
-tiles that don't fit, and legal code that is slower than necessary. `Run.findings` lists first the
-findings of the launch itself, and then those of this module, of `races` and of `uses`."""
+tiles that don't fit, and legal code that is slower than necessary. `Run.findings` first lists the
+findings of the launch itself, and then the findings of this module, of `races` and of `uses`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ else:
     races = Lazy("neuroncore.checks.races")
 
 Array = npt.NDArray[Any]
-SHOWN = 4  # lines whose tiles are listed
+SHOWN = 4  # the most kinds of tiles that a message lists
 
 
 class Alive(NamedTuple):
-    """The first tile that does not fit (`culprit`), and the tiles that are alive at its first use:
-    their bytes per partition in total, and their number by kind (memory, size, name and source
-    line)."""
+    """The first tile that does not fit (`culprit`), and the tiles that are alive when it is first
+    used. `bytes_needed` is the sum of their sizes in bytes per partition. `kinds` has the number of
+    tiles of each kind; tiles of one kind have the same memory, size, name and source line."""
 
     culprit: Area
     bytes_needed: int
@@ -71,17 +71,16 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
 
 def spilled(timeline: Timeline) -> bool:
     """Return whether the compiler may make room for tiles that do not fit. Only the older API's
-    compiler does: it spills tiles of SBUF to HBM, and the estimate includes the spills. Tiles that
-    exceed PSUM are accepted too, because kernels with such tiles have published times. The result
-    is False if the tiles of one instruction alone do not fit into SBUF."""
+    compiler does this: it spills tiles from SBUF to HBM, and the estimate includes the spills.
+    Tiles that exceed PSUM are accepted too, because kernels with such tiles have published times.
+    The result is False if the tiles of a single instruction do not fit into SBUF."""
     if not timeline.compiled.policy.rewrites:
         return False
     return _most_at_once(timeline.program) <= _room(timeline.machine, MemoryRegion.sbuf)
 
 
 def _most_at_once(program: Program) -> int:
-    """Return the largest number of bytes per partition of SBUF that the tiles of one instruction
-    take."""
+    """Return the largest size of the tiles of one instruction in SBUF, in bytes per partition."""
     uses = Uses(program)
     used, area = np.unique(np.stack([uses.user, uses.area]), axis=1)
     kinds = uses.areas.kinds
@@ -97,9 +96,9 @@ def _room(machine: Machine, region: MemoryRegion) -> int:
 
 def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | None:
     """Find the first tile that does not fit: at its first use, the tiles that are alive take more
-    than `room` bytes per partition. Return this tile and the tiles that are alive then; None if all
-    fit. Only tiles in `region` without an address count. A tile is alive from its first use to its
-    last."""
+    than `room` bytes per partition. Return this tile and the tiles that are alive at this point, or
+    None if all tiles fit. Only tiles in `region` without an address count. A tile is alive from its
+    first use to its last use."""
     uses = Uses(program)
     areas, kinds = uses.areas, program.kinds
     free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)[areas.kind]
@@ -124,7 +123,7 @@ def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | 
 
 
 def _listed(program: Program, kinds: Counter[Area]) -> str:
-    """Return a list of the kinds of tiles as text, the kinds with most bytes first."""
+    """Return the kinds of tiles as text. The kinds whose tiles take the most bytes come first."""
     most = sorted(kinds.items(), key=lambda item: -item[0].row_bytes * item[1])
     parts = []
     for kind, count in most[:SHOWN]:
@@ -140,33 +139,32 @@ def _tile_text(program: Program, kind: Area) -> str:
 
 
 # A line gets advice if its slow instructions take more than the share LEAST of the busy time of
-# their engine, or of DMA, and more than the share LEAST_OF_ALL of the whole time.
+# their engine (or of DMA), and more than the share LEAST_OF_ALL of the whole time.
 LEAST, LEAST_OF_ALL = 0.1, 0.01
 FEW_LANES = 0.25  # an instruction on at most this share of the lanes is slow
 
 
 class Slow(NamedTuple):
-    """A reason why calls are slow: the code of the finding, and a function that returns the message
-    for a call that is slow for this reason, and None for other calls."""
+    """A reason why calls are slow. `code` is the code of the finding. `why` is a function that
+    returns the message for a call that is slow for this reason, and None for any other call."""
 
     code: str
     why: Callable[[Call, Machine], str | None]
-    of_dma: bool = False  # whether the time is compared with the time of DMA, not of an engine
+    of_dma: bool = False  # True if the time is compared with the time of DMA, not of an engine
 
 
 class LineAdvice(NamedTuple):
-    """The advice for a line on one core, and the share of the busy time (of the engine, or of DMA)
-    that the slow instructions of the line take."""
+    """The advice for a line on one core. `share` is the share of the busy time of the engine (or of
+    DMA) that the slow instructions of the line take."""
 
     finding: Finding
     share: float
 
 
 def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
-    """Yield advice for lines with slow instructions. The message states which share of the busy
-    time of their engine, or of DMA, these instructions take on the core where this share is
-    largest. If there are several ranks, the message lists all cores to which the advice applies.
-    Advice never refuses a kernel."""
+    """Yield advice for lines with slow instructions. The message states the share of the busy time
+    of their engine (or of DMA) that these instructions take, on the core where the share is
+    largest. If there are several ranks, the message lists all cores to which the advice applies."""
     by_line: dict[tuple[str, Place | None], dict[int, LineAdvice]] = {}
     for number, timeline in enumerate(timelines):
         for line_advice in _of_a_core(timeline):
@@ -203,8 +201,8 @@ def _of_a_core(timeline: Timeline) -> Iterator[LineAdvice]:
 
 
 def _of_dma(timeline: Timeline) -> Any:
-    """Return, for each instruction, the nanoseconds that its DMA transfer would take if all DMA
-    engines took part in it."""
+    """Return the time of each instruction's DMA transfer if all DMA engines took part in the
+    transfer, in nanoseconds."""
     return timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
 
 
@@ -212,8 +210,8 @@ def _of_dma(timeline: Timeline) -> Any:
 
 
 def _ends(call: Call) -> list[View]:
-    """Return the views of the source and the destination of a DMA transfer, without indices; an
-    empty list for other calls."""
+    """Return the views of the source and the destination of a DMA transfer, without its indices.
+    Return an empty list for calls that are not DMA transfers."""
     if call.engine is not engine.dma or not call.instruction.traits.computes:
         return []
     return [view for view in call.views(*call.reads, *call.writes) if view.size]
@@ -233,8 +231,8 @@ def _small_elements(call: Call, machine: Machine) -> str | None:
 
 
 def _transposes(call: Call, ends: list[View]) -> bool:
-    """Return whether a DMA transfer moves a matrix element by element, because one side has the
-    rows of the other as columns. `ends` are the views of its source and destination."""
+    """Return whether a DMA transfer moves a matrix element by element, because the rows of the
+    source are the columns of the destination. `ends` are the views of source and destination."""
     if call.instruction.traits.transposes:
         return True
     apart = any(cost.contiguous(v) == 1 and _steps(v) and v.free_size > 1 for v in ends)
@@ -270,7 +268,7 @@ def _few_lanes(call: Call, machine: Machine) -> str | None:
     every = machine.limits.partitions
     if not 0 < lanes <= every * FEW_LANES:
         return None
-    return f"{call.name} works on {lanes} of {every} partitions; the lanes of the others are idle"
+    return f"{call.name} works on {lanes} of {every} partitions; the other lanes are idle"
 
 
 def _multiplies(call: Call) -> bool:
@@ -300,13 +298,13 @@ SLOW = (
 
 
 def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
-    """Return the findings of a finished launch. `record` has a program for each core and the
-    settings of the launch, and `timelines` the schedule of each core. Nothing is executed."""
+    """Return the findings of a finished launch. `record` has a program for each core, and the
+    settings of the launch. `timelines` has the schedule of each core. Nothing is executed."""
     findings = [finding for timeline in timelines for finding in beyond_capacity(timeline)]
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     used = [*map(Uses, record.programs)]
     threads = sum(max(1, len(program.data.programs) // 2) for program in record.programs)
-    if threads > world.ranks:  # a rank of one thread shares no HBM
+    if threads > world.ranks:  # if each rank has one thread, no HBM is shared
         findings += races.findings(used, world)
     for uses in used:
         for rule in (overlaps, unplaced, sums, carried_reads):

@@ -1,14 +1,14 @@
-"""The instructions that read or write each byte of memory in a record, the last instruction that
-wrote it before each use, and findings about these uses:
+"""The instructions that read or write each byte of memory in a record; for each use of a byte, the
+last instruction that wrote the byte before; and findings about these uses:
 
 * sums in PSUM that continue after they were read, or that are never read,
 * tensors whose addresses overlap, and tensors without an address in a memory where other tensors
-  have one,
-* iterations of a parallel loop that read bytes that other iterations write.
+  have an address,
+* iterations of a parallel loop that read bytes which other iterations write.
 
 A use is one operand of one instruction. A window is a view of one tensor, and a storage is the
-memory of one tensor. A box is the set of bytes that a window covers in an area. An area is a
-storage, or a whole memory if the kernel specifies addresses in it.
+memory of one tensor. An area is a storage, or a whole memory if the kernel specifies addresses in
+this memory. A box is the set of bytes that a window covers in an area.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Uses:
 
     @property
     def box(self) -> Array:
-        """The box of each operand, a row of `Program.box_table`."""
+        """The number of each operand's box, which is a row of `Program.box_table`."""
         return self.columns.operands
 
     @cached_property
@@ -66,7 +66,8 @@ class Uses:
 
     @cached_property
     def place(self) -> Array:
-        """The position of each operand in its instruction: reads, indices, and then writes."""
+        """The position of each operand in its instruction. Operands that are read come first, then
+        indices, and then operands that are written."""
         places: Array = np.arange(len(self.box)) - self.columns.start[self.user]
         return places
 
@@ -89,8 +90,8 @@ class Uses:
 
     @cached_property
     def reaching(self) -> Array:
-        """For each operand, the number of the last earlier instruction that wrote any of its bytes;
-        -1 if there is none."""
+        """For each operand, the number of the last earlier instruction that wrote one of its bytes;
+        -1 if no instruction did."""
         count = len(self.columns.call)
         near = self.program.boxes().near
         reads = np.bincount(self.user[~self.writes], minlength=count).astype(np.int32)
@@ -104,15 +105,14 @@ class Uses:
         return self.program.calls[int(self.columns.call[instruction])]
 
     def line(self, instruction: int) -> Place:
-        """Return the line of the kernel that issued an instruction."""
+        """Return the place of the kernel's line that issued an instruction."""
         return self.program.place(int(self.columns.line[instruction]))
 
 
 def sums(uses: Uses) -> Iterator[Finding]:
     """Yield a finding for each line whose matrix products are added to a sum that was already read,
-    although they don't state that they accumulate: the author may think that the previous sum has
-    ended. Also yield a finding for each line whose matrix products overwrite a sum that was never
-    read."""
+    if the products don't state that they accumulate. The author may think that a new sum begins.
+    Also yield a finding for each line whose matrix products overwrite a sum that was never read."""
     if not any(call.instruction.traits.multiplies for call in uses.program.calls):
         return
     window_uses = _WindowUses.of(uses)
@@ -141,8 +141,8 @@ def sums(uses: Uses) -> Iterator[Finding]:
 
 @dataclass(frozen=True, eq=False)
 class _WindowUses:
-    """The uses of each window, in the order of the program. Tensors at the same address have
-    different windows, so each of them has separate sums."""
+    """The uses of all windows, sorted by window, and in the order of the program for each window.
+    Tensors at the same address have different windows, so each tensor has separate sums."""
 
     uses: Uses
     window: Array
@@ -156,16 +156,16 @@ class _WindowUses:
 
     def after_reads(self) -> Iterator[tuple[int, int]]:
         """Yield pairs of instructions: a product that does not state whether it accumulates, and
-        the instruction that read the same window just before. Only windows that were written before
-        the product are considered."""
+        the previous user of the same window, if this instruction read the window. Only windows that
+        were written before the read are considered."""
         after = self._follow(self._products(None), ~self.writes)
         began = _written_before(self.window, self.writes)
         for k in sorted(after[began[after]].tolist(), key=lambda k: int(self.user[k + 1])):
             yield int(self.user[k + 1]), int(self.user[k])
 
     def over_unread(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of instructions: a product that begins a sum, and the product that wrote the
-        same window just before it, if no instruction read that sum."""
+        """Yield pairs of instructions: a product that begins a sum, and the previous user of the
+        same window, if this was a product too and no instruction read its result."""
         every = self._products(None) | self._products(True) | self._products(False)
         following = self._follow(self._products(False), every)
         read = self.uses.reaching[~self.uses.writes]
@@ -173,22 +173,24 @@ class _WindowUses:
             yield int(self.user[k + 1]), int(self.user[k])
 
     def _products(self, adds: bool | None) -> Array:
-        """Return, for each use, whether it is the result of a product whose argument `accumulate`
-        is `adds`. `adds` is None for products that do not state whether they accumulate."""
+        """Return a flag for each use: whether it is the result of a product whose argument
+        `accumulate` is `adds`. `adds` is None for products that do not state whether they
+        accumulate."""
         stated = np.array([_says(call, adds) for call in self.uses.program.calls], np.bool_)
         products: Array = stated[self.uses.columns.call[self.user]] & self.writes
         return products
 
     def _follow(self, later: Array, earlier: Array) -> Array:
-        """Return the positions k for which `later` flags use k + 1 and `earlier` flags use k. Both
-        uses have the same window and belong to different instructions."""
+        """Return the positions k for which `earlier` flags use k and `later` flags use k + 1. Both
+        uses must have the same window and belong to different instructions."""
         same = (self.window[1:] == self.window[:-1]) & (self.user[1:] != self.user[:-1])
         following: Array = np.flatnonzero(later[1:] & earlier[:-1] & same)
         return following
 
 
 def _written_before(window: Array, writes: Array) -> Array:
-    """Return, for each use, whether an earlier use of the same window wrote it."""
+    """Return a flag for each use: whether this or an earlier use of the same window is a write. The
+    uses are sorted by window."""
     count = np.cumsum(writes)
     first = np.flatnonzero(np.diff(window, prepend=-1))
     before = np.repeat(count[first] - writes[first], np.diff(np.append(first, len(window))))
@@ -203,15 +205,15 @@ def _says(call: Call, adds: bool | None) -> bool:
     return is_stated and call.arguments[traits.adds] is adds
 
 
-MOST_TRIES = 16  # how many reads are examined for each pair of lines
+MOST_TRIES = 16  # the most reads that are examined for each pair of lines
 
 
 def overlaps(uses: Uses) -> Iterator[Finding]:
-    """Yield findings for tensors that lose bytes to another tensor at the same address. A finding
-    has two lines: one overwrites bytes of the first tensor through the other tensor, and the other
-    line reads these bytes afterwards through the first tensor. There is no finding if no
-    instruction wrote these bytes through the first tensor, or if the instruction that overwrites
-    the bytes reads all of them: then one tensor may be meant as a view of the other."""
+    """Yield findings for a tensor A whose bytes are overwritten through another tensor B at the
+    same address. The message has three lines: the first writes bytes through A, the second
+    overwrites these bytes through B, and the third reads the bytes through A. There is no finding
+    if the instruction that overwrites the bytes also reads all of them, because B may then be meant
+    as a view of A."""
     program = uses.program
     if not program.storages().is_placed().any():
         return
@@ -236,8 +238,9 @@ def overlaps(uses: Uses) -> Iterator[Finding]:
 
 
 def _candidates(uses: Uses, storage: Array) -> Array:
-    """Return the operands that are read after an instruction with one result wrote their bytes
-    through another tensor. `storage` has the storage of each operand."""
+    """Return the operands that are read from one tensor although the last write to their bytes was
+    through another tensor. Instructions with several results are not considered as writers.
+    `storage` has the storage of each operand."""
     kinds, areas = uses.program.kinds, uses.areas
     placed = np.array([kind.placed for kind in kinds], np.bool_)[areas.kind][uses.area]
     reads_of_single = np.flatnonzero(placed & ~uses.writes & (uses.reaching >= 0))
@@ -245,16 +248,17 @@ def _candidates(uses: Uses, storage: Array) -> Array:
     first, last = (
         np.searchsorted(uses.user[written], uses.reaching[reads_of_single] + e) for e in (0, 1)
     )
-    single = last - first == 1  # with several results it is not known which
+    single = last - first == 1  # of several results, it is unknown which has the bytes
     reads_of_single, write = reads_of_single[single], written[first[single]]
     candidates: Array = reads_of_single[storage[reads_of_single] != storage[write]]
     return candidates
 
 
 def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | None:
-    """Return the last instruction that wrote, through the tensor of operand `read`, bytes that the
-    later instruction `writer` overwrites. Return None if there is none, or if `writer` reads all
-    bytes that it overwrites. `storage` has the storage of each operand."""
+    """Return the last instruction before `writer` that wrote, through the tensor of operand `read`,
+    bytes that operand `read` and the result of `writer` share. Return None if there is no such
+    instruction, or if `writer` reads all bytes that it overwrites. `storage` has the storage of
+    each operand."""
     start, end = uses.columns.start[writer : writer + 2]
     (target,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
@@ -268,8 +272,8 @@ def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | No
 
 
 def _is_within(uses: Uses, inner: int, outer: int) -> bool:
-    """Return whether the box of operand `inner` is in the box of operand `outer`, judging by their
-    bounds of rows and bytes."""
+    """Return whether the box of operand `inner` is inside the box of operand `outer`. Only the
+    bounds of rows and bytes are compared."""
     table = uses.program.box_table()
     (low, high, first, last), (least, most, begin, end) = table[
         uses.box[[inner, outer]], 1:5
@@ -284,12 +288,13 @@ def _share(uses: Uses, first: int, second: int) -> bool:
     return bool((near[start[a] : start[a + 1]] == b).any())
 
 
-MOST_REPORTED = 4  # most lines that are reported
+MOST_REPORTED = 4  # the most lines that are reported
 
 
 def unplaced(uses: Uses) -> Iterator[Finding]:
-    """Yield a finding for the first lines that leave the placement of a tensor to the system, in a
-    memory where the kernel has placed other tensors."""
+    """Yield findings for lines that allocate a tensor without an address in a memory where the
+    kernel specifies the addresses of other tensors. Only the first MOST_REPORTED lines are
+    reported."""
     kinds = uses.program.kinds
     placed = {kind.region for kind in kinds if kind.placed}
     free = (k for k in kinds if not k.placed and k.region in placed and k.line >= 0)
@@ -310,8 +315,8 @@ NOWHERE = -1  # in no loop
 class Nesting:
     """The parallel loops around each row (instruction) of a record. A span is a range of rows in
     which no iteration begins and no loop ends. Span k begins with row `begins[k]`. `loops[k]` has
-    the numbers of the loops around span k, outermost first, and then NOWHERE. `values[k]` has the
-    values of the variables of these loops."""
+    the numbers of the loops around span k, the outermost first, and is filled up with NOWHERE.
+    `values[k]` has the values of these loops' variables."""
 
     begins: Array
     loops: Array
@@ -319,8 +324,9 @@ class Nesting:
 
     @classmethod
     def of(cls, marks: Array) -> Nesting:
-        """Return the nesting for `Data.iterations`, whose rows are [row, loop, value] where an
-        iteration begins and [row, ~loop, 0] where a loop ends."""
+        """Return the nesting that `marks`, the table of `Data.iterations`, describes. A row of the
+        table is [row, loop, value] where an iteration begins, and [row, ~loop, 0] where a loop
+        ends."""
         within: dict[int, int] = {}  # loops in progress, with their variables
         spans = [dict(within)]
         for loop, value in marks[:, 1:].tolist():
@@ -337,16 +343,16 @@ class Nesting:
         return cls(np.append(0, marks[:, 0]), loops, values)
 
     def differ(self, first: Array, second: Array) -> Array:
-        """Return flags [pairs, depths]: whether rows first[k] and second[k] are in different
-        iterations of the same loop at this depth."""
+        """Return flags in the shape [pairs, depths]: whether rows first[k] and second[k] are in
+        different iterations of the same loop at a depth."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         different: Array = same_loop & (self.values[a] != self.values[b])
         return different
 
     def share(self, first: Array, second: Array) -> Array:
-        """Return, for each k, whether the same parallel loop is around rows first[k] and second[k],
-        at the same depth."""
+        """Return a flag for each k: whether rows first[k] and second[k] are in the same parallel
+        loop, at the same depth."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         inside = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         shared: Array = inside.any(axis=1)
@@ -360,8 +366,8 @@ class Nesting:
 
 def carried_reads(uses: Uses) -> Iterator[Finding]:
     """Yield a finding for each pair of lines that depend on the order of a parallel loop's
-    iterations. One line reads bytes that the other line wrote before in another iteration, or
-    overwrites afterwards in another iteration."""
+    iterations. One line reads bytes. In another iteration, the other line has written these bytes
+    before, or overwrites them afterwards."""
     nesting, reported = _nesting(uses), set()
     if nesting is None:
         return
@@ -382,7 +388,7 @@ def carried_reads(uses: Uses) -> Iterator[Finding]:
 
 def conflicts(uses: Uses) -> Iterator[tuple[int, int]]:
     """Yield pairs (earlier instruction, later instruction) that use the same bytes of a tensor in
-    different iterations of a parallel loop. At least one of the two writes."""
+    different iterations of a parallel loop. At least one instruction of each pair writes."""
     nesting = _nesting(uses)
     if nesting is None:
         return
@@ -399,8 +405,8 @@ def _nesting(uses: Uses) -> Nesting | None:
 
 
 def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Yield (operand, writer, depth) for each operand that is written, if the last earlier `writer`
-    of its bytes is in another iteration of the loop at `depth`."""
+    """Yield (operand, writer, depth) for each operand that is written, if its bytes were last
+    written by an instruction `writer` in another iteration of the loop at `depth`."""
     written: Array = np.flatnonzero(uses.writes & (uses.reaching >= 0))
     before = uses.reaching[written]
     differ = nesting.differ(uses.user[written], before)
@@ -409,10 +415,10 @@ def _written_twice(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int
 
 
 def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
-    """Yield (operand, writer, depth) for each operand that is read, if `writer` is in another
-    iteration of the loop at `depth`. The writer is the last one before the read, or the last one
-    after it (`_overwritten_later`). Operands that iterations may share and operands whose position
-    depends on indices are left out."""
+    """Yield (operand, writer, depth) for each operand that is read, if an instruction `writer` in
+    another iteration of the loop at `depth` writes its bytes. This is the last instruction that
+    writes the bytes before the read, or the last one after the read (`_overwritten_later`). Left
+    out are operands that iterations may share, and operands whose position depends on indices."""
     windows = uses.program.windows()
     shared = np.isin(windows.storage, list(uses.program.data.carried)) | (windows.moving >= 0)
     read: Array = np.flatnonzero(~uses.writes & ~shared[uses.window])
@@ -424,9 +430,9 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
 
 
 def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
-    """Yield (operand, writer, depth) for the operands in `read` whose last `writer` comes after the
-    read and is in another iteration of the loop at `depth`. Operands whose bytes the same iteration
-    wrote before the read are left out."""
+    """Yield (operand, writer, depth) for operands in `read`, if the last instruction `writer` of
+    the program that writes their bytes comes after the read, in another iteration of the loop at
+    `depth`. Operands whose bytes the same iteration wrote before the read are left out."""
     near, start = uses.program.boxes().near
     last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
     np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
@@ -443,9 +449,9 @@ def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tu
 
 
 def _is_one_tensor(uses: Uses, operand: int, writer: int) -> bool:
-    """Return whether instruction `writer` writes the tensor of `operand` at a fixed position
-    (another tensor may be at the same address). Return False if the instruction that reads the
-    operand also writes it in place."""
+    """Return whether instruction `writer` writes to the tensor of `operand`, at a fixed position.
+    Otherwise it may write to another tensor at the same address. Return also False if the
+    instruction that uses the operand updates it in place."""
     windows, start = uses.program.windows(), uses.columns.start
     window, reader = uses.window[operand], uses.user[operand]
     updated = slice(start[reader], start[reader + 1])

@@ -1,6 +1,6 @@
 """Judges candidates, which are kernels that are not trusted. A candidate runs on public inputs in
-an isolated process. Its record, which has the instructions that it issued, is replayed on hidden
-inputs by another process, which never runs the candidate."""
+an isolated process, which records the instructions that the candidate issues. Another process
+replays this record on hidden inputs. The second process never runs the candidate."""
 
 from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.eval.loading import load_spec

@@ -1,9 +1,9 @@
 """The answers of processes that ran a candidate: bytes that are never unpickled.
 
-An answer begins with the level of isolation, as three bytes, which are written before the
-candidate's code begins. Then comes the kind of the answer, "R" for records or "E" for an error;
-then the number of parts and the length of each part; and then the parts. With "R" each part is a
-packed record; with "E" the only part is JSON.
+An answer begins with three bytes for the isolation that the operating system granted. They are
+written before the candidate's code runs. The kind of the answer follows: "R" for records or "E" for
+an error. Then follow the number of parts, the length of each part, and the parts. If the kind is
+"R", each part is a packed record. If the kind is "E", the only part is JSON.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MOST_LINE = 1 << 31
 
 
 class Isolation(NamedTuple):
-    """The isolation that the operating system granted: `namespaces` and `seccomp` are 1 or 0, and
-    `landlock` is the version of Landlock, 0 for none."""
+    """The isolation that the operating system granted. `namespaces` and `seccomp` are 1 if the
+    process has them, otherwise 0. `landlock` is the version of Landlock, or 0 without Landlock."""
 
     namespaces: int = 0
     landlock: int = 0
@@ -41,22 +41,22 @@ def write(file: int, content: bytes) -> None:
 
 
 def encoded(kind: bytes, parts: Sequence[bytes]) -> bytes:
-    """Return the bytes of an answer after the level of isolation: its kind ("R" or "E"), and its
-    parts with their lengths."""
+    """Return all bytes of an answer except the isolation: the kind ("R" or "E"), the number of
+    parts, their lengths, and the parts."""
     sizes = b"".join(SIZE.pack(len(part)) for part in parts)
     return kind + COUNT.pack(len(parts)) + sizes + b"".join(parts)
 
 
 def isolation(content: bytes) -> Isolation:
-    """Return the level of isolation at the beginning of an answer."""
+    """Return the isolation that the beginning of an answer states; none for a shorter answer."""
     if len(content) < ISOLATION.size:
         return Isolation()
     return Isolation(*ISOLATION.unpack_from(content))
 
 
 def records(content: bytes) -> list[bytes]:
-    """Return the packed records of an answer. Raise Refused for an error of the candidate, and for
-    bytes that are not an answer."""
+    """Return the packed records in an answer. Raise Refused if the answer is an error of the
+    candidate, or if the bytes are not an answer."""
     body = content[ISOLATION.size :]
     if not body:
         raise Refused("NO_RECORD", "the candidate ended before its kernel returned")
@@ -89,8 +89,8 @@ def _parts(content: bytes) -> list[bytes]:
 
 
 def _error(part: bytes) -> Refused:
-    """Return the refusal for an error that a candidate's process reports. The bytes come from the
-    candidate, so they are only used as text."""
+    """Return the refusal for an error that a candidate's process reports. The bytes `part` come
+    from the candidate, so they are only used as text."""
     try:
         document = json.loads(part)
         code, message = str(document["code"])[:40], str(document["message"])
@@ -102,5 +102,5 @@ def _error(part: bytes) -> Refused:
 
 
 def error(document: dict[str, Any]) -> bytes:
-    """Return the answer for an error."""
+    """Return the bytes of an answer (after the isolation) for an error. `document` is its JSON."""
     return encoded(ERROR, [json.dumps(document).encode()])

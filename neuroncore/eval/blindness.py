@@ -1,5 +1,5 @@
-"""The blind spots of a specification: work that a kernel could leave out and still pass. They are
-found with a baseline, which is a kernel that passes."""
+"""Finds the blind spots of a specification: work that a kernel could leave out and still pass. This
+needs a baseline, which is a kernel that passes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ TINY = 1e-30  # smaller results are too small for a meaningful comparison
 
 @dataclass(frozen=True)
 class Unseen:
-    """The name and the line of an instruction of the baseline that the verdict does not depend on:
-    the kernel still passes if this instruction writes zeros."""
+    """An instruction of the baseline without effect on the verdict: the kernel still passes if this
+    instruction writes zeros. `instruction` is its name, and `place` its line."""
 
     instruction: str
     place: Place
@@ -68,9 +68,10 @@ class Blindness:
 
 
 def examined(spec: Spec, baseline: Candidate, pool: Pool) -> Blindness:
-    """Examine a specification with a baseline that passes, on the first shape. Each instruction in
-    turn is made to write zeros, which costs up to one replay for each hidden seed and instruction.
-    Raise UsageError if the baseline does not pass."""
+    """Examine a specification with a baseline, on the first shape. For each instruction, the
+    baseline is replayed with zeros in place of the instruction's results. So there are up to as
+    many replays as instructions times hidden seeds. Raise UsageError if the baseline does not
+    pass."""
     worker = Worker(spec, pool.level or "process", pool.limits)
     try:
         verdict = worker.verdict(baseline)
@@ -99,8 +100,8 @@ def _unseen(record: Record, spec: Spec, case: Case) -> Iterator[Unseen]:
 
 
 def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: int) -> bool:
-    """Return whether the results still pass on one hidden seed if the instruction in row `row` of a
-    core writes zeros."""
+    """Return whether the results for one hidden seed are still correct if the instruction in row
+    `row` of the record of a core writes zeros."""
     replay = Replay(record, hidden.arrays, snapshots=0)
     try:
         replay.to(row, core)
@@ -118,7 +119,8 @@ def _passes_without(record: Record, spec: Spec, hidden: Hidden, core: int, row: 
 
 
 def _idle(spec: Spec, case: Case) -> Iterator[int]:
-    """Yield the positions of arrays whose values don't change the results of the reference."""
+    """Yield the positions of the array arguments whose values have no effect on the results of the
+    reference."""
     seed, family = spec.hidden_seeds(case.shape)[0]
     arguments = spec.arguments(seed, case.shape, family)
     others = spec.arguments(seed + 1, case.shape, family)

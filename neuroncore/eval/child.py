@@ -1,5 +1,6 @@
-"""The work of a candidate's process: it runs the kernel on public inputs, and its answer has the
-records of the runs, without arrays. A case is one shape of the specification with its inputs."""
+"""The work of a candidate's process. The process runs the kernel on public inputs, and its answer
+contains the records of the runs, without the contents of arrays. A case is one shape of the
+specification with its inputs."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ FILE = "candidate.py"
 
 
 class Request(NamedTuple):
-    """A request to run a candidate: its source; the index of the case that it runs on (None for
-    all); and `decisions`, the values that the device would compute and that loops and conditions
-    depend on, in the order of their use."""
+    """A request to run a candidate. `source` is its source, and `case` the index of the case to run
+    it on (None for all cases). Some loops and conditions depend on values that the device computes.
+    `decisions` has these values, in the order in which the kernel uses them."""
 
     source: str
     case: int | None = None
@@ -31,10 +32,10 @@ class Request(NamedTuple):
 
 
 class Task(NamedTuple):
-    """The settings that all candidates of a specification share: possible names of the kernel
-    (`entry`), the machine, the options of the run, and the public arguments for each shape
-    (`cases`). `prelude` is source that is executed before the candidate's. `keywords` are the names
-    of the last arguments, which are passed by keyword."""
+    """The settings that all candidates for a specification share: the names that the kernel may
+    have (`entry`), the machine, the options of the run, and the public arguments for each shape
+    (`cases`). The source `prelude` is executed before the candidate's source. `keywords` are the
+    names of the last arguments, which are passed by keyword."""
 
     entry: tuple[str, ...]
     target: str
@@ -45,18 +46,19 @@ class Task(NamedTuple):
 
     @classmethod
     def of(cls, spec: Spec, cases: Sequence[tuple[Any, ...]]) -> Self:
-        """Return the task of a specification, for the public arguments of each shape."""
+        """Return the task for a specification. `cases` has the public arguments for each shape."""
         entry, keywords = tuple(spec.entry), tuple(spec.keywords)
         return cls(entry, spec.target, spec.options, cases, spec.prelude, keywords)
 
     def answer(self, request: Request) -> bytes:
-        """Return the answer for a request."""
+        """Run a candidate as `request` says. Return the bytes of the answer (`eval.answers`)."""
         cases = self.cases if request.case is None else [self.cases[request.case]]
         return answer(request.source, self._replace(cases=cases), request.decisions)
 
 
 def answer(source: str, task: Task, decisions: Sequence[int]) -> bytes:
-    """Return the answer for a candidate's source: its records, or any exception that it raises."""
+    """Run a candidate, and return the bytes of the answer. It contains the records of the runs, or
+    an exception that the candidate raised. `decisions` is explained at `Request`."""
     try:
         return answers.encoded(answers.RECORDS, _records(source, task, decisions))
     except MemoryError:
@@ -85,7 +87,7 @@ def _records(source: str, task: Task, decisions: Sequence[int]) -> list[bytes]:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-    """Return the code, the sentence, the hint and the line of an error."""
+    """Return the code, the message, the hint and the line of an error."""
     code = error.code if isinstance(error, KernelError) else type(error).__name__
     message = getattr(error, "statement", None) or str(error)
     line = _line(error)

@@ -1,4 +1,4 @@
-"""Comparison of a candidate's results with those of the reference."""
+"""Compares a candidate's results with the results of the reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neuroncore.eval.spec import Spec
 from neuroncore.report.compare import Incomparable, compare
 
 Array = npt.NDArray[Any]
-WIDEST = 4  # most bytes of an element on the device; numpy's references may have 8
+WIDEST = 4  # elements have at most 4 bytes on the device; numpy's references may have 8
 
 
 class ResultError(NamedTuple):
@@ -29,10 +29,10 @@ class ResultError(NamedTuple):
 
 
 def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any]:
-    """Return a dict with the fields of `ResultError`. Each error is the largest of all results;
-    `element` is from the result with the largest `largest_error`. Raise Refused if the number of
-    results differs, or if a result has another shape, a narrower format, or errors above the
-    tolerances."""
+    """Return the fields of a `ResultError` as a dict. Each error is the maximum over all results;
+    `element` belongs to the result with the largest `largest_error`. Raise Refused if the number of
+    results is wrong, or if a result has another shape than the reference, a narrower format that is
+    not allowed, or errors above the tolerances."""
     got = _several(results)
     if spec.finish is not None:
         got = _several(spec.finish(_alone(got), _alone(expected)))
@@ -95,6 +95,6 @@ def _close(got: Array, want: Array, rtol: float, atol: float) -> bool:
 
 
 def _plain(result_error: ResultError) -> dict[str, Any]:
-    """Return the errors for JSON, which has no infinite numbers."""
+    """Return the fields for JSON, with None in place of infinity, which JSON does not have."""
     fields = result_error._asdict().items()
     return {name: None if value == math.inf else value for name, value in fields}

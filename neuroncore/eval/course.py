@@ -12,8 +12,7 @@ Verdicts = Mapping[str, Mapping[str, Any]]
 
 
 class Limit(NamedTuple):
-    """A time in microseconds, and the share of a test's points (0 to 1) for a kernel that takes at
-    most this time."""
+    """A kernel that takes at most `microseconds` gets this `share` (0 to 1) of a test's points."""
 
     microseconds: float
     share: float = 1.0
@@ -21,10 +20,10 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One test of an assignment: its name, the source of its specification (`eval.load_spec`), and
-    the points for a candidate that passes. If there are `limits`, sorted from the shortest, the
-    points depend on the time that `nki.benchmark` would report on `target`. `needs` names tests
-    that must pass too."""
+    """One test of an assignment. `spec` is the argument with which `eval.load_spec` loads its
+    specification, and `points` are the points for a candidate that passes. If there are `limits`
+    (the shortest time first), the points depend on the time that `nki.benchmark` would report on
+    `target`. This test gives points only if the tests named in `needs` pass too."""
 
     name: str
     spec: str
@@ -34,7 +33,8 @@ class Part:
     target: str = "trn2"
 
     def share(self, verdict: Mapping[str, Any]) -> float:
-        """Return the share of the points that a verdict gives (0 to 1); `needs` is ignored."""
+        """Return the share of the points (0 to 1) that a candidate with this verdict gets. The
+        tests in `needs` are not considered."""
         if not verdict["passed"]:
             return 0.0
         if not self.limits:
@@ -56,11 +56,12 @@ class Assignment:
 
     @property
     def most(self) -> float:
-        """Return the points of all tests."""
+        """Return the sum of the points of all tests."""
         return sum(part.points for part in self.parts)
 
     def points(self, verdicts: Verdicts) -> dict[str, float]:
-        """Return the points of each test. `verdicts` has the verdict for each test by its name."""
+        """Return the points that a candidate gets for each test, by the test's name. `verdicts` has
+        the candidate's verdict for each test, also by name."""
         return {
             part.name: part.points * part.share(verdicts[part.name])
             if all(verdicts[name]["passed"] for name in part.needs)

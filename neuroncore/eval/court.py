@@ -1,10 +1,10 @@
 """The process that judges. It is a fork of a Worker's process with separate limits, and never runs
 a candidate.
 
-A request has the records of one run of a candidate. The process judges one request after the other,
-because a fork costs more than the judging of a small record. A damaged or illegal record may leave
-data in the memory of the process that affect later verdicts. So the process is replaced after such
-a record, and after MOST requests.
+A request has the records of one run of a candidate. One process judges many requests, because a
+fork costs more time than judging a small record. But a damaged or illegal record may leave data in
+the memory of the process that affect later verdicts. So the process is replaced after such a
+record, and after MOST requests.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from neuroncore.eval import frames
 from neuroncore.eval.isolation import ProcessLimits, dies_with_parent
 from neuroncore.eval.refusals import Refused, failed
 
-MOST = 200  # most requests that one process judges
-# the codes of verdicts on records that are legal programs
+MOST = 200  # the most requests that one process judges
+# codes of errors that a legal record may have
 LEGAL_RECORDS = ("WRONG_RESULT", "WRONG_DTYPE", "DYNAMIC")
 Judge = Callable[[Any, list[bytes]], dict[str, Any]]
 
@@ -47,7 +47,7 @@ class JudgeProcess(NamedTuple):
 
 class Court:
     """Judges candidates in a separate process, which calls `judge` with a request and the
-    candidate's records. It must be closed."""
+    candidate's records. A Court must be closed."""
 
     def __init__(self, judge: Judge, limits: ProcessLimits) -> None:
         self._judge, self._limits = judge, limits
@@ -55,9 +55,9 @@ class Court:
         self._count, self._spent = 0, 0.0  # requests that were judged, and milliseconds of CPU time
 
     def judged(self, request: Any, parts: list[bytes]) -> Judged:
-        """Judge the packed records `parts` for a request, within the limits. If the records exceed
-        the limits, the verdict has the code RECORD_LIMITS. For a fault of this package, it has the
-        code JUDGE_FAULT."""
+        """Judge the packed records `parts` as `request` says. If judging exceeds the limits of time
+        or memory, the verdict has the code RECORD_LIMITS. If neuroncore itself fails, the verdict
+        has the code JUDGE_FAULT."""
         if self._running is None:
             self._running = _started(self._judge, self._limits)
             self._count, self._spent = 0, 0.0
@@ -72,7 +72,7 @@ class Court:
         return reply
 
     def _ended(self) -> Judged:
-        """Return the verdict to use if the process ended while it judged records."""
+        """Return the verdict for a process that ended while it judged records."""
         status, used = self.close()
         message = f"judging ended with status {status}: it took more time or memory than is allowed"
         return Judged(failed(Refused("RECORD_LIMITS", message)), max(0.0, used - self._spent))
@@ -109,7 +109,7 @@ def _started(judge: Judge, limits: ProcessLimits) -> JudgeProcess:
 
 
 def _serve(judge: Judge, limits: ProcessLimits, reads: int, writes: int) -> None:
-    """Judge until the requests end."""
+    """Judge requests until the parent closes the pipe. This runs in the process that judges."""
     dies_with_parent()
     _close_pipes((reads, writes))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
@@ -127,7 +127,8 @@ def _serve(judge: Judge, limits: ProcessLimits, reads: int, writes: int) -> None
 
 
 def _limit(kind: int, value: int) -> None:
-    """Set a limit of this process, as far as the system allows. The process can raise it again."""
+    """Set a limit of this process, as far as the system allows. The process can raise the limit
+    again."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
@@ -142,14 +143,15 @@ def _entries(judge: Judge, request: Any, parts: list[bytes]) -> dict[str, Any]:
 
 
 def _close_pipes(kept: tuple[int, ...]) -> None:
-    """Close the pipes and sockets that this process has from its parent, except `kept`: a reader of
-    a pipe waits until all copies of its other end are closed."""
+    """Close the pipes and sockets that this process has inherited from its parent, except `kept`.
+    The reader of a pipe sees the end of the data only after all copies of the pipe's other end are
+    closed, and inherited pipes are such copies."""
     for name in os.listdir("/dev/fd"):
         number = int(name)
         try:
             mode = os.fstat(number).st_mode
         except OSError:
-            continue  # the list's own file
+            continue  # listdir has opened and closed this file itself
         if number > 2 and number not in kept and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             os.close(number)
 

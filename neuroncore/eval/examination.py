@@ -1,4 +1,4 @@
-"""Checks of the programs of a record before they are executed."""
+"""Checks the programs of a candidate's record before they are replayed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from neuroncore.record.rows import Rows
 from neuroncore.replay.tensors import written_storages
 
 Array = npt.NDArray[Any]
-LARGEST = 256 << 20  # most bytes of a record after decompression
+LARGEST = 256 << 20  # the most bytes that a record may have after decompression
 
 
 def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
-    """Return a packed record, read with the machine, the options and the cores of the
-    specification. `arrays` is the number of array arguments of the kernel. Raise Refused if the
-    record is damaged, has illegal calls, or has another machine, other cores or other inputs than
-    the specification."""
+    """Unpack a record and return it, with the options and the cores of the specification. `arrays`
+    is the number of array arguments of the kernel. Raise Refused if the record is damaged or has
+    illegal calls, or if its machine, its number of cores or its number of inputs differs from the
+    specification."""
     try:
         record = saved.unpacked(content, Path("the record"), LARGEST)
     except UsageError as error:
@@ -62,8 +62,8 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
 
 
 def examined(record: Record, spec: Spec) -> int:
-    """Return the bytes of constants in a record. Raise Refused for a program that the specification
-    forbids."""
+    """Check the programs of a record, and return the number of bytes of its constants. Raise
+    Refused for a program that the specification forbids."""
     if not any(map(len, record.programs)):
         raise Refused("NO_INSTRUCTIONS", "the kernel issued no instruction")
     narrow = _formats(record, spec)
@@ -110,8 +110,9 @@ def _of_program(program: Program, spec: Spec) -> Iterator[Refused]:
 
 
 def waits_for_registers(program: Program) -> bool:
-    """Return whether the record has the waits that its registers require: an instruction waits for
-    the loads of its offsets, and everything after a branch waits for the loads that decide it."""
+    """Return whether the record has the waits that its registers require. An instruction must wait
+    for the loads of the registers in its offsets. All instructions after a branch must wait for the
+    loads that decide the branch."""
     loads = _last_loads(program.data)
     branches = np.array(program.data.branches, np.int64).reshape(-1, 4)
     deciding = np.full(len(program) + 1, -1, np.int64)
@@ -128,8 +129,8 @@ def waits_for_registers(program: Program) -> bool:
 
 
 def _last_loads(data: Data) -> Array:
-    """Return, for each register, the last row of the record with a load on which the register's
-    value depends; -1 if the value depends only on constants."""
+    """Return a number for each register: the row of the record with the last load on which the
+    register's value depends, or -1 if the value depends only on constants."""
     registers = np.array(data.registers, np.int64).reshape(-1, 3)
     last_loads = np.full(len(registers), -1, np.int64)
     for number, (operation, left, right) in enumerate(registers.tolist()):
@@ -142,8 +143,8 @@ def _last_loads(data: Data) -> Array:
 
 
 def _formats(record: Record, spec: Spec) -> frozenset[str]:
-    """Return the formats that operands of matrix products may have: those of the specification and
-    those of the inputs."""
+    """Return the names of the formats that operands of matrix products may have: the formats in the
+    specification, and the formats of the inputs."""
     assert record.setting is not None  # `unpacked` has seen it
     return frozenset(spec.narrow).union(array.dtype.name for array in record.setting.inputs)
 
@@ -163,10 +164,11 @@ def _of_call(call: Call, spec: Spec, formats: frozenset[str]) -> Iterator[Refuse
 
 
 def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
-    """Yield refusals because of data:
+    """Yield refusals for the data of a record:
 
     * inputs that are written or returned although the specification does not allow it,
-    * results that no instruction writes, that are constants, or that are not plain tensors,
+    * results that no instruction writes, that are constants, or that are views which repeat
+      elements or swap axes,
     * data in the wrong memory (`_of_places`),
     * too many bytes of constants."""
     setting = record.setting
@@ -196,9 +198,9 @@ def _of_data(record: Record, spec: Spec) -> Iterator[Refused]:
 
 
 def _of_places(program: Program, inputs: set[int]) -> Iterator[Refused]:
-    """Yield refusals for inputs, constants and results on the chip, and for inputs that are also
-    constants. No launch makes such a record: its inputs and constants begin in HBM, and its results
-    must be stored there."""
+    """Yield refusals for inputs, constants and results that are in SBUF or PSUM, and for inputs
+    that are also constants. Only a forged record has them: in a launch, inputs and constants are in
+    HBM at the beginning, and results must be stored in HBM."""
     constants, results = set(program.data.constants), leaves(program.data.results)
     if inputs & constants:
         yield Refused("RECORD_REFUSED", "an input is a constant of the host")
@@ -220,7 +222,7 @@ def _in_order(geometry: Geometry) -> bool:
 
 
 def _constants(record: Record) -> int:
-    """Return the bytes of the constants that the host adds to the programs of a record; equal
-    contents count once."""
+    """Return the number of bytes of the constants that the host adds to the programs of a record.
+    Equal constants count once."""
     contents = {c for program in record.programs for c in program.data.constants.values()}
     return sum(map(len, contents))

@@ -1,5 +1,5 @@
-"""Kinds of hidden inputs. A kernel that is right for random numbers may be wrong for large, equal
-or extreme numbers."""
+"""Families of hidden inputs. A kernel that is correct for random numbers may be wrong for large,
+equal or extreme numbers, so some hidden inputs are changed into such numbers."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def _sparse(array: Array, random: np.random.Generator) -> Array:
 
 
 def _ends(array: Array, random: np.random.Generator) -> Array:
-    """Return an array whose elements are the smallest or the largest value of `array`, at random,
-    such as the ends of the range of an index."""
+    """Return an array in which each element is either the smallest or the largest value of `array`,
+    at random. If `array` has indices, these are the ends of their range."""
     if not array.size:
         return array
     ends = np.array([array.min(), array.max()], array.dtype)
     return ends[random.integers(0, 2, array.shape)]
 
 
-# For each family, the variation of arrays of floats, and the variation of arrays of integers; None
-# leaves them unchanged.
+# Each family has a variation for arrays of floats, and a variation for arrays of integers. None
+# leaves these arrays unchanged.
 FAMILIES: dict[str, tuple[Variation | None, Variation | None]] = {
     "usual": (None, None),
     "large": (_scaled(LARGE), None),
@@ -58,9 +58,9 @@ FAMILIES: dict[str, tuple[Variation | None, Variation | None]] = {
 
 
 def varied(family: str, seed: int, value: Any) -> Any:
-    """Return the argument `value` with the change that `family` makes. Each family changes arrays
-    of floats, arrays of integers, or both; other values are returned unchanged. `seed` determines
-    random choices."""
+    """Return the argument `value` after the change that `family` makes. Values that the family does
+    not change, such as numbers and strings, are returned unchanged. `seed` determines the random
+    choices."""
     if not isinstance(value, np.ndarray):
         return value
     of_floats, of_integers = FAMILIES[family]

@@ -1,4 +1,4 @@
-"""Trusted Python files that this process executes: specifications, and references of benchmarks."""
+"""Executes trusted Python files in this process: specifications, and references of benchmarks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from neuroncore.base.errors import UsageError
 
 
 def module(file: Path, **names: object) -> ModuleType:
-    """Execute a Python file as a module in which `names` are defined already. Raises UsageError if
-    the file can't be read or fails."""
+    """Execute a Python file, and return its module. `names` are defined in the module before the
+    file is executed. Raise UsageError if the file can't be read or fails."""
     name = f"neuroncore_spec_{file.stem}"
     module_spec = importlib.util.spec_from_file_location(name, file)
     if module_spec is None or module_spec.loader is None or not file.is_file():
@@ -29,7 +29,7 @@ def module(file: Path, **names: object) -> ModuleType:
 
 
 def failure(file: Path, error: Exception) -> UsageError:
-    """Return the error to raise for a trusted file that fails."""
+    """Return a UsageError which states that `file` failed with `error`, and at which line."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return UsageError(f"{file} fails at {last.filename}:{last.lineno}: {_with_type(error)}")
 

@@ -1,4 +1,5 @@
-"""The judge's side of the process that forks candidates (`eval.zygote`)."""
+"""Starts the process that forks candidates (`eval.zygote`), and exchanges requests and answers with
+it."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from neuroncore.eval.zygote import READY, Assignment, CandidateWork, End, readab
 
 PROGRAM = "from neuroncore.eval.zygote import main; main()"
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-TRIES = 2  # how often a request is tried if the process that forks ends
+TRIES = 2  # how often a request is tried if the process that forks candidates ends
 
 
 class Zygote:
-    """A process that has loaded the modules that candidates need, and forks a process for each
-    request. It must be closed."""
+    """The process that forks candidates. It has loaded the modules that they need, and forks a
+    process for each request. A Zygote must be closed."""
 
     def __init__(
         self,
@@ -37,11 +38,11 @@ class Zygote:
         self._process = self._started()
 
     def kill(self) -> None:
-        """End the process at once. The next request starts a new one."""
+        """End the process at once. The next request starts a new process."""
         self._process.kill()
 
     def close(self) -> None:
-        """End the process after its current request, and wait for its end."""
+        """Ask the process to end after its current request, and wait until it ends."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -64,8 +65,9 @@ class Zygote:
         return process
 
     def played(self, request: Any) -> tuple[bytes, End]:
-        """Return the answer for a request, and how the candidate's process ended. If the process
-        that forks has ended, start it again."""
+        """Run a candidate as `request` says. Return the bytes of the answer, and how the
+        candidate's process ended. If the process that forks candidates has ended, start a new
+        one."""
         for _ in range(TRIES):
             try:
                 return self._asked(request)
@@ -84,7 +86,7 @@ class Zygote:
 
 
 def meaning(end: End, limits: ProcessLimits) -> str:
-    """Return a sentence that says why a process ended or was refused."""
+    """Return a sentence that states why a candidate's process was refused."""
     if end.refusal == "TIME":
         return f"more than {limits.cpu_seconds} s of CPU time, or {limits.seconds:g} s in all"
     if end.refusal == "LINGERS":
@@ -97,8 +99,8 @@ def meaning(end: End, limits: ProcessLimits) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment variables of candidates. Only the variables that locate the folder of
-    compiled loops come from the user's environment."""
+    """Return the environment variables for candidates. From the user's environment, only the
+    variables that determine the folder of compiled loops are passed on."""
     from_user = {
         name: os.environ[name]
         for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "HOME")

@@ -1,5 +1,6 @@
-"""The frames that processes of `eval` send to each other: the length of the content in 8 bytes, and
-then the content. Only processes that never run a candidate send pickles."""
+"""Frames, in which the processes of `eval` send data to each other. A frame is the length of the
+content in 8 bytes, and then the content. The content is a pickle only if the process that sends it
+never runs a candidate."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def send(file: int, content: bytes) -> None:
 
 
 def receive(file: int) -> bytes:
-    """Read a frame. Raises EOFError if the other side has closed the pipe."""
+    """Read a frame and return its content. Raise EOFError if the other process has closed the
+    pipe."""
     (length,) = LENGTH.unpack(_read(file, LENGTH.size))
     return _read(file, length)
 

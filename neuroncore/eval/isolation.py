@@ -1,8 +1,9 @@
-"""Limits and isolation of a process that runs a candidate, on Linux, without privileges.
+"""Limits and isolation of a process that runs a candidate. No privileges are needed.
 
-There are two levels. `process` limits time, memory, files and processes. It stops accidents only.
-`linux` adds namespaces without network and without other processes, Landlock (no writes, and reads
-of a few folders only), and a filter of system calls (no new processes, sockets or tracing).
+There are two levels. The level `process` limits time, memory, files and processes; it protects from
+accidents only. The level `linux` also has namespaces without a network and without other processes,
+Landlock (the process writes no files, and reads a few folders only), and a filter of system calls
+(no new processes, sockets or tracing).
 
 Sources: the manual pages of landlock(7), seccomp(2), unshare(2), prctl(2) and setrlimit(2), and the
 kernel's tables of system calls.
@@ -40,9 +41,9 @@ OPEN_FILES, STACK = 256, 1 << 26
 
 class ProcessLimits(NamedTuple):
     """Limits of a candidate's process: seconds of CPU time (`cpu_seconds`) and of wall time
-    (`seconds`), bytes of address space (`memory`), processes and threads, and bytes of its answer.
-    `judge_seconds` (CPU time) and `judge_memory` (bytes of address space) limit the judging of the
-    candidate's records."""
+    (`seconds`), bytes of address space (`memory`), the number of the user's processes and threads
+    (`processes`), and bytes of the answer. `judge_seconds` (CPU time) and `judge_memory` (bytes of
+    address space) limit the process that judges the candidate's records."""
 
     cpu_seconds: int = 20
     seconds: float = 60.0
@@ -58,24 +59,24 @@ def _libc() -> Any:
 
 
 def supported() -> Level:
-    """Return the strongest level of isolation on this operating system."""
+    """Return the strongest level of isolation that this operating system supports."""
     return "linux" if sys.platform == "linux" else "process"
 
 
 def dies_with_parent() -> None:
-    """End this process when its parent ends."""
+    """Ask the operating system to end this process when its parent ends. Only Linux does this."""
     if sys.platform == "linux":
         _libc().prctl(SET_DEATH_SIGNAL, KILL, 0, 0, 0)
 
 
 def hidden_from_others() -> None:
-    """Prevent other processes from reading the memory of this one."""
+    """Prevent other processes from reading the memory of this process. Only Linux does this."""
     if sys.platform == "linux":
         _libc().prctl(SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def limit(limits: ProcessLimits) -> None:
-    """Set the limits of this process. It can't raise them again."""
+    """Set the limits of this process. The process can't raise its limits again."""
     pairs = (
         (resource.RLIMIT_CPU, limits.cpu_seconds),
         (resource.RLIMIT_FSIZE, 0),
@@ -93,10 +94,10 @@ def limit(limits: ProcessLimits) -> None:
 
 
 def unshare() -> bool:
-    """Move this process to new namespaces, without the network, other processes and their shared
-    memory. Return whether the operating system allows it. The next child is the first process of
-    the new namespaces: when it ends, all processes there end."""
-    leave = getattr(os, "unshare", _unshare)  # os has it since Python 3.12
+    """Move this process to new namespaces, which have no network, no other processes and no shared
+    memory of other processes. Return whether the operating system allows it. The next child of this
+    process is the first process of the new namespaces: when it ends, all processes there end."""
+    leave = getattr(os, "unshare", _unshare)  # os.unshare exists since Python 3.12
     flags = 0x10000000 | 0x40000000 | 0x08000000 | 0x20000000  # user, network, IPC, processes
     try:
         leave(flags)
@@ -111,15 +112,15 @@ def _unshare(flags: int) -> None:
 
 
 def restrict(readable: Sequence[str]) -> Isolation:
-    """Restrict this process to reading files below the folders `readable`, and to system calls that
-    the filter does not deny. Return the isolation that the operating system grants; its
-    `namespaces` is 0."""
+    """Restrict this process: it may only read files below the folders `readable`, and only make
+    system calls that the filter does not deny. Return the isolation that the operating system
+    grants; the field `namespaces` is 0."""
     return Isolation(0, _landlock(readable), int(_filter_calls()))
 
 
 def _landlock(readable: Sequence[str]) -> int:
-    """Restrict this process by Landlock. Return the version of Landlock; 0 if it does not
-    restrict."""
+    """Restrict this process with Landlock, so that it can only read files below `readable`. Return
+    the version of Landlock, or 0 if this system does not restrict the process."""
     libc = _libc()
     version = int(libc.syscall(CREATE_RULESET, None, 0, VERSION))
     if version < 1:
@@ -152,8 +153,8 @@ def _allow(libc: Any, rules: int, path: str) -> None:
 
 
 class Calls(NamedTuple):
-    """Numbers of system calls on a processor architecture. The first number in `denied` is that of
-    clone3."""
+    """Numbers of system calls on a processor architecture. The first number in `denied` is the
+    number of clone3."""
 
     architecture: int
     denied: tuple[int, ...]
@@ -209,9 +210,9 @@ def _step(code: int, if_true: int, if_false: int, operand: int) -> bytes:
 
 def _program(calls: Calls) -> bytes:
     """Return the filter of system calls as bytes, eight for each step. Denied calls fail. clone can
-    only make threads, and prctl can't change the signal that ends the process with its parent. The
-    filter can't read the flags of clone3. So clone3 fails as if the kernel lacked it, and libc uses
-    clone."""
+    only make threads, and prctl can't change the signal that this process gets when its parent
+    ends. The filter can't read the flags of clone3. So clone3 fails with the error for a missing
+    system call, and libc then uses clone."""
     steps = [
         _step(LOAD, 0, 0, ARCHITECTURE_AT),
         _step(EQUAL, 1, 0, calls.architecture),

@@ -1,5 +1,6 @@
-"""The judge: it evaluates a candidate's records by the specification. A candidate never runs in the
-judge's process. The path of a program is the sequence of instructions that it executes."""
+"""The judge. It decides whether a candidate's records satisfy the specification. A candidate never
+runs in the judge's process. The path of a program is the sequence of instructions that it
+executes."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ from neuroncore.report.pairs import work
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 Array = npt.NDArray[Any]
-# Findings of a launch or a record because of which a candidate is refused.
+# Codes of findings: a candidate is refused if its record has one of them.
 REFUSED = frozenset(("OUTPUT_NOT_WRITTEN", "UNINIT_READ", "CAPACITY", "RACE", "LOOP_CARRIED_READ"))
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """The data of one hidden seed of a shape: the arguments of the kernel, and the expected
-    results."""
+    """The data of one hidden seed of a shape: the family of its inputs (`eval.families`), the
+    arguments of the kernel, and the expected results."""
 
     family: str
     arguments: tuple[Any, ...]
@@ -55,8 +56,8 @@ class Case:
 
 
 def cases(spec: Spec) -> list[Case]:
-    """Return the cases of a specification. Raise UsageError if its reference fails, returns
-    something other than arrays, or returns NaN or infinity."""
+    """Return a case for each shape of a specification. Raise UsageError if the reference fails,
+    returns something other than arrays, or returns NaN or infinity."""
     return [_case(spec, shape) for shape in spec.all_shapes]
 
 
@@ -87,10 +88,10 @@ def _hidden(spec: Spec, shape: Shape, seed: int, family: str) -> Hidden:
 def judged(
     contents: Sequence[bytes], spec: Spec, cases_of_records: Sequence[Case], *, why: bool = False
 ) -> dict[str, Any]:
-    """Return the entries of a verdict for packed records: `contents` has one for each of
-    `cases_of_records`. The entries are whether the candidate passed (`passed`), the error if it did
-    not (`error`), and the figures of each shape (`shapes`). If `why` is True, the first shape also
-    has the bottleneck and the what-ifs (`eval.metrics`)."""
+    """Return the entries of a verdict. `contents` has a packed record for each of
+    `cases_of_records`. The entry `passed` states whether the candidate passed, `error` is the error
+    or None, and `shapes` has the figures of each shape. If `why` is True, the first shape also has
+    the bottleneck and the what-ifs (`eval.metrics`)."""
     shapes: list[dict[str, Any]] = []
     try:
         if len(contents) != len(cases_of_records):
@@ -111,11 +112,12 @@ def judged(
 def one_seed(
     contents: Sequence[bytes], spec: Spec, case: Case, number: int, *, why: bool = False
 ) -> dict[str, Any]:
-    """Return the entries of a verdict for a record, replayed on hidden seed `number` of a case, as
-    `judged` does. If the candidate passed, there is also the entry `path` (`eval.paths`). The
-    inputs of this seed may lead the program to a path that is not the record's. Then the entries
-    are `passed`, which is False, and `decisions`: the values that decide the program's path, up to
-    the first value that differs from the record's."""
+    """Replay a record on the inputs of hidden seed `number` of a case. Return the entries of a
+    verdict (`judged`). If the candidate passed, there is also the entry `path` (`eval.paths`).
+
+    The inputs of this seed may lead the program to another path than the recorded path. Then the
+    entries are `passed`, which is False, and `decisions`: the values that determine the program's
+    path, up to the first value that differs from the record."""
     case_of_seed = Case(case.shape, case.public, (case.hidden[number],))
     try:
         entries = judged(contents, spec, [case_of_seed], why=why)
@@ -125,8 +127,8 @@ def one_seed(
 
 
 def path(contents: Sequence[bytes], spec: Spec, case: Case) -> dict[str, Any]:
-    """Return {"path": ...} with the path of the record of one case (`paths.taken`), or {} if the
-    record is refused."""
+    """Return {"path": PATH}, where PATH is the path of the record of one case (`paths.taken`).
+    Return {} if the record is refused."""
     try:
         (content,) = contents
         return {"path": paths.taken(unpacked(content, spec, len(case.hidden[0].arrays)))}
@@ -184,8 +186,9 @@ def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
 
 
 def allowed(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
-    """Return the findings of a record. Raise Refused for the first finding with a code in REFUSED,
-    except that tiles which do not fit are accepted if the compiler spills them."""
+    """Return the findings of a record. Raise Refused for the first finding whose code is in
+    REFUSED. There is one exception: tiles that exceed the memory (CAPACITY) are accepted if the
+    compiler spills them."""
     findings = recorded(record, timelines)
     spills = all(map(spilled, timelines))
     refuse([finding for finding in findings if not (spills and finding.code == "CAPACITY")])
@@ -202,5 +205,6 @@ def refuse(findings: Sequence[Finding]) -> None:
 
 
 def hbm_ns(timeline: Timeline, arrays: Sequence[Array]) -> float:
-    """Return the nanoseconds in which one HBM stack transfers the bytes of some arrays once."""
+    """Return the time in nanoseconds in which one HBM stack transfers all bytes of `arrays`
+    once."""
     return sum(array.nbytes for array in arrays) / timeline.machine.hbm.stack_gigabytes_per_s

@@ -1,4 +1,4 @@
-"""Loading of specifications, from files and from benchmarks (by their adapters)."""
+"""Loads specifications from files and, with adapters, from published benchmarks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ NAME = "SPEC"  # the variable of a file that holds a Spec
 
 
 def load_spec(source: str | Path) -> Spec:
-    """Load the variable SPEC of a Python file, or ADAPTER:NAME@FOLDER from a benchmark
-    (`eval.adapters`). The files are executed in this process: a specification is trusted.
+    """Load a specification. `source` is a Python file with the variable SPEC, or a problem of a
+    benchmark as ADAPTER:NAME@FOLDER (`eval.adapters`). The files are executed in this process,
+    because specifications are trusted.
 
     Raises UsageError if a file can't be read, fails, or has no SPEC.
     """

@@ -13,7 +13,8 @@ from neuroncore.report.summary import figures
 from neuroncore.report.why import why as reasons
 from neuroncore.time.schedule import Timeline
 
-# kda-for-trainium's names, in percent and in MB. AccelOpt uses the vendor's names.
+# kda-for-trainium's names, for percent and MB, and the same figures' names in AWS's profiler, which
+# AccelOpt uses.
 PERCENT = {
     "MFU_pct": "mfu_estimated_percent",
     "PE_pct": "tensor_engine_active_time_percent",
@@ -22,12 +23,12 @@ PERCENT = {
     "DMA_pct": "dma_active_time_percent",
 }
 MEGABYTES = {"HBMrd_MB": "hbm_read_bytes", "HBMwr_MB": "hbm_write_bytes"}
-BEST = 3  # how many what-ifs are returned
+BEST = 3  # the most what-ifs that are returned
 
 
 def summary(timeline: Timeline) -> dict[str, Any]:
-    """Return the figures with the names of the vendor's profiler, which AccelOpt reads, and some
-    figures again with the names and units of kda-for-trainium."""
+    """Return the figures of a timeline by name. The names are those of AWS's profiler, which
+    AccelOpt reads. Some figures are there again with the names and units of kda-for-trainium."""
     fields = {name: _plain(value) for name, value in figures(timeline).items()}
     of_kda = {name: 100 * fields[field] for name, field in PERCENT.items()}
     megabytes = {name: fields[field] / 1e6 for name, field in MEGABYTES.items()}
@@ -40,8 +41,8 @@ def _plain(value: Any) -> Any:
 
 def why(timeline: Timeline) -> dict[str, Any]:
     """Return the bottleneck and the best what-ifs of a timeline: first edits of the kernel, then
-    removed limits of the machine. Each what-if is scheduled separately. Together they take longer
-    than the rest of a verdict."""
+    removed limits of the machine. This takes longer than the rest of a verdict, because the program
+    is scheduled again for each what-if."""
     answers = reasons("", timeline, BEST).answers
     if answers is None:
         return {"bound_by": "nothing", "what_ifs": []}

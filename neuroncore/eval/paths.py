@@ -1,10 +1,11 @@
 """The paths of a program whose loops depend on hidden inputs.
 
 A decision is a value that the device computes, and that a loop or a condition depends on. The
-decisions of a run determine its path. On a device, the kernel's Python code runs once, before the
-inputs are known, and makes one program for all inputs. So the records of different paths may differ
-only in the numbers of iterations. If Python also computed something else in one of them, the kernel
-is refused, because by counting iterations in Python it could find out a hidden value.
+decisions of a run determine its path: the sequence of instructions that it executes. On a device,
+the kernel's Python code runs once, before the inputs are known, and makes one program for all
+inputs. So the records of different paths may differ only in the numbers of iterations. If one
+record also has an instruction with other arguments, the kernel is refused, because its Python code
+may have counted iterations to find out a hidden value.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from neuroncore.record.program import Program, Record
 
 
 def taken(record: Record) -> dict[str, Any]:
-    """Return the path of a record of one core, as a dict. `decisions` has the values that decide
-    the path, in order. `chosen` has the hashes of the record's distinct instructions, each with its
-    arguments and the numbers that it got, and of the constants that the host adds."""
+    """Return the path of a record of one core, as a dict. The entry `decisions` has the values that
+    determine the path, in order. The entry `chosen` has a hash of each distinct instruction, which
+    covers all its arguments, and a hash of each constant that the host adds."""
     (program,) = record.programs
     values = np.array(program.data.branches, np.int64).reshape(-1, 4)[:, 2]
     return {"decisions": values.tolist(), "chosen": sorted(_chosen(program))}
@@ -53,13 +54,13 @@ def _hash(content: bytes) -> str:
 
 
 def every_loop(paths: Sequence[dict[str, Any]]) -> tuple[int, ...]:
-    """Return decisions with which every loop has an iteration: the decisions of the path with most
-    distinct instructions, with 1 in place of 0."""
+    """Return decisions that give every loop at least one iteration. They are the decisions of the
+    path with the most distinct instructions, with 1 in place of 0."""
     longest = max(paths, key=lambda path: (len(path["chosen"]), len(path["decisions"])))
     return tuple(value or 1 for value in longest["decisions"])
 
 
 def differs(paths: Sequence[dict[str, Any]], whole: dict[str, Any]) -> bool:
-    """Return whether one of the paths has an instruction or a constant that is not in `whole`, the
-    path in which every loop has an iteration."""
+    """Return whether one of the `paths` has an instruction or a constant that `whole` lacks.
+    `whole` is the path in which every loop has at least one iteration."""
     return bool(set().union(*(path["chosen"] for path in paths)) - set(whole["chosen"]))

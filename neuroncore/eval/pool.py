@@ -1,4 +1,4 @@
-"""Judging of many candidates: in this process, in several processes, or on the workers of Dask."""
+"""Judges many candidates: in this process, in several processes, or on the workers of Dask."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from neuroncore.eval.loading import load_spec
 from neuroncore.eval.spec import Spec
 from neuroncore.eval.worker import Candidate, Worker, key
 
-BATCH = 16  # most candidates that a process gets at a time
-ATTEMPTS = 3  # how often a batch is tried if a process of the pool is killed
+BATCH = 16  # the most candidates in one batch; a process judges one batch at a time
+ATTEMPTS = 3  # how often batches are tried if processes of the pool are killed
 LIMITS = ProcessLimits()
 Verdict = dict[str, Any]
 Batch = tuple[Candidate, ...]
 
 
 class Executor(Protocol):
-    """A class whose `run` judges each batch of candidates in another process, by calling
-    `judged_batch`. `run` yields the verdicts of each batch, in the order in which batches are
-    finished."""
+    """A class with a method `run` that judges each batch of candidates in another process, by
+    calling `judged_batch` there. `run` yields a list of verdicts for each batch, in the order in
+    which the batches finish."""
 
     def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]: ...
 
 
 @dataclass(frozen=True)
 class JudgingSetting:
-    """The settings of a process that judges: the source of the specification and its secret, the
-    level of isolation, the limits, and whether verdicts have the bottleneck and what-ifs (`why`).
-    """
+    """The settings of a process that judges. `spec` is the argument of `load_spec`, and `secret`
+    the number that determines the hidden seeds. `level` is the isolation of candidates. If `why` is
+    True, verdicts have the bottleneck and what-ifs (`eval.metrics`)."""
 
     spec: str
     secret: int
@@ -52,7 +52,7 @@ _workers: dict[JudgingSetting, Worker] = {}  # of this process
 
 
 def judged_batch(setting: JudgingSetting, batch: Batch) -> list[Verdict]:
-    """Return the verdicts of a batch of candidates, judged in this process. The Worker for a
+    """Judge a batch of candidates in this process, and return the verdicts. The Worker for the
     setting is kept for later batches."""
     worker = _workers.get(setting)
     if worker is None:
@@ -65,7 +65,7 @@ def judged_batch(setting: JudgingSetting, batch: Batch) -> list[Verdict]:
 
 @dataclass(frozen=True)
 class Processes:
-    """Executes batches in new processes of this machine."""
+    """Judges batches in `jobs` new processes on this machine."""
 
     jobs: int
 
@@ -77,7 +77,7 @@ class Processes:
                     del remaining[number]
                     yield verdicts
             except BrokenProcessPool:
-                continue  # a process was killed: its batches are in `left`
+                continue  # a process was killed: the unfinished batches are in `remaining`
             return
         raise UsageError("processes of the pool were killed repeatedly")
 
@@ -95,12 +95,13 @@ class Processes:
 
 @dataclass(frozen=True)
 class Dask:
-    """Executes batches on the workers of a Dask scheduler (the extra `dask`)."""
+    """Judges batches on the workers of the Dask scheduler at `address`. This needs the extra
+    `dask`."""
 
     address: str
 
     def run(self, setting: JudgingSetting, batches: Sequence[Batch]) -> Iterator[list[Verdict]]:
-        distributed: Any = import_module("distributed")  # has no types of its functions
+        distributed: Any = import_module("distributed")  # its functions have no annotations
         with distributed.Client(self.address) as client:
             results = distributed.as_completed(
                 client.submit(judged_batch, setting, batch, pure=False) for batch in batches
@@ -111,11 +112,12 @@ class Dask:
 
 @dataclass(frozen=True)
 class Pool:
-    """The settings for judging candidates. `jobs` is the number of processes, and `level` the
-    isolation, by default the strongest of this system. If `cache` is a folder, verdicts are stored
-    there, and used again for the same candidate, specification and version. An `executor` replaces
-    the processes. If `why` is True, verdicts of candidates that pass have the bottleneck and the
-    three best what-ifs (`eval.metrics`)."""
+    """The settings for judging candidates. `jobs` is the number of processes. `level` is the
+    isolation of candidates, by default the strongest that this system supports. If `cache` is a
+    folder, verdicts are stored there, and used again for the same candidate, specification and
+    version. If there is an `executor`, it judges the batches in place of the processes. If `why` is
+    True, verdicts of candidates that pass have the bottleneck and the three best what-ifs
+    (`eval.metrics`)."""
 
     jobs: int = 1
     level: Level | None = None
@@ -128,10 +130,10 @@ class Pool:
 def evaluate(
     spec: Spec, candidates: Iterable[Candidate | str | Path], pool: Pool | None = None
 ) -> Iterator[Verdict]:
-    """Judge candidates, which are files or Candidates, and yield verdicts in the order in which
-    they are finished. Raise UsageError for a candidate that can't be read, and for a specification
-    with an invalid reference. Several processes need a specification from a file; raise UsageError
-    for any other."""
+    """Judge candidates, which are paths of files or Candidates. Yield a verdict for each, in the
+    order in which the verdicts are ready. Raise UsageError if a candidate can't be read, if the
+    reference of the specification is invalid, or if several processes are used and the
+    specification does not come from a file."""
     pool = pool or Pool()
     fingerprint = spec.fingerprint()
     remaining: list[Candidate] = []

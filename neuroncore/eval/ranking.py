@@ -1,4 +1,4 @@
-"""Sorting of candidates by their estimates, with the certainty of the order."""
+"""Sorts candidates by their estimated times, and states how certain the order is."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from neuroncore.report.pairs import UNCERTAIN, PairWork, faster
 
 
 def rank(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each candidate that passed, the fastest first. `faster` is the probability
-    that the candidate is faster than the next one, or None for the last. Candidates with the same
-    `place` have no certain order: each has a probability below 80 % of being faster than the next
-    one of this place."""
+    """Return a dict for each candidate that passed, the fastest first. The entry `faster` is the
+    probability that the candidate is faster than the next candidate; it is None for the last. If
+    the order of candidates is uncertain, they have the same `place`: each is faster than the next
+    candidate in this place with a probability below 80 %."""
     passed = sorted(
         (verdict for verdict in verdicts if verdict["passed"]),
         key=lambda verdict: float(verdict["latency_us"]),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-TEXT = 400  # most characters of a message: a record may have names of any length
+TEXT = 400  # the most characters of a message; a record may contain names of any length
 
 
 class Refused(Exception):
-    """The refusal of a candidate: a code, a sentence, the line of the candidate's file or None, and
-    a hint. `by_candidate` is True if the candidate's process reported the error. `errors` has the
-    figures of a wrong result."""
+    """The refusal of a candidate: a code, a message, the line in the candidate's file or None, and
+    a hint. `by_candidate` is True if the candidate's process reported the error. If the results are
+    wrong, `errors` has their errors (`eval.comparison`)."""
 
     def __init__(
         self,
@@ -33,5 +33,5 @@ class Refused(Exception):
 
 
 def failed(refusal: Refused) -> dict[str, Any]:
-    """Return the entries of the verdict on a refused candidate."""
+    """Return the entries of the verdict on a candidate that was refused."""
     return {"passed": False, "error": refusal.to_dict(), "shapes": []}

@@ -1,4 +1,5 @@
-"""Specifications: what a kernel has to compute, on which inputs, and what it may use for this."""
+"""Specifications. A specification defines what a kernel has to compute, on which inputs, and which
+formats, constants and options the kernel may use."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class Spec:
 
     A candidate runs on `shapes` and `hidden_shapes`, with the inputs of seed 0. The latency for the
     first of `shapes` is the latency of the candidate. The record of each shape is replayed with the
-    inputs of `seeds` hidden seeds. Hidden seed n uses the entry n of `families` (`eval.families`),
-    which are repeated if there are fewer than `seeds`.
+    inputs of several hidden seeds; `seeds` is their number. Hidden seed n uses entry n of
+    `families` (`eval.families`). If there are fewer families than seeds, the families repeat.
     """
 
     reference: Callable[..., Any]
@@ -41,49 +42,51 @@ class Spec:
     seeds: int = 3
     secret: int | None = None
     """The number that determines the hidden seeds, together with the name and the shape. If it is
-    None, `evaluate` draws a secret, and each verdict contains the secret."""
+    None, `evaluate` draws a random secret and writes it into each verdict."""
     tol: float = 2e-5
     """The allowed relative L2 error of each result."""
     largest_error: float = 1e-2
     """The allowed error of an element, relative to the largest element of the reference."""
     allclose: tuple[float, float] | None = None
-    """The arguments `rtol` and `atol` of numpy.allclose, which replaces `largest_error`: an element
-    may differ from the reference by atol + rtol * |reference|."""
+    """The arguments `rtol` and `atol` of numpy.allclose. If they are given, `largest_error` has no
+    effect: an element may differ from the reference by atol + rtol * |reference|."""
     target: str = "trn2"
     cores: int = 1
     order: Order = "scheduled"
-    """The order of instructions for the estimate; "compiled" for kernels of the older API."""
+    """The order of instructions that the estimate assumes: "compiled" for kernels of the older
+    API."""
     entry: Sequence[str] = ("kernel",)
-    """Names of the kernel in the candidate's file; the first that exists is used."""
+    """Names that the kernel may have in the candidate's file. The first name that exists is
+    used."""
     keywords: Sequence[str] = ()
-    """Names of the last arguments, which the kernel and the reference take by keyword."""
+    """Names of the last arguments. The kernel and the reference take these arguments by keyword."""
     in_place: Sequence[int] = ()
-    """Positions, among the array arguments, of inputs that the kernel may write."""
+    """Inputs that the kernel may write, as positions among the array arguments."""
     narrow: Sequence[str] = ("float32",)
     """Formats that operands of matrix products may have in addition to the formats of the inputs.
     Results may have these formats too, even if they are narrower than the reference's."""
     constants: int = 1 << 20
-    """Bytes that the host may add to the program as constants."""
+    """The most bytes of constants that the host may add to the program."""
     dynamic: bool = False
-    """True if loops and conditions of the device may depend on the inputs. The candidate is then
-    recorded again for each hidden seed, and receives the values on which its loops and conditions
-    depend, at most 64."""
+    """True if loops and conditions that the device executes may depend on the inputs. The candidate
+    is then recorded separately for each hidden seed. It receives the values on which its loops and
+    conditions depend, but no more than 64 values."""
     options: Options = field(default_factory=Options)
     adapt: Callable[[Sequence[Any]], Sequence[Any]] | None = None
     """A function that turns the arguments of the reference into the arguments of the kernel."""
     finish: Callable[[Any, Any], Any] | None = None
-    """A function of the kernel's results and the expected results that returns the kernel's results
-    in the form of the expected ones."""
+    """A function that receives the kernel's results and the expected results. It returns the
+    kernel's results in the form of the expected results."""
     prelude: str = ""
-    """Python source that is executed in a candidate's module before the candidate: imports that a
-    benchmark supplies."""
+    """Python source that is executed in a candidate's module before the candidate's source, such as
+    the imports that a benchmark supplies."""
     source: str | None = None
     """The argument with which `load_spec` loads this specification: a file, or ADAPTER:NAME."""
     files: Sequence[Path] = ()
     """The files that define this specification."""
 
     def __post_init__(self) -> None:
-        """Raise UsageError for values that no specification can have."""
+        """Raise UsageError if a field has an illegal value."""
         if not self.shapes:
             raise UsageError("a Spec needs at least one shape")
         if self.seeds < 1:
@@ -102,22 +105,22 @@ class Spec:
         return (*self.shapes, *self.hidden_shapes)
 
     def arguments(self, seed: int, shape: Shape, family: str = "usual") -> tuple[Any, ...]:
-        """Return arguments of the reference for a seed."""
+        """Return the arguments of the reference for a seed, changed as `family` says."""
         arguments_of_seed = tuple(self.inputs(seed, shape))
         return tuple(varied(family, seed, value) for value in arguments_of_seed)
 
     def expected(self, arguments: Sequence[Any]) -> Any:
-        """Return the results of the reference for its arguments."""
+        """Call the reference with these arguments, and return its results."""
         positional, named = split(arguments, self.keywords)
         return self.reference(*positional, **named)
 
     def kernel_arguments(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the arguments of the kernel for these arguments of the reference."""
+        """Return the kernel's arguments that correspond to these arguments of the reference."""
         return tuple(arguments if self.adapt is None else self.adapt(arguments))
 
     def with_secret(self) -> Spec:
-        """Return this specification if it has a secret, the number that determines the hidden
-        seeds. Otherwise return a copy with a random secret."""
+        """Return this specification if it has a secret. Otherwise return a copy with a random
+        secret."""
         return self if self.secret is not None else replace(self, secret=secrets.randbits(63))
 
     def hidden_seeds(self, shape: Shape) -> list[tuple[int, str]]:
@@ -131,7 +134,7 @@ class Spec:
         return [(seed, self.families[n % len(self.families)]) for n, seed in enumerate(seeds)]
 
     def fingerprint(self) -> str:
-        """Return a hash of the files of the specification and of all fields that are not
+        """Return a hash of the contents of `files`, and of all fields except `source`, `files` and
         functions."""
         plain: Mapping[str, Any] = {
             name: value for name, value in vars(self).items()
@@ -146,7 +149,7 @@ class Spec:
 def split(
     arguments: Sequence[Any], keywords: Sequence[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional arguments, and the last arguments by name. `keywords` are the names of
-    the last arguments."""
+    """Return the positional arguments as a tuple, and the keyword arguments as a dict. `keywords`
+    has the names of the last arguments, which are the keyword arguments."""
     positional = len(arguments) - len(keywords)
     return tuple(arguments[:positional]), dict(zip(keywords, arguments[positional:], strict=True))

@@ -1,7 +1,8 @@
 """Verdicts as traces of flashinfer-bench, which SOL-ExecBench and AccelOpt read too.
 
-The fields and statuses are those of `flashinfer_bench.data.Trace` (0.1.2). A trace has correctness
-and performance only if its status provides for them.
+The fields and statuses are those of `flashinfer_bench.data.Trace` (0.1.2). As there, the entry
+`correctness` is None unless the results were compared, and `performance` is None unless the
+candidate passed.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ STATUS = {
 
 
 def status(verdict: Mapping[str, Any], *, hacks: bool = False) -> str:
-    """Return the status of a verdict. If `hacks` is True, a candidate that cheats has the status
-    that only SOL-ExecBench has for it; otherwise its status is an error at run time."""
+    """Return the status of a verdict. A candidate that cheats has the status REWARD_HACK if `hacks`
+    is True, and RUNTIME_ERROR otherwise, because only SOL-ExecBench knows REWARD_HACK."""
     if verdict["passed"]:
         return PASSED
     error = verdict["error"]
@@ -46,7 +47,7 @@ def status(verdict: Mapping[str, Any], *, hacks: bool = False) -> str:
 
 
 def trace(verdict: Mapping[str, Any], spec: Spec, *, hacks: bool = False) -> dict[str, Any]:
-    """Return the trace of a verdict."""
+    """Return the trace of a verdict, as a dict for JSON. `hacks` is explained at `status`."""
     status_name = status(verdict, hacks=hacks)
     shapes = verdict["shapes"]
     error = verdict["error"]
@@ -74,16 +75,17 @@ def _log(error: Mapping[str, Any]) -> str:
 
 
 def _axes(spec: Spec) -> dict[str, int]:
-    """Return the axes of the first shape by name; {} if the specification does not come from a
-    definition."""
+    """Return the lengths of the axes of the first shape, by name. Return {} if the specification
+    does not come from a definition (`eval.adapters.definition`)."""
     shape = spec.shapes[0]
     axes = shape if isinstance(shape, Mapping) else {}
     return {name: value for name, value in axes.items() if type(value) is int}
 
 
 def _correctness(verdict: Mapping[str, Any]) -> dict[str, float | str]:
-    """Return the largest errors of all seeds. An error that is NaN becomes a string, because JSON
-    has no NaN, and the benchmarks' models read this string."""
+    """Return the largest relative and absolute error of all seeds. An infinite error, which is None
+    in a verdict, becomes the string "NaN", because JSON has neither infinity nor NaN. The
+    benchmarks read this string as a number."""
     wrong = (verdict["error"] or {}).get("errors")
     seeds = [seed for shape in verdict["shapes"] for seed in shape["seeds"]]
     seeds_and_error = [*seeds, wrong] if wrong else seeds

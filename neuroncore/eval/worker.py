@@ -1,5 +1,5 @@
-"""The judging of candidates for one specification, with two processes: one forks the processes of
-candidates, and the other judges their records.
+"""Judges candidates for one specification, with two processes: one forks a process for each
+candidate, and the other judges the records.
 
 A case is one shape of the specification with its inputs. A decision is a value that the device
 computes, and that a loop or a condition depends on. The decisions of a run determine its path,
@@ -43,21 +43,23 @@ class Candidate:
         return hashlib.sha256(self.source.encode()).hexdigest()
 
     def key(self, spec: Spec) -> str:
-        """Return the key of the verdict, from the candidate, the specification and this version."""
+        """Return the key of the verdict on this candidate. It depends on the source, the
+        specification and the version of neuroncore."""
         return key(self.sha256, spec.fingerprint())
 
 
 def key(sha256: str, fingerprint: str) -> str:
-    """Return the key of a verdict, from the hashes of a candidate and of a specification, and this
-    version. A random secret that was chosen for the verdict is not a part of the key, because the
-    specification does not contain it."""
+    """Return the key of a verdict: a hash of the candidate's hash, the fingerprint of the
+    specification, and the version of neuroncore. If a random secret was drawn for the verdict, the
+    key does not depend on the secret, because the specification does not contain it."""
     text = f"{sha256} {fingerprint} {version('neuroncore')}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class VerdictCost(NamedTuple):
-    """The cost of a verdict: CPU time, wall time (both in milliseconds) and peak memory in MiB of
-    the candidate's processes; CPU time of the process that judges; and bytes of records."""
+    """The cost of a verdict. The candidate's processes took `child_cpu_ms` of CPU time and
+    `wall_ms` of wall time (both in milliseconds), and at most `peak_mib` MiB of memory. The process
+    that judges took `judge_cpu_ms` of CPU time. The records have `record_bytes` bytes."""
 
     child_cpu_ms: float = 0.0
     wall_ms: float = 0.0
@@ -86,10 +88,9 @@ class RunOutcome(NamedTuple):
 
 
 class JudgeRequest(NamedTuple):
-    """A request to the process that judges. If both fields are None, the records of all cases are
-    judged. If both are given, the record of one case is judged on one hidden seed; both are
-    indices. If only `case` is given, nothing is judged, and the reply has the path of the record of
-    that case."""
+    """A request to the process that judges. Both fields are indices. If both are None, the records
+    of all cases are judged. If both are given, the record of one case is judged on one hidden seed.
+    If only `case` is given, nothing is judged, and the reply has the path of that case's record."""
 
     case: int | None = None
     seed: int | None = None
@@ -101,7 +102,8 @@ class Worker:
     def __init__(
         self, spec: Spec, level: Level, limits: ProcessLimits, *, why: bool = False
     ) -> None:
-        """Make the cases and start the processes. Raise UsageError as `eval.judge.cases` does."""
+        """Make the cases and start the processes. Raise UsageError if the reference fails, or
+        returns anything except finite arrays."""
         self.spec, self.level, self.why = spec.with_secret(), level, why
         self.cases: list[Case] = cases(self.spec)
         task = Task.of(spec, [case.public for case in self.cases])
@@ -113,12 +115,12 @@ class Worker:
         self._court = Court(self._judge, limits)
 
     def close(self) -> None:
-        """End the processes that judge and that fork candidates."""
+        """End the process that judges, and the process that forks candidates."""
         self._court.close()
         self._zygote.close()
 
     def verdict(self, candidate: Candidate) -> dict[str, Any]:
-        """Return the verdict on a candidate, which can be written as JSON."""
+        """Return the verdict on a candidate, as a dict that can be written as JSON."""
         judge = self._seed_by_seed if self.spec.dynamic else self._at_once
         outcome = judge(candidate)
         entries, shapes = outcome.entries, outcome.entries["shapes"]
@@ -139,12 +141,12 @@ class Worker:
         }
 
     def _at_once(self, candidate: Candidate) -> RunOutcome:
-        """Judge the records of all cases, which come in one answer."""
+        """Run the candidate once, and judge the records of all cases."""
         return self._run(Request(candidate.source), JudgeRequest())
 
     def _judge(self, request: JudgeRequest, parts: list[bytes]) -> dict[str, Any]:
-        """Return the entries of a verdict for packed records, as `request` asks. This runs in the
-        process that judges."""
+        """Do with the packed records `parts` what `request` asks for, and return the entries of a
+        verdict. This runs in the process that judges."""
         if request.case is None:
             return judged(parts, self.spec, self.cases, why=self.why)
         case = self.cases[request.case]
@@ -153,8 +155,8 @@ class Worker:
         return one_seed(parts, self.spec, case, request.seed, why=self.why)
 
     def _seed_by_seed(self, candidate: Candidate) -> RunOutcome:
-        """Run the candidate again for each hidden seed, because the values of a seed may lead to
-        another path. The candidate receives the decisions of this path, and no other hidden
+        """Run the candidate separately for each hidden seed, because the inputs of each seed may
+        lead to another path. The candidate receives the decisions of the path, and no other hidden
         data."""
         shapes: list[dict[str, Any]] = []
         isolation, cost = Isolation(), VerdictCost()
@@ -167,9 +169,9 @@ class Worker:
         return RunOutcome({"passed": True, "error": None, "shapes": shapes}, isolation, cost)
 
     def _paths(self, candidate: Candidate, number: int) -> Iterator[RunOutcome]:
-        """Judge the paths of all hidden seeds of the case `number`, and yield the outcome of each.
-        Then yield the outcome of a check that all paths belong to one program, and last an outcome
-        with the figures of the shape."""
+        """Judge the path of each hidden seed of the case `number`, and yield its outcome. Then
+        check that all paths belong to one program, and yield the outcome of this check. The last
+        outcome has the figures of the shape."""
         entries_of_seeds: list[dict[str, Any]] = []
         for seed in range(len(self.cases[number].hidden)):
             outcome = self._along_its_path(candidate, number, seed)
@@ -188,12 +190,12 @@ class Worker:
         self, candidate: Candidate, number: int, paths: list[dict[str, Any]]
     ) -> RunOutcome:
         """Check that the `paths` of the case `number` belong to one program. For this, record a
-        path in which every loop has an iteration. Refuse the candidate if one of the `paths` has an
-        instruction that the recorded path lacks, because then Python has computed something from
-        hidden values."""
+        path in which every loop has at least one iteration. Refuse the candidate if one of the
+        `paths` has an instruction that the recorded path lacks, because Python then has computed
+        an argument from hidden values."""
         request = Request(candidate.source, number, every_loop(paths))
         outcome = self._run(request, JudgeRequest(number))
-        # there is no path if it can't be recorded, for example if an index is out of bounds
+        # there is no path if the candidate fails, for example if an index is out of bounds
         whole = outcome.entries.get("path")
         if whole is not None and differs(paths, whole):
             message = "Python computed an argument from the iterations of a loop on the device"
@@ -201,9 +203,9 @@ class Worker:
         return outcome._replace(entries={"passed": True, "error": None, "shapes": []})
 
     def _along_its_path(self, candidate: Candidate, case: int, seed: int) -> RunOutcome:
-        """Record and replay repeatedly, each time with more decisions, until the record has the
-        path that the program takes for hidden seed `seed` of a case. Refuse a candidate with more
-        than MOST_DECISIONS decisions."""
+        """Record the candidate and replay the record repeatedly, each time with more decisions,
+        until the record has the path that the program takes for hidden seed `seed` of `case`. Both
+        are indices. Refuse a candidate with more than MOST_DECISIONS decisions."""
         decisions: tuple[int, ...] = ()
         cost = VerdictCost()
         while True:
@@ -219,12 +221,12 @@ class Worker:
             decisions = following
 
     def records(self, candidate: Candidate) -> list[bytes]:
-        """Return the packed records of a candidate. Raises Refused if it has none."""
+        """Run a candidate, and return its packed records. Raise Refused if the run fails."""
         content, _ = self._zygote.played(Request(candidate.source))
         return answers.records(content)
 
     def _run(self, request: Request, judge_request: JudgeRequest) -> RunOutcome:
-        """Run a candidate as `request` asks, and judge its records as `judge_request` asks."""
+        """Run a candidate as `request` says, and judge its records as `judge_request` says."""
         content, end = self._zygote.played(request)
         cost = VerdictCost(end.cpu_ms, end.wall_ms, end.peak_mib, 0.0, len(content))
         isolation = answers.isolation(content)
@@ -239,7 +241,7 @@ class Worker:
 
 
 def status(entries: dict[str, Any]) -> str:
-    """Return one word for a verdict with these entries: passed, wrong or refused."""
+    """Return one word that summarizes the entries of a verdict: passed, wrong or refused."""
     if entries["passed"]:
         return "passed"
     wrong = entries["error"]["code"] in ("WRONG_RESULT", "WRONG_DTYPE")

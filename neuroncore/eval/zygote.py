@@ -1,9 +1,10 @@
 """A process that has loaded the modules that candidates need, and forks one process for each
 candidate. It holds only data that candidates may see: this package and public inputs.
 
-It reads frames from its standard input: first a pickle of an Assignment, and then a pickled request
-for each candidate. For each request it writes two frames: JSON that says how the candidate's
-process ended, and the candidate's answer, which is never unpickled.
+The process reads frames (`eval.frames`) from its standard input: first a pickle of an Assignment,
+and then a pickled request for each candidate. For each request it writes two frames to its standard
+output: JSON that states how the candidate's process ended, and the candidate's answer. The answer
+is never unpickled.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from neuroncore.frontend import alias
 from neuroncore.hosts.warm import warm
 
 READY = b"ready"
-ENDING = 2.0  # least seconds in which a process may end after it has answered
-# Linux counts ticks for the limit of CPU time, but measures the time that a process has used. If
-# processes share a core, a process that is killed for its limit may have used only this part of the
-# limit.
+ENDING = 2.0  # after its answer, a process has at least this many seconds to end
+# Linux enforces the limit of CPU time by counting ticks of the clock, but reports the CPU time that
+# it measures. If processes share a core, the two differ: when Linux kills a process for its limit,
+# the measured time may be only this fraction of the limit.
 TICKS = 0.5
 FAULT = 97  # the exit code of a process that could not be set up
-BY_SIGNAL = 128  # exit code BY_SIGNAL + n means that the inner process was ended by signal n
-PIPE = 3  # the file to which a candidate's process writes its answer
+BY_SIGNAL = 128  # exit code BY_SIGNAL + n means that signal n ended the inner process
+PIPE = 3  # the file descriptor to which a candidate's process writes its answer
 
 
 class CandidateWork(Protocol):
-    """The work of a candidate's process: `answer` returns the bytes of the answer to a request. The
-    process that forks loads the modules that kernels for the machine `target` need."""
+    """The work of a candidate's process: `answer` returns the bytes of the answer to a request.
+    `target` is the machine: before the first fork, the modules that its kernels need are loaded."""
 
     @property
     def target(self) -> str: ...
@@ -48,7 +49,7 @@ class CandidateWork(Protocol):
 
 class Assignment(NamedTuple):
     """The settings for all candidates: the work, the limits, the level of isolation, the folders
-    that may be read, and the environment."""
+    that candidates may read, and their environment variables."""
 
     work: CandidateWork
     limits: ProcessLimits
@@ -58,9 +59,9 @@ class Assignment(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of a candidate's process: the code of a refusal, or ""; the signal that ended the
-    process, or 0; its exit code; and its CPU time, wall time (both in milliseconds) and peak memory
-    in MiB."""
+    """The way in which a candidate's process ended. `refusal` is the code of a refusal, or "".
+    `signal` is the signal that ended the process, or 0, and `exit` is the exit code. The other
+    fields are the CPU time and wall time (both in milliseconds) and the peak memory in MiB."""
 
     refusal: str
     signal: int
@@ -95,7 +96,7 @@ def main() -> None:
 
 
 def played(request: Any, assigned: Assignment) -> tuple[bytes, End]:
-    """Fork a process for a candidate. Return its answer and how it ended."""
+    """Fork a process that runs a candidate. Return the process's answer and how it ended."""
     begun = time.perf_counter()
     reads, writes = os.pipe()
     process = os.fork()
@@ -127,7 +128,7 @@ def _refusal(by_signal: int, late: bool, cpu: float, limits: ProcessLimits) -> s
 
 def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
     """Read the answer of a candidate's process from `file`, within the limits of time and size.
-    Return its bytes, and the code of a refusal or ""."""
+    Return the bytes of the answer, and the code of a refusal. The code is "" within the limits."""
     parts: list[bytes] = []
     size, last = 0, time.monotonic() + limits.seconds
     while True:
@@ -145,8 +146,8 @@ def _answer(file: int, limits: ProcessLimits) -> tuple[bytes, str]:
 
 def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
     """Wait for a process. If the process takes longer than `seconds`, end it and its whole process
-    group. Return its status, the resources that it used (`resource.getrusage`), and whether it
-    exceeded `seconds`; this flag is False if `seconds` is 0."""
+    group. Return the status of the process, the resources that it used (`resource.getrusage`), and
+    a flag: True if the process exceeded `seconds` and `seconds` is not 0."""
     last = time.monotonic() + seconds
     while True:
         done, status, usage = os.wait4(process, os.WNOHANG)
@@ -164,7 +165,7 @@ def _ended(process: int, seconds: float) -> tuple[int, Any, bool]:
 
 
 def _child(reads: int, writes: int, request: Any, assigned: Assignment) -> None:
-    """Run one candidate in this process. It does not return."""
+    """Run one candidate in this process, and end the process. This function never returns."""
     try:
         os.close(reads)
         os.setsid()
@@ -191,10 +192,10 @@ def _close_files(writes: int) -> None:
 
 
 def _isolated(assigned: Assignment) -> Isolation:
-    """Isolate this process, or if the operating system grants namespaces, a child of this process.
-    Return the isolation that the system grants. The child is the first process of the new
-    namespaces: this function returns only in the child, while this process waits for the child and
-    ends with it."""
+    """Isolate the process that will run the candidate, and return the isolation that the operating
+    system grants. If the system grants namespaces, this process forks a child, which is the first
+    process of the new namespaces. Then this function returns only in the child; this process waits
+    until the child ends, and ends too."""
     if assigned.level != "linux":
         return Isolation()
     namespaces = isolation.unshare()
@@ -215,7 +216,8 @@ def _pass_on(status: int) -> None:
 
 
 def readable() -> tuple[str, ...]:
-    """Return the folders that a candidate may read: Python, its packages and this package."""
+    """Return the folders and files that a candidate may read: Python, its packages, this package,
+    the system's libraries, and two devices."""
     package = Path(__file__).absolute().parents[1]
     siblings = [str(package.parent / name) for name in ("isa", "kernels")]
     system = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom")

@@ -1,11 +1,11 @@
-"""Rules about calls of the API: names and parameters that a release lacks, and forms that it
-refuses. Rules about the interface of a kernel: decorators, parameters, classes and results. Also
-rules about source that means something else in the older API.
+"""Rules about calls of the API: names and parameters that a release lacks, and arguments that a
+release refuses. Rules about the interface of a kernel: decorators, parameters, classes and results.
+Also rules about source that means something else in the older API.
 
 The form of a name is its list of parameters in a range of releases (`modules.ApiForm`). A function
 of the device is a kernel, or a function that a kernel calls. A Scope is such a function
-(`inference.Scope`), and a Spot is a node of its syntax tree (`constructs.Spot`). A rule yields its
-findings as tuples (code, node, sentence).
+(`inference.Scope`), and a Spot is a node in the syntax tree of the function (`constructs.Spot`). A
+rule yields its findings as tuples (code, node, sentence).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ RULES = Rules()
 
 @RULES.about(ast.Call)
 def allocations(spot: Spot) -> Iterator[Report]:
-    """Report the allocation of tensors in HBM that all programs of a launch share, if it is in a
-    loop of any kind."""
+    """Report allocations in a loop (of any kind) of tensors in HBM that all programs of a launch
+    share."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or not spot.nested:
         return
@@ -58,9 +58,9 @@ def _is_shared(scope: Scope, call: ast.Call) -> bool:
 
 @RULES.about(ast.AugAssign, ast.Assign)
 def counters(spot: Spot) -> Iterator[Report]:
-    """Report numbers that are incremented in a loop and read after it, if the compiler of the older
-    API reads the body of the loop once for all iterations. Published kernels compute addresses in
-    this way, but use them only within the loop."""
+    """Report numbers that are incremented in a loop and read after the loop, if the compiler of the
+    older API reads the body of the loop once for all iterations. Numbers that are read only inside
+    the loop are not reported, because published kernels compute addresses in this way."""
     node, scope = spot.node, spot.scope
     name = _counted(node) if spot.traced else ""
     if not name:
@@ -119,14 +119,14 @@ def of_the_api(spot: Spot) -> bool:
 
 @RULES.about(ast.Attribute, ast.Name, ast.Call)
 def of_its_release(spot: Spot) -> Iterator[Report]:
-    """Report names that the release of the kernel lacks."""
+    """Report names and parameters that the release of the kernel lacks (`misfits`)."""
     return misfits(spot, spot.scope.release)
 
 
 def misfits(spot: Spot, release: str) -> Iterator[Report]:
     """Report names and parameters that `release` lacks and another release has, arguments in the
-    order of another release, and missing arguments. Functions of the older API are left out if
-    `release` is one of today's API, and the reverse."""
+    order of another release, and missing arguments. Functions that use the older API are checked
+    only against the older API's release, and other functions only against other releases."""
     node, scope = spot.node, spot.scope
     if scope.is_older != (release == RELEASES[0]):
         return
@@ -141,8 +141,8 @@ def misfits(spot: Spot, release: str) -> Iterator[Report]:
 
 @RULES.about(ast.Attribute, ast.Name)
 def of_no_release(spot: Spot) -> Iterator[Report]:
-    """Report names that no release has, if they are similar to a name of some release. Other
-    unknown names are not reported, because the reference pages may omit them."""
+    """Report names that no release has, if they are similar to a name that a release has. Other
+    unknown names are not reported, because the reference pages may omit some names."""
     node = spot.node
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
@@ -157,13 +157,13 @@ def of_no_release(spot: Spot) -> Iterator[Report]:
 # the reference pages of all releases omit these names, but nki-library uses them
 UNLISTED = ("nki.language.bool", "nki.language.range")
 MODULES = ("nki.isa", "nki.language", "nki.collectives")
-LIKE = 0.8  # the least similarity, from 0 to 1 for equal names: about one letter differs
+LIKE = 0.8  # the least similarity (equal names have 1): about one letter may differ
 
 
 @cache
 def _meant(name: str) -> str:
-    """Return the last part of the name that is most similar to `name` in its module; "" if none is
-    similar."""
+    """Return the API's name that is most similar to `name`, without its module, which is the same.
+    Return "" if no name is similar."""
     module, _, last = name.rpartition(".")
     known = (form_name.rpartition(".") for form_name in forms())
     names = [name_there for home, _, name_there in known if home == module]
@@ -171,8 +171,8 @@ def _meant(name: str) -> str:
 
 
 def alike(uses: Sequence[Spot]) -> Iterator[list[Spot]]:
-    """Yield groups of uses of the API. The uses in a group have the same name and the same kinds of
-    arguments, so they are possible in the same releases."""
+    """Yield groups of uses of the API. All uses in a group have the same name and the same kinds of
+    arguments, so each release accepts either all of them or none."""
     groups: dict[object, list[Spot]] = {}
     for spot in uses:
         node, scope = spot.node, spot.scope
@@ -212,8 +212,8 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
 
 
 def _missing(scope: Scope, call: ast.Call, form: ApiForm) -> list[str]:
-    """Return the required parameters that a call doesn't pass; an empty list if `*`, `**` or a
-    partial function may pass them."""
+    """Return the required parameters for which a call passes no argument. Return an empty list if
+    `*`, `**` or a partial function may pass arguments that are not known."""
     spread = any(keyword.arg is None for keyword in call.keywords)
     spread |= any(isinstance(passed, ast.Starred) for passed in call.args)
     if spread or scope.program.modules.is_bound(scope.module, call.func):
@@ -230,8 +230,8 @@ def _arguments(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[st
 
 
 def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.expr]]:
-    """Yield the named arguments of a call, also those of a dictionary after `**`: the name, the
-    node at which to report a fault, and the value."""
+    """Yield the keyword arguments of a call, also from a dictionary after `**`. Each is a tuple of
+    the name, the node at which to report a fault, and the value."""
     for keyword in call.keywords:
         dictionary = keyword.value if keyword.arg is None else None
         dictionary = None if dictionary is None else scope.stands_for(dictionary)
@@ -274,8 +274,8 @@ def operands(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Call)
 def kinds(spot: Spot) -> Iterator[Report]:
-    """Report arguments of a kind that their parameter doesn't accept, such as a string for
-    `buffer`."""
+    """Report strings and numbers that are passed to parameters which don't accept them, such as a
+    string for `buffer`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     form = form_in(scope.api(node.func), scope.release)
@@ -290,8 +290,8 @@ def kinds(spot: Spot) -> Iterator[Report]:
 
 
 def _constants(scope: Scope, node: ast.expr) -> list[object]:
-    """Return the strings and numbers that an expression may be: its value in each branch. For a
-    parameter these are its default and the arguments of all calls."""
+    """Return the constants that may be the value of an expression. A conditional expression may
+    have a value from each branch. A parameter may have its default, or the argument of any call."""
     value = scope.stands_for(node)
     if isinstance(value, ast.IfExp):
         return [*_constants(scope, value.body), *_constants(scope, value.orelse)]
@@ -308,7 +308,7 @@ ENUMERATIONS = ("enum.Enum", "enum.IntEnum", "enum.Flag", "enum.IntFlag", "enum.
 
 
 def kernels(scope: Scope) -> Iterator[Report]:
-    """Report faults in the decorators and parameters of a kernel."""
+    """Report faults in the parameters and results of a kernel, and in classes of its objects."""
     device, node = scope.device, scope.node
     if isinstance(node, ast.ClassDef):
         yield from _class(scope)
@@ -348,7 +348,8 @@ def _options(call: ast.Call) -> Iterator[Report]:
 
 
 def _class(scope: Scope) -> Iterator[Report]:
-    """Report faults in classes whose objects a kernel makes or receives."""
+    """Report a class whose objects a kernel makes or receives, unless the class is an enumeration
+    or an error, or inherits from NKIObject alone."""
     node = scope.node
     assert isinstance(node, ast.ClassDef)
     meanings = [scope.program.modules.meaning(scope.module, base) for base in node.bases]
@@ -380,8 +381,8 @@ def _is_an_error(node: ast.ClassDef) -> bool:
 
 
 def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
-    """Return the expressions of a kernel's results, from the expression `node` that it returns: the
-    elements of a list, a tuple or a dictionary, otherwise the expression itself."""
+    """Return the expressions of a kernel's results. `node` is the expression that the kernel
+    returns. The results are the elements of a list, a tuple or a dictionary, or `node` itself."""
     match node:
         case ast.Dict():
             return node.values
@@ -392,7 +393,7 @@ def _returned(scope: Scope, node: ast.expr) -> list[ast.expr]:
 
 
 def _results(scope: Scope) -> Iterator[Report]:
-    """Report tensors that a kernel returns from memory that the caller can't read."""
+    """Report tensors that a kernel returns although the caller can't read their memory."""
     for statement in scope.nodes:
         if not isinstance(statement, ast.Return) or statement.value is None:
             continue
@@ -411,8 +412,8 @@ def _results(scope: Scope) -> Iterator[Report]:
 
 
 def launches(program: SourceFiles) -> Iterator[Report]:
-    """Report faults in the arguments of kernels that the file calls, and in the calls that make
-    kernels of functions."""
+    """Report faults in the file's calls of kernels, and in calls such as nki.jit(f) that make a
+    kernel of a function."""
     first = program.modules.first
     for device, passed, values in program.arguments():
         if values and all(_is_a_list(first, value) for value in values):

@@ -1,12 +1,12 @@
 """Rules about constructs of Python that the compiler of kernels does not accept. Also the search
-for all nodes of a kernel's functions, with the loops and `with` blocks of the device around each
-node.
+for all nodes of a kernel's functions (`spots`).
 
-The rules describe the usual front end, which parses the source of a kernel. A loop of the device is
-a loop that the device runs, rather than one that the compiler unrolls. A function of the device is
-a kernel, or a function that a kernel calls. Each rule gets a Spot, which is a node of such a
-function, and yields its findings as tuples (code, node, sentence). The row of a code in
-neuroncore/base/codes/source.toml has the releases in which its rule applies.
+The rules describe the compiler's usual front end, which parses the source of a kernel. A loop of
+the device is a loop that the device runs; the compiler unrolls other loops. A function of the
+device is a kernel, or a function that a kernel calls. Each rule receives a Spot, which is a node of
+such a function and the loops around the node. The rule yields its findings as tuples (code, node,
+sentence). The row of a code in neuroncore/base/codes/source.toml has the releases in which the rule
+applies.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from neuroncore.lint.syntax import DEFINITIONS, argument, children, literal
 
 
 class Spot(NamedTuple):
-    """A node of a function of the device. `loops` are the loops of the device around the node, the
-    outermost first. `traced` are the loops around the node whose body the older API's compiler
-    reads once for all iterations. `ordered` is True in a `with` block that keeps the order of
-    instructions."""
+    """A node in the syntax tree of a function of the device, with its scope. `loops` are the loops
+    of the device around the node, the outermost first. `traced` are the loops around the node whose
+    body the older API's compiler reads once for all iterations. `ordered` is True in a `with` block
+    that keeps the order of instructions."""
 
     node: ast.AST
     scope: Scope
@@ -47,14 +47,14 @@ Rule = Callable[[Spot], Iterator[Report]]
 
 
 class Rules:
-    """The rules that one module of neuroncore.lint defines. `of` has the list of rules for each
-    type of node."""
+    """The rules that one module of neuroncore.lint defines. `of` maps each type of node to the list
+    of its rules."""
 
     def __init__(self) -> None:
         self.of: dict[type[ast.AST], list[Rule]] = {}
 
     def about(self, *types: type[ast.AST]) -> Callable[[Rule], Rule]:
-        """Return a decorator for a rule about nodes of some types."""
+        """Return a decorator that adds a rule for nodes of these types."""
 
         def add(rule: Rule) -> Rule:
             for node_type in types:
@@ -65,7 +65,8 @@ class Rules:
 
 
 def spots(scope: Scope) -> list[Spot]:
-    """Return the Spots of all nodes of a function and of the functions in it, each once."""
+    """Return a Spot for each node of a function, and for each node of the functions that are
+    defined in it. Nodes without rules are left out."""
     listed: list[Spot] = []
     loops = (scope.node,) if scope.is_loop_body else ()
     _enter(scope.node, (scope, loops, (), False, False), listed)
@@ -76,8 +77,8 @@ def spots(scope: Scope) -> list[Spot]:
 
 @lru_cache(64)  # bounded, so that old files are released
 def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return, for each name that the function assigns, the loops of the device around its
-    assignments. A name is left out if its assignments are in different loops."""
+    """Return a dict from each name that the function assigns to the loops of the device around the
+    assignment. A name is left out if it has assignments in different loops."""
     loops_of: dict[str, set[tuple[ast.AST, ...]]] = {}
     for spot in spots(scope):
         if spot.scope is scope and isinstance(spot.node, ast.Assign):
@@ -88,9 +89,9 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 
 
 def _enter(node: ast.AST, around: Around, listed: list[Spot]) -> None:
-    """Append to `listed` the Spots of a node and of the nodes in it that the compiler reads.
-    Decorators, defaults, annotations, and nodes without rules are left out. `around` has the fields
-    of the Spots other than the node."""
+    """Append the Spots of a node, and of the nodes inside the node that the compiler reads, to
+    `listed`. Decorators, defaults, annotations, and nodes without rules are left out. `around` has
+    the fields of the node's Spot, except the node."""
     kind = type(node)
     if kind not in WITHOUT_RULES:
         listed.append(Spot(node, *around))
@@ -113,7 +114,8 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _read(node: ast.AST) -> Sequence[ast.AST]:
-    """Return the children of a node that the compiler reads."""
+    """Return the children of a node, except those that the compiler does not read: decorators,
+    parameters and annotations."""
     if isinstance(node, DEFINITIONS):
         return node.body
     if isinstance(node, ast.AnnAssign):
@@ -122,15 +124,15 @@ def _read(node: ast.AST) -> Sequence[ast.AST]:
 
 
 def _is_own(scope: Scope, node: ast.AST) -> bool:
-    """Return whether a node is a name that the function itself binds, or an attribute of such a
-    name. No rule reports such a node alone, so it gets no Spot."""
+    """Return whether a node is a name that the function or an enclosing function binds, or an
+    attribute of such a name. No rule reports these nodes, so they get no Spot."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id in scope.own_names
 
 
 def _entered(spot: Spot) -> Around:
-    """Return the fields, other than the node, of the Spots inside a loop or a `with` block."""
+    """Return the fields, except the node, of the Spots inside `spot`, a loop or `with` block."""
     node, scope = spot.node, spot.scope
     loops, traced, ordered = spot.loops, spot.traced, spot.ordered
     if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
@@ -155,13 +157,13 @@ def _keeps_order(scope: Scope, item: ast.withitem) -> bool:
 RULES = Rules()
 NUMBERS = ("cmath", "decimal", "fractions")  # modules of Python's library
 WIDE = ("int64", "uint64", "float64", "longdouble", "complex64", "complex128")
-LARGEST = 2**32  # the magnitudes of 32-bit numbers, signed or unsigned, are smaller
+LARGEST = 2**32  # the magnitude of a 32-bit number, signed or unsigned, is smaller
 
 
 class Construct(NamedTuple):
-    """A kind of node that the language of kernels does not have. `sentence` is the message; in it,
-    the name of the function around the node replaces "{function}". `example` is the shortest source
-    of a kernel with such a node."""
+    """A kind of node that the language of kernels does not have. `sentence` is the message, in
+    which the name of the function around the node replaces "{function}". `example` is the shortest
+    body of a kernel that contains such a node."""
 
     kind: type[ast.AST]
     code: str
@@ -219,9 +221,9 @@ def sets(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Compare, ast.Call)
 def identity(spot: Spot) -> Iterator[Report]:
-    """Report `is` between values. This is an error if one of them is a constant or a name of the
-    API. Between other values it is only a warning, because the vendor's kernels also compare
-    tensors with `is`. Comparing with None is allowed."""
+    """Report `is` between two values. This is an error if one value is a constant or a name of the
+    API. For other values it is only a warning, because AWS's own kernels compare tensors with
+    `is`. A comparison with None is allowed."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and len(node.args) == 2:
         called = scope.program.modules.meaning(scope.module, node.func)
@@ -264,7 +266,7 @@ def values(spot: Spot) -> Iterator[Report]:
 @RULES.about(ast.Name, ast.Attribute)
 def values_of_the_file(spot: Spot) -> Iterator[Report]:
     """Report values that the language of kernels doesn't have, if a kernel reads them from a global
-    name of its file or from a module that makes them."""
+    name of its file, or gets them from a module such as `decimal`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name | ast.Attribute)
     if isinstance(node, ast.Name) and (file_value := scope.module.values.get(node.id)) is not None:
@@ -344,8 +346,7 @@ def _is_dictionary(scope: Scope, node: ast.expr) -> bool:
 
 @RULES.about(ast.FunctionDef)
 def functions(spot: Spot) -> Iterator[Report]:
-    """Report functions that are defined in a kernel, unless they are the body of a loop of the
-    device."""
+    """Report functions that are defined in a kernel, except bodies of loops of the device."""
     outer = spot.scope.outer
     if spot.node is not spot.scope.node or outer is None or isinstance(outer.node, ast.ClassDef):
         return
@@ -359,7 +360,8 @@ def functions(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Assign)
 def targets(spot: Spot) -> Iterator[Report]:
-    """Report an unpacking whose targets are not all plain names, such as `a[0], b = pair`."""
+    """Report assignments that unpack a tuple into something other than plain names, such as
+    `a[0], b = pair`."""
     if not isinstance(spot.node, ast.Assign):
         return
     for target in spot.node.targets:
@@ -382,7 +384,7 @@ WHERE: dict[type[ast.expr], str] = {
 
 @RULES.about(ast.Call)
 def objects(spot: Spot) -> Iterator[Report]:
-    """Report objects of classes that Python creates from lists of names, such as named tuples."""
+    """Report calls that make named tuples or SimpleNamespaces."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     origin = scope.stands_for(node.func)
@@ -401,7 +403,7 @@ def classes(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Call)
 def printing(spot: Spot) -> Iterator[Report]:
-    """Report a prefix of device_print that is not a constant."""
+    """Report calls of device_print whose prefix is not a constant string."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or scope.api(node.func) not in ROLES["printing"]:
         return

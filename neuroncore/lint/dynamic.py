@@ -1,11 +1,12 @@
 """Rules about values that only the device knows, about loops that the device runs, and about inputs
 and effects of a kernel other than its arguments and results.
 
-A value of the device is one that only the device knows, such as a register or the contents of a
-tensor; a value of the file is assigned to a name at module level. A loop of the device is one that
-the compiler does not unroll. A compiled kernel is cached, and used again for equal arguments. Its
-Python does not run again: it does not see new values of other inputs, and does not repeat its
-effects on the host. A rule yields its findings as tuples (code, node, sentence).
+A value of the device is a value that only the device knows, such as a register or the contents of a
+tensor. A value of the file is assigned to a name at module level. A loop of the device is a loop
+that the compiler does not unroll. A compiled kernel is cached, and used again for equal arguments.
+The Python code of the kernel does not run again then. So it does not read new values of globals or
+of the host, and does not repeat its effects on the host. A rule yields its findings as tuples
+(code, node, sentence).
 """
 
 from __future__ import annotations
@@ -33,28 +34,29 @@ ITERATING = (
     *("enumerate", "zip", "list", "tuple", "map", "filter", "sum", "any", "all", "iter"),
     *("reversed", "sorted", "next"),
 )
-OF_TRUTH = ("bool", "any", "all")  # functions of both lists that need only truth values
+OF_TRUTH = ("bool", "any", "all")  # functions in these two lists that need only truth values
 NUMBER_OR_ITERATION = frozenset((*OF_NUMBERS, *ITERATING))
 WHILE_ENDS = "0.6"  # the release that deprecates `while`: NKI migration guide, 0.5 to 0.6
-LIBRARIES = ("numpy", "math")  # their functions take numbers
+LIBRARIES = ("numpy", "math")  # modules whose functions take numbers
 
 
 def _runtime(scope: Scope, node: ast.expr) -> str:
-    """Return a description of an expression whose value the compiler can't know; "" for others."""
+    """Return a description of an expression whose value the compiler can't know; "" for any other
+    expression."""
     kind = scope.value(node).kind
     return WHAT[kind] if kind in RUNTIME else ""
 
 
 def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a node is a tensor in HBM. Kernels use an argument in HBM as a condition, to
-    test whether it is given."""
+    """Return whether a node is a tensor in HBM. Such a tensor may be a condition: kernels test in
+    this way whether an optional argument is given."""
     memory = scope.value(node).memory
     return memory is not None and memory not in ROLES["on_chip"]
 
 
 def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
-    """Return whether a condition may test only whether the caller passed the tensor `node`, and not
-    its contents. `asker` is the statement or expression with the condition."""
+    """Return whether a condition may be meant to test whether the caller passed the tensor `node`,
+    rather than to test its contents. `asker` is the statement or expression with the condition."""
     tested = scope.value(node)
     asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
     return tested.kind == "tensor" and asked_so and not tested.compared
@@ -62,13 +64,13 @@ def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
 
 @RULES.about(ast.If, ast.IfExp, ast.Assert, ast.While, ast.BoolOp, ast.UnaryOp, ast.Compare)
 def conditions(spot: Spot) -> Iterator[Report]:
-    """Report truth values that the compiler can't know, if a kernel needs them."""
+    """Report conditions whose truth value the compiler can't know."""
     node, scope = spot.node, spot.scope
     tests: list[ast.expr] = []
     match node:
         case ast.If() | ast.IfExp():
             tests = [node.test]
-        # assertions about tensors are left out: they check a simulation
+        # assertions about tensors are left out, because they are meant for simulations
         case ast.Assert() if scope.value(node.test).kind != "tensor":
             tests = [node.test]
         case ast.While() if scope.value(node.test).kind != "register":
@@ -98,7 +100,7 @@ def conditions(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.For, ast.comprehension)
 def iterations(spot: Spot) -> Iterator[Report]:
-    """Report Python's loops over values of the device."""
+    """Report Python loops that iterate over values of the device."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.For | ast.comprehension) and (what := _runtime(scope, node.iter)):
         code = "TENSOR_LOOP" if scope.value(node.iter).kind == "tensor" else "DYNAMIC_CTRL"
@@ -128,7 +130,8 @@ def conversions(spot: Spot) -> Iterator[Report]:
 
 
 def _passed(passed: ast.expr, function: str) -> list[ast.expr]:
-    """Return the values that a function reads: its argument, or the elements of a list argument."""
+    """Return the values that a call of `function` reads from its argument `passed`: the argument
+    itself, or the elements of a list that is passed to `any`, `all`, `min` or `max`."""
     listed = isinstance(passed, ast.List | ast.Tuple) and function in (
         "any",
         "all",
@@ -140,7 +143,7 @@ def _passed(passed: ast.expr, function: str) -> list[ast.expr]:
 
 @RULES.about(ast.Assign, ast.Starred)
 def unpacked(spot: Spot) -> Iterator[Report]:
-    """Report tensors that are unpacked into names, or into arguments."""
+    """Report tensors that are unpacked into names, or with `*` into arguments."""
     node, scope = spot.node, spot.scope
     values = [node.value] if isinstance(node, ast.Starred) else []
     if isinstance(node, ast.Assign) and any(
@@ -154,8 +157,7 @@ def unpacked(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Subscript)
 def elements(spot: Spot) -> Iterator[Report]:
-    """Report elements of Python lists and dictionaries that are selected by an index of the
-    device."""
+    """Report Python lists and dictionaries that are indexed by a value of the device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Subscript)
     is_list = scope.elements(node.value) is not None
@@ -172,8 +174,8 @@ def elements(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.For, ast.While, ast.Call, ast.Break, ast.Continue, ast.Return)
 def loops(spot: Spot) -> Iterator[Report]:
-    """Report loops of the device in places where they are not allowed, and statements that end
-    them."""
+    """Report loops of the device where they are not allowed, `while` loops that a release
+    deprecates, and `break`, `continue` and `return` in loops of the device."""
     node, scope = spot.node, spot.scope
     if spot.ordered and (_is_a_loop(scope, node) or _calls_a_loop(scope, node)):
         at = node.iter if isinstance(node, ast.For) else node
@@ -216,7 +218,8 @@ def _ends(spot: Spot) -> bool:
 
 @RULES.about(ast.Call)
 def bodies(spot: Spot) -> Iterator[Report]:
-    """Report statements that the body function of a loop of the device may not have."""
+    """Report loop bodies that return a value which the loop does not take. A loop body is a
+    function that a kernel passes to a loop of the device."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     body = scope.body_of(node)
@@ -247,7 +250,7 @@ def _is_no_condition(body: Scope, result: ast.expr) -> bool:
 
 @RULES.about(ast.Call)
 def steps(spot: Spot) -> Iterator[Report]:
-    """Report steps of loops of the device that are not allowed."""
+    """Report loops of the device whose step is below 1 or known only at run time."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Call)
     where = ROLES["loop_steps"].get(scope.api(node.func))
@@ -261,7 +264,7 @@ def steps(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Call, ast.Assign)
 def escapes(spot: Spot) -> Iterator[Report]:
-    """Report tensors that the body function of a loop allocates and keeps for use after the
+    """Report tensors that the body of a loop of the device allocates and keeps for use after the
     loop."""
     node, scope = spot.node, spot.scope
     if not scope.is_loop_body:
@@ -293,8 +296,8 @@ def _is_born_in(scope: Scope, node: ast.expr) -> bool:
 
 @RULES.about(ast.Call, ast.AugAssign)
 def induction(spot: Spot) -> Iterator[Report]:
-    """Report writes to the index of a loop of the device. They have no effect on the loop, because
-    the device counts iterations in a separate register."""
+    """Report writes to the index of a loop of the device. Such a write has no effect on the loop,
+    because the device counts iterations in a separate register."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and scope.api(node.func) in ROLES["register_writers"]:
         register = argument(node, 0, "dst")
@@ -321,15 +324,15 @@ def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
 
 
 def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return, for each name that this function or an enclosing one assigns, the loops of the device
-    around its assignments."""
+    """Return a dict from each name that this function or an enclosing function assigns to the loops
+    of the device around the assignment. A name with assignments in different loops is left out."""
     around = {} if scope.outer is None else _loops_of_instructions(scope.outer)
     return {**around, **loops_of_assignments(scope)}
 
 
 def _first_name(scope: Scope, node: ast.expr) -> str:
-    """Return the name to which an instruction was bound first: after `b = a`, `a` for the node
-    `b`."""
+    """Return the name to which the instruction `node` was first assigned. After `b = a`, this is
+    `a` for the node `b`."""
     name = name_of(node) or ""
     bound = scope.bindings.get(name, [])
     if len(bound) == 1 and bound[0][0] == "is" and isinstance(bound[0][1], ast.Name):
@@ -339,9 +342,9 @@ def _first_name(scope: Scope, node: ast.expr) -> str:
 
 @RULES.about(ast.Call)
 def orderings(spot: Spot) -> Iterator[Report]:
-    """Report an instruction that waits for an instruction in a loop of the device that does not
-    contain the waiting instruction, or for one that is issued before the loop of the device that
-    contains the waiting instruction."""
+    """Report waits between instructions in different loops of the device. There are two cases. The
+    awaited instruction is in a loop that does not contain the waiting instruction. Or the waiting
+    instruction is in a loop, and the awaited instruction is issued before this loop."""
     node, scope = spot.node, spot.scope
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return
@@ -371,7 +374,7 @@ CHANGING = (
 
 @RULES.about(ast.Attribute, ast.Name)
 def host_state(spot: Spot) -> Iterator[Report]:
-    """Report random numbers, the environment, clocks and files of the host."""
+    """Report kernels that use random numbers, the environment, clocks or files of the host."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
@@ -391,8 +394,8 @@ def _is_of_python(scope: Scope, node: ast.Name) -> bool:
 
 
 def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
-    """Return the function whose call created a value of the file, such as a random number
-    generator; the node itself for other values."""
+    """Return the function that a call at module level used to create the value of the name `node`,
+    such as a random number generator. Return `node` itself for other expressions."""
     if isinstance(node, ast.Name) and node.id not in (*scope.bindings, *scope.parameters):
         file_value = scope.module.values.get(node.id)
         return file_value.func if isinstance(file_value, ast.Call) else node
@@ -406,7 +409,8 @@ def _is_of_the_host(dotted: str) -> bool:
 
 @RULES.about(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
 def changes(spot: Spot) -> Iterator[Report]:
-    """Report values of the file that a kernel changes."""
+    """Report assignments and calls by which a kernel changes a value of the file, or the default of
+    a parameter."""
     node, scope = spot.node, spot.scope
     for target in _changed(node):
         if name := _of_the_file(scope, target):
@@ -431,8 +435,8 @@ def _changed(node: ast.AST) -> list[ast.expr]:
 
 
 def _of_the_file(scope: Scope, target: ast.expr) -> str:
-    """Return the name at module level that an assignment to `target` changes; "" if there is
-    none."""
+    """Return the name at module level whose value an assignment to `target` changes; "" if it
+    changes no such value."""
     inner = target
     while isinstance(inner, ast.Subscript | ast.Attribute):
         inner = inner.value
@@ -452,8 +456,9 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
 
 
 def _default(scope: Scope, target: ast.expr) -> str:
-    """Return the parameter whose default value changes if an element of `target` is assigned; "" if
-    there is none. Only defaults that are lists, dictionaries or sets can change."""
+    """Return the name of the parameter whose default an assignment to `target` may change. `target`
+    must be an element of the parameter, and the default a list, a dictionary or a set. Otherwise
+    return ""."""
     root = name_of(target.value) if isinstance(target, ast.Subscript) else None
     is_given = root in scope.parameters and root not in scope.bindings
     if root is None or isinstance(scope.node, ast.ClassDef) or not is_given:
@@ -464,8 +469,8 @@ def _default(scope: Scope, target: ast.expr) -> str:
 
 @RULES.about(ast.Name)
 def changed_values(spot: Spot) -> Iterator[Report]:
-    """Report global names that a kernel reads, if the file changes their values under `if __name__
-    == "__main__"`."""
+    """Report global names that a kernel reads and the file changes under `if __name__ ==
+    "__main__"`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name)
     if node.id in scope.module.changed and node.id not in scope.file_names:

@@ -1,10 +1,11 @@
 """The kinds of a kernel's expressions, inferred from its source alone: a tensor, a register, an
 index that the device counts, and others.
 
-A name has a kind if all assignments to it in its function agree, in whatever order they run. A
-parameter has a kind if all calls of its function agree. Otherwise, and for parameters of kernels,
-the kind is unknown. This avoids false reports. A function of the device is a kernel, or a function
-that a kernel calls. The parameter `depth` is how many further calls and assignments are followed.
+A name has a kind if all assignments to the name in its function have this kind; their order does
+not matter. A parameter has a kind if the arguments in all calls of its function have this kind.
+Otherwise, and for parameters of kernels, the kind is unknown. This avoids false reports. A function
+of the device is a kernel, or a function that a kernel calls. The parameter `depth` limits how many
+further calls and assignments are followed.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ RUNTIME = ("tensor", "register", "index")
 
 @dataclass(frozen=True)
 class Value:
-    """The kind of an expression. A tensor also has its `memory` and `shape`, None if they are
-    unknown, the call that allocates it (`born`), and whether it is the result of a comparison
-    (`compared`).
+    """The known facts about the value of an expression: its kind, and properties of tensors. For a
+    tensor, `memory` is the memory, `shape` the shape, and `born` the call that allocates the
+    tensor; each is None if it is unknown. `compared` is True for the result of a comparison.
 
     Other kinds are "register", "index" (the variable of a loop that the device runs), "indices" (an
     index expression of the older API), "integer" (the variable of a loop that the compiler
@@ -55,7 +56,8 @@ class Value:
     compared: bool = False
 
     def agreeing(self, other: Value) -> Value:
-        """Return a Value with the properties that both values have."""
+        """Return a Value with the properties that both values share. Its kind is "unknown" if the
+        kinds differ."""
         if self.kind != other.kind:
             return UNKNOWN
         memory = self.memory if self.memory == other.memory else None
@@ -74,16 +76,16 @@ def agreed(values: Iterable[Value]) -> Value:
 
 
 class Scopes:
-    """The functions of the device in the files of a check (`kernels.SourceFiles`), each analyzed
-    once, for a release of the API."""
+    """The scopes of the functions of the device in all files that are checked
+    (`kernels.SourceFiles`). The kinds are inferred for one release of the API."""
 
     def __init__(self, program: SourceFiles, release: str) -> None:
         self.program, self.release = program, release
         self._of: dict[ast.AST, Scope] = {}
 
     def use_release(self, release: str) -> None:
-        """Infer the kinds for another release of the API from now on. Known values are cleared,
-        because a name may mean something else in that release."""
+        """Infer the kinds for another release of the API from now on. All known values are
+        forgotten, because a name may mean something else in that release."""
         self.release = release
         for scope in self._of.values():
             scope.forget_values()
@@ -102,8 +104,8 @@ class Scopes:
 
     def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
         """Return all calls of a function, each with the scope that contains the call. Return an
-        empty list if the function is launched, passed as a value or called by another name, because
-        not all of its arguments are known then."""
+        empty list if some calls may be unknown, because the function is launched, passed as a value
+        or called by another name."""
         known = self._calls.get(node, [])
         by_its_name = all((name_of(call.func) or "").endswith(node.name) for _, call in known)
         return [] if self.program.is_more_than_called(node) or not by_its_name else known
@@ -114,8 +116,8 @@ class Scopes:
         return self._of[device.node]
 
     def all(self) -> list[Scope]:
-        """Return the scopes of all functions, except those of functions that are defined in other
-        functions."""
+        """Return the scopes of all functions of the device, except functions that are defined in
+        other functions."""
         return self._all
 
     @cached_property
@@ -163,14 +165,14 @@ class Scope(Names):
             yield from inner.all_inner()
 
     def forget_values(self) -> None:
-        """Clear the values of names, because they depend on the release."""
+        """Forget the values of names and expressions, which depend on the release."""
         self._values, self._of_nodes = {}, {}
         for inner in self.inner.values():
             inner.forget_values()
 
     def set_body_parameters(self) -> None:
-        """Set the values of the parameters of functions that this function passes to loops of the
-        device as bodies."""
+        """Find the functions that this function passes as the bodies of loops of the device. Set
+        `is_loop_body` and the values of their parameters."""
         for call in self.of(ast.Call):
             body = self.body_of(call)
             if body is not None:
@@ -180,8 +182,8 @@ class Scope(Names):
                 body.loop_values[parameters[0]] = Value("index" if counted else "register")
 
     def body_of(self, call: ast.Call) -> Scope | None:
-        """Return the scope of the function that a call of a loop of the device gets as its body;
-        None for other calls."""
+        """Return the scope of the loop body that is passed in a call such as nl.fori_loop(...).
+        Return None for calls that do not run a loop on the device."""
         where = ROLES["loop_bodies"].get(self.api(call.func))
         if where is None:
             return None
@@ -193,7 +195,7 @@ class Scope(Names):
     # --- names ---------------------------------------------------------------------------------
 
     def named(self, name: str, depth: int = DEPTH) -> Value:
-        """Return the value of a name."""
+        """Return the value of a name; UNKNOWN if its bindings have different kinds."""
         if name in self._values:
             return self._values[name]
         if name in self._open or not depth:  # the name depends on itself: its other bindings decide
@@ -217,8 +219,7 @@ class Scope(Names):
         return value
 
     def _from_calls(self, name: str, depth: int) -> Value:
-        """Return the value of a parameter: the properties on which the arguments of all calls
-        agree."""
+        """Return the value of a parameter: the properties that the arguments in all calls share."""
         if name in self.loop_values:
             return self.loop_values[name]
         if self.outer is not None or isinstance(self.node, ast.ClassDef):
@@ -230,8 +231,9 @@ class Scope(Names):
         return replace(agreed(values), born=None)
 
     def given(self, name: str) -> list[ast.expr]:
-        """Return the expressions that the calls of the function pass for a parameter; if a call
-        passes none, its default. Return an empty list if some calls are unknown."""
+        """Return the possible values of a parameter: the expressions that the function's calls pass
+        for it, and its default if a call passes none. Return an empty list if some calls are
+        unknown."""
         if isinstance(self.node, ast.ClassDef):
             return []
         calls = self.scopes.calls(self.node)
@@ -241,8 +243,8 @@ class Scope(Names):
         ]
 
     def _bound(self, how: str, expression: ast.expr, depth: int) -> Value:
-        """Return the value of a name that is bound to an expression as `how` says
-        (`syntax.bindings`)."""
+        """Return the value of a name from one of its bindings, which is the pair of `how` and
+        `expression` (`syntax.bindings`)."""
         if how == "is":
             return self.value(expression, depth)
         if how == "each":
@@ -262,8 +264,8 @@ class Scope(Names):
         return self._common(iterable, depth)
 
     def _common(self, node: ast.expr, depth: int) -> Value:
-        """Return a Value with the properties that all elements of a list have. It is unknown unless
-        this function builds the list."""
+        """Return a Value with the properties that all elements of a list share. Return UNKNOWN if
+        this function does not build the list."""
         name = f"{node.id}[]" if isinstance(node, ast.Name) else ""
         if name in self._open or not depth:
             return UNKNOWN
@@ -314,8 +316,8 @@ class Scope(Names):
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Value:
-        """Return the value of an attribute, such as a.b. It can be known only if the function of
-        this scope binds `a` exactly once, and assigns to a.b."""
+        """Return the value of an attribute, such as a.b. The value is known only if this function
+        binds `a` exactly once, and assigns to a.b."""
         name = name_of(node) or ""
         first = name.partition(".")[0]
         if (
@@ -369,22 +371,22 @@ class Scope(Names):
         return UNKNOWN
 
     def _result_memory(self, name: str, call: ast.Call) -> str | None:
-        """Return the memory of the result of a function of nki.language; None in the older API,
-        whose compiler chooses it."""
+        """Return the memory of the result of a function of nki.language. Return None if it is
+        unknown, as in the older API, where the compiler chooses the memory."""
         if name in ROLES["in_psum"]:
             return "psum"
         may_choose = any(keyword.arg in (None, "buffer") for keyword in call.keywords)
         return None if may_choose or self.is_older else "sbuf"
 
     def _loaded(self, name: str, call: ast.Call) -> Shape | None:
-        """Return the shape of a tensor that is loaded from a slice of another tensor; None if it is
-        unknown."""
+        """Return the shape of the tensor that nl.load returns for a slice of another tensor. Return
+        None if the shape is unknown, and for other functions."""
         if name in ROLES["loads"] and call.args and isinstance(call.args[0], ast.Subscript):
             return sizes(call.args[0].slice)
         return None
 
     def _memory(self, call: ast.Call) -> str | None:
-        """Return the memory that an allocation names, by default SBUF; None if it is unknown."""
+        """Return the memory that an allocation names; SBUF if it names none; None if unknown."""
         buffer = argument(call, 2, "buffer")
         if buffer is None:
             return "sbuf" if len(call.args) <= 2 else None
@@ -414,8 +416,8 @@ class Scope(Names):
         return self._common(node.value, depth)
 
     def _returned(self, function: ast.expr, depth: int) -> Value:
-        """Return the value that a function returns. `function` is the expression that names the
-        function."""
+        """Return the value that a call of a function returns. `function` is the expression that
+        names the function."""
         scope = self.scope_of(function)
         if scope is None:
             return UNKNOWN
@@ -431,8 +433,8 @@ class Scope(Names):
         return bool(results) and all(self.value(result).born is not None for result in results)
 
     def scope_of(self, function: ast.expr) -> Scope | None:
-        """Return the scope of the function that an expression names, which is defined in this
-        function, this file or another file; None if there is none."""
+        """Return the scope of the function that an expression names. The function may be defined in
+        this function, this file or another file. Return None if it is unknown or launched."""
         scope: Scope | None = self
         while isinstance(function, ast.Name) and scope is not None:
             if function.id in scope.inner:

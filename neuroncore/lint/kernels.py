@@ -1,5 +1,5 @@
-"""The functions that the device runs: the kernels of a file, and all functions that they call. Also
-the nodes of these functions, and the values that are bound to their names.
+"""The functions of the device: the kernels of a file, and all functions that the kernels call. Also
+the nodes of these functions, and the values that are bound to names in them.
 
 A launcher is a decorator or a function that makes a kernel of a function, such as `nki.jit`. A
 definition is the node of a function or a class.
@@ -20,8 +20,8 @@ from neuroncore.lint.syntax import BINDING, Definition, bindings, inside, name_o
 
 @dataclass(frozen=True)
 class Device:
-    """A function or a class that is compiled for the device, with its file. `is_kernel` is True if
-    a launch calls it directly."""
+    """A function or a class that is compiled for the device, with its file. `is_kernel` is True for
+    a function that the host launches."""
 
     module: Module
     node: Definition
@@ -33,7 +33,8 @@ class Device:
 
 
 class SourceFiles:
-    """The kernels of a file, and the functions that they call, in this file and in others."""
+    """The kernels of a file, and the functions that the kernels call, in this file and in other
+    files."""
 
     def __init__(self, modules: Modules, kernel: str | None) -> None:
         self.modules = modules
@@ -61,12 +62,13 @@ class SourceFiles:
         return list(dict.fromkeys(paths))
 
     def api_name(self, module: Module, expression: ast.expr) -> str | None:
-        """Return the API's name for an expression; None if the expression isn't of the API."""
+        """Return the API's name for an expression, such as "nki.isa.iota"; None if the expression
+        isn't a name of the API."""
         dotted = name_of(expression)
         return None if dotted is None else self.api_name_of(module, dotted)
 
     def api_name_of(self, module: Module, dotted: str) -> str | None:
-        """Return the API's name for a dotted name; None if the name isn't of the API."""
+        """Return the API's name for a dotted name of the file; None if the API has no such name."""
         meaning = self.modules.meaning_of(module, dotted)
         return meaning if isinstance(meaning, str) and meaning.split(".")[0] == "nki" else None
 
@@ -79,27 +81,27 @@ class SourceFiles:
         return id(node) in self._called
 
     def _is_named_nowhere(self, node: Definition) -> bool:
-        """Return whether nothing in the file uses the name of a kernel, so that only the host
-        can call it. In a package this is False, because kernels of other modules may import the
-        name."""
+        """Return whether the file never uses the name of a kernel, so that only the host can call
+        the kernel. Return False for a module of a package, because kernels in other modules may
+        import the name."""
         if self.modules.first.path.with_name("__init__.py").exists():
             return False
         names = (name_of(node) for node in self.modules.first.nodes if isinstance(node, ast.Name))
         return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
-        """Return whether some calls of a function may be unknown, because the function is a kernel
-        or an entry point of the file, or because it is passed as a value."""
+        """Return whether a function may be called from places that are unknown, because it is a
+        kernel or an entry point of the file, or because it is passed as a value."""
         return id(node) in self._passed_as_values
 
     def starts(self, node: Definition) -> bool:
-        """Return whether a function is a kernel that the file launches, that the user requested, or
-        whose name nothing in the file uses. Its results are then values of the host."""
+        """Return whether the host receives the results of a function. This is so for a kernel that
+        the file launches, that the user requested, or whose name the file never uses."""
         return id(node) in self._started
 
     def launcher(self, module: Module, decorator: ast.expr) -> str | None:
-        """Return the API's name of a decorator that makes kernels, with or without arguments; None
-        for other decorators."""
+        """Return the API's name of a decorator that makes a function a kernel. The decorator may
+        have arguments. Return None for other decorators."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = self.api_name(module, called)
         if name is None and isinstance(decorator, ast.Call) and decorator.args:
@@ -122,8 +124,8 @@ class SourceFiles:
         return [*kernels, *self._launched_kernels()]
 
     def _argument_classes(self) -> Iterator[tuple[Module, Definition]]:
-        """Yield the classes of the objects that the file passes to kernels, and of the defaults of
-        kernels."""
+        """Yield the classes of the objects that the file passes to kernels, and of objects that are
+        defaults of kernels' parameters."""
         passed = [value for _, _, values in self.arguments() for value in values]
         for device in self.functions:
             if device.is_kernel and not isinstance(device.node, ast.ClassDef):
@@ -137,9 +139,9 @@ class SourceFiles:
     def _classes(
         self, module: Module, call: ast.Call, depth: int = 3
     ) -> Iterator[tuple[Module, Definition]]:
-        """Yield the classes of the object that a call returns: the class that it calls, or the
-        classes of the objects that the called function returns. At most `depth` calls are
-        followed."""
+        """Yield the classes that the object returned by `call` may have. If the call is of a class,
+        this is the class. If it is of a function, these are the classes of the objects that the
+        function returns. At most `depth` calls are followed."""
         definition = self._definition(module, call.func) if depth else None
         if definition is not None and isinstance(definition[1], ast.ClassDef):
             yield definition
@@ -149,9 +151,10 @@ class SourceFiles:
                     yield from self._classes(definition[0], inner.value, depth - 1)
 
     def arguments(self) -> Iterator[tuple[Device, ast.expr, list[ast.expr]]]:
-        """Yield the arguments of kernels that the file launches: the kernel, the argument, and its
-        possible values. The values of a name are all values that the file assigns to it. The
-        elements of a list, a tuple or a dictionary are also yielded as arguments."""
+        """Yield the arguments that the file passes to kernels at launches. Each is a tuple of the
+        kernel, the argument, and the list of its possible values. If the argument is a name, its
+        values are all values that the file assigns to the name. Each element of a value that is a
+        list, a tuple or a dictionary is yielded too."""
         assigned: dict[str, list[ast.expr]] = {}
         first = self.modules.first
         for statement in first.nodes:
@@ -191,8 +194,8 @@ class SourceFiles:
         return self._definition(first, called)
 
     def _without_kernels(self) -> list[tuple[Module, Definition]]:
-        """Return the functions that call instructions, for a file without kernels: kernels of other
-        files may call them. Tests are left out."""
+        """Return the functions that call instructions, except tests. A file without kernels is
+        checked by these functions, because kernels in other files may call them."""
         first = self.modules.first
         helpers = (
             function for function in _functions(first) if not function.name.startswith("test")
@@ -200,8 +203,8 @@ class SourceFiles:
         return [(first, function) for function in helpers if self._issues(first, function)]
 
     def _launched_kernels(self) -> Iterator[tuple[Module, Definition]]:
-        """Yield the kernels that the file launches, also those of other files, and the functions
-        that it passes to a launcher."""
+        """Yield the kernels that the file launches, also kernels that other files define, and the
+        functions that the file passes to a launcher."""
         first = self.modules.first
         for call in (node for node in first.nodes if isinstance(node, ast.Call)):
             if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
@@ -242,7 +245,7 @@ class SourceFiles:
     def _calls(
         self, module: Module, body: Sequence[ast.AST]
     ) -> Iterator[tuple[Module, Definition]]:
-        """Yield the functions that `body` calls, also those that it launches with a grid."""
+        """Yield the functions that the nodes in `body` call, also with a grid, as in f[2](x)."""
         for call in (inner for inner in body if isinstance(inner, ast.Call)):
             called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
             if (definition := self._definition(module, called)) is not None:
@@ -272,9 +275,9 @@ def _functions(module: Module) -> Iterator[Definition]:
 
 
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
-    """Return the names that the body of a function or a class uses and does not bind, with their
-    attributes. Each is a pair of the name and whether it is called, and is listed once. Decorators
-    and annotations are left out."""
+    """Return the names that the body of a function or a class uses but does not bind. A name
+    includes its attributes, as in `a.b`. Each entry is a pair of the name and whether it is called.
+    No entry is repeated. Decorators and annotations are left out."""
     bound: set[str] = set()
     called: set[ast.expr] = set()
     read: list[ast.expr] = []
@@ -302,8 +305,8 @@ ALIASES = 40  # the longest chain of aliases that is followed
 
 
 class Names:
-    """The names in a function that is compiled for the device. If this function is defined in
-    another function, `outer` has the names of that enclosing function."""
+    """The names in a function that is compiled for the device. If the function is defined in
+    another function, `outer` has the names in the enclosing function."""
 
     def __init__(self, program: SourceFiles, device: Device, outer: Names | None) -> None:
         self.program, self.device, self.outer = program, device, outer
@@ -318,19 +321,19 @@ class Names:
         self.file_names = {name for statement in self.of(ast.Global) for name in statement.names}
 
     def of(self, kind: type[Node]) -> Sequence[Node]:
-        """Return the nodes of a kind, without those in functions and classes that are defined
-        here."""
+        """Return the nodes of a kind in this function, except nodes in functions and classes that
+        are defined in it."""
         return self._of_kind.get(kind, ())  # type: ignore[return-value]
 
     @cached_property
     def own_names(self) -> frozenset[str]:
-        """The names that are bound in this function or in the enclosing ones."""
+        """The names that this function or an enclosing function binds."""
         around = frozenset() if self.outer is None else self.outer.own_names
         return around.union(self.bindings, self.parameters, self._more_parameters)
 
     @property
     def _more_parameters(self) -> list[str]:
-        """The names of the parameters that collect further arguments, such as `args` of `*args`."""
+        """The names of the parameters with a star, such as `args` of `*args`."""
         arguments = None if isinstance(self.node, ast.ClassDef) else self.node.args
         stars = () if arguments is None else (arguments.vararg, arguments.kwarg)
         return [parameter.arg for parameter in stars if parameter is not None]
@@ -346,7 +349,8 @@ class Names:
         ]
 
     def api(self, expression: ast.expr) -> str:
-        """Return the API's name for an expression; "" if the expression is not of the API."""
+        """Return the API's name for an expression, such as "nki.isa.iota"; "" if the expression is
+        not a name of the API."""
         if expression not in self._api:
             self._api[expression] = self._of_api(expression)
         return self._api[expression]
@@ -361,8 +365,9 @@ class Names:
         return self.program.api_name_of(self.module, f"{first}{dot}{rest}") or ""
 
     def stands_for(self, node: ast.expr) -> ast.expr:
-        """Return the expression to which the name `node` is bound, here or in the file. If the name
-        is bound more than once, return `node` itself."""
+        """Return the expression that is bound to the name `node`, in this function, an enclosing
+        function or the file. Aliases are followed. Return `node` itself if it is not a name, or if
+        the name is not bound to exactly one expression."""
         for _ in range(ALIASES):
             if not isinstance(node, ast.Name):
                 break
@@ -373,7 +378,8 @@ class Names:
         return node
 
     def _binding(self, name: str) -> Sequence[tuple[str, ast.expr]] | None:
-        """Return the bindings of a name in its scope; None for parameters and unbound names."""
+        """Return the bindings of a name in its scope (`syntax.bindings`); None for parameters and
+        unbound names."""
         if name in self.parameters:
             return None
         if name in self.bindings:
@@ -384,7 +390,7 @@ class Names:
         return None if value is None else [("is", value)]
 
     def _is_of_the_older(self) -> bool:
-        """Return whether a function uses names of the older API and none of today's."""
+        """Return whether the function uses names of the older API and no names of today's API."""
         origins = [
             self.module.imports.get(name) for name in {node.id for node in self.of(ast.Name)}
         ]
@@ -394,8 +400,9 @@ class Names:
         return self.module.is_older or of_api == {"neuronxcc"}
 
     def elements(self, node: ast.expr) -> Sequence[ast.expr] | None:
-        """Return the elements of a list or a tuple that this function builds, also those that are
-        appended later. Return None for other expressions, and if the name has other bindings."""
+        """Return the elements of a list or a tuple that this function builds, also elements that
+        are appended later. `node` is a list, a tuple, or a name that is only bound to lists and
+        tuples. Return None for any other expression."""
         if isinstance(node, ast.List | ast.Tuple):
             return node.elts
         bound = self.bindings.get(node.id) if isinstance(node, ast.Name) else None
@@ -410,7 +417,7 @@ class Names:
 
     @cached_property
     def _appended(self) -> dict[str, list[ast.expr]]:
-        """The values that are appended to names, or assigned to their elements."""
+        """For each name, the values that are appended to it or assigned to its elements."""
         appended: dict[str, list[ast.expr]] = {}
         for call in self.of(ast.Call):
             match call:

@@ -1,11 +1,12 @@
 """Python files as text and syntax trees, the meanings of their names (without executing the files),
 and the names and parameters of each release of the API.
 
-0.1 is the older API: neuronxcc.nki of SDK 2.21 to 2.26. 0.2 is nki of SDK 2.27 and 2.28, and 0.3 to
-0.6 are nki of SDK 2.29 to 2.32. `api/signatures.json` has the forms of each name: the first and the
-last release, and the parameters, with "=" after a parameter that has a default. These are the names
-and parameters that the reference pages of these SDKs list, or that nki-library of the same SDK
-uses. Pages before 0.3 omit many parameters that kernels use.
+Release 0.1 is the older API: neuronxcc.nki of SDK 2.21 to 2.26. Release 0.2 is nki of SDK 2.27 and
+2.28, and releases 0.3 to 0.6 are nki of SDK 2.29 to 2.32. `api/signatures.json` has the forms of
+each name. A form is the first and the last release, and the parameters, with "=" after a parameter
+that has a default. The file has the names and parameters that the reference pages of these SDKs
+list, or that nki-library of the same SDK uses. Reference pages before 0.3 omit many parameters that
+kernels use.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ApiForm:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the parameters, without the mark of a default."""
+        """The names of the parameters, without the "=" that marks a default."""
         return tuple(parameter.rstrip("=") for parameter in self.parameters or ())
 
     @cached_property
@@ -65,7 +66,7 @@ class ApiForm:
 
 @cache
 def forms() -> Mapping[str, Sequence[ApiForm]]:
-    """Return the forms of all names of all releases, sorted by release for each name."""
+    """Return the forms of all names in the API. The forms of a name are sorted by release."""
     table = json.loads((HOME / "signatures.json").read_text("utf-8"))
     return {name: [_form(*row) for row in rows] for name, rows in table.items()}
 
@@ -76,17 +77,18 @@ def _form(first: str, last: str, parameters: str | None) -> ApiForm:
 
 @cache
 def form_in(name: str, release: str) -> ApiForm | None:
-    """Return the form of a name in a release; None if no form is known there."""
+    """Return the form of a name in a release; None if no form is known for this release."""
     return next((form for form in forms().get(name, ()) if form.holds_in(release)), None)
 
 
 def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
     """Return the releases of the forms in `rows` as text, such as "0.1" or "0.3 to 0.6", if
-    `release` certainly has none of these forms; otherwise "".
+    `release` certainly has none of these forms; otherwise return "".
 
-    `release` certainly has none if it is later than the last form. If it is earlier than the first
-    form, the first form must also be later than COMPLETE, the first release whose list is complete:
-    earlier releases may have had, without listing it, a form that is first listed in COMPLETE."""
+    This is certain if `release` is later than the last form. It is also certain if `release` is
+    earlier than the first form, and the first form is later than COMPLETE. The lists of releases
+    before COMPLETE are incomplete, so these releases may have had a form that COMPLETE is the first
+    to list."""
     if not rows:
         return ""
     first, last = rows[0].first, rows[-1].last
@@ -96,8 +98,8 @@ def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
 
 
 def is_in(releases: str, release: str) -> bool:
-    """Return whether a release is in a range such as "0.3-0.5", "0.3-" or "0.1". The range "" has
-    all releases."""
+    """Return whether a release is in the range `releases`, such as "0.3-0.5", "0.3-" or "0.1". The
+    range "" contains all releases."""
     if not releases:
         return True
     first, dash, last = releases.partition("-")
@@ -105,7 +107,8 @@ def is_in(releases: str, release: str) -> bool:
 
 
 API = ("nki", "neuronxcc.nki")
-# kernels call no functions of these packages, or the packages are not the user's code
+# Packages whose files are not read: kernels call none of their functions, or the functions are not
+# the user's code.
 NOT_KERNELS = {
     *sys.stdlib_module_names,
     *("neuroncore", "numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib", "pytest"),
@@ -125,8 +128,9 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, tuple[int, str]]:
-        """The targets of imported names, from imports anywhere in the file: a pair of the number of
-        dots of a relative import (0 for an absolute one) and a dotted name."""
+        """For each name that an import anywhere in the file binds, the thing that it imports: a
+        pair of the number of dots in a relative import (0 for an absolute import) and a dotted
+        name."""
         targets: dict[str, tuple[int, str]] = {}
         for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
@@ -141,7 +145,7 @@ class Module:
 
     @cached_property
     def definitions(self) -> dict[str, Definition]:
-        """The functions and classes of the file at module level, also under an `if` or a `try`."""
+        """The functions and classes at module level by name, also under an `if` or a `try`."""
         return {
             statement.name: statement
             for statement in _top(self.tree.body)
@@ -150,7 +154,7 @@ class Module:
 
     @cached_property
     def values(self) -> dict[str, ast.expr]:
-        """The values that are assigned to names at module level."""
+        """The value that is assigned last to each name at module level."""
         assigned: dict[str, ast.expr] = {}
         for statement in _top(self.tree.body):
             if isinstance(statement, ast.Assign):
@@ -167,8 +171,8 @@ class Module:
 
     @cached_property
     def changed(self) -> frozenset[str]:
-        """The global names whose values the file changes under `if __name__ == "__main__"`, also by
-        assigning to elements."""
+        """The global names that are assigned elsewhere in the file and changed under `if __name__
+        == "__main__"`. An assignment to an element of a value is also a change."""
         runs = [
             statement
             for statement in self.tree.body
@@ -189,7 +193,7 @@ class Module:
 
     @cached_property
     def is_older(self) -> bool:
-        """Return whether the file uses the API of releases up to SDK 2.26 and not today's API."""
+        """True if the file imports the older API (SDK 2.26 and earlier), and not today's API."""
         origins = [origin for _, origin in self.imports.values()]
         older = any(origin.startswith("neuronxcc.nki") for origin in origins)
         return older and not any(origin.partition(".")[0] == "nki" for origin in origins)
@@ -200,7 +204,8 @@ class Module:
         return inside(self.tree)
 
     def place(self, node: ast.AST, function: str = "") -> Place:
-        """Return the place of a node; for a function or a class, the place of its first line."""
+        """Return the place of a node. For a function or a class, this is only its first line.
+        `function` is the name of the function that contains the node."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         if isinstance(node, DEFINITIONS):  # only its first line
             return Place(str(self.path), line, column, line, column + len(node.name), function)
@@ -210,8 +215,8 @@ class Module:
 
 
 def asks_if_run(test: ast.expr) -> bool:
-    """Return whether a condition tests whether the file is run and not imported, by the name
-    `__name__`."""
+    """Return whether a condition contains the name `__name__`, as in `if __name__ == "__main__"`:
+    it then tests whether the file is run or imported."""
     return any(isinstance(node, ast.Name) and node.id == "__name__" for node in inside(test))
 
 
@@ -233,7 +238,7 @@ def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def parsed(path: Path) -> Module:
-    """Read a file as a Module. Raises UsageError if it can't be read, or isn't Python."""
+    """Read a file as a Module. Raise UsageError if the file can't be read, or isn't Python."""
     try:
         return Module(path, ast.parse(path.read_bytes(), str(path)))
     except OSError as error:
@@ -246,10 +251,10 @@ def parsed(path: Path) -> Module:
 
 
 class Modules:
-    """The checked file, and the files that it imports, directly or through other files. A file is
-    always read if a relative import names it, or if it is found from the folder of the importing
-    file or from a folder above. A file that is found only on sys.path is read if its text contains
-    "nki"."""
+    """The checked file, and the files that it imports, directly or through other files. An imported
+    file is always read if a relative import names it, or if it is found from the folder of the
+    importing file or from a folder above. A file that is found only on sys.path is read if its text
+    contains "nki"."""
 
     def __init__(self, first: Path) -> None:
         self.first = parsed(first)
@@ -260,14 +265,15 @@ class Modules:
         self._found: dict[tuple[Path, int, str], Module | None] = {}
 
     def meaning(self, module: Module, expression: ast.expr) -> object:
-        """Return the meaning of a name, or of an attribute of a name, in a file. It is a pair
-        (Module, Definition) for a function or a class of a file that was read; a dotted name such
-        as "nki.isa.iota" or "math.pi" for other imports; or None."""
+        """Return the meaning of a name, or of an attribute of a name, in a file. The meaning of a
+        function or a class in a file that was read is a pair (Module, Definition). The meaning of
+        other imports is a dotted name, such as "nki.isa.iota" or "math.pi". Return None for any
+        other expression."""
         dotted = name_of(expression)
         return None if dotted is None else self.meaning_of(module, dotted)
 
     def meaning_of(self, module: Module, dotted: str) -> object:
-        """Return the meaning of a dotted name, as `meaning` does."""
+        """Return the meaning of a dotted name in a file, in the form that `meaning` returns."""
         if (module, dotted) not in self._known:
             self._known[module, dotted] = self._meaning(module, dotted)
         return self._known[module, dotted]
@@ -290,8 +296,9 @@ class Modules:
         return known if known in forms() else None
 
     def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
-        """Return the meaning of a name that the file assigns. The value is another name, or a call
-        that makes a kernel of a function or binds arguments to it."""
+        """Return the meaning of `rest`, the attributes of a name to which the file assigns `value`;
+        of the name itself if `rest` is "". The meaning is known if `value` is another name, or a
+        call that makes a kernel of a function or binds arguments to a function."""
         dotted = name_of(value)
         if isinstance(value, ast.Call) and value.args and not rest:
             maker = self.meaning(module, value.func)
@@ -327,9 +334,9 @@ class Modules:
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
         """Return the definition of the dotted name `whole`, whose first parts name a file. The file
-        has the definition, or imports it from another file. Return None if there is no definition.
-        `level` is the number of dots of a relative import, 0 for an absolute one, and `more` is how
-        many further imports are followed."""
+        contains the definition, or imports it from another file. Return None if there is no
+        definition. `level` is the number of dots in a relative import (0 for an absolute import).
+        At most `more` further imports are followed."""
         parts = whole.split(".")
         for count in range(len(parts) - 1, -1, -1):
             home = self._find(module, level, parts[:count])
@@ -343,9 +350,10 @@ class Modules:
         return None
 
     def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
-        """Return the file of a dotted name, searched in the folder of the importing file, the
-        folders above it, and Python's search path; None if there is none. `level` is the number of
-        dots of a relative import, 0 for an absolute one."""
+        """Find the file that a dotted name means in an import. `level` is the number of dots in a
+        relative import, which names one folder. For an absolute import (0), search the folder of
+        the importing file, the folders above, and Python's search path. Return None if there is no
+        such file, or if it is not read."""
         if not level and (not parts or parts[0] in NOT_KERNELS):
             return None
         key = module.folder, level, ".".join(parts)
@@ -365,8 +373,9 @@ class Modules:
         return None
 
     def _load(self, path: Path, nearby: bool) -> Module | None:
-        """Read a file as a Module. Return None if it is not Python. Return None also for a file
-        without the text "nki", unless `nearby` states that it was found near the importing file."""
+        """Read a file as a Module. Return None if the file is not Python, or if it does not contain
+        "nki". If `nearby` is True, the file was found near the importing file, and may lack
+        "nki"."""
         if path not in self._read:
             self._read[path] = None
             try:
@@ -378,7 +387,8 @@ class Modules:
 
 
 def _file(folder: Path, parts: Sequence[str]) -> Path | None:
-    """Return the file of a module or of a package, or None."""
+    """Return the file of a module or a package in a folder; None if there is no such file. `parts`
+    are the parts of the module's dotted name."""
     base = folder.joinpath(*parts)
     for path in (base.with_suffix(".py") if parts else None, base / "__init__.py"):
         if path is not None and path.is_file():
@@ -387,7 +397,8 @@ def _file(folder: Path, parts: Sequence[str]) -> Path | None:
 
 
 def of_the_api(dotted: str) -> str | None:
-    """Return the name in today's API for a dotted name of either API, else None."""
+    """Return the name in today's API for a dotted name of today's or the older API. Return None if
+    the name is of neither API."""
     for root in API:
         if dotted == root or dotted.startswith(f"{root}."):
             return "nki" + dotted.removeprefix(root)

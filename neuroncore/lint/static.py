@@ -1,5 +1,5 @@
-"""Findings from the source of a file and of all functions that its kernels call. They include the
-known issues that the vendor lists (`api/issues.toml`). Nothing is executed."""
+"""Findings from the source of a file, and of all functions that its kernels call. The findings
+include the known issues that AWS lists (`api/issues.toml`). The file is not executed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES: OfNodes = {
     node: [rule_function for kind in KINDS for rule_function in kind.of.get(node, ())]
     for node in {node for kind in KINDS for node in kind.of}
 }
-# rules whose codes are about forms that a release accepts
+# rules with codes about source that older releases accept and the latest release refuses
 OF_FORMS: OfNodes = {
     ast.Compare: [constructs.identity],
     ast.Call: [constructs.identity, api_calls.kinds],
@@ -36,8 +36,9 @@ OF_FORMS: OfNodes = {
 
 @dataclass(frozen=True)
 class Read:
-    """The findings of a file, the files that were read, the release, and whether the file or the
-    requested kernel can run without arguments."""
+    """The result of reading a file: the findings, the paths of all files that were read, and the
+    release against which they were checked (`api`). `runs` is True if the file, or the requested
+    kernel, can run without arguments from the user."""
 
     findings: Sequence[Finding]
     files: Sequence[str]
@@ -46,8 +47,9 @@ class Read:
 
 
 def read(file: Path, kernel: str | None, api: str | None) -> Read:
-    """Read a file and check it against a release, by default the latest of the releases that it
-    fits best. Raises UsageError as `check` does."""
+    """Read a file, and check it against the release `api`. If `api` is None, the release is the
+    latest of the releases that the file fits best. Raise UsageError if the file can't be read or
+    isn't Python, if it has no such kernel, or if there is no such release."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is not a release of the API: {', '.join(RELEASES)}")
     try:
@@ -81,10 +83,11 @@ def _spots(scopes: Scopes) -> list[Spot]:
 
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
-    """Return the releases that fit the source best. These have the fewest errors about names and
-    parameters that the release lacks; among equals, the fewest warnings about them. `forms` are
-    findings about source that the latest release refuses and an older one accepts; they count too
-    if the release refuses the source. A file of the older API fits only the first release."""
+    """Return the releases that fit the source best. They are the releases with the fewest errors
+    about names and parameters that they lack, and, among those, with the fewest such warnings.
+    `forms` are findings about source that the latest release refuses and older releases accept;
+    each also counts for the releases that refuse this source. A file that uses the older API fits
+    only the first release."""
     if latest.program.modules.first.is_older or any(
         scope_of_function.is_older for scope_of_function in latest.all()[:1]
     ):
@@ -108,8 +111,8 @@ def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> 
 def _findings(
     scopes: Scopes, spots_of_kernels: Sequence[Spot], rules: OfNodes
 ) -> Iterator[Finding]:
-    """Yield the findings of rules whose codes apply in the release. `rules` has the rules for each
-    type of node."""
+    """Yield the findings whose codes apply in the release of their function. `rules` maps each type
+    of node to its rules."""
     for scope in scopes.all():
         for report in (*api_calls.kernels(scope), *api_calls.decorators(scope)):
             yield from _finding(scope.module, scope.release, report, scope.device.name)
@@ -135,8 +138,8 @@ def _of_other_releases(
     uses: Sequence[Spot], release: str, others: Sequence[str]
 ) -> Iterator[Finding]:
     """Yield further findings for a `release` that the user did not choose. Names that the latest
-    release lacks are reported with a severity one step lower. Known issues of the `others`, which
-    are the other releases that the kernels fit, are notes."""
+    release lacks are reported with a severity one step lower. `others` are the other releases that
+    the kernels fit equally well; their known issues are reported as notes."""
     for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in api_calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
@@ -150,8 +153,8 @@ def _of_other_releases(
 
 
 def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
-    """Yield the findings `forms` about source that the latest release refuses and `release`
-    accepts, with a severity one step lower."""
+    """Yield those findings in `forms` whose source `release` accepts, with a severity one step
+    lower. The latest release refuses the source."""
     for finding in forms:
         if not is_in(rule(finding.code).releases, release):
             message = f"{finding.message}; the file is checked against {release}"
@@ -159,7 +162,7 @@ def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
 
 
 def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
-    """Yield the findings for the vendor's known issues of a release."""
+    """Yield the findings for the issues that AWS lists for a release."""
     for spot in uses:
         for issue in known_issues(spot, release):
             place = spot.scope.module.place(spot.node, spot.scope.device.name)
@@ -169,8 +172,8 @@ def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
 
 
 def _runs(tree: ast.Module, kernel: str | None) -> bool:
-    """Return whether there is something to run. A kernel can run if the file has a function
-    `inputs`, and a file if it has a part under `if __name__ == "__main__"`."""
+    """Return whether there is something to run. A kernel can run if its file has a function
+    `inputs`. A file can run if it has an `if __name__ == "__main__"`."""
     if kernel is not None:
         return any(
             isinstance(statement, ast.FunctionDef) and statement.name == "inputs"
@@ -186,10 +189,10 @@ def _runs(tree: ast.Module, kernel: str | None) -> bool:
 
 @dataclass(frozen=True)
 class Issue:
-    """A row of `api/issues.toml`: a known issue that the vendor lists, about a name in some
-    releases. If `when` is NAMED, the issue concerns each use of the name other than a call.
-    Otherwise `when` is a key of CONDITIONS, and the issue concerns calls that meet this condition.
-    Known issues that only one machine has are not in this table: a run reports them."""
+    """A row of `api/issues.toml`: a known issue that AWS lists, about a name in some releases. If
+    `when` is NAMED, the issue concerns each use of the name that is not a call. Otherwise `when` is
+    a key of CONDITIONS, and the issue concerns the calls for which the condition holds. The table
+    has no known issues that concern only one machine, because a run reports these issues."""
 
     name: str
     when: str
@@ -203,7 +206,7 @@ class Issue:
 
 @cache
 def issues() -> Mapping[str, Sequence[Issue]]:
-    """Return all known issues, by the name that they are about."""
+    """Return all known issues: a dict from each name to the issues about this name."""
     table = tomllib.loads((HOME / "issues.toml").read_text("utf-8"))
     rows = [Issue(name, **row) for row in table["issue"] for name in row.pop("names")]
     return {name: [row for row in rows if row.name == name] for name in {row.name for row in rows}}
@@ -248,7 +251,7 @@ def _stores_psum(scope: Scope, call: ast.Call) -> bool:
     return stored is not None and scope.value(stored).memory == "psum"
 
 
-NAMED = "it is named"  # the condition of issues about any use of a name that is not a call
+NAMED = "it is named"  # the condition of an issue about each use of a name that is not a call
 CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
     "it is called": _always,
     "the second operand is a number": _second_is_a_number,
@@ -260,7 +263,7 @@ CONDITIONS: Mapping[str, Callable[[Scope, ast.Call], bool]] = {
 
 
 def known_issues(spot: Spot, release: str) -> Iterator[Issue]:
-    """Yield the known issues of a name or a call in a release of today's API."""
+    """Yield the known issues that a name or a call has in a release of today's API."""
     node, scope = spot.node, spot.scope
     if scope.is_older:
         return

@@ -1,8 +1,8 @@
-"""Nodes of a file's syntax tree, and values that the source states directly: numbers, sizes,
-arguments of calls, bindings of names.
+"""Functions that visit the nodes of a syntax tree, and functions that return what the source states
+directly: numbers, sizes, arguments of calls, and bindings of names.
 
-The functions that visit nodes must be fast: they run for each node of all files that a kernel
-calls.
+The functions that visit nodes must be fast, because they visit each node of all files that are
+checked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-CLOSED = frozenset((*DEFINITIONS, ast.Lambda))  # nodes that have their own names
+CLOSED = frozenset((*DEFINITIONS, ast.Lambda))  # nodes that open a new scope of names
 # fields that contain no nodes, or only operators such as `+`
 PLAIN = {
     *("ctx", "op", "ops", "id", "attr", "arg", "name", "names", "kind", "type_comment", "module"),
@@ -47,14 +47,15 @@ def inside(node: ast.AST) -> list[ast.AST]:
 
 
 def nested(node: ast.AST) -> list[ast.AST]:
-    """Return all nodes below a node, except those inside the functions and classes that are defined
-    there."""
+    """Return all nodes below a node. Functions, classes and lambdas are included, but not the nodes
+    inside them."""
     return _below(children(node)[::-1], CLOSED)
 
 
 def _below(pending: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast.AST]:
-    """Return the nodes in `pending`, which is in reverse order, and all nodes below them, in source
-    order. Nodes below a node of a type in `closed` are left out. `pending` is empty afterwards."""
+    """Return the nodes in `pending` and all nodes below them, in source order. `pending` is a stack
+    with the first node last, and is empty afterwards. Nodes below a node whose type is in `closed`
+    are left out."""
     nodes: list[ast.AST] = []
     while pending:
         node = pending.pop()
@@ -74,7 +75,7 @@ def _below(pending: list[ast.AST], closed: frozenset[type[ast.AST]]) -> list[ast
 
 
 def statements(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return statements and all statements inside them, also those of functions."""
+    """Return the statements of `body` and all statements inside them, also inside functions."""
     listed: list[ast.stmt] = []
     for statement in body:
         listed.append(statement)
@@ -86,7 +87,8 @@ def statements(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def name_of(expression: ast.AST) -> str | None:
-    """Return `a.b.c` for attributes of a name; None for anything else."""
+    """Return the dotted name that an expression consists of, such as "a" or "a.b.c"; None for any
+    other expression."""
     if isinstance(expression, ast.Name):
         return expression.id
     if isinstance(expression, ast.Attribute):
@@ -103,15 +105,16 @@ BINDING = (
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """Return an argument of a call, by its position or its name; None if the call does not pass
-    it."""
+    """Return the argument that a call passes at `position` or as the keyword `name`; None if the
+    call does not pass this argument."""
     if position < len(call.args):
         return call.args[position]
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
 def given_to(call: ast.Call, parameters: ast.arguments, name: str) -> ast.expr | None:
-    """Return the argument that a call passes for a parameter, or its default; None if unknown."""
+    """Return the argument that a call passes for the parameter `name`, or the parameter's default.
+    Return None if the argument is unknown."""
     if any(isinstance(value, ast.Starred) for value in call.args) or None in _named(call):
         return None
     positional = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
@@ -140,8 +143,8 @@ def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
 
 
 def literal(node: ast.expr | None) -> int | None:
-    """Return an integer that the source states, also as a sum, a product or a power of literals;
-    None for other expressions."""
+    """Return the value of an integer that the source states as a literal, or computes from literals
+    with +, -, *, ** or <<. Return None for other expressions."""
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return number
@@ -171,9 +174,9 @@ def _folded(left: int | None, op: ast.operator, right: int | None) -> int | None
 
 
 def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
-    """Return the number of elements that an index takes from each axis, with None for an axis where
-    it is unknown. Return None if the index does not consist of slices without a step. `whole` is
-    the shape of the tensor, for slices without an end."""
+    """Return the shape that an index selects: the number of elements on each axis, or None for an
+    axis where the number is unknown. Return None if the index has anything except slices without a
+    step. `whole` is the shape of the indexed tensor, which slices without an end need."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     axes = whole if whole is not None and len(whole) == len(parts) else (None,) * len(parts)
     counts: list[int | None] = []
@@ -188,14 +191,15 @@ def sizes(index: ast.expr, whole: Shape | None = None) -> Shape | None:
 
 
 def numbers(parts: Sequence[ast.expr]) -> Shape:
-    """Return a shape, with None for each part that is not a literal number."""
+    """Return the shape that the expressions `parts` state, with None for each expression that is
+    not a literal number."""
     literals = [literal(part) for part in parts]
     return tuple(None if size is None or size < 0 else size for size in literals)
 
 
 def shape_of_view(call: ast.Call) -> Shape | None:
-    """Return the shape of tensor.reshape(shape) or tensor.ap(pattern); None if the source does not
-    state it, and for other calls."""
+    """Return the shape of the view that tensor.reshape(shape) or tensor.ap(pattern) returns. Return
+    None for other calls, and if the source does not state the shape."""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     shape = argument(call, 0, {"reshape": "shape", "ap": "pattern"}.get(method, ""))
     if method not in ("reshape", "ap") or not isinstance(shape, ast.Tuple | ast.List):
@@ -209,12 +213,12 @@ def shape_of_view(call: ast.Call) -> Shape | None:
 
 
 def bindings(nodes: Sequence[ast.AST]) -> dict[str, list[tuple[str, ast.expr]]]:
-    """Return, for each name that a function binds (also an attribute, such as "a.b"), its bindings.
-    A binding is a pair of a word and an expression:
+    """Return a dict from each name that the nodes bind to the list of its bindings. A name may also
+    be an attribute, such as "a.b". A binding is a pair of a word and an expression:
 
     * "is": the name has the value of the expression;
-    * "each": the name has the value of each element of the expression in turn;
-    * "part": the name has another value that comes from the expression."""
+    * "each": the name has the value of each element of the expression, one after the other;
+    * "part": the name has some other value that comes from the expression."""
     bound_to: dict[str, list[tuple[str, ast.expr]]] = {}
 
     def bind(target: ast.expr, how: str, source: ast.expr) -> None:

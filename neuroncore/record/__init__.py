@@ -1,4 +1,4 @@
-"""The record of a run: the program of issued instructions, and its file."""
+"""The record of a run: the instructions that the run issued, and the file that stores them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ MARK = b"neuroncore.record.saved/"
 
 
 def is_record(path: Path) -> bool:
-    """Return whether a file begins as a saved record does."""
+    """Return whether a file begins with the mark of a saved record."""
     try:
         with path.open("rb") as file:
             return file.read(len(MARK)) == MARK

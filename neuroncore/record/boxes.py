@@ -1,10 +1,10 @@
-"""Boxes of bytes that instructions touch, and which of them overlap.
+"""The boxes of bytes that instructions touch, and the pairs of boxes that overlap.
 
 A box is a rectangle of bytes: some rows of an area, and the same range of bytes in each row. On
-chip, a row is a partition; a tensor in HBM has rows as long as its last axis. An area is a storage
-(the bytes of one tensor), or a whole memory if the kernel chose addresses in this memory. A box is
-dense if the access touches all of its bytes. Otherwise it has a pattern: the exact bytes that the
-access touches.
+chip, a row is a partition. In HBM, a row is as long as the last axis of the tensor. An area is a
+storage (the bytes of one tensor), or a whole memory if the kernel chose addresses in this memory. A
+box is dense if the access touches all bytes of the box. Otherwise the box has a pattern, which
+describes the exact bytes that the access touches.
 
 An instruction accesses windows. A window is some elements of a storage: a geometry (layout, shape,
 strides and format) and the offset of the first element.
@@ -29,14 +29,14 @@ from neuroncore.record.columns import Area, Storages, Windows, owners
 
 Array = npt.NDArray[Any]
 
-EXACT_PAIRS = 2000  # most pairs of strided accesses that are compared byte by byte
-EXACT_BYTES = 1 << 16  # size of the largest access that is compared byte by byte
-MANY = 256  # boxes of one area; only with more than this the order of boxes matters for speed
+EXACT_PAIRS = 2000  # if there are more pairs of strided accesses, none is compared byte by byte
+EXACT_BYTES = 1 << 16  # the size of the largest access that is compared byte by byte
+MANY = 256  # if an area has more boxes than this, their order matters for speed
 
 
 class Form(NamedTuple):
-    """The shape of a strided access, without its position: the sizes of its axes (`shape`), and the
-    strides of these axes in bytes (`steps`)."""
+    """A strided access without its position: the sizes of its axes (`shape`), the strides of these
+    axes in bytes (`steps`), and the size of an element (`item`)."""
 
     shape: tuple[int, ...]
     steps: tuple[int, ...]
@@ -44,27 +44,27 @@ class Form(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """The exact bytes of boxes that are not dense: pattern k has the form forms[form[k]], and
-    begins at byte start[k] of its area."""
+    """The exact bytes of boxes that are not dense. Pattern k has the form forms[form[k]] and begins
+    at byte start[k] of its area."""
 
     start: Array
     form: Array
     forms: list[Form]
 
     def each(self) -> list[tuple[Any, ...]]:
-        """Return (start, shape, steps, item) of each pattern: the byte of its area at which it
-        begins, and the fields of its Form."""
+        """Return a tuple (start, shape, steps, item) for each pattern: the byte of the area at
+        which the pattern begins, and the fields of its Form."""
         pairs = zip(self.start.tolist(), self.form.tolist(), strict=True)
         return [(start, *self.forms[form]) for start, form in pairs]
 
 
 class AxisSteps(NamedTuple):
-    """Patterns, divided into steps. A step of pattern k is pitch[k] bytes long, the stride of the
-    pattern's first axis. Steps are counted from the beginning of the area.
+    """Patterns that are divided into steps. A step of pattern k is pitch[k] bytes long, which is
+    the stride of the pattern's first axis. Steps are counted from the beginning of the area.
 
     box[k] is [step, step_end, byte, byte_end]: the steps that pattern k touches, and the range of
-    bytes that it touches in each of them. Bytes are counted from the beginning of a step. whole[k]
-    says whether this range ends within the step in which it begins.
+    bytes that it touches in each step. Bytes are counted from the beginning of a step. whole[k] is
+    True if this range is inside one step.
     """
 
     pitch: Array
@@ -73,11 +73,11 @@ class AxisSteps(NamedTuple):
 
 
 def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tuple[Array, Array]:
-    """Return the boxes that share bytes with each box, itself included, as two arrays `near` and
-    `start`: box b shares bytes with the boxes near[start[b]:start[b + 1]].
+    """Find the boxes that share bytes. Return two arrays `near` and `start`: box b shares bytes
+    with the boxes near[start[b]:start[b + 1]], which include box b itself.
 
-    box[b] is [row, row_end, byte, byte_end]; `box` is overwritten. Box b is in area[b], and has the
-    pattern which[b], or -1 if it is dense.
+    box[b] is [row, row_end, byte, byte_end]. Box b is in area[b], and has the pattern which[b], or
+    -1 if it is dense. `box` is overwritten.
     """
     if not len(patterns.start):
         return _overlapping(area, box)
@@ -87,7 +87,8 @@ def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tupl
 
 
 def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:
-    """Return the boxes that overlap each box, as `neighbors` returns them. `box` is overwritten."""
+    """Find the boxes that overlap, and return `near` and `start` as defined in `neighbors`. `box`
+    is overwritten."""
     count = len(box)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
     areas = area[order]
@@ -105,7 +106,7 @@ def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:
 
 
 def _steps(patterns: Patterns) -> AxisSteps:
-    """Return the steps of each pattern, and the bytes that it touches in each step."""
+    """Divide each pattern into steps, which are the elements of its first axis."""
     rows = []
     for shape, steps, item in patterns.forms:
         low, high = access.extent(shape[1:], steps[1:])
@@ -117,11 +118,11 @@ def _steps(patterns: Patterns) -> AxisSteps:
 
 
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
-    """Change the boxes of some areas so that accesses that interleave have boxes that do not
-    overlap. These are the areas in which every box has a pattern, and the steps of all patterns
-    have the same length and contain their bytes (`AxisSteps.whole`). An example is a tensor in HBM
-    whose rows are accessed in parts. The steps of the pattern replace the rows of the box, and the
-    bytes within a step replace its bytes (`AxisSteps.box`)."""
+    """Change boxes so that the boxes of interleaved accesses do not overlap. In a changed box, the
+    steps of the pattern replace the rows, and the bytes within a step replace the bytes
+    (`AxisSteps.box`). Only some areas are changed: all boxes of the area have patterns, the steps
+    of all patterns have the same length, and the bytes of each pattern stay within its steps
+    (`AxisSteps.whole`). An example is a tensor in HBM whose rows are accessed in parts."""
     pitch = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
     count = area.max() + 1
     least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
@@ -132,7 +133,7 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> 
 
 
 def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
-    """Sort boxes so that few pairs of them must be compared. `order` has the boxes of one area,
+    """Sort boxes so that fewer pairs of boxes must be compared. `order` has the boxes of one area,
     sorted by rows. If fewer pairs overlap in bytes than in rows, exchange rows and bytes in `box`
     for these boxes, and sort `order` by bytes."""
     boxes = box[order]
@@ -142,18 +143,18 @@ def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
 
 
 def _reached(begin: Array, end: Array) -> int:
-    """Count, for each interval, the intervals that begin before it ends, and return the sum of
-    these counts. Interval k is from begin[k] to end[k]."""
+    """For each interval, count the intervals that begin before its end. Return the sum of these
+    counts. Interval k is from begin[k] to end[k]."""
     return int(np.searchsorted(np.sort(begin), end).sum())
 
 
 def _without_near_misses(
     which: Array, patterns: Patterns, in_steps: Array, near: Array, start: Array
 ) -> tuple[Array, Array]:
-    """Return `near` and `start` (as `neighbors` returns them) without pairs of strided accesses
-    whose boxes overlap, but whose bytes do not. in_steps[k] says whether the bytes of pattern k
-    stay within its steps (`AxisSteps.whole`). If there are too many pairs to compare, return all of
-    them."""
+    """Remove pairs of strided accesses whose boxes overlap, but which share no bytes. Return the
+    new `near` and `start` (as defined in `neighbors`). in_steps[k] is True if the bytes of pattern
+    k stay within its steps (`AxisSteps.whole`). If there are too many pairs to compare, no pair is
+    removed."""
     count = len(patterns.start)
     owner = owners(start)
     suspects = np.flatnonzero((which[owner] >= 0) & (which[near] >= 0) & (owner != near))
@@ -174,11 +175,11 @@ def _without_near_misses(
 def _form_pair(
     pattern: int, other: int, patterns: Patterns, in_steps: Array
 ) -> tuple[Form, int, Form]:
-    """Return (the form of a pattern, the distance in bytes from its beginning to the beginning of
-    another pattern, the form of the other pattern).
+    """Return a tuple for two patterns: the form of `pattern`, the distance in bytes from its
+    beginning to the beginning of `other`, and the form of `other`.
 
-    If the first axes of both patterns have the same stride, and the bytes of both stay within their
-    steps (`in_steps`), return the forms without this axis, and the distance within a step.
+    If the first axes of both patterns have the same stride, and the bytes of both patterns stay
+    within their steps (`in_steps`), the forms lack this axis, and the distance is within a step.
     """
     first, second = patterns.forms[patterns.form[pattern]], patterns.forms[patterns.form[other]]
     start, following = int(patterns.start[pattern]), int(patterns.start[other])
@@ -190,8 +191,8 @@ def _form_pair(
 
 
 def _meet(form_a: Form, distance: int, form_b: Form) -> bool:
-    """Return whether two strided accesses share a byte, if the access of `form_b` begins `distance`
-    bytes after the access of `form_a`. For large accesses return True without a search."""
+    """Return whether two strided accesses share a byte. The access of `form_b` begins `distance`
+    bytes after the access of `form_a`. For large accesses, return True without a search."""
     if max(prod(form.shape) * form.item for form in (form_a, form_b)) > EXACT_BYTES:
         return True
     return bool(np.isin(_bytes(form_a), _bytes(form_b) + distance).any())
@@ -208,9 +209,9 @@ SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
 
 class Box(NamedTuple):
-    """The bytes of an access in an area: rows from `row` to before `row_end` (partitions on chip),
-    and in each row the bytes from `byte` to before `byte_end`. If the box is `dense`, the access
-    touches all of these bytes; otherwise `Boxes.patterns` has the exact bytes."""
+    """The bytes of an access in an area: the rows row:row_end (partitions on chip), and the bytes
+    byte:byte_end of each row. If the box is `dense`, the access touches all these bytes. Otherwise
+    `Boxes.patterns` has the exact bytes."""
 
     area: int
     row: int
@@ -222,30 +223,30 @@ class Box(NamedTuple):
 
 class Areas(NamedTuple):
     """The areas of a record, in the order of their first use. An area is a storage, or a whole
-    memory if the kernel chose addresses in it. kinds[kind[a]] describes area a, and of_box[b] is
-    the number of the area of box b."""
+    memory if the kernel chose addresses in this memory. kinds[kind[a]] describes area a, and
+    of_box[b] is the number of the area of box b."""
 
     kinds: Sequence[Area]
     kind: Array
     of_box: Array
 
     def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
-        """Return a value for each box: the entry of `of_kinds` for the kind of the box's area.
-        `of_kinds` has one entry for each of `kinds`."""
+        """Return an array with a value for each box. `of_kinds` has a value for each of `kinds`,
+        and a box gets the value for the kind of its area."""
         by_kind: Array = np.array(list(of_kinds), dtype)
         return by_kind[self.kind][self.of_box]
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of all storages. Storages are divided so that each access is inside one piece,
-    which can therefore be moved separately. A tensor in HBM is one piece.
+    """The pieces of all storages. Storages are divided into pieces so that each access is inside
+    one piece. So a piece can be moved without moving other pieces. A tensor in HBM is one piece.
 
-    For each box of the record, `of_box` is its piece, and `whole` says whether the box fills the
-    piece. The other fields have an entry for each piece. `extents` are [row, row_end, byte,
-    byte_end]. `on_chip` and `movable` are flags. A piece is movable if it is in SBUF, at an address
-    that the compiler chooses. `width` is its size in bytes per partition, and `nbytes` its total
-    size.
+    `of_box` and `whole` have an entry for each box of the record: the number of the box's piece,
+    and whether the box fills the piece. The other fields have an entry for each piece. `extents`
+    are [row, row_end, byte, byte_end]. `on_chip` and `movable` are flags. A piece is movable if it
+    is in SBUF, at an address that the compiler chooses. `width` is the size in bytes per partition,
+    and `nbytes` the total size in bytes.
     """
 
     of_box: Array
@@ -261,8 +262,8 @@ class Pieces:
 class Boxes:
     """The distinct boxes of a record, in the order in which its windows first use them.
 
-    A row of `table` has the fields of a Box in their order. pattern[b] is the pattern of box b, or
-    -1 if it is dense. of_window[w] is the box of window w.
+    A row of `table` has the fields of a Box, in order. pattern[b] is the pattern of box b, or -1 if
+    the box is dense. of_window[w] is the box of window w.
     """
 
     table: Array
@@ -273,20 +274,19 @@ class Boxes:
 
     @cached_property
     def near(self) -> tuple[Array, Array]:
-        """The boxes that share bytes with each box, itself included, as two arrays `near` and
-        `start`: box b shares bytes with the boxes near[start[b]:start[b + 1]]."""
+        """The boxes that share bytes, as two arrays `near` and `start`: box b shares bytes with the
+        boxes near[start[b]:start[b + 1]], which include box b itself."""
         return neighbors(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
 
     @cached_property
     def pieces(self) -> Pieces:
-        """The pieces into which storages are divided so that each access is inside one
-        (`Pieces`)."""
+        """The pieces into which storages are divided. Each access is inside one piece."""
         return _pieces(self.table, self.areas)
 
 
 def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) -> Boxes:
-    """Return the distinct boxes of windows on storages. geometries[n] is the geometry with the
-    number n in `windows`."""
+    """Return the distinct boxes that `windows` cover. geometries[n] is the geometry with the number
+    n in `windows`."""
     count = len(windows.storage)
     memories = {kind.region: kind.row_bytes for kind in storages.kinds if kind.placed}
     forms: dict[Form, int] = {}
@@ -304,7 +304,7 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
         first, pattern[strided] = native.distinct(fields[strided, 1:])
     start, form = fields[strided[first], native.START :].T
     return Boxes(
-        table=fields[:, : native.START].copy(),  # loops would be compiled for a part of a table too
+        table=fields[:, : native.START].copy(),  # without a copy, loops are compiled once more
         areas=_areas(fields[:, 0], storages, storages.of_window[shown]),
         pattern=pattern,
         patterns=Patterns(start, form, list(forms)),
@@ -315,13 +315,12 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
 def _row(
     geometry: Geometry, memories: Mapping[MemoryRegion, int], forms: dict[Form, int]
 ) -> tuple[int, ...]:
-    """Return the properties of a geometry as one row of the table that `native.extents` needs.
-    `memories` has the bytes per row of memories in which the kernel chose addresses. The form of
-    the geometry is added to `forms` if it is new. HBM is cut into rows as long as the last axis of
-    the tensor there."""
+    """Return the properties of a geometry, as a row of the table that `native.extents` needs.
+    `memories` has the bytes per row of each memory in which the kernel chose addresses. If the form
+    of the geometry is new, it is added to `forms`."""
     layout = geometry.layout
     area_row_bytes = 0
-    if layout.placed:  # the area is a memory, of which the storage is a window
+    if layout.placed:  # the area is the memory that contains the storage
         area_row_bytes = memories.get(layout.region, layout.row_bytes)
     properties, form = _extent(geometry, area_row_bytes)
     return *properties, area_row_bytes, forms.setdefault(form, len(forms))
@@ -329,9 +328,9 @@ def _row(
 
 @lru_cache(maxsize=MOST)
 def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]:
-    """Return the properties of a geometry (the row that `_row` returns, but without the bytes per
-    row and the number of the form), and the form. `area_row_bytes` is the bytes per row of the
-    whole memory, or 0 if the area is a storage."""
+    """Return the form of a geometry, and its properties: the numbers that `_row` returns, except
+    the last two. `area_row_bytes` is the bytes per row of the whole memory, or 0 if the area is a
+    storage. HBM is divided into rows as long as the last axis of the tensor."""
     layout, item, steps = geometry.layout, geometry.dtype.itemsize, list(geometry.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
     pitch = pitch or 1  # a result without elements has no boxes
@@ -358,14 +357,14 @@ def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], F
 
 
 def _areas(area: Array, storages: Storages, on: Array) -> Areas:
-    """Return the areas of boxes. Box b is in the area with the number area[b], and on[b] is the
+    """Return the Areas of all boxes. Box b is in the area with the number area[b], and on[b] is the
     index of a storage in this area."""
     first, of_box = native.distinct(area[:, np.newaxis])
     return Areas(storages.kinds, storages.kind[on[first]], of_box)
 
 
 def _pieces(boxes: Array, areas: Areas) -> Pieces:
-    """Return the pieces of a table of boxes."""
+    """Return the pieces of storages. `boxes` is the table of all boxes."""
     on_chip = areas.each_box((k.region in (SBUF, PSUM) for k in areas.kinds), np.bool_)
     movable = areas.each_box((k.region is SBUF and not k.placed for k in areas.kinds), np.bool_)
     in_order = np.lexsort((boxes[:, 3], boxes[:, 0]))  # by the first byte, area by area

@@ -1,11 +1,11 @@
 """Checks that a program from a file can be executed: its windows, values and registers fit its
 Calls, and its windows are inside its tensors.
 
-A row is one instruction, and its Call is the distinct instruction that it repeats, without data.
-The values of a row are the numbers and registers that its Call leaves open. A window is some
-elements of a tensor. It has a geometry (layout, shape, strides and format) and the offset of its
-first element. If the offset depends on indices that are known only at run time, the window has a
-Move for each index, and an entry in the table of places (`Data.places`).
+A row is one instruction. A Call is a distinct instruction without data, which the rows of equal
+instructions share. The values of a row are the numbers and registers that its Call leaves open. A
+window is some elements of a tensor: a geometry (layout, shape, strides and format) and the offset
+of the first element. If the offset depends on indices that are only known at run time, the window
+has a Move for each index, and an entry in the table of places (`Data.places`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Move = tuple[int, int, int, int]  # kind, step, limit, by register: see `Data.mo
 
 def check(program: Program) -> None:
     """Raise ValueError if windows, values or registers do not fit their Calls and tensors. Call
-    `Program.check` first: it checks that the numbers in the rows have entries in the tables."""
+    `Program.check` first, which checks that the numbers in the rows have entries in the tables."""
     known = _tensors(program)
     _registers(program)
     _results(program, known)
@@ -48,7 +48,8 @@ def check(program: Program) -> None:
 
 def _tensors(program: Program) -> dict[int, int]:
     """Check that all windows on one storage have the same layout, and that this layout fits the
-    storage's area. Return, by the number of each storage, the number of its layout (`_layouts`)."""
+    storage's area. Return a dict from the number of each storage to the number of its layout
+    (`_layouts`)."""
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
         raise ValueError("a tensor is listed twice")
@@ -68,7 +69,7 @@ def _tensors(program: Program) -> dict[int, int]:
 
 
 def _layouts(program: Program) -> list[int]:
-    """Return, for each geometry, a number for its layout. Equal layouts have the same number."""
+    """Return a number for the layout of each geometry. Equal layouts have the same number."""
     numbers: dict[tuple[Any, ...], int] = {}
     return [
         numbers.setdefault(geometry.layout.arguments, len(numbers))
@@ -77,8 +78,7 @@ def _layouts(program: Program) -> list[int]:
 
 
 def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
-    """Check that the layout of tensor `number` fits `kind`, the area that the record names for
-    it."""
+    """Check that the layout of tensor `number` fits `kind`, the tensor's area in the record."""
     if (kind.region, kind.placed) != (layout.region, layout.placed):
         raise ValueError(f"tensor {number} and its area are in different memories")
     if kind.placed and kind != area(layout, -1, "", machine):
@@ -91,9 +91,9 @@ def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
-    """Check that each window whose position is only known at run time is inside its tensor for all
-    legal values of its index. Return, by window, (its geometry, its offset in elements without the
-    part that is added at run time, its moves)."""
+    """Check each window whose position is only known at run time: it must be inside its tensor for
+    all legal values of its indices. Return a dict from the number of each such window to a tuple:
+    its geometry, its offset in elements without the part that is added at run time, its moves."""
     windows, data = program.windows(), program.data
     pairs = _table(data.places, 2)
     moves: dict[int, list[Move]] = {}
@@ -121,8 +121,8 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
 
 def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[Move]) -> None:
     """Check that a window is inside its tensor for every index that `moves` allow. `whole` is the
-    geometry that the rows of the record have for the window. If an index picks elements, this is
-    the geometry of all elements from which it picks."""
+    window's geometry in the rows of the record. If an index picks elements, `whole` is the geometry
+    of all elements from which the index picks."""
     kinds = [kind for kind, *_ in moves]
     registers = [by_register for *_, by_register in moves]
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
@@ -151,8 +151,8 @@ def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[
 
 
 def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """Check that each window has the View (shape, strides, format, memory, first partition) that
-    its Call expects."""
+    """Check that each window has the View that its Call expects: the shape, strides, format, memory
+    and first partition."""
     windows = program.windows()
     for call, operands in _operands(program):
         names = [*call.reads, *call.writes]
@@ -177,8 +177,8 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Yield each Call with a table [rows, operands]: for each row that has this Call, the windows
-    of its operands."""
+    """Yield each Call that rows have, with a table in the shape [rows, operands] of the windows of
+    these rows' operands."""
     rows, begins = program.raw()
     numbers = rows[begins[:-1]]
     for number in np.unique(numbers).tolist():
@@ -189,8 +189,8 @@ def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
 
 
 def _seen(program: Program, expected: View, used: Array) -> None:
-    """Check that the windows `used` have fixed positions and the view `expected`, which their call
-    expects."""
+    """Check that the windows `used` have fixed positions, and have the view `expected` that their
+    Call expects."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
         raise ValueError(
@@ -200,7 +200,7 @@ def _seen(program: Program, expected: View, used: Array) -> None:
         geometry = program.geometries[number]
         offsets = windows.offset[used][windows.geometry[used] == number]
         layout = geometry.layout
-        if layout.region is MemoryRegion.sbuf:  # only its partition is known to a Call
+        if layout.region is MemoryRegion.sbuf:  # a View has only the partition of the position
             rows = offsets * geometry.dtype.itemsize // layout.row_bytes
             offsets = offsets[np.unique(rows, return_index=True)[1]]
         elif not layout.on_chip:
@@ -217,10 +217,10 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a window whose position is only known at run time has the view `expected`, which
-    its Call expects. `offset` is the fixed part of its position, and `moves` has the parts that
-    indices add. `indices` yields the windows of the Call's index tiles; each move by a tile takes
-    the next one."""
+    """Check that a window whose position is only known at run time has the view `expected` that its
+    Call expects. `offset` is the fixed part of the position, and `moves` has the parts that indices
+    add. `indices` yields the windows of the Call's index tiles; each move by a tile takes the next
+    window."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
     inside(by_tiles, len(windows.offset), "windows")
@@ -248,8 +248,8 @@ def _moves(
 
 
 def _registers(program: Program) -> None:
-    """Check that each register is computed from earlier ones, and that branches depend on registers
-    that exist."""
+    """Check that each register is computed from earlier registers, that branches depend on
+    registers that exist, and that programs of the grid and iterations begin at rows that exist."""
     data = program.data
     table = _table(data.registers, 3)
     operation, left, right = table.T
@@ -293,7 +293,7 @@ def _iterations(program: Program) -> None:
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
     """Check that the values of each row are legal for its instruction, and that the row has as many
-    registers as the positions of its windows need."""
+    registers as the positions of its windows require."""
     keys, columns = list(program.data.values), program.columns()
     registers = len(program.data.registers) // 3
     inside(columns.values[columns.values >= 0], len(keys), "values")
@@ -316,8 +316,8 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
 
 
 def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
-    """Raise ValueError unless `key`, the values of a row (an entry of `Data.values`), fits the
-    row's Call. The record has `registers` registers."""
+    """Raise ValueError unless the values of a row fit its Call. `key` is the entry of `Data.values`
+    for the row. The record has `registers` registers."""
     names = call.instruction.values
     pairs = [*zip(key[::2], key[1::2], strict=True)]
     if len(pairs) < len(names) or (len(pairs) > len(names) and not call.dynamic):
@@ -352,8 +352,8 @@ def _results(program: Program, known: dict[int, int]) -> None:
 
 
 def _table(column: Iterable[int], width: int, first: int | None = None) -> Array:
-    """Return a column of numbers as a table with `width` columns. If `first` is given, raise
-    ValueError unless the first number of each row is below `first`."""
+    """Return a flat list of numbers as a table with `width` columns. If `first` is given, raise
+    ValueError unless the first number of each row is from 0 to `first` - 1."""
     rows = np.array(column, np.int64).reshape(-1, width)
     if first is not None:
         inside(rows[:, 0], first, "windows")

@@ -1,8 +1,9 @@
 """The columns of a record: its rows, the windows of tensors, and the storages of these windows.
 
-A row is one instruction of the record, and its Call is the distinct instruction that it repeats,
-without data. A storage is the bytes of one tensor. A window is some elements of a storage: a
-geometry (layout, shape, strides and format) and the offset of the first element.
+A row is one instruction of the record. A Call is a distinct instruction without data, which the
+rows of equal instructions share. A storage is the bytes of one tensor. A window is some elements of
+a storage: a geometry (layout, shape, strides and format) and the offset of the first element. A
+window moves if its position is only known at run time.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ Pack = Callable[..., bytes]
 
 # The parts of a row for `struct`. `loops.apart` reads them as little-endian words of 64 bits.
 BEGIN, WINDOW, VALUES, WORD = "ii", "qqq", "q", "<i8"
-MOVING = 1 << 62  # in rows, a window that moves has this plus its number as its offset
+MOVING = 1 << 62  # in rows, the offset of a window that moves is MOVING plus the window's number
 
 
 @dataclass(frozen=True)
 class Columns:
     """The rows of a record as arrays. Instruction i has the Call number call[i], the source line
-    number line[i], and the operands operands[start[i]:start[i + 1]], in the order of its Call's
-    `reads + indices + writes`. An operand is the number of a window, or of a box where the text
-    says "boxes as operands". values[i] is the index in `Data.values` of the values that the Call
-    leaves open, or -1 if there are none."""
+    number line[i], and the operands operands[start[i]:start[i + 1]]. The operands are in the order
+    `reads + indices + writes` of the Call. An operand is the number of a window; a function that
+    returns "boxes as operands" has numbers of boxes instead. values[i] is the index in
+    `Data.values` of the values that the Call leaves open, or -1 if there are none."""
 
     call: Array
     line: Array
@@ -58,7 +59,8 @@ class Columns:
 
 
 class Numbers(dict[Geometry, int]):
-    """Numbers of geometries. Each geometry gets the next number when it is first used."""
+    """The numbers of geometries. A geometry that is looked up for the first time gets the next
+    number, and is appended to `listed`."""
 
     def __init__(self, listed: list[Geometry]) -> None:
         super().__init__()
@@ -71,33 +73,35 @@ class Numbers(dict[Geometry, int]):
 
 
 class Written(bytearray):
-    """Bytes that a run appends. Those that `pack` has compressed are no longer elements."""
+    """Bytes to which a run appends. `pack` compresses all bytes that are not compressed yet, and
+    removes them from this bytearray; `since` returns them."""
 
     def __init__(self, content: bytes = b"") -> None:
         super().__init__(content)
         self._packed: list[
             tuple[int, bytes]
         ] = []  # compressed bytes, and the position of their end
-        self._before = 0  # bytes that are compressed
+        self._before = 0  # the number of bytes that were compressed
 
     @property
     def size(self) -> int:
-        """The number of all bytes."""
+        """The number of all bytes, including the compressed bytes."""
         return self._before + len(self)
 
     @property
     def words(self) -> int:
-        """The number of all words of 64 bits."""
+        """The number of all words of 64 bits, including the compressed words."""
         return self.size // 8
 
     def pack(self) -> None:
-        """Compress the elements. Rows of loops then take a tenth of their size, in 0.2 us a row."""
+        """Compress all bytes that are not compressed yet. Rows of loops shrink to a tenth of their
+        size; this takes 0.2 us per row."""
         self._before += len(self)
         self._packed.append((self._before, zlib.compress(self, 1)))
         self.clear()
 
     def since(self, begin: int = 0) -> bytearray:
-        """Return all bytes from position `begin` on."""
+        """Return all bytes from position `begin` on, including compressed bytes."""
         if begin >= self._before:
             return self[begin - self._before :]
         found = bytearray()
@@ -110,10 +114,9 @@ class Written(bytearray):
 
 
 class Windows(NamedTuple):
-    """Windows on storages, in columns: the number of the storage; the number of the geometry; and
-    the offset of the first element in elements, or ANYWHERE if it is only known at run time.
-    `moving` numbers the windows whose position is only known at run time from 0; it is -1 for all
-    others."""
+    """Windows as columns. Each window has the number of its storage, the number of its geometry,
+    and the offset of its first element in elements (ANYWHERE if it is only known at run time).
+    `moving` numbers the windows that move, from 0; it is -1 for all other windows."""
 
     storage: Array
     geometry: Array
@@ -122,35 +125,35 @@ class Windows(NamedTuple):
 
 
 def owners(start: Array) -> Array:
-    """Return the row of each element. Row i has the elements from start[i] to before start[i +
+    """Return the number of the row that has each element. Row i has the elements start[i]:start[i +
     1]."""
     return np.repeat(np.arange(len(start) - 1), np.diff(start))
 
 
 @cache
 def packer(tiles: int, has_values: bool) -> Pack:
-    """Return the function that packs the numbers of a row into bytes, for a Call with `tiles`
-    windows."""
+    """Return the function that packs the numbers of a row into bytes. The Call of the row has
+    `tiles` windows."""
     return Struct(f"<{BEGIN}{WINDOW * tiles}{VALUES * has_values}").pack
 
 
 def tiles_of(calls: Sequence[Call]) -> Array:
-    """Return, for each Call, the number of windows in its rows."""
+    """Return an array with the number of windows in the rows of each Call."""
     return np.array([len(call.reads + call.indices + call.writes) for call in calls], np.int64)
 
 
 def valued(calls: Sequence[Call]) -> Array:
-    """Return, for each Call, whether its rows have values: numbers and registers that the Call
-    leaves open."""
+    """Return an array with a flag for each Call: whether its rows have values, which are numbers
+    and registers that the Call leaves open."""
     return np.array([call.has_values for call in calls], np.bool_)
 
 
 def apart(
     written: bytearray, count: int, calls: Sequence[Call], moved: Array
 ) -> tuple[Columns, Windows]:
-    """Return the columns and the distinct windows of `count` rows, which `packer` has written one
-    after the other. Windows are numbered in the order of first use. `moved` has the offsets of the
-    windows whose position is only known at run time (`Data.offsets`)."""
+    """Return the columns and the distinct windows of `count` rows. `written` has the bytes of the
+    rows, one after the other, as functions from `packer` made them. Windows are numbered in the
+    order of first use. `moved` has the offsets of the windows that move (`Data.offsets`)."""
     words = np.frombuffer(written, WORD)
     call, line, values = (np.empty(count, np.int64) for _ in range(3))
     start, windows = np.zeros(count + 1, np.int64), np.empty((len(words) // 3, 3), np.int64)
@@ -180,9 +183,9 @@ def _starts(widths: Array) -> Array:
 
 
 def joined(columns: Columns) -> tuple[Array, Array]:
-    """Return rows one after the other in one array of numbers, and the bounds of the rows: row i is
-    from bounds[i] to before bounds[i + 1]. A row has the indices of its Call, its line and its
-    windows, and, if it has values, their index in `Data.values`."""
+    """Return all rows in one array of numbers, one after the other, and the bounds of the rows: row
+    i has the numbers bounds[i]:bounds[i + 1]. The numbers of a row are the indices of its Call, its
+    line and its windows. A row with values ends with their index in `Data.values`."""
     has_values = columns.values >= 0
     tiles = np.diff(columns.start)
     bounds = _starts(2 + tiles + has_values)
@@ -197,10 +200,10 @@ def joined(columns: Columns) -> tuple[Array, Array]:
 
 
 def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
-    """Return the columns of rows that are one after the other in `rows`, the inverse of `joined`.
-    widths[i] is the number of integers in row i. Raise ValueError if the widths do not add up to
-    the length of `rows`, if a row has no Call, or if it has fewer or more windows than its Call
-    needs."""
+    """Return the columns for `rows`, an array with one row after the other (the inverse of
+    `joined`). widths[i] is the number of integers in row i. Raise ValueError if the widths do not
+    add up to the length of `rows`, if a row has no Call, or if a row has fewer or more numbers than
+    its Call needs."""
     if (rows < 0).any() or (widths < 2).any() or widths.sum() != len(rows):
         raise ValueError("the rows do not fit their widths")
     bounds = _starts(widths)
@@ -219,8 +222,8 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
 
 
 def inside(numbers: Any, count: int, things: str) -> None:
-    """Raise ValueError unless all numbers are indices of `count` things: from 0 to `count` - 1.
-    `things` names these things in the message."""
+    """Raise ValueError unless all numbers are from 0 to `count` - 1, and so are indices of `count`
+    things. `things` is the word for them in the message."""
     array = np.asarray(numbers)
     if array.size and not (array.min() >= 0 and array.max() < count):
         raise ValueError(f"a row refers to {things} that do not exist: there are {count} {things}")
@@ -231,8 +234,8 @@ mark = Struct("<qqq").pack  # packs an entry of `Data.iterations`
 
 
 class Area(NamedTuple):
-    """Facts about one storage, or about a whole memory if the kernel chose addresses in it
-    (`placed`)."""
+    """The properties of one storage. If the kernel chose an address for the storage (`placed`), the
+    properties of the whole memory. `partitions` and `row_bytes` are the size."""
 
     region: MemoryRegion
     name: str
@@ -244,7 +247,7 @@ class Area(NamedTuple):
 
 class Storages(NamedTuple):
     """The storages of a record, in the order of their first use. Storage s has the number number[s]
-    and is described by kinds[kind[s]]. of_window[w] is the storage of window w, as an index s."""
+    and the properties kinds[kind[s]]. of_window[w] is the index s of the storage of window w."""
 
     number: Array
     kind: Array
@@ -252,14 +255,14 @@ class Storages(NamedTuple):
     kinds: Sequence[Area]
 
     def is_placed(self) -> Array:
-        """Return, for each storage, whether the kernel chose its address. Such storages share an
-        area."""
+        """Return a flag for each storage: whether the kernel chose its address. In each memory, the
+        storages with an address share an area."""
         placed: Array = np.array([kind.placed for kind in self.kinds], np.bool_)[self.kind]
         return placed
 
     def areas(self) -> Array:
-        """Return the area of each storage, as the number of the first storage in that area.
-        Storages with an address share one area per memory."""
+        """Return the area of each storage. The number of an area is the number of its first
+        storage. In each memory, the storages with an address share one area."""
         if not any(kind.placed for kind in self.kinds):
             return self.number
         placed = self.is_placed()
@@ -276,10 +279,9 @@ def storages(
     names: Mapping[int, str],
     calls: Sequence[Call],
 ) -> Storages:
-    """Return the storages of the windows of a run. `births` has a pair (storage, line) of packed
-    integers for each storage that the kernel allocated, in order. `names` has the names of some
-    storages, by number. The sizes of memories are taken from the machine of the first of
-    `calls`."""
+    """Return the storages of a run's windows. `births` has a pair of packed integers (storage,
+    line) for each allocation of the kernel, in order. `names` has the names of some storages, by
+    number. The sizes of memories come from the machine of the first of `calls`."""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     layouts: dict[Layout, int] = {}
@@ -305,9 +307,10 @@ def storages(
 def copied(
     storages: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
 ) -> tuple[Windows, Storages]:
-    """Copy some windows to new storages; `moved` has their indices. Return the windows with the
-    copies at the end, and the storages with the new ones at the end. New storages have no address.
-    Copies of windows on one storage, or at one address, share a new storage."""
+    """Copy some windows to new storages. `moved` has the indices of these windows. Return the
+    windows with the copies at the end, and the storages with the new storages at the end. New
+    storages have no address. If windows are on one storage, or their storages have one address,
+    their copies share a new storage."""
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
@@ -332,8 +335,8 @@ def copied(
 
 
 class Parts(NamedTuple):
-    """Parts of windows. Part k is in window of[k], has the geometry geometries[number[k]], and
-    begins at element offset[k] of the storage."""
+    """Parts of windows. Part k is a part of window of[k]. It has the geometry geometries[number[k]]
+    and begins at element offset[k] of the storage."""
 
     of: Array
     geometries: Sequence[Geometry]
@@ -344,8 +347,8 @@ class Parts(NamedTuple):
 def parted_windows(
     storages: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
 ) -> tuple[Windows, Storages, list[Geometry]]:
-    """Return the windows with `parts` at the end; the storages, with an entry in `of_window` for
-    each part; and the geometries with the geometries of the parts at the end."""
+    """Add `parts` as new windows. Return the windows with the new windows at the end, the storages
+    with entries for them in `of_window`, and the geometries with their geometries at the end."""
     storage, fixed = windows.storage[parts.of], np.full(len(parts.of), -1)
     columns = storage, len(geometries) + parts.number, parts.offset, fixed
     more = Windows(*map(np.concatenate, zip(windows, columns, strict=True)))
@@ -354,8 +357,8 @@ def parted_windows(
 
 
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
-    """Return the storages of a file with these columns. Raise ValueError if one of the windows has
-    no storage."""
+    """Return the Storages with these columns, which a file has. Raise ValueError if a window has no
+    storage."""
     order = np.argsort(number, kind="stable")
     at = np.searchsorted(number[order], windows.storage)
     if (at == len(number)).any() or (number[order[at]] != windows.storage).any():
@@ -364,8 +367,8 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
 
 
 def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
-    """Return, for each storage number in `numbers`, the value of its last pair, or `default` if it
-    has no pair. A row of `pairs` has the number of a storage and a value."""
+    """Return a value for each storage number in `numbers`: the value of its last row in `pairs`, or
+    `default` if it has no row there. A row of `pairs` has the number of a storage and a value."""
     if len(pairs) + len(numbers) <= native.FEW:
         last = dict(pairs.tolist())
         return np.array([last.get(number, default) for number in numbers.tolist()], np.int64)
@@ -378,8 +381,8 @@ def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
 
 
 def area(layout: Layout, line: int, name: str, machine: Machine) -> Area:
-    """Return the Area of a storage with this layout. If the storage has an address, the Area is the
-    whole memory."""
+    """Return the Area of a storage with this layout. If the kernel chose its address, the Area is
+    the whole memory."""
     region = layout.region
     if not layout.placed:
         return Area(region, name, layout.partitions, layout.row_bytes, False, line)

@@ -1,9 +1,10 @@
-"""Data that instructions use in addition to tiles. With this data and the rows of a program, the
-program can be executed again.
+"""The data that instructions use in addition to tiles. With this data and the rows of a program,
+the program can be executed again.
 
-A row is one instruction. Its values are the numbers and registers that its Call (the distinct
-instruction that it repeats) leaves open. A key is the tuple of these values, each followed by its
-type. Equal keys are stored once, so different values must have different keys.
+A row is one instruction. A Call is a distinct instruction, which the rows of equal instructions
+share. The values of a row are the numbers and registers that its Call leaves open. A key is the
+tuple of these values, each followed by its type. Equal keys are stored once, so different values
+must have different keys.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ NUMBERS = {
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a numpy number. The JSON of such a number also has its type."""
+    """Return whether a value is a numpy number. In JSON, such a number is written with its type."""
     return type(value) in NUMBERS.values()
 
 
 class _NegativeZero:
-    """A replacement for -0.0 in a key, because Python compares -0.0 and 0.0 as equal."""
+    """Replaces -0.0 in a key, because in Python -0.0 is equal to 0.0."""
 
     def __repr__(self) -> str:
         return "-0.0"
@@ -55,8 +56,8 @@ NEGATIVE_ZERO = _NegativeZero()
 
 
 def zero(value: Any) -> Any:
-    """Return the part of a key for a value that is equal to False (0, 0.0, -0.0 or False). For -0.0
-    this is NEGATIVE_ZERO, because a key must distinguish -0.0 from 0.0."""
+    """Return the part of a key for a value that is 0, 0.0, -0.0 or False. For -0.0, this is
+    NEGATIVE_ZERO, because a key must distinguish -0.0 from 0.0. Otherwise it is the value."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
@@ -67,8 +68,9 @@ def value_of(part: Any, kind: type[Any]) -> Any:
 
 
 def _of_plain_types(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key with plain ints and floats instead of numbers of derived classes, such as the
-    variable of a loop or a member of an IntEnum. Files have only plain numbers, and numpy's."""
+    """Return a key in which plain ints and floats replace numbers of derived classes, such as the
+    variable of a loop or a member of an IntEnum. Numpy's numbers are kept. A file can contain only
+    plain numbers and numpy's numbers."""
     pairs: list[Any] = []
     for part, kind in zip(key[::2], key[1::2], strict=True):
         derived = kind not in (int, bool, float, *NUMBERS.values())
@@ -78,15 +80,15 @@ def _of_plain_types(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class RegisterId(NamedTuple):
-    """The number of a register in the record. Its type distinguishes it from the other values of a
-    row."""
+    """The number of a register in the record. The type distinguishes a register from the other
+    values of a row."""
 
     number: int
 
 
 def values_of(key: tuple[Any, ...]) -> list[Any]:
-    """Return the values that a key of `Data.values` holds, without their types. A register becomes
-    a RegisterId."""
+    """Return the values in a key of `Data.values`, without their types. Registers become
+    RegisterIds."""
     return [
         RegisterId(value) if kind is VirtualRegister else value_of(value, kind)
         for value, kind in zip(key[::2], key[1::2], strict=True)
@@ -103,8 +105,8 @@ class Leaf(NamedTuple):
 
 
 class Input(NamedTuple):
-    """An array argument of a launch: its name, its storage, its shape and format, and its rank. If
-    there are several ranks, the name ends with "@" and the rank (`on`)."""
+    """An array argument of a launch: its name, the number of its storage, its shape and format, and
+    its rank. If there are several ranks, the name ends with "@" and the number of the rank."""
 
     name: str
     storage: int
@@ -113,12 +115,12 @@ class Input(NamedTuple):
     rank: int = 0
 
     def on(self, rank: int) -> Input:
-        """Return the input for a rank, with the name that it has there."""
+        """Return this input for a rank, with the rank in its name."""
         return self._replace(name=f"{self.name}@{rank}", rank=rank)
 
     @property
     def parameter(self) -> str:
-        """Return the name of the kernel's parameter."""
+        """The name of the kernel's parameter."""
         return self.name.removesuffix(f"@{self.rank}")
 
 
@@ -131,7 +133,7 @@ class Setting:
     grid: tuple[int, ...]
     inputs: tuple[Input, ...]
     arrays: Mapping[str, Array]
-    """The inputs that the record has, by name, in the caller's format."""
+    """The values of inputs, by name, in the caller's format; a record may lack them."""
     world: World = ALONE
     """The ranks and cores of the programs, rank by rank. `grid` is the launch grid of each
     rank."""
@@ -139,10 +141,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a launch. `results` are the kernel's results, with arrays for tensors.
-    `findings` has the code, the message and the place of each finding. `shares` has, for each core,
-    the programs of the grid that the core ran. `changed` has the array arguments that the kernel
-    changed, by their positions among all array arguments."""
+    """The outcome of a launch. `results` are the kernel's results, in which tensors are arrays.
+    `findings` has the code, the message and the place of each finding. `shares` has a list for each
+    core: the programs of the grid that the core ran. `changed` has the array arguments that the
+    kernel changed, by their positions among all array arguments."""
 
     results: Any
     findings: Sequence[tuple[str, str, Place | None]]
@@ -152,14 +154,15 @@ class Outcome:
 
 @dataclass
 class Data:
-    """Data of a program in addition to its rows. Rows, lines, windows and geometries are given by
-    their numbers in the Program, storages by their ids. Tables of integers are flat: each entry has
-    as many numbers as stated.
+    """The data of a program in addition to its rows. Rows, lines, windows and geometries are given
+    by their numbers in the Program, and storages by their ids. Tables of integers are flat; the
+    list below states how many numbers each entry has.
 
     * `values`: the numbers and registers that rows have in addition to tiles. All values of a row
       are one tuple, in which each value is followed by its type. A row has the number of its tuple.
-    * `registers` (3 numbers): an operation of `memory.register.OPERATIONS` and its two operands,
-      which are registers; for a constant, its value; for a load, the row that loads it.
+    * `registers` (3 numbers): an operation of `memory.register.OPERATIONS` and its two operands.
+      The operands are registers; for a constant, the first is its value; for a load, the first is
+      the row that loads the register.
     * `branches` (4): the row before which Python branched on a register, the register, its value,
       and the line.
     * `places` (2): for each window whose position is only known at run time, the geometry of the
@@ -167,16 +170,16 @@ class Data:
     * `moves` (5): the position in `places` of a window; the part that its index moves, as in
       `memory.tile.Dynamic` (0: the window, 1: each row, 2: each element); the step and the limit of
       the index; 1 if the index is a register, 0 if it is a tile.
-    * `programs` (2): a row, and the program of the grid that begins there.
-    * `iterations` (3, in words of 64 bits; `marks` returns the table): for the beginning of an
-      iteration of a parallel loop, the row before which it begins, the number n of the loop, and
-      the value of the loop's variable; for the end of the loop, the row, ~n, and 0.
-    * `loop_ends`: for each end of an iteration of a loop that the device runs, the row before which
-      it ends.
-    * `carried`: storages that iterations of parallel loops may share, for example for sums.
-    * `constants`: by storage, the bytes of arrays of the host that are no arguments of the kernel.
-    * `copies`: by storage, the source of each tensor that the host copied from the chip.
-    * `results`: the kernel's results as tuples, lists and dicts; a tensor is a Leaf.
+    * `programs` (2): a row, and the program of the grid that begins with this row.
+    * `iterations` (3, in words of 64 bits; `marks` returns the table). An iteration of a parallel
+      loop has the row before which it begins, the number n of the loop, and the value of the loop's
+      variable. The end of the loop has the row before which it ends, ~n, and 0.
+    * `loop_ends` (1): the row before which an iteration of a loop that the device runs ends.
+    * `carried`: the storages that iterations of parallel loops may share, for example for sums.
+    * `constants`: the bytes, by storage, of arrays of the host that are not arguments of the
+      kernel.
+    * `copies`: the source, by storage, of each tensor that the host copied from the chip.
+    * `results`: the kernel's results as tuples, lists and dicts, in which a tensor is a Leaf.
     """
 
     values: dict[tuple[Hashable, ...], int] = field(default_factory=dict)
@@ -192,36 +195,36 @@ class Data:
     _contents: dict[bytes, bytes] = field(default_factory=dict)  # equal constants share bytes
     copies: dict[int, Leaf] = field(default_factory=dict)
     results: Any = None
-    skipped: int = 0  # accesses that the host left out, or resolved, by the values of indices
+    skipped: int = 0  # the accesses that the host skipped or resolved, depending on index values
 
     def marks(self) -> Array:
-        """Return `iterations` as a table, [entries, 3]."""
+        """Return `iterations` as a table in the shape [entries, 3]."""
         return np.frombuffer(self.iterations.since(), np.int64).reshape(-1, 3)
 
     def value(self, key: tuple[Hashable, ...]) -> int:
-        """Return the index in `values` of a tuple of values, each followed by its type."""
+        """Return the index of a key in `values`. If it is not there yet, add it."""
         number = self.values.get(key)
         if number is None:
             number = self.values.setdefault(_of_plain_types(key), len(self.values))
         return number
 
     def derive(self, operation: str, left: int, right: int) -> int:
-        """Add a register that an operation computes from registers `left` and `right`, and return
-        its number. For the operation "constant", `left` is the value; for "load", the row that
-        loads it."""
+        """Add a register that an operation computes from the registers `left` and `right`. Return
+        the number of the new register. For the operation "constant", `left` is the value. For
+        "load", `left` is the row that loads the register."""
         self.registers.extend((OPERATIONS.index(operation), left, right))
         return len(self.registers) // 3 - 1
 
     def register(self, register: VirtualRegister) -> int:
-        """Return the number in the record of a register with the value that the kernel's register
-        has now. If the value depends on no load, it is added to the record as a constant."""
+        """Return the number of the register in the record that has the current value of a kernel's
+        register. If the value depends on no load, add a constant to the record."""
         if register.load is None:
             return self.derive("constant", register.value, 0)
         return register.load.number
 
     def moving(self, tile: Tile, geometry: int) -> int:
         """Record the window of a tile whose position is only known at run time. `geometry` is the
-        number of the tile's geometry. Return the window's number among all such windows."""
+        number of the tile's geometry. Return the position of the new entry in `places`."""
         number = len(self.places) // 2
         self.places.extend((geometry, tile.offset))
         for move in tile.dynamic:
@@ -231,9 +234,8 @@ class Data:
         return number
 
     def offsets(self) -> Array:
-        """Return, for each window whose position is only known at run time, the offset that the
-        rows of a record have, in elements: the fixed part if an index picks single elements,
-        otherwise ANYWHERE."""
+        """Return the offsets, in elements, that rows use for the windows in `places`. If an index
+        picks single elements, the offset is its fixed part, otherwise ANYWHERE."""
         if not self.places:
             return np.empty(0, np.int64)
         moves, places = (np.array(table, np.int64) for table in (self.moves, self.places))
@@ -244,13 +246,13 @@ class Data:
         return offset
 
     def constant(self, storage: Storage) -> None:
-        """Record the values that the host has written to a tensor."""
+        """Record the contents of a storage, which the host has written, as a constant."""
         content = storage.data.tobytes()
         self.constants[storage.id] = self._contents.setdefault(content, content)
 
 
 def mapped(value: Any, convert: Callable[[Any], Any], applies: Callable[[Any], bool]) -> Any:
-    """Return a kernel's result in which `convert(value)` replaces each value for which
+    """Return a copy of a kernel's result in which `convert(value)` replaces each value for which
     `applies(value)` is true."""
     if applies(value):
         return convert(value)
@@ -276,7 +278,7 @@ def like(original: Any, items: list[Any]) -> Any:
 
 
 def leaves(results: Any) -> list[Leaf]:
-    """Return the tensors of a kernel's result."""
+    """Return all tensors in a kernel's recorded results."""
     found: list[Leaf] = []
     mapped(results, found.append, is_leaf)
     return found

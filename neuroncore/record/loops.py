@@ -1,8 +1,8 @@
-"""Compiled loops over the columns of a record: hashes, rows, and the boxes that they touch.
+"""Compiled loops over the columns of a record: hashes, rows, and the boxes that rows touch.
 
 A row is one instruction of the record. A window is some elements of a tensor, and a box is the
-rectangle of bytes in which a window lies: [row, row_end, byte, byte_end]. An area is the bytes of a
-tensor, or a whole memory if the kernel chose addresses in it.
+rectangle of bytes [row, row_end, byte, byte_end] that contains a window. An area is the bytes of a
+tensor, or a whole memory if the kernel chose addresses in this memory.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
 
 
 def no_slots(count: int) -> npt.NDArray[Any]:
-    """Return the empty slots of a hash table for `count` things. The number of slots is a power of
-    2."""
+    """Return the slots of an empty hash table for `count` entries. The number of slots is a power
+    of 2."""
     return buffers.filled((1 << (2 * count).bit_length(),), -1, np.int32)
 
 
 @inlined
 def mixed(key: Any, value: Any) -> Any:
-    """Return a hash of 30 bits, which is the same in plain Python and in compiled loops. The
-    product spreads small numbers; without it, rows of small numbers share slots by the thousand."""
+    """Combine the hash `key` with `value`, and return the new hash of 30 bits. It is the same in
+    plain Python and in compiled loops. The multiplication spreads small numbers. Without it,
+    thousands of rows with small numbers would share a slot."""
     low = ((key << 5) ^ (key >> 25) ^ value ^ (value >> 30)) & 0x3FFFFFFF
     spread = (low * 0x2C1B3C6D) & 0x3FFFFFFF
     return spread ^ (spread >> 15)
@@ -35,8 +36,8 @@ def mixed(key: Any, value: Any) -> Any:
 
 @inlined
 def slot_of(key: Any, slots: int) -> Any:
-    """Return the slot in which to look first for `key`. `slots` is the number of slots, a power of
-    2."""
+    """Return the slot in which the search for the hash `key` begins. `slots` is the number of
+    slots, a power of 2."""
     return (key ^ (key >> 15)) & (slots - 1)
 
 
@@ -60,11 +61,11 @@ def apart(
     windows: Array,
     values: Array,
 ) -> None:
-    """Split rows, which are in `words` one after the other, into the columns `call` to `values`
-    (`record.columns.Columns`). A row has one word of 64 bits with ~ its Call in the upper half and
-    its line in the lower half, three words for each window, and, if it has values, one word with
-    their index. `tiles` and `has_values` have, for each Call, its number of windows and whether it
-    has values."""
+    """Split rows, which follow each other in `words`, into the columns `call` to `values`
+    (`record.columns.Columns`). The first word (64 bits) of a row has ~call in the upper half and
+    the line in the lower half. Three words for each window follow. If the row has values, a word
+    with their index follows. `tiles` has the number of windows of each Call, and `has_values` a
+    flag for each Call with values."""
     at, operand = 0, 0
     for i in range(call.shape[0]):
         call[i], line[i] = ~(words[at] >> 32), words[at] & LOWER
@@ -81,26 +82,27 @@ def apart(
             at += 1
 
 
-FEW = 64  # most rows for which a dict is faster than the loop in plain Python
+FEW = 64  # up to this many rows, a dict is used instead of the loop, which may run in plain Python
 ANYWHERE = -1  # an offset that is only known when the instruction runs
-# Columns of a table of geometries: bytes of an element (ITEM) and of a row (PITCH); how many rows
-# a window reaches before (UP) and behind (DOWN) the row of its first element, and how many bytes
-# within a row (LEFT, RIGHT); the first row and byte of the storage; whether the window fills its
-# box; its least and greatest element; the rows of the storage, and their bytes; the bytes of a row
-# of the area, if the area is a whole memory, else 0; and the form.
+# Columns of a table of geometries: the bytes of an element (ITEM) and of a row (PITCH); the first
+# row (UP) and the end of the rows (DOWN) of a window, counted from the row of its first element;
+# the bytes that it reaches before (LEFT) and after (RIGHT) its first element within a row; the
+# first row and byte of the storage (ROW0, BYTE0); whether the window fills its box (FILLED); its
+# least and greatest element, counted from its first element; the rows of the storage, and their
+# bytes; the bytes of a row of the area if the area is a whole memory, otherwise 0; and the form.
 ITEM, PITCH, UP, DOWN, LEFT, RIGHT, ROW0, BYTE0, FILLED = range(9)
 LEAST, GREATEST, ROWS, ROW_BYTES, AREA_ROW_BYTES, FORM = range(9, 15)
-# Columns of the result of `extents`, after the area.
+# Columns of the result of `extents`. Column 0 is the area.
 ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
 
 
 @compiled
 def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
     """Set boxes[w] for each window w, from the column ROW on: the box of the window, and whether
-    the window fills the box (DENSE). If it does not, also set the beginning of its pattern in the
-    area (START) and its form (OWN_FORM); otherwise both are -1. Window w has the geometry
-    table[geometry[w]] and begins at element offset[w]. A window at an unknown position has the box
-    of the whole storage."""
+    the window fills the box (DENSE). If the window does not fill it, set the byte of the area at
+    which its pattern begins (START), and its form (OWN_FORM). Otherwise set both to -1. Window w
+    has the geometry table[geometry[w]] and begins at element offset[w]. If the position of a window
+    is unknown, its box is the whole storage."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
         boxes[w, START], boxes[w, OWN_FORM] = -1, -1
@@ -135,8 +137,8 @@ def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
 
 
 def distinct(rows: Array) -> tuple[Array, Array]:
-    """Return two arrays: the index at which each distinct row of integers is first, and for each
-    row its number among the distinct rows."""
+    """Find the distinct rows of a table of integers. Return two arrays: the index of the first row
+    that is equal to each distinct row, and the number of each row's distinct row."""
     if len(rows) <= FEW:
         return _few_distinct(rows)
     count, rows = len(rows), np.ascontiguousarray(rows)
@@ -155,9 +157,9 @@ def _few_distinct(rows: Array) -> tuple[Array, Array]:
 
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
-    """Find the distinct rows with a hash table, and return how many there are. `first` and `number`
-    are set as `distinct` returns them. `slots` has the number of each distinct row, at the slot of
-    its hash or the next free one. If hashes differ, each row takes one step."""
+    """Find the distinct rows with a hash table, and return their number. `first` and `number` are
+    set to the results of `distinct`. `slots`, the hash table, has the number of each distinct row,
+    in the slot of its hash or in the next free slot."""
     different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
         key = 0
@@ -181,11 +183,11 @@ def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
 
 @compiled
 def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: Array) -> None:
-    """Set counts[p] to the number of boxes of the same area that box p overlaps, itself
-    included.
+    """Add to counts[p] the number of boxes in the same area that box p overlaps. Box p itself
+    counts too.
 
-    `order` sorts boxes by area and first row, and order[start[a]:end[a]] are the boxes of area a. A
-    box is [row, row_end, byte, byte_end].
+    `order` has the numbers of the boxes, sorted by area and first row. The boxes of area a are
+    order[start[a]:end[a]]. A box is [row, row_end, byte, byte_end].
     """
     for a in range(start.shape[0]):
         for i in range(start[a], end[a]):
@@ -204,9 +206,9 @@ def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: A
 def overlap_pairs(
     order: Array, start: Array, end: Array, box: Array, place: Array, neighbors: Array
 ) -> None:
-    """Collect the boxes that each box overlaps, itself included. The boxes that box p overlaps are
-    written to `neighbors` from place[p] on, and place[p] moves to the end of them. `order`,
-    `start`, `end` and `box` are those of `overlap_counts`."""
+    """List the boxes that each box overlaps, including the box itself. The boxes that box p
+    overlaps are written to `neighbors` from index place[p] on. Afterwards place[p] is the index
+    after the last of them. `order`, `start`, `end` and `box` are explained at `overlap_counts`."""
     for a in range(start.shape[0]):
         for i in range(start[a], end[a]):
             p = order[i]
@@ -225,13 +227,13 @@ def overlap_pairs(
 
 @compiled
 def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
-    """Return four arrays. For each box: its piece, and whether the box fills the piece. For each
-    piece: its first box, and its extents [row, row_end, byte, byte_end]. A piece is a part of an
-    area that no box shares with another part.
+    """Divide areas into pieces: each box is inside one piece. Return four arrays. The first two
+    have the piece of each box, and whether the box fills its piece. The other two have the first
+    box of each piece, and the extents [row, row_end, byte, byte_end] of the piece.
 
-    A box is [area, row, row_end, byte, byte_end, dense]; `in_order` sorts boxes by area and first
-    byte. On chip, a box that begins after the end of all earlier boxes of a piece begins a new
-    piece; elsewhere, an area is one piece.
+    A box is [area, row, row_end, byte, byte_end, dense]. `in_order` has the numbers of the boxes,
+    sorted by area and first byte. On chip, a box that begins at or after the end of all earlier
+    boxes of a piece begins a new piece. In HBM, an area is one piece.
     """
     of_box, first = np.zeros(boxes.shape[0], np.int64), np.zeros(boxes.shape[0], np.int64)
     extents = np.zeros((boxes.shape[0], 4), np.int64)

@@ -1,9 +1,9 @@
-"""The record of a run: which instructions were issued, on which windows, from which lines.
+"""The record of a run: the instructions that the run issued, their windows and their lines.
 
-A row of numbers is one instruction, its Call is the distinct instruction that it repeats, and a
+A row of numbers is one instruction. Equal instructions repeat one distinct instruction, the Call. A
 window is some elements of a tensor (`record.columns`). Tables such as the distinct windows and the
-boxes of bytes are made when needed. A row takes 60 bytes, or 80 if it touches a new tile. Rows of
-loops take 6 in long programs, which are compressed.
+boxes of bytes are made when they are needed. A row takes 60 bytes, or 80 bytes if it touches a new
+tile. Long programs are compressed: a row of a loop then takes 6 bytes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ PACKED = 1 << 18  # rows that are compressed together
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """Tables that readers derive from the rows."""
+    """The tables that are derived from the rows when the program is read."""
 
     columns: Columns  # their operands are windows
     windows: Windows
@@ -70,7 +70,7 @@ class _Read:
 
     @cached_property
     def users(self) -> Array:
-        """The instruction that uses each operand."""
+        """The number of the instruction that uses each operand."""
         return owners(self.columns.start)
 
     @cached_property
@@ -83,7 +83,7 @@ class _Read:
         return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
 
     def with_columns(self, columns: Columns) -> _Read:
-        """Return the tables for other rows on the same windows, and thus the same boxes."""
+        """Return the tables for other rows on the same windows. The boxes are the same too."""
         tables = replace(self, columns=columns)
         vars(tables)["boxes"] = self.boxes
         if columns.operands is self.columns.operands:
@@ -91,8 +91,7 @@ class _Read:
         return tables
 
     def copied(self, chosen: Array) -> _Read:
-        """Return the tables in which the operands with a flag in `chosen` use copies of their
-        tensors."""
+        """Return tables in which the operands that `chosen` flags use copies of their tensors."""
         columns, windows = self.columns, self.windows
         moved, of_operand = np.unique(columns.operands[chosen], return_inverse=True)
         operands = columns.operands.copy()
@@ -109,7 +108,7 @@ class _Read:
 
 
 class Program:
-    """A record of the first `limit` instructions; all others are only counted."""
+    """A record of the first `limit` instructions. Later instructions are only counted."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = sys.maxsize if limit is None else limit
@@ -118,22 +117,23 @@ class Program:
         self.software = False  # whether software writes descriptors of DMAs that name no mode
         self.loads = "ahead"  # the loads that wait for their turn: `Options.loads`
         self.assume: tuple[str, ...] = ()  # further rules of the estimate: `Options.assume`
-        self.clock_phase: float | None = None  # of the Tensor engine; None: as the machine assumes
-        self.flags: tuple[str, ...] = ()  # of the kernel's compiler
+        self.clock_phase: float | None = None  # `Options.clock_phase`; None: the machine's value
+        self.flags: tuple[str, ...] = ()  # flags of the kernel's compiler
         self.left_out = 0  # instructions after the last one that is recorded
         self.calls: list[Call] = []
         self.lines: list[tuple[CodeType, int] | source.Place] = []
         self.data = Data()
-        self._edges = array("i")  # pairs: an instruction, and an earlier one that it waits for
-        # pairs: an instruction, and an earlier one for which it and all later instructions wait
+        # pairs: an instruction, and an earlier instruction for which it waits
+        self._edges = array("i")
+        # pairs: an instruction, and an earlier load; all instructions from this one on wait for it
         self._decisions = array("i")
         self.origin: Array | None = None  # the number of each row before the rows were permuted
         self.count = 0  # the number of rows
-        self.room = min(self.limit, PACKED)  # rows before the next call of `make_room`
+        self.room = min(self.limit, PACKED)  # `make_room` must be called at this number of rows
         self.rows = Written()  # `count` rows in the format of `record.columns`
-        self.births = Written()  # of storages that the kernel allocates
-        self.names: dict[int, str] = {}  # of storages that have one
-        self.geometries: list[Geometry] = []  # of windows, by number
+        self.births = Written()  # the storages that the kernel allocates, each with its line
+        self.names: dict[int, str] = {}  # the names of storages that have a name
+        self.geometries: list[Geometry] = []  # the geometries of windows, by number
         self.numbers = Numbers(self.geometries)
         self._line_index: Sites[int] = Sites(sys.maxsize)
         self._read: _Read | None = None
@@ -144,8 +144,8 @@ class Program:
         return self.count
 
     def make_room(self) -> bool:
-        """Return whether the next instruction is recorded: the record has fewer than `limit`.
-        Compress the rows first if there are `PACKED` more than the last time."""
+        """Return whether the next instruction is recorded, because the record has fewer than
+        `limit` rows. If there are PACKED new rows, compress them first."""
         if self.room <= self.count < self.limit:
             self.rows.pack()
             self.births.pack()
@@ -155,12 +155,12 @@ class Program:
 
     @property
     def issued(self) -> int:
-        """The number of instructions, recorded or not."""
+        """The number of instructions that the run issued, including those that are left out."""
         return self.count + self.left_out
 
     @property
     def ending(self) -> str:
-        """The message for the first instruction that is left out."""
+        """The message that is shown at the first instruction that is left out."""
         return (
             f"the record ends before this instruction, after {self.limit} instructions: estimates "
             "and profiles cover only these; Options.record_limit sets the limit"
@@ -168,7 +168,7 @@ class Program:
 
     @property
     def coverage(self) -> str:
-        """The part of the run that is recorded, in words; "" if it is the whole run."""
+        """A phrase that states which part of the run is recorded; "" if the whole run is."""
         if not self.left_out:
             return ""
         return f"the first {len(self)} of {self.issued} instructions, where the record ends"
@@ -182,8 +182,8 @@ class Program:
             self._edges.extend((consumer, producer))
 
     def decide(self, load: Load, value: int) -> None:
-        """Record that the kernel branches on a register with this value, which `load` has loaded.
-        All later instructions wait for that load."""
+        """Record that the kernel branches on a register, which has the value `value` from `load`.
+        All later instructions wait for this load."""
         if load.row < len(self):
             self._decisions.extend((len(self), load.row))
             frame = source.user_frame()
@@ -191,18 +191,19 @@ class Program:
             self.data.branches.extend((len(self), load.number, value, line))
 
     def derive(self, operation: str, left: int, right: int) -> int:
-        """Add a register that an operation computes from others (`Data.registers`), and return its
-        number."""
+        """Add a register that an operation computes from other registers (`Data.registers`), and
+        return the number of the new register."""
         return self.data.derive(operation, left, right)
 
     def append(self, row: bytes) -> int:
-        """Append a row that a `packer` has made, and return its number."""
+        """Append the bytes of a row (`record.columns.packer`), and return the number of the row."""
         self.rows.extend(row)
         self.count += 1
         return self.count - 1
 
     def line_of_row(self, code: CodeType, instruction: int) -> int:
-        """Return the index in `lines` of the place of the next row. It is called once per row."""
+        """Return the index in `lines` of a place in the user's code, from which the next row is
+        issued. This is called once per row."""
         return self.line(code, instruction)
 
     def line(self, code: CodeType, instruction: int) -> int:
@@ -215,8 +216,8 @@ class Program:
 
     def window(self, tile: Tile) -> tuple[int, int, int]:
         """Return the window of a tile: the number of its storage, the number of its geometry, and
-        its offset in elements. If the position is only known at run time, the offset is MOVING plus
-        the window's number among such windows."""
+        its offset in elements. If the position is only known at run time, the window is recorded in
+        `Data.places`, and the offset is MOVING plus its number there."""
         if not tile.dynamic:
             return tile.storage.id, self.numbers[tile.geometry], tile.offset
         geometry = tile.geometry if tile.picks is None else tile.picked_from.geometry
@@ -224,11 +225,11 @@ class Program:
         return tile.storage.id, self.numbers[geometry], MOVING + moving
 
     def stands_for(self, copied: Storage, tile: Tile) -> None:
-        """Record that the host has copied a tile to a new storage."""
+        """Record that the host has copied a tile to the new storage `copied`."""
         self.data.copies[copied.id] = self._leaf(tile)
 
     def returns(self, result: Any) -> None:
-        """Record the results of the kernel, in which tensors are tiles."""
+        """Record the results of the kernel. The tensors in `result` are Tiles."""
         self.data.results = mapped(result, self._leaf, is_tile)
 
     def _leaf(self, tile: Tile) -> Leaf:
@@ -242,13 +243,13 @@ class Program:
     # --- reading -------------------------------------------------------------------------------
 
     def edges(self) -> Array:
-        """Return pairs, [edges, 2]: an instruction, and an earlier instruction for which it waits
-        because of depends_on or a loaded register."""
+        """Return a table [edges, 2]. Each row has an instruction, and an earlier instruction for
+        which it waits because of depends_on or a loaded register."""
         return _values(self._edges).reshape(-1, 2)
 
     def decided(self) -> Array:
-        """Return, for each instruction, the last load that the sequencer must finish before the
-        instruction may begin; -1 for none."""
+        """Return, for each instruction, the last load that decides a branch before the instruction,
+        so that the instruction must wait for the load; -1 if there is no such load."""
         last = np.full(len(self), -1, np.int32)
         if not self._decisions:
             return last
@@ -258,31 +259,31 @@ class Program:
         return np.maximum.accumulate(last)
 
     def columns(self) -> Columns:
-        """Return the rows, with boxes as operands."""
+        """Return the rows as columns, with boxes as operands."""
         return self._reading().boxed
 
     def box_table(self) -> Array:
-        """Return the table of distinct boxes: a row has the fields of a Box in their order."""
+        """Return the table of distinct boxes. Each row has the fields of a Box, in order."""
         return self.boxes().table
 
     def boxes(self) -> Boxes:
         return self._reading().boxes
 
     def raw(self) -> tuple[Array, Array]:
-        """Return the rows one after the other in one array of integers, and the beginning of each
-        row followed by the end of the last row (`record.columns.joined`)."""
+        """Return two arrays: all rows as integers, one row after the other, and the bounds of the
+        rows in the first array (`record.columns.joined`)."""
         return joined(self._reading().columns)
 
     def operand_windows(self) -> Array:
-        """Return the window of each operand, in the order of `Columns.operands`."""
+        """Return the number of each operand's window, in the order of `Columns.operands`."""
         return self._reading().columns.operands
 
     def users(self) -> Array:
-        """Return the instruction that uses each operand."""
+        """Return the number of the instruction that uses each operand."""
         return self._reading().users
 
     def is_read(self) -> Array:
-        """Return, for each operand, whether its instruction reads it."""
+        """Return a flag for each operand: whether its instruction reads the operand."""
         columns = self._reading().columns
         inputs = np.array([call.inputs for call in self.calls], np.int64)
         first = columns.start[:-1] + inputs[columns.call]
@@ -301,20 +302,20 @@ class Program:
         return self._reading().storages
 
     def same_operands(self, other: Program) -> bool:
-        """Return whether two programs have the same operands, because `with_rows` made one from the
-        other."""
+        """Return whether the two programs share their operands, because `with_rows` made one of
+        them from the other."""
         mine, theirs = self._reading(), other._reading()
         return mine.columns.operands is theirs.columns.operands and mine.boxes is theirs.boxes
 
     def last_writer(self, storage: int) -> Call | None:
-        """Return the Call that wrote to a tensor last, or None."""
+        """Return the Call of the last instruction that wrote to a tensor, or None."""
         writes = np.flatnonzero(~self.is_read() & (self.operand_storages() == storage))
         if not len(writes):
             return None
         return self.calls[int(self._reading().columns.call[self.users()[writes[-1]]])]
 
     def derived(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return make(), which depends on this program only; it is computed once for each `key`."""
+        """Return make(), which must depend only on this program. It is called once per `key`."""
         results = self._reading().results
         return results[key] if key in results else results.setdefault(key, make())
 
@@ -331,7 +332,7 @@ class Program:
         return self._reading().areas
 
     def _reading(self) -> _Read:
-        """Return the tables that readers derive from the rows. They are made once."""
+        """Return the tables that are derived from the rows; they are made again after changes."""
         if self._read is None or len(self._read.columns.call) != len(self):
             moved, births = self.data.offsets(), self.births.since()
             columns, windows = apart(self.rows.since(), self.count, self.calls, moved)
@@ -340,8 +341,9 @@ class Program:
         return self._read
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
-        """Return the program in which instruction i has the Call instead[rows[i]] on the same
-        windows, or keeps its Call if rows[i] is -1. It can be scheduled, but not executed."""
+        """Return a program in which the Call instead[rows[i]] replaces the Call of instruction i,
+        on the same windows. If rows[i] is -1, the instruction keeps its Call. The new program can
+        be scheduled, but not executed."""
         read = self._reading()
         call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
         varied = copy.copy(self)
@@ -350,8 +352,8 @@ class Program:
         return varied
 
     def with_copies(self, chosen: Array) -> Program:
-        """Return the program in which the operands with a flag in `chosen` are on copies of their
-        tensors, which the compiler places. The program can be scheduled, but not executed."""
+        """Return a program in which the operands that `chosen` flags use copies of their tensors.
+        The compiler places the copies. The program can be scheduled, but not executed."""
         varied = copy.copy(self)
         varied._read = self._reading().copied(chosen)
         return varied
@@ -360,9 +362,9 @@ class Program:
         self, columns: Columns, parts: Parts, calls: Sequence[Call], begin: Array
     ) -> Program:
         """Return a program with the rows `columns`, which can be scheduled, but not executed.
-        `columns` numbers calls and windows as this program does; higher numbers mean the entries of
-        `calls` and `parts`. Row i of this program becomes row begin[i], and possibly rows after it.
-        This program must have no `edges`, because their row numbers stay unchanged."""
+        `columns` has this program's numbers of Calls and windows; the next higher numbers are the
+        Calls in `calls` and the windows in `parts`. Row i of this program becomes the rows from
+        begin[i] on. This program must have no `edges`, because their row numbers stay unchanged."""
         read, varied = self._reading(), copy.copy(self)
         windows, storages_used, geometries = parted_windows(
             read.storages, read.windows, read.geometries, parts
@@ -379,9 +381,9 @@ class Program:
         return varied
 
     def permuted(self, rows: Array) -> Program:
-        """Return the program whose row k is row rows[k] of this program. The result can also be
-        executed. The program must have no registers, and each row must stay within its program of
-        the grid."""
+        """Return a program with the rows in another order: its row k is row rows[k] of this
+        program. The new program can also be executed. This program must have no registers, and each
+        row must stay within its program of the grid."""
         read = self._reading()
         varied = copy.copy(self)
         varied.origin = rows if self.origin is None else self.origin[rows]
@@ -397,7 +399,7 @@ class Program:
         return self._lines_at.get(place.short, [])
 
     def at(self, place: source.Place) -> Array:
-        """Return, for each instruction, whether it is in the source line of `place`."""
+        """Return a flag for each instruction: whether the source line of `place` issued it."""
         there = np.zeros(len(self.lines), np.bool_)
         there[self.lines_at(place)] = True
         is_there: Array = there[self._reading().columns.line]
@@ -408,8 +410,8 @@ class Program:
         return site if isinstance(site, source.Place) else source.place(*site)
 
     def name_of(self, kind: Area) -> str:
-        """Return the name of a tensor. If it has none, return the variable that its line assigns,
-        or ""."""
+        """Return the name of a tensor. If it has no name, return the name of the variable to which
+        the line of its allocation assigns, or "" if there is no such variable."""
         born = self.place(kind.line).text if kind.line >= 0 else ""
         variable = ASSIGNED.match(born)
         return kind.name or (variable[1] if variable else "")
@@ -417,8 +419,8 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Return the columns of numbers that the file of a record has, by name, except the columns
-        of storages."""
+        """Return the columns of numbers to save in a file, by name. The columns of storages are not
+        included."""
         rows, begins = self.raw()
         pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
         return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}
@@ -426,8 +428,8 @@ class Program:
     def restore(
         self, saved: Mapping[str, Array], number: Array, kind: Array, kinds: Sequence[Area]
     ) -> None:
-        """Restore the columns that `kept` returned, on storages with these numbers and kinds. The
-        Calls and geometries must be there already, and nothing can be appended afterwards. Raise
+        """Restore the columns that `kept` returned, for storages with these numbers and kinds. The
+        program must already have its Calls and geometries. No row can be appended afterwards. Raise
         ValueError if rows don't fit the Calls, or if a window has no storage."""
         columns = parted(saved["rows"], saved["widths"], self.calls)
         windows = Windows(*(saved[name] for name in Windows._fields))
@@ -439,8 +441,8 @@ class Program:
             column.frombytes(saved[name].astype(column.typecode).tobytes())
 
     def check(self) -> None:
-        """Raise ValueError unless rows and windows fit the tables: every row has a line and windows
-        that exist, and every window is inside its tensor."""
+        """Raise ValueError unless every row refers to lines and windows that exist, and every
+        window is inside its tensor."""
         read = self._reading()
         columns, windows = read.columns, read.windows
         inside(columns.operands, len(windows.storage), "windows")
@@ -461,19 +463,20 @@ class Program:
             raise ValueError("an instruction waits for an instruction that is not before it")
 
 
-# The parts of a Program that are columns of numbers.
+# The names of the columns of numbers in a saved Program.
 PAIRS = "edges", "decisions"
 COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
 
 
 def _values(column: array[int]) -> Array:
-    """Return a copy, because an array that numpy refers to cannot grow."""
+    """Return a copy of a column as a numpy array. It is a copy because a column can't grow while
+    numpy refers to its memory."""
     return np.array(column, column.typecode)
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return the table with other row numbers. An entry has `width` numbers. The first of them is
-    the number of a row of the record: i becomes begin[i]."""
+    """Return `table` with new row numbers. Each entry has `width` numbers, and the first is the
+    number i of a row of the record, which becomes begin[i]."""
     entries = np.array(table, np.int64).reshape(-1, width)
     entries[:, 0] = begin[entries[:, 0]]
     return array("q", entries.reshape(-1).tolist())
@@ -482,9 +485,9 @@ def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
 @dataclass(frozen=True, eq=False)
 class Record:
     """The programs of one launch, one for each core. `about` has notes of the caller that made the
-    record: text, numbers, and lists and dicts of these. `setting` has the settings of the launch;
-    without them, the programs can be timed but not executed again. `outcome` has the results of the
-    launch."""
+    record: text, numbers, and lists and dicts of both. `setting` has the settings of the launch;
+    without settings, the programs can be timed but not executed again. `outcome` has the results of
+    the launch."""
 
     programs: Sequence[Program]
     about: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Conversion of a program to tables of JSON and columns of integers, and back."""
+"""Converts a program to tables of JSON and columns of integers, and converts them back."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from neuroncore.record.inputs import Data, Leaf
 from neuroncore.record.program import COLUMNS, Program
 
 Array = npt.NDArray[Any]
-DATA = "registers", "branches", "places", "moves", "programs"  # columns of Data
-EACH = 2 + len(COLUMNS) + len(DATA)  # columns of a program
+DATA = "registers", "branches", "places", "moves", "programs"  # the columns from Data
+EACH = 2 + len(COLUMNS) + len(DATA)  # the number of columns of a program
 
 
 def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[Array]]:
     """Return a program as tables of JSON and as columns of integers. The bytes of each constant are
-    appended to `blobs`, unless they are there already, and the JSON has their index."""
+    appended to `blobs` unless they are there already, and the JSON has their index in `blobs`."""
     data = program.data
     tables = {
         "order": program.order,
@@ -73,8 +73,8 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
 
 
 def _numbered(content: bytes, blobs: list[bytes]) -> int:
-    """Return the index in `blobs` of the bytes `content`, which are appended unless they are there
-    already."""
+    """Return the index of `content` in `blobs`. Append `content` if this object is not there
+    yet."""
     for number, blob in enumerate(blobs):
         if blob is content:
             return number
@@ -92,8 +92,8 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -> Program:
-    """Return the program that `written` converted. Damaged tables raise ValueError, or other errors
-    of the functions that read them; a call that its machine refuses raises KernelError."""
+    """Return the program that `written` converted. Damaged tables raise ValueError or other errors
+    (`record.saved.DAMAGED`). A call that its machine refuses raises KernelError."""
     number, kind, *kept = columns
     program = Program()
     program.geometries += [_geometry(value(entry)) for entry in tables["geometries"]]
@@ -103,7 +103,7 @@ def program(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes])
             f"the order is {program.order!r}, and {program.left_out} instructions are left out: "
             "one of the two is not valid"
         )
-    program.dge = tables.get("dge", False) is True  # older files have none
+    program.dge = tables.get("dge", False) is True  # older files have no entry "dge"
     program.software = tables.get("software", False) is True
     program.loads = tables.get("loads", "ahead")
     if program.loads not in choices()["loads"]:
@@ -142,8 +142,9 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
 
 
 def _called(entry: dict[str, Any], index: int) -> Call:
-    """Return the Call that an entry of the table of Calls describes; `index` is its position in the
-    table. Raise KernelError if its machine refuses it, and ValueError if the entry is damaged."""
+    """Return the Call that an entry of the table of Calls describes. `index` is the position of the
+    entry in the table. Raise KernelError if the machine refuses the Call, and ValueError if the
+    entry is damaged."""
     instruction, chip = value(entry["instruction"]), value(entry["machine"])
     if not (isinstance(instruction, Instruction) and isinstance(chip, Machine)):
         raise ValueError(
@@ -170,8 +171,8 @@ def _errors(call: Call, chip: Machine) -> Iterator[KernelError]:
 
 
 def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return one argument of a call as a dict with the name of its parameter. For a list of tiles,
-    the dict also has the view of each tile under a name with its position, like `tiles[0]`."""
+    """Return one argument of a Call as a dict {NAME: ARGUMENT}. For a list of tiles, the dict also
+    has the view of each tile, with its position in the name, such as `tiles[0]`."""
     name, declared = parameter.name, parameter.declared
     argument = arguments[name]
     if isinstance(declared, Operand) and declared.many:
@@ -195,7 +196,7 @@ def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[
     return {name: argument}
 
 
-# --- where things are -----------------------------------------------------------------------------
+# --- geometries, places and areas -----------------------------------------------------------------
 
 
 def _geometry(entry: tuple[Any, ...]) -> Geometry:

@@ -1,4 +1,4 @@
-"""The rows of a program, read one by one as instructions. All values are the recorded values,
+"""Reads the rows of a program, one by one, as instructions. All values are the recorded values,
 except the values of registers, which are computed again from the values that instructions load."""
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from neuroncore.record.program import Program
 
 
 class Registers:
-    """The registers of one program, by their numbers in its record. A register is a constant, is
-    computed from earlier registers, or is loaded by an instruction; `loaded` has the loaded values
-    by the row that loads them."""
+    """The values of a program's registers, by their numbers in the record. A register is a
+    constant, is computed from earlier registers, or is loaded by an instruction. `loaded` has the
+    value that each row has loaded."""
 
     def __init__(self, data: Data) -> None:
         self._made = data.registers
@@ -29,8 +29,8 @@ class Registers:
         self.loaded: dict[int, int] = {}
 
     def value(self, number: int) -> int:
-        """Return the value of a register. Raise UsageError if the instruction that loads it has not
-        run yet."""
+        """Return the value of a register. Raise UsageError if the value depends on a load that has
+        not been executed yet."""
         values, table = self._values, self._made
         while len(values) <= number:
             at = 3 * len(values)
@@ -48,7 +48,7 @@ class Registers:
         return values[number]
 
     def load(self, row: int, value: int) -> None:
-        """Record the value that the instruction `row` has loaded."""
+        """Record that the instruction `row` has loaded a value."""
         self.loaded[row] = wrapped(value)
 
     def back_to(self, row: int) -> None:
@@ -58,9 +58,9 @@ class Registers:
 
 
 class Move(NamedTuple):
-    """The way an index moves a window: the whole window (kind 0), each of its rows (1), or each of
-    its elements (2). The index counts steps of `step` elements and is at most `limit`. The index is
-    a register if `by_register` is 1, otherwise a tile."""
+    """The way in which an index moves a window: it moves the whole window (kind 0), or each row (1)
+    or each element (2) separately. An index i moves by i * `step` elements, and is at most `limit`.
+    The index is a register if `by_register` is 1, otherwise a tile."""
 
     kind: int
     step: int
@@ -69,8 +69,9 @@ class Move(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Elements of a tensor: the number of its storage (`tensor`), their geometry, and the offset of
-    the first element in elements, without the part that `moves` add at run time."""
+    """Some elements of a tensor. `tensor` is the number of the tensor's storage, and `geometry` the
+    geometry of the elements. `offset` is the position of the first element, in elements, without
+    the part that `moves` add at run time."""
 
     tensor: int
     geometry: Geometry
@@ -79,10 +80,10 @@ class Window(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One instruction. `line` is the number of its source line in the record. `windows` has the
-    windows of its operands by name, and `indices` the windows of its index tiles in order. `values`
-    has, by name, the arguments that the Call (the distinct instruction of the record) leaves open.
-    `offsets` has the registers on which the positions of windows depend."""
+    """One instruction. `call` is the distinct instruction of the record, without data. `line` is
+    the number of its source line in the record. `windows` has the windows of its operands by name,
+    and `indices` the windows of its index tiles in order. `values` has the arguments that the Call
+    leaves open, by name. `offsets` has the registers on which the positions of windows depend."""
 
     call: Call
     line: int
@@ -105,7 +106,7 @@ class Rows:
             self._moves.setdefault(number, []).append(Move(*move))
         self._window = lru_cache(1 << 12)(self._made)
         self._values = lru_cache(1 << 12)(self._read)
-        self._last: tuple[int, Row] | None = None  # the row that was asked for last, and its number
+        self._last: tuple[int, Row] | None = None  # the last row that was read, and its number
 
     def __len__(self) -> int:
         return len(self.program)
@@ -128,7 +129,7 @@ class Rows:
         return Row(call, line, windows, indices, named, values[len(named) :])
 
     def of_leaf(self, leaf: Leaf) -> Window:
-        """Return the Window of `leaf`, a tensor that the kernel returns."""
+        """Return the Window of a tensor that the kernel returns."""
         return Window(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
 
     def _made(self, number: int) -> Window:
@@ -141,13 +142,12 @@ class Rows:
         return Window(tensor, geometries[row], offset, tuple(self._moves[moving]))
 
     def _read(self, number: int) -> list[Any]:
-        """Return an entry of `Data.values` as a list: numbers, or a RegisterId for each
-        register."""
+        """Return entry `number` of `Data.values` as a list, with a RegisterId for each register."""
         return values_of(self._keys[number])
 
 
 def last_uses(program: Program) -> dict[int, int]:
-    """Return the last row that uses each tensor, by the number of its storage."""
+    """Return a dict from the number of each storage to the last row that uses it."""
     columns = program.columns()
     rows = owners(columns.start)
     tensors = program.windows().storage[program.operand_windows()]

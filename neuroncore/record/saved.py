@@ -1,10 +1,11 @@
-"""Saved records: the programs of a launch in a file, with its settings and its outcome.
+"""Saves records to files, and loads them. A file has the programs of a launch, its settings and its
+outcome.
 
-A file is plain data: a line that names its format, and then, compressed, JSON, columns of integers,
-and bytes of arrays. Nothing in it is executed, and all of it is checked when it is read: every call
-is legal for its machine, and every window is inside its tensor.
+A file is plain data. It begins with a line that names its format. The rest is compressed: JSON,
+columns of integers, and bytes of arrays. Loading a file executes none of its contents, and checks
+that every call is legal for its machine, and that every window is inside its tensor.
 
-Instructions and machines are looked up by name when the file is read. So a record must be made
+Instructions and machines are looked up by name when a file is loaded. So a record must be made
 again if the parameters of a clause change, or if an API function issues other instructions.
 """
 
@@ -35,7 +36,7 @@ Array = npt.NDArray[Any]
 
 FORMAT = 9  # the version of the format of files; other versions are refused
 LEVEL = 1  # the level of compression
-LARGEST = 1 << 33  # most bytes of a file after decompression
+LARGEST = 1 << 33  # the most bytes that a file may have after decompression
 INTEGERS = frozenset(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8))
 DAMAGED = (
     *(zlib.error, NeuronError, AttributeError, LookupError, OverflowError),
@@ -44,8 +45,8 @@ DAMAGED = (
 
 
 def save(record: Record, path: Path) -> None:
-    """Write a record to a file, and create its folder if necessary. Raises UsageError if the file
-    can't be written."""
+    """Write a record to a file, and create the file's folder if necessary. Raise UsageError if the
+    file can't be written."""
     try:
         content = packed(record)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,9 +58,9 @@ def save(record: Record, path: Path) -> None:
 
 
 def packed(record: Record, arrays: bool = True) -> bytes:
-    """Return the contents of the file of a record. Without `arrays`, the file has only the programs
-    and their settings: no values of inputs and no outcome. Raise TypeError or UsageError for data
-    that a file can't hold."""
+    """Return a record as the bytes of a file. If `arrays` is False, the file has only the programs
+    and their settings, without the values of inputs and without the outcome. Raise TypeError or
+    UsageError for data that a file can't contain."""
     if not arrays:
         setting = record.setting
         bare = None if setting is None else replace(setting, arrays={})
@@ -82,8 +83,9 @@ def packed(record: Record, arrays: bool = True) -> bytes:
 
 
 def load(path: Path) -> Record:
-    """Return the record that `save` wrote. Raises UsageError if the file is missing, is not a
-    record, has the format of another version, or has a call that a machine refuses."""
+    """Return the record that `save` wrote to a file. Raise UsageError if the file can't be read, is
+    not a record, is damaged, has the format of another version, or has a call that its machine
+    refuses."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -92,8 +94,8 @@ def load(path: Path) -> Record:
 
 
 def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
-    """Return the record whose bytes `packed` made. The decompressed contents may have at most
-    `largest` bytes. Raises UsageError as `load` does; errors name `path`."""
+    """Return the record for bytes that `packed` returned. The decompressed contents may have at
+    most `largest` bytes. Raise UsageError in the same cases as `load`; the message names `path`."""
     head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):
         raise UsageError(f"{path} is not a record of neuroncore")
@@ -111,7 +113,7 @@ def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
 
 
 def narrowest(column: Array) -> Array:
-    """Return the integers of a column in the smallest little-endian type that holds all of them."""
+    """Return a column in the smallest little-endian type that can represent all its integers."""
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     kind = np.min_scalar_type(high if low >= 0 else min(low, -high - 1))
     return column.astype(kind.newbyteorder("<"))
@@ -132,8 +134,8 @@ def _number(value: Any) -> Any:
 
 
 def _record(content: bytes) -> Record:
-    """Return the record that decompressed contents of a file describe. Damaged contents raise the
-    errors of the functions that read them, such as ValueError and KeyError."""
+    """Return the record that the decompressed contents of a file describe. Damaged contents raise
+    various errors, such as ValueError and KeyError (DAMAGED lists them)."""
     text, _, numbers = content.partition(b"\n")
     head = json.loads(text)
     if not isinstance(head["about"], dict):
@@ -167,8 +169,8 @@ def _record(content: bytes) -> Record:
 
 
 def _array(values: Any, blobs: list[bytes]) -> list[Any]:
-    """Append the bytes of an array to `blobs`, and return [the name of its format, its shape, the
-    index of its bytes in `blobs`]."""
+    """Append the bytes of an array to `blobs`. Return the JSON for the array: [the name of its
+    format, its shape, the index of its bytes in `blobs`]."""
     array = np.asarray(values)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     blobs.append(array.tobytes())

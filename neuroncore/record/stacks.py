@@ -1,4 +1,4 @@
-"""A record that also keeps the call stack of each instruction."""
+"""A program that also records the call stack of each instruction."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from neuroncore.record.program import Program
 
 class Frame(NamedTuple):
     """A function of the kernel on the call stack: the place in its source that it has reached, and
-    its integer variables by name, including loop variables."""
+    the names and values of its integer variables, including loop variables."""
 
     place: Place
     variables: tuple[tuple[str, int], ...]
 
 
 class Witness(Program):
-    """A program that also keeps call stacks: stacks[stack[i]] is the stack of instruction i,
-    innermost frame first. This costs some microseconds per instruction, and up to a kilobyte for
-    each distinct stack."""
+    """A program that also records call stacks: stacks[stack[i]] is the stack of instruction i, with
+    the innermost frame first. This takes some microseconds per instruction, and up to a kilobyte
+    per distinct stack."""
 
     def __init__(self, limit: int | None = None) -> None:
         super().__init__(limit)

@@ -1,4 +1,4 @@
-"""Specifications from the files of published benchmarks: `--spec ADAPTER:NAME@FOLDER`."""
+"""Makes specifications from the files of published benchmarks, for `--spec ADAPTER:NAME@FOLDER`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from neuroncore.eval.spec import Spec
 
 
 class Adapter(NamedTuple):
-    """An adapter of a benchmark: `make` returns a specification for a name and the folder of the
-    benchmark; `variable` is the environment variable with the usual folder, or None for a benchmark
-    without files."""
+    """An adapter for a benchmark. `make` takes the name of a problem and the folder of the
+    benchmark, and returns a specification. `variable` is the environment variable that names the
+    default folder; None for a benchmark without files."""
 
     make: Callable[[str, Path], Spec]
     variable: str | None
@@ -33,9 +33,9 @@ ADAPTERS = {
 
 
 def adapted(source: str) -> Spec | None:
-    """Return the specification of ADAPTER:NAME or ADAPTER:NAME@FOLDER; None if `source` has no name
-    of an adapter. Raise UsageError if the benchmark has no such problem, or if its folder is not
-    given."""
+    """Return the specification for `source`, which is ADAPTER:NAME or ADAPTER:NAME@FOLDER. Return
+    None if `source` does not begin with the name of an adapter. Raise UsageError if the benchmark
+    has no such problem, or if its folder is unknown."""
     kind, colon, rest = source.partition(":")
     if not colon or kind not in ADAPTERS:
         return None
@@ -53,6 +53,6 @@ def adapted(source: str) -> Spec | None:
 
 
 def assigned(source: str) -> Assignment | None:
-    """Return the assignment of ADAPTER:NAME; None for anything else."""
+    """Return the assignment for `source`, which is cs149:YEAR; None for any other source."""
     kind, _, name = source.partition(":")
     return cs149.assignment(name) if kind == "cs149" else None

@@ -1,6 +1,6 @@
-"""Part 2 of assignment 4 of Stanford's CS149: a convolution with bias, followed by max pooling. The
-assignments of both years ask for `fused_conv2d_maxpool(X, W, bias, pool_size=1)`. The harness is
-the program of the course that tests a submission."""
+"""Part 2 of assignment 4 in Stanford's course CS149: a convolution with bias, followed by max
+pooling. In 2024 and in 2025, students write `fused_conv2d_maxpool(X, W, bias, pool_size=1)`. The
+harness is the course's program that tests a submission."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from neuroncore.eval.spec import Spec
 Array = npt.NDArray[Any]
 YEARS = {"2024": "trn1", "2025": "trn2"}  # the machines of asst4-trainium and asst4-trainium2
 FORMS = ("pool", "float16")
-# The harness compares float32 by np.allclose. It does not compare float16; there the rounding of
-# results is the allowed relative L2 error.
+# The harness compares float32 results with np.allclose, and does not compare float16 results. For
+# float16, the allowed relative L2 error is the rounding error of float16.
 TOLERANCES = {"float32": 1e-5, "float16": 2.0**-10}
 ALLCLOSE = {"float32": (1e-5, 1e-8), "float16": None}
 FILTER = 3  # height and width of the filters
 
 
 class Images(NamedTuple):
-    """A shape of the harness: the number of images, the channels of input and output, height and
-    width in pixels, and whether the bias differs from zero."""
+    """A shape of the harness: the number of images, the numbers of input and output channels
+    (`inputs`, `outputs`), height and width in pixels, and whether the bias differs from zero."""
 
     images: int
     inputs: int
@@ -39,7 +39,7 @@ class Images(NamedTuple):
 TIMED = Images(1, 256, 256, 224, 224)
 LARGE = Images(4, 256, 256, 224, 224)
 SMALL = [Images(4, i, o, 32, 16) for i in (128, 256) for o in (128, 256)]
-# The images of each test of the harness; "" is for a specification that names no test.
+# The images of each test of the harness; "" is for a specification without the name of a test.
 IMAGES = {
     "": [TIMED, *SMALL],
     "small": [images._replace(bias=False) for images in SMALL],
@@ -48,8 +48,8 @@ IMAGES = {
     "time": [TIMED],
     "small-time": [Images(1, 256, 256, 32, 16)],
 }
-# Points and microseconds: README.md and part2/test_harness.py of asst4-trainium 859c0e3 and
-# asst4-trainium2 67a1f8b.
+# Sources of the points and the times in microseconds: README.md and part2/test_harness.py of
+# asst4-trainium 859c0e3 and asst4-trainium2 67a1f8b.
 POINTS: dict[str, dict[str, float]] = {
     "2024": {"small": 15.0, "large": 15.0, "bias": 15.0, "bias/pool": 2.5},
     "2025": {"small": 2.5, "large": 2.5, "bias": 2.5, "bias/pool": 2.5},
@@ -76,8 +76,8 @@ TIMES: dict[str, dict[str, tuple[float, tuple[Limit, ...]]]] = {
 
 
 def spec(name: str, _: Path) -> Spec:
-    """Return the specification with this name: YEAR or YEAR/WORD/..., where the words are from
-    FORMS and at most one key of IMAGES. Raises UsageError for another name."""
+    """Return the specification with this name. A name is YEAR or YEAR/WORD/...; the words are
+    entries of FORMS, and at most one key of IMAGES. Raise UsageError for any other name."""
     year, *words = name.split("/")
     images = IMAGES.get("/".join(word for word in words if word not in FORMS))
     if year not in YEARS or images is None:
@@ -101,10 +101,10 @@ def spec(name: str, _: Path) -> Spec:
 
 
 def assignment(year: str) -> Assignment | None:
-    """Return the tests of a year's harness; None for a name that is not a year. In 2025 a
-    performance test gives points only if correctness tests pass: all of them if the performance
-    test uses pooling, otherwise those without pooling. The harness runs once with --test_maxpool
-    and once without, and the better score counts."""
+    """Return the tests in the harness of a year; None if `year` is not a year of the course. In
+    2025, a performance test with pooling gives points only if all correctness tests pass. One
+    without pooling gives points only if all correctness tests without pooling pass. The course runs
+    the harness once with --test_maxpool and once without, and counts the better score."""
     if year not in YEARS:
         return None
     right = [Part(name, f"cs149:{year}/{name}", points) for name, points in POINTS[year].items()]
@@ -124,9 +124,9 @@ def _needs(year: str, name: str) -> tuple[str, ...]:
 
 
 def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
-    """Return the arguments of the kernel: images, filters and bias, and one number for the height
-    and width of a pool. The arrays have random numbers between 0 and 1, like those of the harness.
-    The bias is 0 unless `shape.bias`."""
+    """Return the arguments of the kernel: images, filters, bias, and the height (and width) of a
+    pool. The arrays have random numbers between 0 and 1, as in the harness. The bias is 0 if
+    `shape.bias` is False."""
     random = np.random.default_rng(seed)
     sizes = (
         (shape.images, shape.inputs, shape.height, shape.width),
@@ -138,8 +138,8 @@ def _inputs(seed: int, shape: Images, form: str, pool: int) -> tuple[Any, ...]:
 
 
 def pooled(image: Array, filters: Array, bias: Array, pool: int) -> Array:
-    """Return the convolution plus bias after max pooling: the largest element of each block of
-    pool x pool elements, computed in float32."""
+    """Return the convolution plus bias, after max pooling: the largest element of each block of
+    pool x pool elements. The sums are computed in float32; the result has the format of `image`."""
     sums = convolved(image.astype(np.float32), filters.astype(np.float32))
     sums += bias.astype(np.float32)[:, None, None]
     n, c, h, w = sums.shape
@@ -150,8 +150,8 @@ def pooled(image: Array, filters: Array, bias: Array, pool: int) -> Array:
 
 
 def convolved(image: Array, filters: Array) -> Array:
-    """Return the convolution without padding [images, outputs, height, width]: the sum of one
-    matrix product per position of the filters."""
+    """Return the convolution without padding, in the shape [images, outputs, height, width]. It is
+    computed as a sum of matrix products, one for each position in the filters."""
     n, _, height, width = image.shape
     outputs, inputs, rows, columns = filters.shape
     h, w = height - rows + 1, width - columns + 1

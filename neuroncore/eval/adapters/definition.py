@@ -1,5 +1,6 @@
-"""Definitions of flashinfer-bench and SOL-ExecBench: JSON with axes, inputs, outputs and the source
-of a reference `run`. The values of variable axes come from files of workloads."""
+"""Makes specifications from the definitions of flashinfer-bench and SOL-ExecBench. A definition is
+a JSON file with axes, inputs, outputs and the source of a reference `run`. The lengths of variable
+axes come from files of workloads."""
 
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ from neuroncore.eval.spec import Spec
 from neuroncore.numerics.formats import lookup
 
 TOLERANCE = 1e-2  # the tolerance of flashinfer-bench's BenchmarkConfig
-MOST_SHAPES = 3  # how many workloads are used: traces have dozens
+MOST_SHAPES = 3  # the most workloads that are used; a definition has dozens
 NARROWER = 2.0  # formats of at most 8 bits have numbers from -2 to 2, as in the benchmark
 INTEGERS = 1024  # random integers of 16 bits or more are from -1024 to 1023
 Shape = Mapping[str, Any]  # the values of variable axes and of scalar inputs
 
 
 def spec(name: str, folder: Path) -> Spec:
-    """Return the specification of definitions/**/NAME.json in a folder. `name` is NAME, or
-    NAME/AXIS=VALUE,... with the values of all variable axes; NAME alone takes the values from
-    workloads/**/NAME.jsonl. Raise UsageError if a file can't be read, or if a workload has inputs
-    from a file."""
+    """Return the specification for the definition in the file definitions/**/NAME.json of a folder.
+    `name` is NAME or NAME/AXIS=VALUE,... with the lengths of all variable axes. Without lengths,
+    the file workloads/**/NAME.jsonl gives them. Raise UsageError if a file can't be read, or if a
+    workload has inputs from a file."""
     name, _, axes = name.partition("/")
     file = _file(folder, "definitions", f"{name}.json")
     definition = _read(file)[0]
@@ -71,7 +72,8 @@ def _axes(text: str) -> Shape:
 
 
 def _workloads(folder: Path, name: str, definition: Mapping[str, Any]) -> list[Shape]:
-    """Return the shapes of the first MOST_SHAPES workloads with different shapes."""
+    """Return the first MOST_SHAPES different shapes of the workloads. A shape has the lengths of
+    the variable axes and the values of the scalar inputs."""
     if all(axis["type"] == "const" for axis in definition["axes"].values()):
         return [{}]
     shapes: list[Shape] = []
@@ -109,7 +111,8 @@ def _reference(definition: Mapping[str, Any], file: Path) -> Callable[..., Any]:
 
 
 def _inputs(definition: Mapping[str, Any], shape: Shape, seed: int) -> Iterator[Any]:
-    """Yield the inputs of the reference, as flashinfer-bench draws them."""
+    """Yield the inputs of the reference. Tensors have random numbers from the distributions that
+    flashinfer-bench uses; scalars come from the workload."""
     random = np.random.default_rng(seed)
     sizes = {name: axis.get("value", shape.get(name)) for name, axis in definition["axes"].items()}
     for name, tensor in definition["inputs"].items():

@@ -1,8 +1,9 @@
-"""Problems of autocomp. A problem is a harness: a Python file with a reference kernel, a mark where
-a candidate is inserted, and a test that calls both with random inputs.
+"""Makes specifications from problems of autocomp. A problem is a harness: a Python file with a
+reference kernel, a mark at which a candidate is inserted, and a test that calls both kernels with
+random inputs.
 
-The inputs for a seed are the arguments of the test's first call. The reference is the harness's
-kernel, which this process runs. A candidate may use all names of the harness.
+The inputs for a seed are the arguments of the first call in the test. This process runs the
+reference kernel. A candidate may use all names of the harness, except names that need torch.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FORMATS = ("float32", "bfloat16", "float16", "tfloat32")  # a harness does not r
 
 
 class _FirstCall(Exception):
-    """Raised at the first call of a kernel in a harness's test, to end the test there."""
+    """Raised at the first call of a kernel in the test of a harness. This ends the test."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__("the first call")
@@ -43,8 +44,8 @@ class _FirstCall(Exception):
 
 
 def spec(name: str, folder: Path) -> Spec:
-    """Return the specification of SUITE/NUMBER or SUITE/NUMBER_NAME in a clone of autocomp. Raises
-    UsageError if there is no such harness."""
+    """Return the specification of a harness in `folder`, which is a clone of autocomp. `name` is
+    SUITE/NUMBER or SUITE/NUMBER_NAME. Raise UsageError if there is no such harness."""
     suite, _, number = name.partition("/")
     root = folder / "harnesses" if (folder / "harnesses").is_dir() else folder
     candidates = [root / suite / f"{number}.py", *sorted((root / suite).glob(f"{number}_*.py"))]
@@ -55,7 +56,8 @@ def spec(name: str, folder: Path) -> Spec:
 
 
 def of_file(file: Path) -> Spec:
-    """Return the specification of a harness. Raises UsageError if it can't be read."""
+    """Return the specification of the harness in a file. Raise UsageError if the file can't be
+    read, or does not call its test."""
     try:
         source = file.read_text("utf-8")
     except OSError as error:
@@ -88,8 +90,8 @@ def of_file(file: Path) -> Spec:
 
 
 def allclose(source: str) -> tuple[float, float] | None:
-    """Return rtol and atol of a harness's calls of numpy.allclose. Return None if there are no
-    calls, or if their arguments differ or are not numbers."""
+    """Return rtol and atol of the calls of numpy.allclose in a harness. Return None if there are no
+    calls, or if their tolerances differ or are not numbers."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     try:
         tolerances = {
@@ -106,14 +108,15 @@ def _tolerances(call: ast.Call) -> tuple[float, float]:
 
 
 def _target(source: str) -> str:
-    """Return the machine that a harness sets. The default is trn1 for the older API
-    (`neuronxcc.nki`), because its kernels were measured there, and trn2 for today's API (`nki`)."""
+    """Return the machine that a harness sets. If it sets none, return trn1 for the older API
+    (`neuronxcc.nki`), because autocomp measured these kernels on trn1, and trn2 for today's API
+    (`nki`)."""
     match = re.search(r"NEURON_PLATFORM_TARGET_OVERRIDE\W+(trn\d)", source)
     return match[1] if match else "trn1" if OLDER in source else "trn2"
 
 
 def _trusted(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls a kernel of a harness in this process."""
+    """Return a function that calls a harness's kernel in this process. Harnesses are trusted."""
 
     def called(*arguments: Any, **named: Any) -> Any:
         with alias.activated():
@@ -124,7 +127,7 @@ def _trusted(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keywords(module: ModuleType, kernel: Any) -> tuple[str, ...]:
-    """Return the names of arguments that the reference takes by keyword only."""
+    """Return the names of the arguments that must be passed to the reference by keyword."""
     parameters = inspect.signature(kernel).parameters.values()
     if not any(
         parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD)
@@ -135,15 +138,15 @@ def _keywords(module: ModuleType, kernel: Any) -> tuple[str, ...]:
 
 
 def _inputs(module: ModuleType, kernel: Any, seed: int) -> Sequence[Any]:
-    """Return the arguments of the first call for a seed, in the order of the reference's
-    parameters. Arguments for the reference's `**` parameter come last."""
+    """Return the arguments of the test's first call for a seed, in the order of the reference's
+    parameters. If the reference has a `**` parameter, its arguments are last."""
     bound = _bound(module, kernel, seed)
     return tuple(map(tensors.as_array, (*bound.args, *bound.kwargs.values())))
 
 
 def _bound(module: ModuleType, kernel: Any, seed: int) -> inspect.BoundArguments:
-    """Return the arguments of the test's first call for a seed. Seeds that the test itself sets
-    have no effect."""
+    """Return the arguments of the test's first call, with random numbers for `seed`. If the test
+    sets a seed itself, that has no effect."""
     np.random.seed(seed)
     torch = getattr(module, "torch", None)
     if torch is not None:
@@ -168,8 +171,8 @@ def _first(*args: Any, **kwargs: Any) -> Any:
 
 
 def prelude(source: str) -> str:
-    """Return the source that a candidate finds in its module: the imports, constants and functions
-    of a harness, except its test and everything that needs torch."""
+    """Return the source to execute before a candidate's source: the imports, constants and
+    functions of a harness, except its tests and everything that needs torch."""
     kept = [node for node in ast.parse(source).body if not _is_left_out(node)]
     return "\n".join(map(ast.unparse, kept))
 

@@ -1,6 +1,8 @@
-"""NKIBench of AccelOpt: problems with a numpy reference, and with baselines that use the older API.
+"""Makes specifications from NKIBench, the benchmark of AccelOpt. Each problem has a reference in
+numpy, and a baseline: a kernel for the older API (`neuronxcc.nki`).
 
-A reference file defines get_inputs, forward, transform_to_nki_inputs and transform_nki_outputs.
+The file of a reference defines get_inputs, forward, transform_to_nki_inputs and
+transform_nki_outputs.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from neuroncore.base.errors import UsageError
 from neuroncore.eval import files
 from neuroncore.eval.spec import Spec
 
-TOLERANCE = 2e-5  # relative L2, of accelopt/kernel_wrapper.py
-TOLERANCES = {"mamba": 3e-5}  # of accelopt/eval_numpy.py
-CONSTANTS = 8 << 20  # bytes: baselines bring masks and identity matrices
+TOLERANCE = 2e-5  # relative L2 error; source: accelopt/kernel_wrapper.py
+TOLERANCES = {"mamba": 3e-5}  # source: accelopt/eval_numpy.py
+CONSTANTS = 8 << 20  # bytes; the constants of baselines are masks and identity matrices
 SUMMARY = "summary.json"
 PRELUDE = """
 import numpy as np
@@ -33,8 +35,8 @@ from neuronxcc.nki.language import par_dim
 
 
 class Problem(NamedTuple):
-    """A problem: the names of its operator and its case in the benchmark's summary file, and the
-    files of its reference and baseline."""
+    """A problem: the names of its operator and its case in the benchmark's summary file, the file
+    of its reference, and the file of its baseline."""
 
     operator: str
     case: str
@@ -43,8 +45,8 @@ class Problem(NamedTuple):
 
 
 def problems(folder: Path) -> dict[str, list[Problem]]:
-    """Return the problems by operator. `folder` is a clone of AccelOpt, or NKIBench in it. Raises
-    UsageError if it has no summary."""
+    """Return the problems of each operator, by the operator's name. `folder` is a clone of
+    AccelOpt, or the folder NKIBench in a clone. Raise UsageError if there is no summary file."""
     root = folder / "NKIBench" if (folder / "NKIBench").is_dir() else folder
     try:
         summary = json.loads((root / SUMMARY).read_text("utf-8"))
@@ -61,7 +63,8 @@ def _cases(root: Path, operator: str, entry: dict[str, Any]) -> Sequence[Problem
 
 
 def problem(name: str, folder: Path) -> Problem:
-    """Return the problem OPERATOR or OPERATOR/CASE. Raises UsageError if there is none."""
+    """Return the problem with a name, which is OPERATOR or OPERATOR/CASE. Raise UsageError if there
+    is no such problem."""
     known = problems(folder)
     operator, _, case = name.partition("/")
     for candidate in known.get(operator, ()):
@@ -71,8 +74,8 @@ def problem(name: str, folder: Path) -> Problem:
 
 
 def spec(name: str, folder: Path) -> Spec:
-    """Return the specification of OPERATOR or OPERATOR/CASE: the benchmark's inputs, reference and
-    tolerance. Raises UsageError if it can't be read."""
+    """Return the specification of a problem, with the benchmark's inputs, reference and tolerance.
+    `name` is OPERATOR or OPERATOR/CASE. Raise UsageError if the problem can't be read."""
     named_problem = problem(name, folder)
     task = files.module(named_problem.reference)
     return Spec(

@@ -1,4 +1,4 @@
-"""Conversion between arrays and torch's tensors, for references that are written with torch."""
+"""Converts between numpy arrays and torch's tensors, for references that are written with torch."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from neuroncore.numerics.libraries import LIBRARIES, as_numpy
 
 
 def torch(asked: str) -> Any:
-    """Import torch and return it. Raise UsageError if it is not installed; `asked` names the file
-    that needs torch, for the message."""
+    """Import torch, and return its module. Raise UsageError if torch is not installed. The message
+    names `asked`, the file that needs torch."""
     return framework("torch", asked)
 
 
 def as_tensor(value: Any) -> Any:
-    """Return an array as a tensor of torch, and any other value unchanged. Torch must be imported
-    already."""
+    """Return a torch tensor for an array, and any other value unchanged. Torch must have been
+    imported before."""
     convert = next(library.from_numpy for library in LIBRARIES if library.name == "torch")
     return convert(value) if is_host_array(value) else value
 
 
 def as_array(value: Any) -> Any:
-    """Return a tensor or an array as a numpy array, and any other value unchanged."""
+    """Return a numpy array for a tensor or an array, and any other value unchanged."""
     return as_numpy(value) if is_host_array(value) else value
 
 
 def through_torch(function: Callable[..., Any], torch: Any | None) -> Callable[..., Any]:
-    """Return a function that takes arrays, and returns an array or a tuple of arrays. It calls
-    `function` with tensors, or with arrays if `torch` is None."""
+    """Return a function of arrays that calls `function`, and returns an array or a tuple of arrays.
+    It passes torch tensors to `function`, or the arrays themselves if `torch` is None."""
 
     def called(*arguments: Any) -> Any:
         with torch.no_grad() if torch is not None else nullcontext():

@@ -1,2 +1,2 @@
-"""Evaluation of candidates for published search programs: modules with the interface of the
-program's own evaluator, which call `neuroncore.eval`."""
+"""Evaluation of candidates for published programs that search for fast kernels. Each module has the
+interface of one program's own evaluator, and calls `neuroncore.eval`."""

@@ -1,5 +1,5 @@
-"""autocomp's evaluation of candidates without a device: a class with the methods of its
-EvalBackend."""
+"""Evaluates candidates for autocomp, without a device. The class here has the methods of autocomp's
+class EvalBackend."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ OLDER = re.compile(r"^\s*(import|from)\s+neuronxcc\b.*$", re.MULTILINE)
 
 
 class EvalBackend:
-    """Judges candidates of autocomp's problems. `folder` is a clone of autocomp, by default the
-    folder in the environment variable AUTOCOMP_ROOT. `target` replaces the machine of a harness."""
+    """Judges candidates for autocomp's problems. `folder` is a clone of autocomp; the default is
+    the environment variable AUTOCOMP_ROOT. If `target` is given, it replaces the machine that a
+    problem's harness sets."""
 
     def __init__(
         self,
@@ -36,23 +37,24 @@ class EvalBackend:
     def evaluate_code(
         self, prob: Any, code_strs: list[str], simulator: str
     ) -> list[dict[str, Any]]:
-        """Return a dict for each candidate with the fields `correct`, `latency` (in milliseconds,
-        or None), `stdout` and `stderr`. `simulator` has no effect. Raise UsageError if the harness
-        can't be read."""
+        """Return a dict for each candidate. Its entries are `correct`, `latency` (in milliseconds,
+        or None if the candidate fails), `stdout` and `stderr`. `simulator` has no effect. Raise
+        UsageError if the problem's harness can't be read."""
         spec = self._spec(prob)
         verdicts = evaluate(spec, _candidates(spec, code_strs), self.pool)
         results = {verdict["candidate"]: _result(verdict) for verdict in verdicts}
         return [results[str(number)] for number in range(len(code_strs))]
 
     def get_hw_feedback(self, prob: Any, code_strs: list[str]) -> list[list[str]]:
-        """Return the bottleneck and the best what-ifs of each candidate that passes."""
+        """Return a list of sentences for each candidate: its bottleneck and the best what-ifs. The
+        list is empty if the candidate fails."""
         spec, pool = self._spec(prob), replace(self.pool, why=True)
         verdicts = evaluate(spec, _candidates(spec, code_strs), pool)
         feedback = {verdict["candidate"]: _feedback(verdict) for verdict in verdicts}
         return [feedback[str(number)] for number in range(len(code_strs))]
 
     def get_backend_specific_rules(self) -> list[str]:
-        """Return rules for prompts."""
+        """Return rules for candidates, as sentences for the prompts of autocomp."""
         return [
             "The program must not depend on the values of inputs: it is replayed on other inputs.",
             "All results must be computed by NKI instructions.",
@@ -74,8 +76,9 @@ class EvalBackend:
 
 
 def _candidates(spec: Spec, sources: Sequence[str]) -> list[Candidate]:
-    """Return candidates, named by their numbers. As autocomp does, imports of the older API
-    (`neuronxcc.nki`) are removed from candidates for today's API (`nki`)."""
+    """Return a Candidate for each source. Its name is its number. If the problem uses today's API
+    (`nki`), imports of the older API (`neuronxcc.nki`) are removed from the sources; autocomp
+    removes them too."""
     if spec.order == "scheduled":
         sources = [OLDER.sub("", source) for source in sources]
     return [Candidate(str(number), source) for number, source in enumerate(sources)]

@@ -4,7 +4,8 @@ NKIBench's problems, and prints their speedups over the baselines.
     python -m neuroncore.eval.drivers.kda --op silu --candidate candidate.py
 
 The environment variable NKIBENCH_ROOT names the folder of NKIBench; the default is
-../AccelOpt/NKIBench. Exit codes: 0 all problems passed, 1 not all, 2 wrong usage.
+../AccelOpt/NKIBench. The exit code is 0 if the candidates for all problems pass, 1 if one fails,
+and 2 if an option or a file is wrong.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ SEEDS, FAST = 5, 1
 
 
 def verified(operator: str, candidate: Path, folder: Path, seeds: int, timeout: int) -> Any:
-    """Return the fields that verify.py has for a problem: passed, latency_ms, error,
-    summary_metrics. `timeout` is the limit of CPU time in seconds."""
+    """Judge a candidate for a problem. Return the fields that verify.py has for the problem:
+    passed, latency_ms, error and summary_metrics. `timeout` is the limit of CPU time in seconds."""
     spec = replace(nkibench.spec(operator, folder), seeds=seeds)
     limits = ProcessLimits(cpu_seconds=timeout, seconds=2.0 * timeout)
     (verdict,) = evaluate(spec, [candidate], Pool(limits=limits))
@@ -45,7 +46,7 @@ def verified(operator: str, candidate: Path, folder: Path, seeds: int, timeout: 
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Verify candidates or measure baselines, as the options say; return the exit code."""
+    """Judge the candidate or the baselines that the options name. Return the exit code."""
     arguments = _parser().parse_args(words)
     try:
         return _main(arguments)
@@ -99,7 +100,8 @@ def _main(arguments: argparse.Namespace) -> int:
 
 
 def baseline(problem: nkibench.Problem, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry of a problem in the file of baselines."""
+    """Return the entry for a problem in the file of baselines. `fields` is what `verified` returned
+    for its baseline."""
     return {
         "baseline_latency_ms": fields["latency_ms"],
         "case_id": problem.case,
@@ -114,8 +116,8 @@ def _speedup(before: dict[str, Any] | None, fields: dict[str, Any]) -> float | N
 
 
 def line(operator: str, fields: dict[str, Any], speedup: float | None) -> str:
-    """Return the printed line about a problem: PASS with the latency, the speedup and the shares of
-    time for which engines are active, or FAIL with the error."""
+    """Return the line to print for a problem. It is PASS with the latency, the speedup and the
+    percentages of the time in which engines are active, or FAIL with the error."""
     if not fields["passed"]:
         return f"FAIL {operator:24s} {fields['error']}"
     metrics = fields["summary_metrics"]
