@@ -20,10 +20,10 @@ from neuroncore.report.score import ScoredPoint
 
 HERE = Path(__file__).parent
 HEADER = """\
-# Factors of an estimate between which 80 % of measurements are expected, by the compiler's order,
-# the certainty of the compiled form, the writer of descriptors and the limit, with the number of
-# measurements and sources of each class. Written by bench/calibration/ranges.py; see
-# docs/calibration.md.
+# The range of each class of estimates (`of`): 80 % of measurements are expected between `low` and
+# `high` times the estimate. `points` and `sources` are the numbers of measurements and of sources
+# in the class. neuroncore/report/estimate.py explains the classes. Written by
+# bench/calibration/ranges.py; see docs/calibration.md.
 """
 
 

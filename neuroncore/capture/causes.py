@@ -64,9 +64,10 @@ class _History:
         self.begins: list[int] = begins.tolist()
 
     def reached(self, value: int, before: float) -> tuple[float, int] | None:
-        """Return when the semaphore last rose to at least `value`, at the time `before` or earlier,
-        and the number of the engine that incremented it then (-1 for a DMA). Return None if the
-        semaphore's value at the time `before` is lower or unknown."""
+        """Return (time, engine) for the moment, at the time `before` or earlier, at which the
+        semaphore last rose to at least `value`. The engine is the one that incremented the
+        semaphore then, -1 for a DMA. Return None if the semaphore's value at the time `before` is
+        lower or unknown."""
         last = bisect_right(self.ns, before) - 1
         if last < 0:
             return None

@@ -397,8 +397,8 @@ def _first(entry: Message, number: int) -> int:
 
 
 def _statements(files: Mapping[str, bytes], graph: str) -> dict[int, Statement]:
-    """Return the statements of a core by number, from the files whose names contain the name of the
-    core (`graph`), or if there are none, from all files of statements."""
+    """Return the statements of a core by number. They are in the files of statements whose names
+    contain the name of the core (`graph`). If there are none, all files of statements are read."""
     named = [name for name in files if name.startswith("debug_info/debug_info_penguin")]
     chosen = [name for name in named if graph in name] or named
     statements = {}

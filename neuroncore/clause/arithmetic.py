@@ -42,10 +42,10 @@ def _type(held: Format) -> np.dtype[Any]:
 
 
 def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
-    """Return an array for a float32 result, to be passed to `finish`. It is the memory of `dst` if
-    writing there can't change a source that is still to be read, otherwise a new array in the same
-    shape. `sources` are read element by element, while `dst` is written; `later` is a source that
-    is read after all of `dst` has been written."""
+    """Return an array for a float32 result, to be passed to `finish`. The array is the memory of
+    `dst` if writing to it can't change a source before the source is read; otherwise it is a new
+    array in the same shape. `sources` are read element by element, while `dst` is written; `later`
+    is a source that is read after all of `dst` has been written."""
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
     if (dst.held is float32 or dst.held is float64) and not shared:
         for source in sources:
@@ -239,9 +239,9 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
-    """Return a function that returns the memory of tiles like `dst` as an array, for `function` to
-    write its results there directly, even if it reads the same memory. Return None if that is not
-    possible.
+    """Return a function that returns the memory of tiles like `dst` as an array. `function` can
+    write its results to this array directly, even if it reads the same memory. Return None if that
+    is not possible.
 
     `function` must be a function of numpy: these behave as if arrays did not overlap (numpy.ufunc).
     `dst` must be float32 or float64. For a comparison, which writes 0 or 1, it can also be an

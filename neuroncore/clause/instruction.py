@@ -80,19 +80,19 @@ class Traits:
     scans: bool = False
     """Each element of a result depends on other elements of its lane, as in a scan."""
     casts: bool = False
-    """The integers that it writes may have been rounded or truncated."""
+    """The integers that the instruction writes may have been rounded or truncated."""
     copies: bool = False
-    """It copies; if the formats are equal, nothing is computed."""
+    """The instruction copies; if the formats are equal, nothing is computed."""
     copies_out: bool = False
-    """It copies results of the Tensor engine from PSUM to SBUF."""
+    """The instruction copies results of the Tensor engine from PSUM to SBUF."""
     moves_bits: bool = False
-    """Nothing is computed or rounded, whatever the formats."""
+    """The instruction computes and rounds nothing, whatever the formats of its operands are."""
     transposes: bool = False
-    """It always transposes."""
+    """The instruction always transposes."""
     asks_transpose: str = "is_transpose"
     """The argument that turns a product into a transpose."""
     multiplies: bool = False
-    """It is a product of matrices, which the Tensor engine makes."""
+    """The instruction is a product of matrices, which the Tensor engine computes."""
     weights: str = "stationary"
     """The operand that stays in the Tensor engine's array, if the instruction uses the array."""
     streams: str | None = "moving"
@@ -103,17 +103,17 @@ class Traits:
     onezero: str = "is_stationary_onezero"
     """The argument that promises weights of zeros and ones."""
     accumulates: bool = False
-    """It uses its engine's accumulator registers."""
+    """The instruction uses its engine's accumulator registers."""
     command: str = "reduce_cmd"
     """The argument that has the command for the accumulator registers."""
     fixed_command: reduce_cmd = reduce_cmd.idle
     """The command of an instruction that does not have the argument `command`."""
     exchanges: bool = False
-    """Its results come from another core."""
+    """The results of the instruction come from another core."""
     computes: bool = True
-    """It reads or writes data; if false, it only waits for other instructions or cores."""
+    """The instruction reads or writes data; otherwise it only waits for instructions or cores."""
     bytes_counted: bool = True
-    """The vendor's profiler counts the bytes of its operands."""
+    """The vendor's profiler counts the bytes of the instruction's operands."""
 
 
 LANEWISE = Traits(lanewise=True, casts=True)

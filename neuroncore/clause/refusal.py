@@ -128,7 +128,7 @@ def lacks(machine: Machine, argument: str, use: str, feature: str, **more: Any) 
 
 def number_for(op: Operator | None, operand: Any, name: str) -> None:
     """Check a number that is the operand of an operator. Raises OperatorError if the operator does
-    not use this operand and the number is not 0, and DtypeError if the operator works on bit
+    not use this operand and the number is not 0. Raises DtypeError if the operator works on bit
     patterns and the number is a fraction."""
     if op is None or operand is None or isinstance(operand, Tile):
         return

@@ -321,8 +321,8 @@ def mirrored(codes: Array) -> Array:
 
 
 def ranks(codes: Array, lost: bool = False) -> Array:
-    """Return integers that have the same order as the floats with these codes, as `mirrored` does,
-    but with every NaN above all numbers, or with `lost` below all numbers."""
+    """Return integers that have the same order as the floats with these codes, as `mirrored` does.
+    But every NaN is above all numbers, or with `lost` below all numbers."""
     bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     integers = mirrored(codes)

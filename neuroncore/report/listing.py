@@ -23,8 +23,8 @@ LEFT_OUT = {
 def listing(form: Compiled) -> Iterator[str]:
     """Yield a row for each source line and each kind of instruction on the line, in the order of
     first use. The row has the number of instructions on each queue, and how many are left if the
-    compiler merges some of them. It ends with the number of instructions that the compiler omits,
-    and the reason.
+    compiler merges some of them. The row ends with the number of instructions that the compiler
+    omits, and the reason.
 
     Then yield the transfers that the compiler adds for tiles that do not fit: the source line
     before which each one runs, the tile, and the size.

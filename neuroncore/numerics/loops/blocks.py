@@ -63,8 +63,8 @@ def block(vectors: int, group: int = 1) -> Any:
 def scaled_block(group: int) -> Any:
     """Return the operation (s, x, scales, out, k). It does the work of `block`'s operation for one
     vector of columns, without accumulation. The sum of a group's products is multiplied by a
-    float64 scale of each operand, which SHARED rows have in common, and is rounded to float32
-    before the chain adds it."""
+    float64 scale of each operand, and rounded to float32; then the chain adds it. SHARED rows have
+    the same scale."""
 
     def _block(typingctx: Any, s: Any, x: Any, scales: Any, out: Any, k: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

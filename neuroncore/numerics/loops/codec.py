@@ -190,8 +190,8 @@ def narrow_from(values: Array, out: Array, numbers: Array) -> None:
 
 @compiled
 def integer_from(values: Array, out: Array, low: float, high: float) -> None:
-    """Convert float32 to integers of up to 32 bits, to nearest even. They saturate; NaN becomes
-    0."""
+    """Convert float32 to integers of up to 32 bits, to nearest even. Numbers outside of the range
+    from `low` to `high` saturate; NaN becomes 0."""
     for i in range(values.shape[0]):
         x: Any = np.float64(values[i])
         x = high if x > high else x

@@ -144,7 +144,8 @@ def scaled_chain(
     s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, group: int
 ) -> None:
     """out = a chain over groups of 1 or 4 rows. The sum of a group's products is multiplied by a
-    float64 scale of each operand, [K / 32, M] and [K / 32, N], and rounded before it is added.
+    float64 scale of each operand, and rounded; then it is added. The scales are [K / 32, M] and
+    [K / 32, N].
 
     Strides must be 1, and sizes must be multiples of ROWS and LANES.
     """

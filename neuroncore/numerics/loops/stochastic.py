@@ -1,7 +1,7 @@
 """Stochastic rounding of float32 to narrow floats, as defined in `neuroncore.numerics.stochastic`.
 
-A magnitude is rounded up if its random word is below 2^32 times the part that is cut off, as a
-fraction of the last place that is kept.
+Let f be the part of a magnitude that is cut off, as a fraction of the last place that is kept. The
+magnitude is rounded up if its random word is below f * 2^32.
 """
 
 from __future__ import annotations
