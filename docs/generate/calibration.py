@@ -212,8 +212,8 @@ In cross-validation, the kernels of a source are estimated with the values that 
 choose. The other sources choose the default value, unless another value gives a smaller error.
 
 Some rules are shown by public compiled programs, traces, profiles or compilers' logs of two
-authors. For these rules, the column "supported by" lists "programs". Latencies do not decide about
-such a rule: the rule is in use in cross-validation too.
+authors. For these rules, the column "supported by" lists "programs". Latencies do not decide
+whether such a rule is in use, so cross-validation always uses it.
 
 In the table, names of numbers are in code font. Numbers of a machine (trn1, trn2) are in
 `isa/machines/`, and numbers of a compiler's order (scheduled, compiled) are in

@@ -36,11 +36,11 @@ WRONG = (
         "engine is active. Compared with the variant bmm_v1, which runs at half clock, this time "
         "implies full clock for about 68 % of the baseline's products. In the model, all of these "
         "products run at half clock, because the baseline has only eight transposes before every "
-        "16 products, and these have too few rows to reach full clock. M0995 has eight transposes "
-        "before every 64 products, and its counters imply full clock for about 11 % of the "
-        "products. The order in which the compiler issues the baseline's transposes is not known. "
-        "If rows of half-filled products also count at half clock, the ratio of the baseline does "
-        "not change, and that of M0996 falls from 0.60 to 0.58.",
+        "16 products, and these transposes have too few rows to reach full clock. M0995 has eight "
+        "transposes before every 64 products, and its counters imply full clock for about 11 % of "
+        "the products. The order in which the compiler issues the baseline's transposes is not "
+        "known. If rows of half-filled products also count at half clock, the ratio of the "
+        "baseline does not change, and the ratio of M0996 falls from 0.60 to 0.58.",
         ("M0953", "M0989"),
     ),
     (
@@ -228,16 +228,17 @@ The device behaves in these ways, and the model does not:
   of PSUM stay on trn1, as counters of AccelOpt's swiglu show. In these programs, the model
   therefore has 1,998 instructions too many on Scalar. Only ewang675/asst4-trainium shows this
   behavior. A rule for it was not tried.
-* A tile that neighboring iterations assemble from rows of another tile is not made on trn1 if it is
-  in float16 and only a product reads it: the product reads the rows in place, with two steps.
-  Convolutions of ewang675/asst4-trainium and Ericcsr/asst4-trainium have no such copies in float16,
-  and 3,996 and 7,992 copies of 444 columns in float32 (eight compiled programs). In the model, all
-  of these copies stay. On trn2, a later release of the compiler keeps such copies in float16 too
-  (cs149stanfordasst4), so its rule is not known.
-* Vector makes 21 to 31 % of the copies within SBUF that stay in these four convolutions in float32.
-  In the model of ewang675's convolution without pooling, 27 % are on Vector, but not the
-  same ones: 222 of the 3,996 large copies (942 on the device), and 1,326 of the smaller ones (315
-  on the device).
+* In some kernels, neighboring iterations copy rows of one tile into another tile, which only a
+  product reads. On trn1, the compiler omits these copies in float16: the product reads the rows
+  where they are, by an access pattern with two steps. Convolutions of ewang675/asst4-trainium and
+  Ericcsr/asst4-trainium have no such copies in float16. In float32, they have 3,996 and 7,992
+  copies of 444 columns (eight compiled programs). In the model, all of these copies stay. On trn2,
+  a later release of the compiler keeps such copies in float16 too (cs149stanfordasst4), so the
+  compiler's rule is not known.
+* In the four float32 convolutions of the previous item, Vector makes 21 to 31 % of the copies
+  within SBUF. In the model of ewang675's convolution without pooling, Vector makes 27 % of them,
+  but other ones than on the device: 222 of the 3,996 large copies (942 on the device), and 1,326 of
+  the smaller copies (315 on the device).
 * Stores do not keep the order of the program. In a transposition, stores begin only after the last
   load was issued, although their data are available earlier. The first stores are of tiles 48 to
   50, then 56 to 63, 51 to 55, 40 to 47, 32 to 39, and so on: later iterations of the outer loop
