@@ -141,11 +141,11 @@ The device behaves in these ways, and the model does not:
   instruction has waited yet. The model has these waits, but on trn1, where their time is not known,
   they take no time. If a wait on trn1 takes 45 ns (the time from one instruction of GpSimd to the
   next one in four authors' traces), the ratio of M0291 improves from 0.48 to 0.51, but the ratio of
-  M0292 rises from 1.11 to 1.16. If a wait takes 74 ns (the time from the end of the last trigger to
-  the end of the first wait), the ratio of M0292 is 1.21. The model also lacks these waits for
-  programs whose descriptors the device writes. With the waits, the ratio of M0321 improves from
-  0.97 to 1.00, but M0320 rises from 1.00 to 1.03, M0322 from 1.02 to 1.04, and M0326 from 1.04 to
-  1.07.
+  M0292 rises from 1.11 to 1.16. If a wait takes 74 ns (the time from the end of the last
+  instruction that starts a transfer to the end of the first wait), the ratio of M0292 is 1.21. The
+  model also lacks these waits for programs whose descriptors the device writes. With the waits, the
+  ratio of M0321 improves from 0.97 to 1.00, but M0320 rises from 1.00 to 1.03, M0322 from 1.02 to
+  1.04, and M0326 from 1.04 to 1.07.
 * A queue of loads also has 16 semaphores, and so at most 16 loads in flight (compiled programs of
   five authors). If the model has this limit too, the ratio of the transposition improves from 0.87
   to 0.89. But the ratio of M0341 falls from 0.53 to 0.47, and loads that the SDK's tutorial hoists
