@@ -15,8 +15,8 @@ SAVED, HEAD = b'"neuroncore.', 64  # a saved run, decompressed, has SAVED in its
 
 
 def is_capture(path: Path) -> bool:
-    """Return whether a file looks like a device trace or the profiler's JSON, or has the suffix of
-    a trace or of a compiled program. Return False for a run that neuroncore saved."""
+    """Return whether a file begins like a device trace, has the suffix of a trace or of a compiled
+    program, or is JSON with the suffix .json. Return False for a run that neuroncore saved."""
     try:
         if not path.is_file():
             return False

@@ -2,9 +2,9 @@
 
 `encode_one` and `decode_one` are the definition, in exact arithmetic; `encode` and `decode` do the
 same for arrays. Rounding is to nearest even. A float that overflows becomes infinity, as in IEEE
-754. It becomes NaN if the format has no infinity, and the largest number if the format has no NaN
-either. Integers saturate (NKI 0.6.0 release notes). Codes of packed formats must be unpacked first
-(`unpack`). `copy` copies large transposed arrays by compiled code.
+754, or in a format without infinity NaN. In a format without infinity and NaN it becomes the
+largest number. Integers saturate (NKI 0.6.0 release notes). Codes of packed formats must be
+unpacked first (`unpack`). `copy` copies large transposed arrays by compiled code.
 """
 
 from __future__ import annotations

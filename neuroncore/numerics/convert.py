@@ -15,9 +15,9 @@ Arrays may be numpy's, torch's or jax's. Results are arrays of the same library.
 Stochastic rounding depends only on `seed` and on the position of an element in the array, in C
 order. `seed` is a number; or a `Stream`, which also names core, engine and instruction, to repeat
 the rounding of an instruction. float32, integers and scales are rounded to nearest in any mode, as
-on the device. A float that overflows becomes infinity. It becomes NaN if the format has no
-infinity, and the largest number if the format has no NaN either, or with `saturate`. Integers
-saturate.
+on the device. A float that overflows becomes infinity, or in a format without infinity NaN. In a
+format without infinity and NaN it becomes the largest number, and with `saturate` in any format.
+Integers saturate.
 
 All input is rounded to float32 first, as in the engines.
 """

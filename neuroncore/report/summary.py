@@ -393,9 +393,9 @@ def _collectives(timeline: Timeline) -> dict[str, Any]:
 
 
 def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
-    """Return the counters of bytes. The counters of spills are left out if tiles do not fit into
-    the memory and the program does not have the order of the older API's compiler. The model has
-    spills only for this compiler, and it is not known how other compilers treat such tiles."""
+    """Return the counters of bytes. The model has spills only for the older API's compiler, and it
+    is not known how other compilers treat tiles that do not fit into the memory. So the counters of
+    spills are left out if tiles do not fit and the program has the order of another compiler."""
     unknown = timeline.order != "compiled" and is_overcommitted(timeline)
     return {
         name: count for name, count in counters.bytes.items() if not (unknown and name in SPILLS)

@@ -335,8 +335,8 @@ def rsqrt(x: Array, out: Array) -> None:
 @inlined
 def _power(a: Any, b: Any, power: Any) -> Any:
     """Return a to the b (C99, F.10.4.4). `power` is |a| to the b, or 1 to the b if a is 0. The
-    result is negative for a negative a and an odd b. For a negative a and a b that is not an
-    integer it is NaN, unless one of them is infinite."""
+    result is negative for a negative a and an odd b. The result is NaN for a negative a and a b
+    that is not an integer, unless a or b is infinite."""
     of_zero = 0.0 if b > 0.0 else (np.inf if b < 0.0 else (1.0 if b == 0.0 else b))
     power = of_zero if a == 0.0 else power
     whole = np.rint(b) == b
