@@ -65,7 +65,8 @@ Real: TypeAlias = float | np.number[Any]
 
 
 class NkiInstruction:
-    """The result of a function that issues an instruction. It represents this instruction."""
+    """The value that a function such as `nisa.tensor_copy` returns: it represents the instruction
+    that the function has issued."""
 
     __slots__ = ("program", "row")
 

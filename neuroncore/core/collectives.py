@@ -190,8 +190,9 @@ def _reductions(parts: Parts, op: Operator) -> list[Array]:
 
 
 def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Array) -> None:
-    """Report that sums of 32-bit integers are not exact, because they were computed in float32. The
-    compiler of graphs refuses such additions (NCC_EVRF061); for NKI nothing is published."""
+    """Report sums of 32-bit integers that are not exact, because they were computed in float32. The
+    compiler of graphs refuses such additions (NCC_EVRF061). For NKI, nothing is published about
+    them."""
     if not tiles[0].dtype.is_integer or op.name != "add" or tiles[0].dtype.itemsize < 4:
         return
     exact = np.sum([tile.codes().astype(np.int64).reshape(-1) for tile in tiles], axis=0)
@@ -268,8 +269,8 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
     have the same format. `chip` is the number of ranks on a chip; these ranks are consecutive.
 
     `way` is a value of `Options.collective_rounding`: it decides the order of the sums and the
-    places of rounding, which are not published. With every value the numbers are added in float32,
-    as the DMA engines do (inferred from aws-neuron-sdk
+    places of rounding, which are not published. Whatever `way` is, the numbers are added in
+    float32, as the DMA engines do (inferred from aws-neuron-sdk
     neuron-runtime/explore/intranode-collective-comm.rst)."""
     first = tiles[0]
     if len(tiles) == 1:

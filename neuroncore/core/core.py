@@ -366,8 +366,8 @@ class Core:
         return -1 if self.program is None else self.program.issued - 1
 
     def line(self, frame: FrameType, births: bool = False) -> int:
-        """Return the number, in the record, of the line of the user's code that led to a frame.
-        `births` is true for an allocation.
+        """Return the number that the record gives to the line of the user's code that led to a
+        frame. `births` is true for an allocation.
 
         The number is cached in `lines`, where callers that must be fast look first. The number is
         not cached for frames of neuroncore, because many lines of the user's code lead to such a
@@ -415,8 +415,8 @@ class Core:
         return storage
 
     def _line_of_birth(self) -> int:
-        """Return the number, in the record, of the line in the user's code that allocates memory;
-        -1 if the code is not the user's."""
+        """Return the number that the record gives to the line of the user's code that allocates
+        memory; -1 if the code is not the user's."""
         program = self.program
         assert program is not None
         if self.site is not None:

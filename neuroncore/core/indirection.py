@@ -154,7 +154,8 @@ def _last(chosen: Array, numbers: Array, size: int) -> Array:
 
 
 def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelError | None:
-    """Return an error unless the same index chooses the elements of both tiles; otherwise None."""
+    """Return None if the same index chooses the elements of both tiles. Otherwise return an
+    error."""
 
     def spot(index: Any) -> tuple[Any, ...]:
         steps = access.long_axes(index.shape, index.strides)

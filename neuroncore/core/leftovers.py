@@ -42,9 +42,9 @@ class _LeftoverReads(Generic[T]):
     storage has these `gaps` (the record of its elements that were never written) and its elements
     have the format `held`.
 
-    A key of `findings` has the site of a read, its window, and the number of bytes written so far:
-    after a write that fills a gap, the read is checked again. A value is (the finding, the site);
-    the site keeps its code object alive."""
+    A key of `findings` has the site of a read, its window, and the number of bytes written so far.
+    So after a write that fills a gap, the read has another key, and is checked again. A value is
+    (the finding, the site); the site keeps its code object alive."""
 
     gaps: Gaps
     held: Format

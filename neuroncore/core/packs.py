@@ -3,7 +3,7 @@ are unchanged.
 
 Kernels multiply one tile by many others. A product reads an operand in a special form: a packed
 matrix, decoded values, or the rows that a permutation chooses. This form is cached at the second
-use of the tile. It is cached at the first use if the product can't do without it.
+use of the tile. It is cached at the first use if the product must have this form in any case.
 
 The key is (storage, offset, geometry, form). A geometry fixes shape, strides and format. A
 `PackForm` names everything else on which the result depends: the role of the operand, how many rows

@@ -19,9 +19,9 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool) -> list[int]:
-    """Return the numbers of the cores that take part in a collective which core `number` calls and
-    whose ranks are `ranks`. For tensors on the chip these are the cores with the same number within
-    their rank; for tensors in HBM they are all cores of the ranks."""
+    """Core `number` calls a collective of the ranks `ranks`. Return the numbers of all cores that
+    take part. For tensors on the chip, these are the cores with the same number within their rank;
+    for tensors in HBM, they are all cores of the ranks."""
     if on_chip:
         return [world.cores_of(rank)[world.core(number)] for rank in ranks]
     return [number for rank in ranks for number in world.cores_of(rank)]

@@ -1,6 +1,6 @@
-"""What-if changes of a launch: the same instructions, scheduled again, for example on a machine
-with a faster engine. A Variation has changes that neither the program nor the machine can express,
-such as waits that disappear."""
+"""What-if changes of a launch. The same instructions are scheduled again with a change, for example
+on a machine with a faster engine. A Variation has changes that neither the program nor the machine
+can express, such as waits that disappear."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ENDLESS = 1 << 20  # SBUF and PSUM that are this many times as large never fill 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A launch with a change, ready to be scheduled: the description of the change (`what` changes,
-    and `how`), and the programs, the machine and the variations that `bench` schedules. Programs
-    and variations are listed by core."""
+    """A launch with a change, ready to be scheduled. `what` and `how` describe the change: what
+    changes, and how. `programs`, `machine` and `variations` are scheduled by `bench`. Programs and
+    variations are listed by core."""
 
     what: str
     how: str

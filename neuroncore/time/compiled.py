@@ -112,8 +112,8 @@ def compiled(
 ) -> Compiled:
     """Return a program as the compiler changes it for a machine. By default `order` is the
     program's. `like` is the compiled form of the same program for a machine with the same memories;
-    its order and merged instructions, which depend on no costs, are reused. `costs` are reused:
-    those of a program with the same first calls, if the compiler only reorders."""
+    its order and merged instructions, which depend on no costs, are reused. `costs`, from a program
+    with the same first calls, are reused; only a compiler that merely reorders allows this."""
     order, no_instruction = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)

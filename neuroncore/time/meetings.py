@@ -63,7 +63,7 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
 
 
 def collectives(form: Compiled) -> list[tuple[int, Collective]]:
-    """Return the collectives of a program in order, each as the index of its instruction and its
+    """Return the collectives of a program in order, as pairs: the index of the instruction, and its
     `Collective`."""
     by_row = {
         row: collective

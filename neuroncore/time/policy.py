@@ -123,11 +123,11 @@ def effects(flags: Sequence[str]) -> list[str]:
 
 
 def launch_fields(program: Program, order: Order, writer: str) -> dict[str, str]:
-    """Return the assumptions of an estimate about the launch, as fields: `order`; `launch` is the
-    way in which today's API launches the kernel ("framework" or "standalone"), if the order belongs
-    to one of the two; `descriptors` is the `writer` of descriptors (`Policy.writer`); `loads` is
-    `Options.loads`, if loads do not run ahead; `assume` has the rules of `Options.assume`, if there
-    are any."""
+    """Return the assumptions of an estimate about the launch, as fields. `order` is the order.
+    `launch` is the way in which today's API launches the kernel ("framework" or "standalone"), if
+    the order belongs to one of these two. `descriptors` is the `writer` of descriptors
+    (`Policy.writer`). `loads` is `Options.loads`, if loads do not run ahead. `assume` has the rules
+    of `Options.assume`, if there are any."""
     fields: dict[str, str] = {"order": order, "descriptors": writer}
     for path, path_order in PATHS.items():
         if path_order == order:

@@ -78,8 +78,8 @@ def costed(known: Prepared, form: Compiled, machine: Machine) -> Prepared:
 
 
 def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
-    """Return the time of each instruction, and the instructions for which it waits, because of data
-    or because of an order that the kernel requires."""
+    """Return the times of each instruction, and the instructions for which it waits. It waits
+    because of data, or because of an order that the kernel or the compiler requires."""
     table, row, program = form.table, form.row, form.program
     first, needs = _with(form.flow.first, form.flow.needs, *program.edges().T)
     first, needs = _with(first, needs, *form.held.T)

@@ -1,8 +1,8 @@
 """The queues of a core. Each queue issues its instructions in its own order.
 
-DMA ring 1 takes loads, DMA ring 2 takes stores. Where the older API's compiler leaves descriptors
-to the device (`Policy.generates`), GpSimd issues the transfers of the kernel's arguments and
-results, Sync other loads, and Scalar other stores.
+DMA ring 1 takes loads, DMA ring 2 takes stores. If the older API's compiler leaves descriptors to
+the device (`Policy.generates`), engines issue the transfers: GpSimd the transfers of the kernel's
+arguments and results, Sync all other loads, and Scalar all other stores.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def schedule_cores(
     order: Order | None = None,
     world: World | None = None,
 ) -> list[Timeline]:
-    """Return the timelines of the cores of a launch. `world` says how many ranks the launch has,
-    and how many cores each rank has; by default all cores belong to one rank."""
+    """Return the timelines of the cores of a launch. `world` has the number of ranks of the launch,
+    and the number of cores of each rank. By default, all cores belong to one rank."""
     launch_world = world or World(1, len(programs))
     shared = machine.shared_by(launch_world.cores)
     return timed(
@@ -61,9 +61,9 @@ def schedule_cores(
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
-    """Return the total nanoseconds of the core of `timeline` for each phase of the Tensor engine's
-    clock in `phases` (`Options.clock_phase`). All cores of the launch are scheduled with the same
-    phase."""
+    """Schedule the launch of `timeline` once for each phase in `phases`, which are phases of the
+    Tensor engine's clock (`Options.clock_phase`). Return, for each phase, the total nanoseconds of
+    the timeline's core. All cores of the launch are scheduled with the same phase."""
     machine, world = timeline.machine, timeline.world
     shared = machine.shared_by(world.cores)
     works = [
@@ -140,8 +140,8 @@ def timed(
 def _wait_for_stores(
     works: Sequence[Prepared], at: Array, wait_ns: float, busy: Array, times: Times
 ) -> None:
-    """Let each program end with waits for its stores (`semaphores`). The instructions of core c
-    begin at at[c]."""
+    """Let each program end with waits for its stores (`semaphores`). at[c] is the index of the
+    first instruction of core c."""
     for core, prepared_core in enumerate(works):
         if len(prepared_core.final_stores):
             columns = (column[at[core] : at[core + 1]] for column in (times.begin, busy, times.end))
@@ -149,8 +149,8 @@ def _wait_for_stores(
 
 
 def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[Work, Queues]:
-    """Return the instructions and the queues of all cores in one Work and one Queues. The
-    instructions of core c begin at at[c], and the queues of core c at c * len(QUEUES)."""
+    """Return the instructions and the queues of all cores in one Work and one Queues. at[c] is the
+    index of the first instruction of core c; c * len(QUEUES) is the index of its first queue."""
     parts = [each.work for each in works]
     busy = np.concatenate([part.busy for part in parts])  # a copy, because timing changes it
     if len(parts) == 1:

@@ -1,7 +1,8 @@
 """The bound of a run, which is its bottleneck. If some resource is busy nearly all of the time, the
 program is scheduled several times, each time with more of one resource. The bound is the resource
-whose increase saves the most time. Otherwise the bound is the serial chain: instructions that each
-wait for the one before, or the collectives if they take most of the critical path."""
+whose increase saves the most time. If no resource is, the bound is the serial chain, which means
+that each instruction waits for the instruction before. But if collectives take a large part of the
+critical path (TOGETHER), they are the bound."""
 
 from __future__ import annotations
 
@@ -174,7 +175,7 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
 
 
 def matters(resource: Resource, path_parts: PathParts, total: float, least: float) -> bool:
-    """Return whether more of a resource may save at least the share `least` of the time `total` in
+    """Return whether more of a resource may save at least the share `least` of `total`, a time in
     nanoseconds. `path_parts` are the parts of the critical path."""
     return MORE * resource.saves(path_parts) / total >= least
 

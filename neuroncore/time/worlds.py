@@ -1,6 +1,6 @@
-"""The bound (the bottleneck) of a world, which is the ranks of one launch: its collectives, a rank
-that arrives last at them, or source lines at which ranks do unequal work. This module also has the
-what-if changes of a world."""
+"""The bound (the bottleneck) of a world; a world is all ranks of one launch. The bound may be the
+collectives, a rank that arrives last at collectives, or source lines at which ranks do unequal
+work. This module also has the what-if changes of a world."""
 
 from __future__ import annotations
 
@@ -181,9 +181,12 @@ def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
 
 
 def changes_of_worlds(base: Change, timelines: Sequence[Timeline]) -> Iterator[Change]:
-    """Yield the changes of a world: the collectives take no time; the links are twice as fast; the
-    latest rank arrives as early as the others; the work of the line at which ranks do the most
-    unequal work is spread evenly over ranks."""
+    """Yield the changes of a world:
+
+    * the collectives take no time;
+    * the links are twice as fast;
+    * the latest rank arrives as early as the others;
+    * the work of the line at which ranks do the most unequal work is spread evenly over ranks."""
     free, links = [], []
     for timeline in timelines:
         met = collectives(timeline.compiled)

@@ -456,8 +456,8 @@ class Watch:
         if isinstance(bias, Tile) and not bias.dynamic and bias.codes().any():
             self.core.report(
                 "BIAS_DROPPED",
-                f"bias ({bias}) is not 0, and the function copies: a device was seen to ignore "
-                "the bias in this case",
+                f"bias ({bias}) is not 0, and the function only copies: a device was seen to "
+                "ignore the bias in this case",
                 bias.storage.id,
             )
 

@@ -1,6 +1,6 @@
 """Edits with fewer transfers: several tiles per transfer, and loads whose data are kept. A window
-is the elements of a tensor that a transfer reads or writes; its geometry is its layout, shape,
-strides and format."""
+consists of the elements of a tensor that a transfer reads or writes. The geometry of a window is
+its layout, shape, strides and format."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ def _longer(view: View, several: int, step: int) -> View:
 
 
 def _stays_unchanged(program: Program, storages: Array, loads: bool) -> bool:
-    """Return whether no instruction writes the tensors in `storages` (if `loads` is true), or no
-    instruction reads them (if it is false)."""
+    """If `loads` is true, return whether no instruction writes the tensors in `storages`. Otherwise
+    return whether no instruction reads them."""
     there = np.isin(program.operand_storages(), np.unique(storages))
     return not (there & (program.is_read() != loads)).any()
 

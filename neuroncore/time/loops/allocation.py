@@ -14,8 +14,8 @@ Array = npt.NDArray[Any]
 
 class BufferUses(NamedTuple):
     """The tiles that instructions use. Instruction i is in queue[i], and accesses the boxes
-    (ranges of bytes: `record.boxes`) with the numbers operands[start[i]:start[i + 1]]. tile[b] is
-    the number of the tile that has box b, or -1 if that tile is not allocated here."""
+    (rectangles of bytes: `record.boxes`) with the numbers operands[start[i]:start[i + 1]]. tile[b]
+    is the number of the tile that contains box b, or -1 if that tile is not allocated here."""
 
     start: Array
     operands: Array

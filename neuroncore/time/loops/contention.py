@@ -18,10 +18,10 @@ CLOCK = 5  # the state of a PE's clock consists of this many numbers
 
 class Units(NamedTuple):
     """The state of the units. For each queue: when it is free (`free`), when its last transfer is
-    complete (`complete`), how many transfers it has begun (`issued`), when the last of them end
-    (`flying`), and, for Vector and GpSimd, its last instruction on the SBUF port that they share
-    (`sharing`). For each core: when its DMA engines are free (`engines`), and the state of its PE's
-    clock (`clocked`)."""
+    complete (`complete`), how many transfers it has begun (`issued`), when the latest of these
+    transfers end (`flying`), and, for Vector and GpSimd, its last instruction on the SBUF port that
+    they share (`sharing`). For each core: when its DMA engines are free (`engines`), and the state
+    of its PE's clock (`clocked`)."""
 
     free: Array
     complete: Array

@@ -1,4 +1,5 @@
-"""Data dependencies between instructions, for `neuroncore.time.prepare`."""
+"""Data dependencies between instructions, for `neuroncore.time.prepare`. A box is a rectangle of
+bytes in a memory (`record.boxes`)."""
 
 from __future__ import annotations
 
@@ -149,8 +150,8 @@ def _dependencies(
 
 @borrowing
 def _waiting(i: int, producer: Any, noted: Array, needs: Array, end: int) -> int:
-    """Let instruction i wait for `producer`: set needs[end] to it, unless i waits for it already.
-    Return the new end."""
+    """Let instruction i wait for `producer`: set needs[end] to `producer`, unless i waits for it
+    already. Return the new end of the instructions in `needs`."""
     if noted[producer] != i:
         noted[producer], needs[end] = i, producer
         end += 1
@@ -249,7 +250,8 @@ class Overwritten(NamedTuple):
 def first_uses(accesses: Accesses, moving: Array) -> Array:
     """Return, for each `moving` instruction, the first instruction that reads or overwrites its
     result. If the inputs of an instruction are overwritten before that, the instruction does not
-    move. For it, and for all instructions that are not `moving`, return their own position."""
+    move. For such an instruction, and for an instruction that is not `moving`, return its own
+    position."""
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
         writer=np.full(boxes, -1, np.int32),

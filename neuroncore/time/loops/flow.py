@@ -1,4 +1,5 @@
-"""The successive contents of tiles, and waits for their space."""
+"""The successive contents of tiles, and waits for their space. A box is a rectangle of bytes in a
+memory (`record.boxes`)."""
 
 from __future__ import annotations
 
@@ -98,9 +99,9 @@ def waiting_operands(
     operand: Array,
     reused: Array,
 ) -> None:
-    """Set operand[k], the first result of instruction waiting[k] that is on chip and shares bytes
-    with an operand of before[k], and set reused[k]. If there is no such result, set operand[k] to
-    the last result, or to -1 if the instruction has no result."""
+    """Set operand[k] to the first result of instruction waiting[k] that is on chip and shares bytes
+    with an operand of instruction before[k], and set reused[k] to True. If there is no such result,
+    set operand[k] to the last result, or to -1 if the instruction has no result."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     for k in range(waiting.shape[0]):
         i, j = waiting[k], before[k]

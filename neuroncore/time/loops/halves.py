@@ -1,4 +1,5 @@
-"""The order of instructions on halves of tiles, for `neuroncore.time.edits.halves`."""
+"""The order of instructions on halves of tiles, for `neuroncore.time.edits.halves`. A box is a
+rectangle of bytes in a memory (`record.boxes`)."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ Array = npt.NDArray[Any]
 def put_off(
     accesses: Accesses, half: Array, line: Array, last: Array, turn: Array, order: Array
 ) -> None:
-    """Set `order`, in which second halves (half[i] is 1) are delayed. They wait until a first half
-    of the same line follows, until a wait for other cores (-2), or until an instruction depends on
-    them because one of the two writes what the other uses. The second halves keep their order.
+    """Set `order` to an order of the instructions in which second halves (half[i] is 1) come as
+    late as possible. A second half comes before the next iteration of its loop, before a wait for
+    other cores (half[i] is -2), and before an instruction that depends on it because one of the two
+    writes what the other uses. A new iteration begins when a first half of a line comes that the
+    current iteration has had already. The second halves keep their order.
 
     last[0, b] and last[1, b] are the second halves that last used and last wrote box b. turn[l] is
     the number of the iteration in which line l was last seen. All of these are -1 at first.

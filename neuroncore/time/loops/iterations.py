@@ -1,4 +1,5 @@
-"""Bytes that iterations of a loop share, for `neuroncore.time.vectorized`."""
+"""Bytes that iterations of a loop share, for `neuroncore.time.vectorized`. A box is a rectangle of
+bytes in a memory (`record.boxes`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Results that are read in part, or together with other bytes."""
+"""Results that are read in part, or together with other bytes. A box is a rectangle of bytes in a
+memory (`record.boxes`)."""
 
 from __future__ import annotations
 

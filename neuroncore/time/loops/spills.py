@@ -27,8 +27,9 @@ class Accesses(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The data that shows whether two pieces have the same content. Instruction i is of call[i].
-    Operand k accesses boxes[operands[k]]. Its position in piece p is relative to extents[p]."""
+    """The data that shows whether two pieces have the same content. Instruction i makes call[i].
+    Operand k accesses the box boxes[operands[k]]. Its position in piece p is relative to
+    extents[p]."""
 
     call: Array
     operands: Array

@@ -154,8 +154,8 @@ def _let_in(
 def _settle(
     place: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
-    """Make the admitted instruction at a place an entry of its queue, or, if it waits for an end
-    time that is not known yet, add it to the chain of that time."""
+    """Make the admitted instruction at a place an entry of its queue. But if the instruction waits
+    for an end time that is not known yet, add its place to the chain of that time."""
     i = queues.order[place]
     q = work.queue[i]
     begin, first = windows.asked[i], work.first[i + 1]
@@ -315,8 +315,9 @@ def _look_again(
 def _finish(
     i: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, times: Times
 ) -> None:
-    """Set the time at which the result of instruction i is available, if it is known now, and look
-    again at the instructions that waited for this time."""
+    """Set the time at which the result of instruction i is available. Then look again at the
+    instructions that waited for this time. If a partner of i has not begun, the time is not known
+    yet, and nothing is done."""
     meeting, other = times.done[i], work.partner[i]
     while other >= 0 and other != i:
         if times.begin[other] < 0.0:

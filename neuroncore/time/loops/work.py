@@ -12,9 +12,9 @@ Array = npt.NDArray[Any]
 
 
 class Work(NamedTuple):
-    """The instructions of all cores. Instruction i waits for the writers needs[first[i]:first[i +
-    1]], and, for each queue q of its core, for instruction previous[i, q] (-1: none). Times are in
-    nanoseconds."""
+    """The instructions of all cores. Instruction i waits for the instructions
+    needs[first[i]:first[i + 1]], and, for each queue q of its core, for instruction previous[i, q]
+    (-1: none). Times are in nanoseconds."""
 
     queue: Array
     first: Array
