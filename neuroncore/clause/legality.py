@@ -22,7 +22,7 @@ from neuroncore.base.errors import (
 from neuroncore.clause.instruction import Call, Parameter
 from neuroncore.clause.letters import Term
 from neuroncore.clause.operand import PSUM, SBUF, Act, Op, Operand, Static
-from neuroncore.machine import Machine
+from neuroncore.machine import Machine, having
 from neuroncore.memory.geometry import View
 
 
@@ -46,7 +46,7 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
     if instruction.feature and not machine.has(instruction.feature):
         yield TargetError(
             f"{machine.name} doesn't have {call.name}",
-            expected=f"a machine with {instruction.feature}",
+            expected=having(instruction.feature),
             got=f"{machine.name} ({machine.generation})",
         )
         return

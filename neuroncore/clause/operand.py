@@ -24,7 +24,7 @@ from neuroncore.base.errors import (
     ViewError,
 )
 from neuroncore.clause.alu import OPERATORS, Function, Operator
-from neuroncore.machine import Machine
+from neuroncore.machine import Machine, having
 from neuroncore.memory import access
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
@@ -104,7 +104,7 @@ class Operand:
             yield ShapeError(
                 f"{name} must have one element per partition",
                 argument=name,
-                expected=f"({view.partitions}, 1)",
+                expected="the shape (P, 1) for a tile of P partitions",
                 got=str(view),
                 because="the instruction takes a single number for each partition",
             )
@@ -205,9 +205,7 @@ def _lacks_format(name: str, view: View, machine: Machine, feature: str | None) 
         f"{name} is {view.dtype}, which {machine.name} does not have"
         + ("" if feature == view.dtype.feature else " for this operand"),
         argument=name,
-        expected="float8_e4m3, whose largest number is 240"
-        if older
-        else f"a machine with {feature}",
+        expected="float8_e4m3, whose largest number is 240" if older else having(feature or ""),
         got=str(view),
         also="NCC_EVRF051" if older else None,
     )
@@ -217,7 +215,7 @@ def _lacks_indirection(name: str, view: View, machine: Machine) -> KernelError:
     return TargetError(
         f"{name} is an indirect view, which {machine.name} can't access",
         argument=name,
-        expected="a machine with tensor_indirection",
+        expected=having("tensor_indirection"),
         got=f"{machine.name} ({machine.generation})",
         hint="gather with nisa.nc_n_gather or nisa.local_gather",
     )
@@ -312,7 +310,7 @@ class Op:
             yield TargetError(
                 f"{machine.name} doesn't have {value}",
                 argument=name,
-                expected=f"a machine with {value.feature}",
+                expected=having(value.feature),
                 got=f"{machine.name} ({machine.generation})",
             )
 

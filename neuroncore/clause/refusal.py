@@ -18,7 +18,7 @@ from neuroncore.base.errors import DtypeError, KernelError, OperatorError, Shape
 from neuroncore.clause import arithmetic
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import Call, Run
-from neuroncore.machine import Machine
+from neuroncore.machine import Machine, having
 from neuroncore.memory.geometry import View
 from neuroncore.memory.tile import Tile
 
@@ -119,7 +119,7 @@ def lacks(machine: Machine, argument: str, use: str, feature: str, **more: Any) 
     return fault(
         argument,
         f"{machine.name} has no {use}",
-        f"a machine with {feature}",
+        having(feature),
         f"{machine.name} ({machine.generation})",
         kind=TargetError,
         **more,

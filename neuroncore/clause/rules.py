@@ -19,7 +19,7 @@ from neuroncore.base.errors import (
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM
 from neuroncore.clause.refusal import Fault, Rule, fault, lacks, rule
-from neuroncore.machine import Machine
+from neuroncore.machine import Machine, having
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import Format, float32
 
@@ -380,7 +380,7 @@ def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
         return fault(
             "engine",
             f"does not run on the {unit.name} engine of {machine.name}",
-            f"a machine with {feature}",
+            having(feature),
             f"{machine.name} ({machine.generation})",
         )
 

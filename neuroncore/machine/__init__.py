@@ -24,6 +24,7 @@ from neuroncore.machine.machine import Sbuf as Sbuf
 from neuroncore.machine.machine import aliases as aliases
 from neuroncore.machine.machine import api_number as api_number
 from neuroncore.machine.machine import api_versions as api_versions
+from neuroncore.machine.machine import having as having
 from neuroncore.machine.machine import load as load
 from neuroncore.machine.machine import names as names
 from neuroncore.machine.machine import parse as parse

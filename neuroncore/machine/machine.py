@@ -330,6 +330,11 @@ def _text(name: str) -> str:
     return (_folder() / f"{name}.toml").read_text("utf-8")
 
 
+def having(feature: str) -> str:
+    """Return the names of the machines that have a feature: `trn2 or trn3`."""
+    return " or ".join(name for name in names() if load(name).has(feature)) or "another machine"
+
+
 @cache
 def load(name: str) -> Machine:
     """Return the machine with this name or alias. Raises UsageError if there is none, and

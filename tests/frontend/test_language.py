@@ -165,10 +165,11 @@ def test_division_by_zero_gives_infinity_and_nan():
     np.testing.assert_array_equal(got, [[np.inf, -np.inf, np.nan]])
 
 
-@pytest.mark.parametrize("name", ["mod", "fmod"])
-def test_remainders_have_no_instruction(name):
-    with pytest.raises(OperatorError, match=rf"nl.{name} has no hardware instruction"):
+@pytest.mark.parametrize(("name", "rounded"), [("mod", "floor"), ("fmod", "trunc")])
+def test_remainders_have_no_instruction(name, rounded):
+    with pytest.raises(OperatorError, match=rf"nl.{name} has no hardware instruction") as refusal:
         called(getattr(nl, name), normal((1, 3)), 2.0)
+    assert f"nl.{rounded}(nl.divide(x, y))" in refusal.value.hint
 
 
 @pytest.mark.parametrize("buffers", [("sbuf", "psum"), ("psum", "sbuf"), ("psum", "psum")])

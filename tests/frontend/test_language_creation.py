@@ -250,6 +250,14 @@ def test_where_selects_by_zero_and_nonzero(dtype):
     np.testing.assert_array_equal(called(nl.where, mask, x, y)[0], got)
 
 
+@pytest.mark.parametrize(("argument", "number"), [("condition", True), ("x", 1.0), ("y", 0.0)])
+def test_where_names_an_argument_that_is_a_number(argument, number):
+    arguments = dict.fromkeys(("condition", "x", "y"), Device().tile(normal(3, 7)))
+    with pytest.raises(SignatureError, match=f"{number} is not a tile") as refusal:
+        Device().call(nl.where, **{**arguments, argument: number})
+    assert refusal.value.argument == argument
+
+
 def test_where_converts_both_sides():
     x, y = normal(3, 7, dtype=np.float16), normal(3, 7, seed=1)
     condition = np.resize(np.array([0, 1], np.float32), (3, 7))

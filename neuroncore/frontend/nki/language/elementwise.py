@@ -20,15 +20,15 @@ from neuroncore.numerics.formats import float32, uint8
 PSUM = MemoryRegion.psum
 
 
-def checked(x: Any) -> Any:
-    """Return x, if it is a tile. Raises SignatureError for anything else, and OutsideKernelError
-    outside a kernel."""
+def checked(x: Any, argument: str = "x", position: int = 0) -> Any:
+    """Return x, if it is a tile. `argument` and `position` say which argument of the call it is.
+    Raises SignatureError for anything else, and OutsideKernelError outside a kernel."""
     current()
     if not isinstance(x, Tile):
         raise SignatureError(
             f"{x!r:.60} is not a tile",
-            argument="x",
-            position=0,
+            argument=argument,
+            position=position,
             expected="a tensor in sbuf or psum",
             got=type(x).__name__,
             hint="nl.load copies an argument to sbuf; nl.full creates a tile from a number",
@@ -236,6 +236,8 @@ divide = Simulated(
 def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: Any = None) -> NkiTensor:
     """Return x where the condition isn't 0, else y. Issues tensor_scalar, tensor_copy and
     tensor_copy_predicated."""
+    for position, name in enumerate(("condition", "x", "y")):
+        checked((condition, x, y)[position], name, position)
     out, chosen = result(x, dtype), ndarray(condition.shape, uint8)
     isa.tensor_scalar(chosen, condition, OPERATIONS["not_equal"], 0.0)
     isa.tensor_copy(out, y)
@@ -244,9 +246,9 @@ def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: Any = None) -
     return out
 
 
-def _no_hardware(name: str) -> Simulated:
-    """Return an operator that only the vendor's simulator has. A call raises OperatorError, unless
-    Options.simulator_operators is set."""
+def _no_hardware(name: str, quotient: str) -> Simulated:
+    """Return a remainder, an operator that only the vendor's simulator has. A call raises
+    OperatorError, unless Options.simulator_operators is set. `quotient` rounds the quotient."""
     simulated = _binary(name, Simulated)
 
     def refused(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
@@ -256,15 +258,15 @@ def _no_hardware(name: str) -> Simulated:
             f"nl.{name} has no hardware instruction",
             because="no engine divides; the vendor's simulator computes quotients and remainders, "
             "but the compiler refuses them",
-            hint="x - y * nl.floor(nl.divide(x, y)), or Options(simulator_operators=True)",
+            hint=f"x - y * nl.{quotient}(nl.divide(x, y)), or Options(simulator_operators=True)",
         )
 
     token = Simulated(name, refused, "Refused, because no hardware instruction computes this.")
     return token
 
 
-mod = _no_hardware("mod")
-fmod = _no_hardware("fmod")
+mod = _no_hardware("mod", "floor")
+fmod = _no_hardware("fmod", "trunc")
 
 __all__ = [
     *OPERATIONS,
