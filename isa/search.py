@@ -118,10 +118,10 @@ def range_select(
 
 @instruction(
     gpsimd,
-    shapes="segment_ids: P F; dst: P 2*F",
-    example="P=1; dst=1 2 512",
+    shapes="segment_ids: 1 F; dst: 1 2*F",
+    example="dst=1 2 512",
     cost=cost.streaming(extra="gpsimd_start_cycles"),
-    rules=[words.one_row_of_pairs],
+    rules=[words.pairs],
 )
 def sequence_bounds(dst: words.Bounds, segment_ids: words.Ids) -> None:
     """dst[0, :, f] = the start, and the end (exclusive), of the run of equal ids around f

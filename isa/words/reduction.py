@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 
 from neuroncore.base.enums import engine, reduce_cmd
-from neuroncore.base.errors import FreeSizeError, OperatorError, PartitionLimitError
+from neuroncore.base.errors import FreeSizeError, OperatorError
 from neuroncore.clause import cost, rules
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.immediate import Immediate
@@ -191,14 +191,10 @@ def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
 RANGE_SELECT = (fills_with_the_least, rules.commands("idle", "reset", "reduce", "reset_reduce"))
 
 
-@rule(early=True, because="the sequences must be along the free axis of a single partition")
-def one_row_of_pairs(call: Call, machine: Machine) -> Fault | None:
-    """segment_ids is [1, F] and dst [1, 2, F]: starts, then ends"""
+@rule(early=True)
+def pairs(call: Call, machine: Machine) -> Fault | None:
+    """dst is [1, 2, F]: starts, then ends"""
     dst, ids = call.view("dst"), call.view("segment_ids")
-    for name, view in (("segment_ids", ids), ("dst", dst)):
-        if view.partitions != 1:
-            problem = f"{name} has {view.partitions} partitions"
-            return fault(name, problem, "1 partition", kind=PartitionLimitError)
     if dst.shape[1] == 2 and dst.free_size == 2 * ids.free_size:
         return None
     problem = f"dst has no room for a start and an end for each of {ids.free_size} elements"

@@ -186,6 +186,11 @@ def _sizes(view: View) -> tuple[int, int]:
     return view.partitions, view.free_size
 
 
+def _counted(count: int, axis: int) -> str:
+    """Return a number of partitions (axis 0) or of elements per partition (axis 1) with its noun."""
+    return f"{count} {WHERE[axis] if count != 1 else ('partition', 'element per partition')[axis]}"
+
+
 def _equation(call: Call) -> str:
     """Return the equation of a call's instruction, without remarks in words."""
     equation, _, more = call.instruction.equation.partition("\n")[0].partition("; ")
@@ -197,18 +202,18 @@ def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelErro
     pairs = zip(terms, _sizes(view), strict=True)
     expected = [term.plus if term.letter is None else found for term, found in pairs]
     return ShapeError(
-        f"{call.name}: {name} has {_sizes(view)[axis]} {WHERE[axis]}",
+        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}",
         argument=name,
         expected=f"the shape ({expected[0]}, {expected[1]})",
         got=str(view),
-        because=f"the instruction needs {number} {WHERE[axis]} here: {_equation(call)}",
+        because=f"the instruction needs {_counted(number, axis)} here: {_equation(call)}",
     )
 
 
 def _not_whole(call: Call, name: str, axis: int, step: int) -> KernelError:
     view = call.view(name)
     return ShapeError(
-        f"{call.name}: {name} has {_sizes(view)[axis]} {WHERE[axis]}",
+        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}",
         argument=name,
         expected=f"a multiple of {step} {WHERE[axis]}",
         got=str(view),
@@ -220,7 +225,7 @@ def _too_few(call: Call, machine: Machine, name: str, axis: int, term: Term) -> 
     view, least = call.view(name), term.least
     most = f" to {getattr(machine.limits, term.most)}" if term.most else " or more"
     return FreeSizeError(
-        f"{call.name}: {name} has {_sizes(view)[axis]} {WHERE[axis]}",
+        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}",
         argument=name,
         expected=f"{least}{most} {WHERE[axis]}",
         got=str(view),
@@ -302,9 +307,9 @@ def _letter(call: Call, view: View, axis: int, term: Term) -> str:
 def _other_lanes(call: Call, name: str, first: str) -> KernelError:
     view, other = call.view(name), call.view(first)
     return ShapeError(
-        f"{call.name}: {name} has {view.partitions} partitions, {first} has {other.partitions}",
+        f"{call.name}: {name} has {_counted(view.partitions, 0)}, {first} has {other.partitions}",
         argument=name,
-        expected=f"{other.partitions} partitions, as {first} ({other})",
+        expected=f"{_counted(other.partitions, 0)}, as {first} ({other})",
         got=str(view),
         because="each partition of a result comes from the same partition of the operands",
         also="err_num_partition_mismatch",

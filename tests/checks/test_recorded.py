@@ -288,3 +288,20 @@ def test_sums_in_tiles_at_one_address_have_no_finding():
 def test_advice_is_not_a_warning():
     severities = {one.severity for one in findings_of(multiplied, given()[:3, :5], 2.0).values()}
     assert severities <= {"advice"}
+
+
+@nki.jit
+def bounds_and_a_register(ids):
+    tile, register = nl.load(ids), nisa.register_alloc()
+    bounds = nl.ndarray((1, 2, ids.shape[1]), ids.dtype)
+    nisa.sequence_bounds(bounds, tile)
+    nisa.register_load(register, tile[0:1, 0:1])
+    nisa.register_store(bounds[0:1, 1, 3:4], register)
+    out = nl.ndarray(bounds.shape, ids.dtype, buffer=nl.shared_hbm)
+    nl.store(out, bounds)
+    return out
+
+
+@pytest.mark.parametrize("columns", [7, 512])
+def test_an_instruction_that_takes_one_partition_does_not_waste_lanes(columns):
+    assert "FEW_LANES" not in findings_of(bounds_and_a_register, np.ones((1, columns), np.int32))
