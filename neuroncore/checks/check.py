@@ -42,6 +42,7 @@ class Checked:
     verified: Sequence[str] = ()
     runs: Sequence[str] = ()
     ours: bool = False
+    advice: str = ""  # how to run a file of which nothing was run
 
     def count(self, severity: str) -> int:
         """Return the number of findings with this severity."""
@@ -55,7 +56,7 @@ class Checked:
             [f"{_counted(len(self.files), 'file')} read, API {self.api}"] if self.files else []
         )
         extent_of_runs = [f"{_counted(len(self.runs), 'saved run')} read"] if self.runs else []
-        launched = "nothing was run"
+        launched = f"nothing was run{self.advice}"
         if self.launches is not None:
             launched = f"{_counted(self.launches, 'launch')} run"
         rest = [
@@ -129,7 +130,8 @@ def check(
         return _of_a_run(Path(file), target, options, limits or execution.ExecutionLimits())
     sources = read(Path(file), kernel, api)
     if static or not (words or sources.runs):
-        return Checked(_ordered(sources.findings), sources.files, sources.api)
+        advice = f": name a kernel, {file}::KERNEL" if sources.has_inputs and not static else ""
+        return Checked(_ordered(sources.findings), sources.files, sources.api, advice=advice)
     options = [*(words or ()), *options]
     file_run = execution.run(
         Path(file), kernel, target, options, limits or execution.ExecutionLimits()
@@ -181,6 +183,7 @@ def together(checks: Sequence[Checked]) -> Checked:
         runs=[*dict.fromkeys(run for check in checks for run in check.runs)],
         verified=[text for check in checks for text in check.verified],
         ours=any(check.ours for check in checks),
+        advice=next((check.advice for check in checks if check.advice), ""),
     )
 
 

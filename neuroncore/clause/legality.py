@@ -187,7 +187,7 @@ def _sizes(view: View) -> tuple[int, int]:
 
 
 def _counted(count: int, axis: int) -> str:
-    """Return a number of partitions (axis 0) or of elements per partition (axis 1) with its noun."""
+    """Return a number of partitions (axis 0), or of elements per partition (axis 1), in words."""
     return f"{count} {WHERE[axis] if count != 1 else ('partition', 'element per partition')[axis]}"
 
 

@@ -38,12 +38,14 @@ OF_FORMS: OfNodes = {
 class Read:
     """The result of reading a file: the findings, the paths of all files that were read, and the
     release against which they were checked (`api`). `runs` is True if the file, or the requested
-    kernel, can run without arguments from the user."""
+    kernel, can run without arguments from the user, and `has_inputs` if the file has a function
+    `inputs`."""
 
     findings: Sequence[Finding]
     files: Sequence[str]
     api: str
     runs: bool
+    has_inputs: bool
 
 
 def read(file: Path, kernel: str | None, api: str | None) -> Read:
@@ -75,7 +77,9 @@ def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:
         scopes.use_release(release)
         findings = [*_of_other_releases(uses, release, others), *_forms(forms, release)]
     findings += [*_findings(scopes, spots_of_kernels, RULES), *_issues(uses, scopes.release)]
-    return Read(findings, program.files, scopes.release, _runs(modules.first.tree, kernel))
+    tree = modules.first.tree
+    runs = _has_main(tree) if kernel is None else _has_inputs(tree)
+    return Read(findings, program.files, scopes.release, runs, _has_inputs(tree))
 
 
 def _spots(scopes: Scopes) -> list[Spot]:
@@ -171,14 +175,15 @@ def _issues(uses: Sequence[Spot], release: str) -> Iterator[Finding]:
             yield Finding(issue.code, text, place, **details)  # type: ignore[arg-type]
 
 
-def _runs(tree: ast.Module, kernel: str | None) -> bool:
-    """Return whether there is something to run. A kernel can run if its file has a function
-    `inputs`. A file can run if it has an `if __name__ == "__main__"`."""
-    if kernel is not None:
-        return any(
-            isinstance(statement, ast.FunctionDef) and statement.name == "inputs"
-            for statement in tree.body
-        )
+def _has_inputs(tree: ast.Module) -> bool:
+    return any(
+        isinstance(statement, ast.FunctionDef) and statement.name == "inputs"
+        for statement in tree.body
+    )
+
+
+def _has_main(tree: ast.Module) -> bool:
+    """Return whether a file has a part under `if __name__ == "__main__"`."""
     return any(
         isinstance(statement, ast.If) and asks_if_run(statement.test) for statement in tree.body
     )

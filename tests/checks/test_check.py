@@ -65,6 +65,17 @@ def test_static_runs_nothing(file, capsys):
     assert neuroncore.check(file, "kernel", static=True).launches is None
 
 
+def test_a_file_with_inputs_and_without_a_named_kernel_reports_how_to_run_it(
+    file, tmp_path, capsys
+):
+    other = tmp_path / "other.py"
+    other.write_text(KERNEL[: KERNEL.index("def inputs")], "utf-8")
+    code, out = checked(capsys, file, "--verify", "--orders", "2")
+    assert (code, out.count(f"nothing was run: name a kernel, {file}::KERNEL")) == (0, 1)
+    assert "nothing was run)" in checked(capsys, other)[1]
+    assert f"nothing was run: name a kernel, {file}" in checked(capsys, other, file)[1]
+
+
 def test_json_has_findings_as_objects(file, capsys):
     whole = KERNEL.replace("x[0:64, :]", "x").replace("(128, 16)", "(128, 512)")
     file.write_text(whole + MAIN, "utf-8")
