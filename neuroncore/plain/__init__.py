@@ -1,1 +1,1 @@
-"""The plain reading: every instruction in plain numpy, with no code of the emulator."""
+"""The plain reading: every instruction in plain numpy, without using code of the emulator."""

@@ -16,13 +16,13 @@ _erf, _erfc = np.vectorize(erf, [np.float64]), np.vectorize(erfc, [np.float64])
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """Return the greater number; NaN if either is NaN; +0 is above -0."""
+    """Return the greater number; NaN if one of the two is NaN; +0 is greater than -0."""
     larger = np.where((a > b) | ((a == b) & np.signbit(b)), a, b)
     return np.where(np.isnan(a) | np.isnan(b), F(np.nan), larger)
 
 
 def number(a: Any, b: Any) -> Any:
-    """Return the greater number, or the operand that is not NaN (`Options.nan_minmax`: number)."""
+    """Return the greater number, or the operand that is not NaN (if nan_minmax is "number")."""
     return maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b))
 
 
@@ -35,7 +35,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
     "abs_max": lambda a, b: np.where(np.abs(a) > np.abs(b), a, b),
     "abs_min": lambda a, b: np.where(np.abs(a) < np.abs(b), a, b),
-    # without numpy's special case for sqrt
+    # with an array of exponents, numpy does not replace the power 0.5 by sqrt
     "power": lambda a, b: np.power(*np.array(np.broadcast_arrays(a, b), np.float64)),
     "divide": np.divide, "mod": np.mod, "fmod": np.fmod,  # operators of Options.simulator_operators
 }  # fmt: skip
@@ -52,29 +52,30 @@ BITS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def shift(move: Any, a: Array, b: Array) -> Array:
-    """Shift unsigned codes. Zeros come in, and a shift by at least the width leaves 0."""
+    """Shift unsigned codes, and fill with zeros. A shift by the width or more gives 0."""
     inside = b < 8 * a.itemsize
     return np.where(inside, move(a, np.where(inside, b, 0).astype(a.dtype)), a.dtype.type(0))
 
 
 def apply(op: str, a: Any, b: Any = None, reverse: bool = False) -> Array:
-    """Return a <op> b, or with `reverse` b <op> a, rounded once."""
+    """Return a <op> b (b <op> a if `reverse` is True), rounded once to float32."""
     if op in UNARY:
         return np.asarray(UNARY[op](a), F)
     return np.asarray(BINARY[op](b, a) if reverse else BINARY[op](a, b), F)
 
 
 def fold(op: str, x: Array) -> Array:
-    """Return (x[:, 0] <op> x[:, 1]) <op> x[:, 2] ... of x [P, F], a vector [P]."""
+    """Return (x[:, 0] <op> x[:, 1]) <op> x[:, 2] ..., a vector [P] for x [P, F]."""
     return reduce(BITS[op] if op in BITS else partial(apply, op), x.T)
 
 
 def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
-    """Return a * b + c of float32 numbers, rounded once. `narrow` is true if products have at most
-    24 significant bits: float32 represents these exactly, unless they are too large or too small.
+    """Return a * b + c of float32 numbers, rounded once. `narrow` is True if products have at most
+    24 significant bits, so that float32 represents them exactly unless they overflow or underflow.
 
-    The product is exact in float64. Its sum with c is rounded to float64 first. If this sum is
-    inexact and halfway between two float32 numbers, it is moved by one step of float64."""
+    The product is exact in float64. The sum of the product and c is first rounded to float64. If
+    this sum is inexact and halfway between two float32 numbers, it is moved by one step of float64
+    toward the exact sum."""
     if narrow:
         with suppress(FloatingPointError), np.errstate(over="raise", under="raise"):
             return a * b + c
@@ -88,9 +89,10 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
 
 
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
-    """Return sum_k s[k, m] * x[k, n], added by fused multiply-adds from k = 0. The exact products
-    of a `group` of rows are added first, from the left. `scales` has a scale for each element of s
-    and x; the scales of a group's first row multiply the group's sum. `narrow` is as in `fma`."""
+    """Return sum_k s[k, m] * x[k, n], added by fused multiply-adds from k = 0 on. If `group` is
+    over 1, the exact products of each group of rows are first added, from the left. `scales` has a
+    scale for each element of s and x; the scales of a group's first row multiply the group's sum.
+    `narrow` is explained at `fma`."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
     for k in range(0, len(s), group):
         if group == 1 and scales is None:
@@ -104,9 +106,9 @@ def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any 
 
 
 def four_passes(s: Array, x: Array) -> list[Array]:
-    """Return four products of matrices, whose sum is the product of s and x (for four_pass, a value
-    of `Options.fp32_matmul`). Each number is split into its upper 12 significant bits and the rest.
-    Only the last product has numbers that are not finite."""
+    """Return four products of matrices, whose sum is the product of s and x. They are used if
+    `Options.fp32_matmul` is "four_pass". Each number is split into its upper 12 significant bits
+    and the rest. Infinity and NaN only appear in the last product."""
     halves = []
     for matrix in (s, x):
         finite = np.where(np.isfinite(matrix), matrix, F(0))
@@ -126,24 +128,24 @@ def silu_dx(x: Any) -> Any:
 
 
 def normal(x: Any) -> Any:
-    """Return the distribution function of the normal distribution."""
+    """Return the cumulative distribution function of the normal distribution."""
     return _erfc(-x / sqrt(2)) / 2
 
 
 def gelu_dx(x: Any) -> Any:
-    x = np.clip(x, -19.0, None)  # for smaller numbers only the sign of the result is left
+    x = np.clip(x, -19.0, None)  # below, float32 represents only the sign of the result
     return normal(x) + x * np.exp(-x * x / 2) / sqrt(2 * pi)
 
 
 def sin(x: Any) -> Any:
-    """Return sin x from -pi to pi, beyond that a cubic (nki.api.shared.rst: sin(9) is 27.65)."""
+    """Return sin x from -pi to pi, and a cubic beyond (nki.api.shared.rst: sin(9) is 27.65)."""
     to_pi = (pi - np.abs(x)) + 1.2246467991473532e-16  # plus pi minus the nearest float64
     return np.where(to_pi < 0, np.copysign(1.0, x) * (to_pi - to_pi**3 / 6), np.sin(x))
 
 
 EXACT = {name: UNARY[name] for name in ("square", "abs", "relu", "reciprocal")}
 EXACT |= {"copy": np.array, "sign": np.sign, "sqrt": np.sqrt, "prelu": UNARY["relu"]}
-"""Functions whose float32 results are exact or rounded to nearest even."""
+"""Functions whose float32 results are exact, or correctly rounded to nearest even."""
 
 ELEMENTARY: dict[str, Callable[[Any], Any]] = {
     "sigmoid": sigmoid, "tanh": np.tanh, "exp": np.exp, "log": np.log,
@@ -156,16 +158,16 @@ ELEMENTARY: dict[str, Callable[[Any], Any]] = {
     "erf": _erf, "erf_dx": lambda x: 2 / sqrt(pi) * np.exp(-x * x),
     "sin": sin, "arctan": np.arctan, "rsqrt": lambda x: 1 / np.sqrt(x),
 }  # fmt: skip
-"""Functions in float64. The last bits of the emulator's results may differ from these."""
+"""Functions that are computed in float64. The emulator's results may differ in the last bits."""
 
-BOUNDED = ("gelu", "gelu_dx", "gelu_apprx", "silu", "mish")  # at infinity these have their limits
+BOUNDED = ("gelu", "gelu_dx", "gelu_apprx", "silu", "mish")  # at infinity, they return the limit
 ULPS = {name: dict.fromkeys(FORMATS, 1) for name in ELEMENTARY}
-"""The allowed difference between the emulator's results and these, in units in the last place of a
-format: both are within 0.51 units of the true value."""
+"""The allowed difference between the results of the emulator and of ELEMENTARY, in units in the
+last place of a format. Both results are within 0.51 units of the true value."""
 
 
 def activation_of(name: str, x: Array) -> Array:
-    """Return the float32 values of an activation function of float32 numbers."""
+    """Return the float32 results of an activation function for float32 numbers."""
     if name in EXACT:
         return np.asarray(EXACT[name](x), F)
     wide = x.astype(np.float64)

@@ -1,4 +1,5 @@
-"""Collectives: `parts` has the instruction of each core that takes part, in the group's order."""
+"""Collectives. `parts` has the instruction of each core that takes part, in the order of the
+group."""
 
 from collections.abc import Sequence
 from functools import partial, reduce
@@ -27,8 +28,8 @@ def all_gather(parts: Parts) -> None:
 
 
 def reduce_scatter(parts: Parts) -> None:
-    """dsts[k] = this rank's part of the reduction by op of srcs[k] of all ranks, which has as many
-    equal parts along collective_dim as there are ranks"""
+    """dsts[k] = this rank's part of the reduction by op of srcs[k] of all ranks; the reduction is
+    split along collective_dim into as many equal parts as there are ranks"""
     for k, codes in enumerate(reductions(parts)):
         whole = codes.reshape(parts[0].srcs[k].shape)
         pieces = np.split(whole, len(parts), parts[0].collective_dim)
@@ -77,12 +78,13 @@ def collective_permute_implicit_reduce(parts: Parts) -> None:
 
 
 def sources(parts: Parts) -> list[list[Array]]:
-    """Return the codes of the srcs: for each k a list with the codes of srcs[k] of each rank."""
+    """Return a list for each k, with the codes of srcs[k] of each rank."""
     return [[src.codes() for src in srcs] for srcs in zip(*(i.srcs for i in parts), strict=True)]
 
 
 def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
-    """The dst of each channel becomes what the previous rank in the channel's ring sends."""
+    """Write to dsts[k] of each rank what the previous rank in the ring of channel k sends:
+    sent[k][n] comes from the n-th rank of the group."""
     ranks = [i.core.rank for i in parts]
     for k, channel in enumerate(parts[0].channel_ids):
         around = parts[0].core.ring(ranks, channel)
@@ -91,14 +93,15 @@ def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
 
 
 def reductions(parts: Parts) -> list[Array]:
-    """Return the codes of the reduction of each src, as the first rank rounds it for all ranks."""
+    """Return the codes of the reduction of each srcs[k]. The first rank rounds for all ranks."""
     return [reduced(parts[0], srcs) for srcs in zip(*(i.srcs for i in parts), strict=True)]
 
 
 def reduced(i: Any, srcs: Sequence[Any]) -> Array:
-    """Reduce one src per rank, as `Options.collective_rounding` selects. chain: in the order of the
-    ranks, rounded once. ring: in as many parts as ranks; part p starts at rank p + 1 and is rounded
-    after each rank. mesh: first the ranks of each chip, rounded once, then the chips."""
+    """Return the codes of the reduction of `srcs`, one for each rank. The order and the rounding
+    depend on `Options.collective_rounding`. chain: in the order of the ranks, rounded once. ring:
+    in as many parts as ranks; part p begins with rank p + 1, and is rounded after each rank. mesh:
+    first the ranks of each chip, rounded once; then the chips, rounded once."""
     form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
     x, encode = [src.values().reshape(-1) for src in srcs], i.core.round
     join = partial(apply, i.core.operator(i.op))
@@ -119,10 +122,11 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 
 
 def deliver(parts: Parts, to_all: bool) -> None:
-    """Copy elements from each rank to each rank. Column n of a rank's metadata is about rank n: the
-    count (row 0) and the position (row 1) of the elements to send to it, and with `has_rdispls` the
-    position of those from it (row 3); otherwise dst has equal parts. Row 2 gets the counts that
-    arrived. If `to_all`, column 0 describes the elements that all ranks get."""
+    """Copy elements from each rank to each rank. Column n of a rank's metadata is about rank n. Row
+    0 has the number of elements to send to rank n, and row 1 their position in src. If
+    `has_rdispls` is True, row 3 has the position in dst of the elements from rank n; otherwise dst
+    has equal parts. Row 2 gets the numbers of elements that arrived from each rank. If `to_all` is
+    True, column 0 describes the elements to send to every rank."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

@@ -1,5 +1,6 @@
-"""Instructions that work element by element: copies, operators, functions. `i` has the arguments of
-an instruction by name: operands, numbers, names of operators; and `i.core`, which executes it."""
+"""Instructions that work element by element: copies, operators, functions. The attributes of `i`
+are the arguments of an instruction (operands, numbers, names of operators), and `i.core` is the
+core that executes it."""
 
 from typing import Any
 
@@ -15,7 +16,7 @@ FLOAT_ONLY = ("power", "abs_max", "abs_min", "divide", "mod", "fmod")
 
 
 def tensor_copy(i: Any) -> None:
-    """dst[p, f] = src[p, f]; equal formats keep their bits, others are converted through float32"""
+    """dst[p, f] = src[p, f]; if the formats differ, elements are converted through float32"""
     i.dst.put(i.src.codes()) if i.dst.form is i.src.form else i.dst.set(i.src.values())
 
 
@@ -110,8 +111,8 @@ def are_whole(*operands: Operand) -> bool:
 
 
 def constant(form: Coding, value: Any) -> Array:
-    """Return the code of a constant: clipped to an integer format's range, or rounded to nearest
-    even to a float format, or 0 in a packed format."""
+    """Return the code of a constant. An integer format clips it to its range, a float format rounds
+    it to nearest even, and a packed format has 0."""
     if form.kind == "packed" or (form.kind == "scale" and value == 0):
         return np.zeros((), form.codes)
     if form.kind == "integer":
@@ -121,13 +122,13 @@ def constant(form: Coding, value: Any) -> Array:
 
 
 def column(operand: Any) -> Any:
-    """Return the float32 number, or the numbers of each lane, [P, 1] or [P, F]."""
+    """Return the float32 values of an operand, [P, 1] or [P, F], or a number as float32."""
     return operand.rows() if isinstance(operand, Operand) else F(operand)
 
 
 def chain(i: Any, data: Operand, *steps: tuple[Any, Any, bool]) -> Array:
-    """Return ((data <op> operand) <op> operand), [P, F], each step rounded to float32. A step is
-    (op, operand, reverse). Operators on bit patterns work on the width of data's format."""
+    """Return ((data <op> operand) <op> operand), [P, F], rounded to float32 after each step. A step
+    is (op, operand, reverse). Operators on bit patterns have the width of data's format."""
     bitwise = steps[0][0] in BITS
     value = data.bits() if bitwise else data.rows()
     for op, operand, reverse in steps:

@@ -1,4 +1,4 @@
-"""Number formats by ml_dtypes and numpy: values of codes, rounding, and uninitialized memory."""
+"""Number formats, with ml_dtypes and numpy: values, rounding, codes of uninitialized memory."""
 
 from typing import Any, NamedTuple
 
@@ -12,9 +12,10 @@ PACKED = 4  # elements of a packed code
 
 
 class Coding(NamedTuple):
-    """A number format. `numpy` is the type of its values, and `codes` the type of its bits, which
-    take `size` bytes. Floats have `mantissa` stored bits, an exponent `bias` and a largest number
-    `max`. `element` names the format of the four numbers in a packed code."""
+    """A number format. `numpy` is numpy's type for its values, and `codes` the type for its bits,
+    which take `size` bytes. A float has `mantissa` stored bits in its mantissa, an exponent `bias`,
+    and the largest number `max`. `element` names the format of the four numbers in a packed
+    code."""
 
     name: str
     kind: str  # float, integer, bool, scale, packed
@@ -59,9 +60,9 @@ def decode(form: Coding, codes: Array) -> Array:
 
 
 def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
-    """Return the codes of float32 values, rounded to nearest even. Floats overflow to infinity.
-    float8_e4m3fn overflows to NaN, or with `saturate` to its largest number. Integers saturate; NaN
-    becomes 0."""
+    """Return the codes of float32 values, rounded to nearest even. Floats overflow to infinity, but
+    float8_e4m3fn overflows to NaN, or to its largest number if `saturate` is True. Integers
+    saturate; in an integer format, NaN becomes 0."""
     if form.kind == "bool":
         return (values != 0).astype(np.uint8)
     if form.whole:
@@ -80,7 +81,7 @@ def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
 
 
 def nan(form: Coding) -> int:
-    """Return the code of the positive quiet NaN, or of the largest number of float4_e2m1fn."""
+    """Return the code of the positive quiet NaN, or of the largest number in float4_e2m1fn."""
     if form is TFLOAT32 or form.kind == "scale":
         return 0x7FC00000 if form is TFLOAT32 else 0xFF
     code = 7 if form.mantissa == 1 else int(np.array(np.nan, form.numpy).view(form.codes))
@@ -88,7 +89,7 @@ def nan(form: Coding) -> int:
 
 
 def poison(form: Coding) -> int:
-    """Return the code that uninitialized memory shows: NaN; 4 for integers; 1 for booleans."""
+    """Return the code that an uninitialized element has: NaN, 4 for integers, 1 for booleans."""
     if form.kind == "packed":
         element = FORMATS[form.element]
         return sum(nan(element) << _width(form) * i for i in range(PACKED))
@@ -103,7 +104,8 @@ def _width(form: Coding) -> int:
 
 
 def unpack(form: Coding, codes: Array) -> tuple[Coding, Array]:
-    """Return the element's format, and the codes of the four elements on a new last axis."""
+    """Return the format of the elements in packed codes, and the codes of the four elements on a
+    new last axis."""
     width = _width(form)
     parts = [codes >> width * i & (1 << width) - 1 for i in range(PACKED)]
     return FORMATS[form.element], np.stack(parts, -1).astype(np.uint8)
@@ -117,7 +119,8 @@ def pack(form: Coding, codes: Array) -> Array:
 
 def stochastic(form: Coding, values: Array, words: Array, saturate: bool) -> Array:
     """Return the codes of float32 values by stochastic rounding. A magnitude is rounded up if its
-    random word is below floor(2^32 * f), where f is the part cut off, in units of the last bit."""
+    random word is below floor(2^32 * f). f is the fraction that rounding down would cut off, in
+    units of the last bit."""
     size = np.abs(values).astype(np.float64)
     exponent = np.maximum(np.frexp(size)[1] - 1, 1 - form.bias)
     steps = np.ldexp(np.where(np.isfinite(size), size, 0), form.mantissa - exponent)

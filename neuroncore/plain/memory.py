@@ -1,4 +1,4 @@
-"""Memory as arrays of bytes, and operands as arrays of byte positions in it."""
+"""Memory as arrays of bytes, and operands as arrays of byte positions in this memory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy as np
 from neuroncore.plain.formats import Array, Coding, decode, poison
 
 BYTE = np.uint8
-# flags of n bytes that are all set
+# the flags of n bytes, all set, as one integer
 ALL_SET = {n: np.ones(n, BYTE).view(f"u{n}")[0] for n in (1, 2, 4)}
 
 
 class PlainTensor:
-    """The bytes of a tensor. Rows are `pitch` bytes apart on the chip. In `data` they are `spread`
-    times as far apart, because `Options.storage` may widen elements. `written` has a 1 for each
-    byte on the chip that was written to this tensor. If the kernel chose the address, the bytes are
-    in `base`, and `ever` has a 1 for each byte there that was written to any tensor."""
+    """The bytes of a tensor. On the device, rows are `pitch` bytes apart. In `data`, they are
+    `layout.spread` times as far apart, because `Options.storage` may widen elements. `written` has
+    a 1 for each byte of the device that was written to this tensor. If the kernel chose the
+    address, `base` is the whole memory, and has the bytes of the tensor. `ever` has a 1 for each
+    byte of this memory that was written to any tensor."""
 
     def __init__(self, layout: Any, rows: int, pitch: int, base: PlainTensor | None = None) -> None:
         self.layout, self.written = layout, np.zeros(rows * pitch, BYTE)
@@ -28,7 +29,7 @@ class PlainTensor:
         self.data: Array = base.data if base else np.zeros(rows * pitch * layout.spread, BYTE)
 
     def places(self, positions: Array) -> Array:
-        """Return the byte positions in memory of these byte positions in the tensor."""
+        """Return the byte positions in memory for byte positions in the tensor."""
         layout = self.layout
         if not layout.placed:
             return positions
@@ -36,13 +37,13 @@ class PlainTensor:
         return begin + positions + row * (self.pitch - layout.row_bytes)
 
     def codes(self, positions: Array, kind: Any) -> Array:
-        """Return the codes, of the numpy type `kind`, that begin at these byte positions."""
+        """Return the codes at these byte positions of the tensor, in the numpy type `kind`."""
         words, at = viewed(self.data, self.places(positions) * self.layout.spread, kind)
         return words[at]
 
     def write(self, positions: Array, codes: Array, size: int) -> None:
-        """Write codes of `size` bytes (on the chip) at these byte positions. If several codes have
-        the same position, the last one stays."""
+        """Write codes at these byte positions of the tensor. A code has `size` bytes on the device.
+        If several codes have the same position, the last code remains."""
         places, whole = self.places(positions), ALL_SET[size]
         words, at = viewed(self.data, places * self.layout.spread, codes.dtype)
         words[at] = codes
@@ -53,8 +54,9 @@ class PlainTensor:
 
 
 def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
-    """Return the bytes `data` as an array of the type `kind`, and the indices in this array of the
-    elements that begin at the bytes `places`, whose distances are multiples of the type's size."""
+    """Return the bytes `data` as an array of the type `kind`, and indices in this array: the
+    indices of the elements that begin at the bytes `places`. The distances between these bytes must
+    be multiples of the type's size."""
     size = np.dtype(kind).itemsize
     first = int(places.flat[0]) % size if places.size else 0
     count = (len(data) - first) // size
@@ -62,8 +64,8 @@ def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
 
 
 def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first: int) -> Array:
-    """Return the byte positions of elements of `size` bytes; strides count elements, and the first
-    element is at byte `first`."""
+    """Return the byte positions of elements of `size` bytes. `strides` count elements, and the
+    first element is at byte `first`."""
     places = np.array(first)
     for count, stride in zip(shape, strides, strict=True):
         places = places[..., np.newaxis] + np.arange(count, dtype=np.int64) * (stride * size)
@@ -72,9 +74,9 @@ def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first
 
 @dataclass(eq=False)
 class Operand:
-    """Elements of a tensor: their byte `positions`, their format, and `held`, the format in
-    memory. If an index chooses rows, `there` flags the elements of rows that exist; None means
-    that all do."""
+    """Elements of a tensor: their byte `positions`, their format (`form`), and the format in which
+    memory has them (`held`). If an index chooses rows, `there` flags the elements in rows that
+    exist. None means that all rows exist."""
 
     tensor: PlainTensor
     positions: Array
@@ -94,7 +96,8 @@ class Operand:
         return self.shape[0]
 
     def codes(self) -> Array:
-        """Return the codes of the elements; uninitialized ones are poison, or 0 if `zeros`."""
+        """Return the codes of the elements. Uninitialized elements have the code `poison`, or 0 if
+        `zeros` is True."""
         codes = self.tensor.codes(self.positions, self.held.codes)
         if (missing := self.missing()).any():
             codes[missing] = np.array(0 if self.zeros else poison(self.held)).astype(codes.dtype)
@@ -105,23 +108,23 @@ class Operand:
         return decode(self.held, self.codes())
 
     def rows(self) -> Array:
-        """Return the values, [partitions, elements per partition]."""
+        """Return the elements as float32, in the shape [partitions, elements per partition]."""
         return self.values().reshape(self.lanes, -1)
 
     def bits(self) -> Array:
-        """Return the codes as unsigned numbers, [partitions, elements per partition]."""
+        """Return the codes as unsigned integers, in the shape of `rows`."""
         return self.codes().view(f"u{self.held.size}").reshape(self.lanes, -1)
 
     def missing(self, ever: bool = True) -> Array:
-        """Return, for each element, whether one of its bytes was never written to any tensor at
-        this address, or without `ever`, not to this tensor."""
+        """Return a flag for each element: whether some of its bytes were never written. If `ever`
+        is True, writes to any tensor at this address count, otherwise only to this tensor."""
         tensor, at = self.tensor, self.positions
         flags, at = (tensor.ever, tensor.places(at)) if ever else (tensor.written, at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)
         return words[at] != ALL_SET[self.form.size]
 
     def put(self, codes: Array, where: Array | None = None) -> None:
-        """Write codes in the order of the elements: all, or only where `where` is true."""
+        """Write a code for each element, or only for the elements that `where` flags."""
         codes = np.broadcast_to(codes, self.shape) if codes.ndim == 0 else codes.reshape(self.shape)
         codes, at = codes.astype(self.held.codes, copy=False), self.positions
         if flags := [f.reshape(self.shape) for f in (where, self.there) if f is not None]:
@@ -129,16 +132,16 @@ class Operand:
         self.tensor.write(at, codes, self.form.size)
 
     def set(self, values: Any) -> None:
-        """Write float32 values, rounded to the format."""
+        """Round float32 values to the format in memory, and write them."""
         self.put(self.round(self.held, np.asarray(values, np.float32).reshape(self.shape)))
 
     def converted(self, source: Operand) -> Array:
-        """Return the codes of another operand in this format: the bits if the formats are equal,
-        otherwise converted through float32."""
+        """Return the elements of `source` as codes of this operand's format. The bits are unchanged
+        if the formats are equal; otherwise the elements are converted through float32."""
         same = source.held is self.held
         return source.codes() if same else self.round(self.held, source.values())
 
     def part(self, index: Any) -> Operand:
-        """Return the operand of some of the elements, selected by an index of numpy."""
+        """Return an operand with the elements that a numpy index selects."""
         there = None if self.there is None else self.there[index]
         return replace(self, positions=self.positions[index], there=there)

@@ -1,7 +1,5 @@
-"""Instructions that move data: DMA, gathers and patterns of GpSimd, registers, exchanges of cores.
-
-The function of an instruction that loads a register returns the number to load.
-"""
+"""Instructions that move data: DMA, gathers and patterns of GpSimd, registers, and exchanges
+between cores. If an instruction loads a register, its function returns the number to load."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +31,7 @@ def dma_compute(i: Any) -> None:
 
 
 def turns_of(dst: Any) -> Array:
-    """Return, for each element, the number of earlier lanes that write to the same place."""
+    """Return, for each element, the number of earlier lanes that write to the same position."""
     turns = np.zeros(dst.shape, np.int64)
     there = np.True_ if dst.there is None else dst.there
     for lane, at in enumerate(dst.positions):
@@ -110,7 +108,7 @@ def rank_id(i: Any) -> int:
 
 
 def collective_permute_implicit_current_processing_rank_id(i: Any) -> int:
-    """dst = the rank whose data is here after iteration_id steps around the channel's ring"""
+    """dst = the rank whose data this rank has after iteration_id steps in the channel's ring"""
     group = next(ranks for ranks in i.replica_group if i.core.rank in ranks)
     around = i.core.ring(group, i.channel_id)
     return int(around[(around.index(i.core.rank) - i.iteration_id) % len(around)])

@@ -1,5 +1,6 @@
-"""Random numbers of the lanes of the Vector and the GpSimd engine, and the instructions that draw
-them: Philox4x32-10 (Salmon et al., 2011), or shift registers if `Options.rng` is hardware."""
+"""The instructions that draw random numbers, and the generators of the lanes of the Vector and
+GpSimd engines: Philox4x32-10 (Salmon et al., 2011), or shift registers if `Options.rng` is
+hardware."""
 
 from typing import Any
 
@@ -35,20 +36,20 @@ def set_rng_seed(i: Any) -> None:
 
 
 def rand_set_state(i: Any) -> None:
-    """state[p] = src_seeds[p, :], 6 words for the GpSimd engine, 4 x 6 for the Vector engine"""
+    """state[p] = src_seeds[p, :]; 6 words for the GpSimd engine, 4 x 6 for the Vector engine"""
     words = states(i, i.src_seeds)
     words[...] = i.src_seeds.codes().reshape(words.shape)
 
 
 def rand_get_state(i: Any) -> None:
-    """dst[p, :] = state[p], 6 words of the GpSimd engine, 4 x 6 of the Vector engine"""
+    """dst[p, :] = state[p]; 6 words for the GpSimd engine, 4 x 6 for the Vector engine"""
     i.dst.put(states(i, i.dst).copy())
 
 
 def seed(core: Any, unit: engine, number: int, program: int) -> None:
-    """Restart all lanes of the engine `unit` from the seed `number`. States are [lanes, states of a
-    lane, words]. A state of Philox has 4 words of a counter and 2 of a key; the states of other
-    generators are random words of Philox other than 0."""
+    """Restart all lanes of the engine `unit` from the seed `number`. The states have the shape
+    [lanes, states per lane, words]. A state of Philox has 4 words of a counter and 2 words of a
+    key. The states of other generators are random words from Philox that are not 0."""
     streams = 4 if unit is engine.vector and is_xorwow(core, unit) else 1
     lanes = core.machine.limits.partitions
     states = np.zeros((lanes, streams, 6), U32)
@@ -67,14 +68,14 @@ def is_xorwow(core: Any, unit: engine) -> bool:
 
 
 def states(i: Any, tile: Any) -> Array:
-    """Return the states [P, states of a lane, words] of the lanes of a tile."""
+    """Return the states [P, states per lane, words] of the lanes of a tile."""
     if i.engine not in i.core.generators:
         seed(i.core, i.engine, i.core.options.rng_seed, i.core.program)
     return i.core.generators[i.engine][tile.first : tile.first + tile.lanes]
 
 
 def draw(i: Any) -> Array:
-    """Return a 32-bit number for each element of dst, [P, F]."""
+    """Return a random 32-bit number for each element of dst, [P, F]."""
     words, count = states(i, i.dst), i.dst.positions.size // i.dst.lanes
     if i.core.options.rng == "philox":
         return draw_philox(words, count)
@@ -85,12 +86,14 @@ def draw(i: Any) -> Array:
 
 
 def uniform(i: Any) -> Array:
-    """Return a number in [0, 1), the upper 24 bits of 32, for each element of dst, [P, F]."""
+    """Return a random number in [0, 1) for each element of dst, [P, F], from the upper 24 bits of a
+    32-bit number."""
     return (draw(i) >> 8).astype(F) * F(2.0**-24)
 
 
 def draw_xorwow(states: Array) -> Array:
-    """Return the next numbers of Marsaglia's generator: a shift register and a counter."""
+    """Advance the states, and return the next numbers of Marsaglia's generator XORWOW, which has a
+    shift register and a counter."""
     x, y, z, w, v, d = (states[..., n].copy() for n in range(6))
     t = x ^ x >> U32(2)
     last, d = v ^ v << U32(4) ^ t ^ t << U32(1), d + U32(362437)
@@ -99,15 +102,15 @@ def draw_xorwow(states: Array) -> Array:
 
 
 def draw_lfsr(states: Array) -> Array:
-    """Return shift registers in Galois form after 32 shifts."""
+    """Advance shift registers in Galois form by 32 shifts, and return their contents."""
     for _ in range(32):
         states[...] = states >> U32(1) ^ U32(0x80200003) * (states & U32(1))
     return states[..., 0].copy()
 
 
 def draw_philox(states: Array, count: int) -> Array:
-    """Return the next numbers, [lanes, count]. The counter of each state counts all numbers of its
-    lane. The states of a lane take turns: each draws four numbers."""
+    """Advance the states, and return the next numbers, [lanes, count]. The counter in each state
+    counts all numbers of its lane. The states of a lane alternate after every four numbers."""
     words = states.astype(U64)
     low, high, key = (words[..., n] | words[..., n + 1] << HALF for n in (0, 2, 4))
     n = np.arange(count, dtype=U64)
@@ -122,8 +125,8 @@ def draw_philox(states: Array, count: int) -> Array:
 
 
 def philox(low: Array, high: Array, key: Any) -> Array:
-    """Return the numbers at 128-bit counts, given in two halves. The upper 126 bits of a count
-    choose a block of four numbers, and the lowest 2 bits choose one of the four."""
+    """Return the numbers of Philox at 128-bit counts, which are given as two halves. The upper 126
+    bits of a count choose a block of four numbers, and the lowest 2 bits a number of the block."""
     a, b = (low >> U64(2) | high << U64(62)) & LOW, (low >> U64(2) | high << U64(62)) >> HALF
     c, d, k0, k1 = high >> U64(2) & LOW, high >> U64(2) >> HALF, key & LOW, key >> HALF
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""The plain reading of a record: its instructions are executed one by one, on separate bytes."""
+"""The plain reading of a record: executes the instructions one by one, in separate memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OF_A_RANK = ("sendrecv", "core_barrier")  # instructions that the cores of a ran
 
 
 def meaning(name: str) -> Any:
-    """Return the function that computes an instruction. Raises LookupError if there is none."""
+    """Return the function that computes an instruction. Raise LookupError for an unknown name."""
     for family in FAMILIES:
         if hasattr(family, name):
             return getattr(family, name)
@@ -31,23 +31,23 @@ def meaning(name: str) -> Any:
 
 
 def approximate(i: Any) -> str | None:
-    """Return the name of the function that an instruction computes, if the last bits of its results
-    may differ from the emulator's; otherwise None."""
+    """Return the name of the mathematical function that an instruction computes, if the last bits
+    of the results may differ from the emulator's bits; otherwise None."""
     function = "exp" if i.name == "exponential" else getattr(i, "op", None)
     return function if function in ULPS else None
 
 
 class PlainCore:
     """One core: `rank` is its rank, and `place` its position among the cores of the rank. A chip
-    has `chip` ranks. `program` is the current program of the launch grid. `leftover` has, by
-    operand of the instruction, flags of the elements that depend on uninitialized memory."""
+    has `chip` ranks. `program` is the current program of the launch grid. `leftover` maps names of
+    operands to flags of the elements that depend on uninitialized memory."""
 
     def __init__(self, setting: Any, number: int, chip: int) -> None:
         self.machine, self.options, self.chip = setting.machine, setting.options, chip
         self.rank, self.place = divmod(number, setting.world.cores)
         self.program = self.place
-        self.issued: Counter[tuple[int, int]] = Counter()  # instructions by program, engine
-        # the current instruction: its engine, and the number of elements that were rounded for it
+        self.issued: Counter[tuple[int, int]] = Counter()  # instructions by (program, engine)
+        # the engine of the current instruction, and the number of elements that it has rounded
         self.unit = self.written = 0
         lanes, units = self.machine.limits.partitions, (engine.scalar, engine.vector)
         self.accumulators = {unit: np.full(lanes, np.nan, np.float32) for unit in units}
@@ -55,13 +55,14 @@ class PlainCore:
         self.leftover: Mapping[str, Array] = {}
 
     def begin(self, unit: int) -> None:
-        """Start the next instruction of an engine."""
+        """Begin the next instruction on the engine `unit`."""
         self.issued[self.program, unit] += 1
         self.unit, self.written = unit, 0
 
     def round(self, form: Coding, values: Array) -> Array:
-        """Return the codes of float32 values. With stochastic rounding, each instruction of an
-        engine of a program has separate random words: one for each element that it writes."""
+        """Return the codes of float32 values. Stochastic rounding takes a random word for each
+        element that is written. The words depend on the program, the engine, the number of the
+        instruction on this engine, and the number of the element."""
         options, saturate = self.options, self.options.fn_overflow == "saturate"
         if not options.stochastic or form.kind != "float" or form is FLOAT32:
             return encode(form, values, saturate)
@@ -75,12 +76,12 @@ class PlainCore:
         return stochastic(form, values, words, saturate)
 
     def operator(self, name: str) -> str:
-        """Return the operator of this name, as `Options.nan_minmax` defines it."""
+        """Return the name of the operator that `Options.nan_minmax` selects for `name`."""
         numbers = self.options.nan_minmax == "number" and name in ("maximum", "minimum")
         return f"{name}_number" if numbers else name
 
     def ring(self, group: Sequence[int], channel: int) -> list[int]:
-        """Return the ranks of a group in the order of the ring, which `Options.rings` selects."""
+        """Return the ranks of a group in the order of a channel's ring (`Options.rings`)."""
         ranks = list(group)
         if self.options.rings:
             Random(f"{self.options.rings} {channel} {ranks}").shuffle(ranks)
@@ -91,9 +92,10 @@ class PlainCore:
         start: Any = 0, negate: bool = False, running: bool = False,
     ) -> None:  # fmt: skip
         """dst = out [P, F];  reduce_res[p] = the accumulator register of lane p, in the lanes of
-        data. If `op` is given, a command first sets the registers to the identity of `op` or to
-        `start`, or keeps them; then register = register <op> element. An idle command makes them
-        NaN (unknown). `running`: register = element <op> register, and dst = all its values."""
+        data. If `op` is given, `command` first sets the registers to the identity of `op` or to
+        `start`, or keeps them; then register = register <op> element, for each element. The command
+        idle makes the registers NaN (unknown). If `running` is True, register = element <op>
+        register, and dst gets the register's value after each element."""
         registers = (every := self.accumulators[i.engine][data.first :])[: data.lanes]
         if op is not None and command in (reduce_cmd.reset_reduce, reduce_cmd.reset):
             registers[:] = IDENTITY[op]
@@ -112,8 +114,8 @@ class PlainCore:
 
 
 class Reading:
-    """The programs of a record, ready to be executed. `contents` has, by storage id, the bytes of
-    the tensors that exist at the beginning; a chip has `chip` ranks."""
+    """Executes the programs of a record. `contents` has the bytes of the tensors that exist at the
+    beginning, by the id of their storage. A chip has `chip` ranks."""
 
     def __init__(self, record: Any, contents: Mapping[int, Any], chip: int = 1) -> None:
         setting, programs = record.setting, record.programs
@@ -123,7 +125,7 @@ class Reading:
         self.registers = [Registers(program.data) for program in programs]
         self.cores = [PlainCore(setting, number, chip) for number in range(len(programs))]
         self.next = [0] * len(programs)
-        # by core: its next instruction, if a step of another core has executed it already
+        # the next instructions of cores for which the step of another core has executed them
         self.met: dict[int, Any] = {}
         self.tensors: dict[int, PlainTensor] = {}
         self.images: dict[Any, PlainTensor] = {}
@@ -132,9 +134,10 @@ class Reading:
         self.kept = {leaf.storage for p in programs for leaf in leaves(p.data.results)}
 
     def step(self, core: int, leftover: Mapping[str, Array] | None = None) -> Any:
-        """Execute the next instruction of a core, and return it with its arguments. If several
-        cores execute it together (`members`), the first step executes it for all. `leftover` has,
-        by operand, flags of the elements that depend on uninitialized memory."""
+        """Execute the next instruction of a core, and return the instruction with its arguments. If
+        several cores execute it together (`members`), the step of the first core executes it for
+        all. `leftover` maps names of operands to flags of the elements that depend on uninitialized
+        memory."""
         number, state = self.next[core], self.cores[core]
         row = self.rows[core][number]
         state.program, state.leftover = self.begins[core].get(number, state.program), leftover or {}
@@ -159,16 +162,16 @@ class Reading:
         if name in OF_A_RANK:
             function([self.met[n] for n in members])
         elif hasattr(collectives, name):
-            # one core per rank: those at this position in their rank
+            # one core per rank: the cores with the same position in their rank
             place = self.cores[members[0]].place
             function([self.met[n] for n in members if self.cores[n].place == place])
         elif (loaded := function(self.met[core])) is not None:
             self.registers[core].load(self.next[core], loaded)
 
     def members(self, core: int, row: Row) -> list[int]:
-        """Return the cores that execute an instruction together, in order. These are the cores of a
-        rank, or the cores of the ranks of a group. If the tensors are on the chip, only the cores
-        with the same position in their rank take part."""
+        """Return the cores that execute an instruction together, in order: all cores of a rank, or
+        all cores of a group's ranks. If the tensors of a group are on the chip, only the cores with
+        this core's position in their rank take part."""
         state, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
             return [state.rank * cores + place for place in range(cores)]
@@ -184,8 +187,8 @@ class Reading:
         return [rank * cores + place for rank in group for place in places]
 
     def instruction(self, core: int, row: Row) -> Any:
-        """Return an instruction with its arguments: operands at their current places, lists of
-        operands, numbers, and names of operators and functions."""
+        """Return an instruction with its arguments as attributes: operands at their current
+        positions, lists of operands, numbers, and names of operators and functions."""
         call = row.call
         i = {n: v.name if hasattr(v, "apply") else v for n, v in call.arguments.items()}
         number = self.registers[core].value
@@ -203,10 +206,10 @@ class Reading:
         return SimpleNamespace(**i)
 
     def _move(self, core: int, row: Row, name: str, tile: Operand, shift: Any, index: Any) -> None:
-        """Move an operand to its current place. A register, or a number in memory (kind 0), moves
-        all elements. An index of rows (kind 1) has the number of each row, column by column. An
-        index of elements (kind 2) has, in each group of partitions, the position of each element of
-        the group, column by column."""
+        """Move an operand to its current position. A register, or a number in memory (kind 0),
+        moves all elements. An index of rows (kind 1) has the number of each row, column by column.
+        An index of elements (kind 2) has the position of each element. Each group of partitions of
+        this index has the positions for the group's elements, column by column."""
         size, limits, lanes = tile.form.size, self.cores[core].machine.limits, tile.lanes
         if shift.kind == 0:
             number = index if shift.by_register else int(index.codes().flat[0])
@@ -226,7 +229,7 @@ class Reading:
             tile.positions = tile.positions[:, :1] + numbers.codes().astype(np.int64) * stride
 
     def operand(self, core: int, window: Window) -> Operand:
-        """Return the elements of a window: a tile, before a register or an index moves it."""
+        """Return the operand for a window, before a register or an index moves it."""
         geometry, state = window.geometry, self.cores[core]
         form = FORMATS[geometry.dtype.name]
         begin = window.offset * form.size
@@ -237,7 +240,7 @@ class Reading:
         return Operand(self.tensor(core, window), where, form, FLOAT32 if wide else form, *fields)
 
     def tensor(self, core: int, window: Window) -> PlainTensor:
-        """Return the tensor of a window; it is made at its first use."""
+        """Return the tensor of a window. A tensor is made when it is first used."""
         if window.tensor not in self.tensors:
             layout, key = window.geometry.layout, (core, window.geometry.layout.region)
             if layout.placed and key not in self.images:

@@ -44,7 +44,7 @@ def tensor_partition_reduce(i: Any) -> None:
 
 
 def folded(i: Any, op: str, x: Array, divisor: int) -> None:
-    """dst = x[p, 0] <op> x[p, 1] <op> ...; numbers, not bit patterns, are divided by `divisor`."""
+    """dst = x[p, 0] <op> x[p, 1] <op> ..., divided by `divisor` unless op works on bit patterns"""
     total = fold(op, x)
     i.dst.put(total) if op in BITS else i.dst.set(total / F(divisor))
 
@@ -52,7 +52,7 @@ def folded(i: Any, op: str, x: Array, divisor: int) -> None:
 def bn_stats(i: Any) -> None:
     """dst[p, :] = [n, mean, sum of (x - mean)^2] of data[p, 0::2], then of data[p, 1::2]
 
-    In float64, from the left, and rounded once. Without elements, all three are 0."""
+    Sums are in float64, from the left, and rounded once. If n is 0, all three numbers are 0."""
     statistics, zeros = [], np.zeros(i.data.lanes)
     for x in (i.data.rows().T[start::2].astype(np.float64) for start in (0, 1)):
         mean = sum(x, zeros) / max(len(x), 1)
@@ -63,7 +63,7 @@ def bn_stats(i: Any) -> None:
 def bn_aggr(i: Any) -> None:
     """dst[p, :] = [m, v];  m = sum n_k m_k / N, v = sum (M_k + n_k (m_k - m)^2) / N, N = sum n_k
 
-    data[p, :] lists the triples (n_k, m_k, M_k). In float64, rounded once."""
+    data[p, :] lists the triples (n_k, m_k, M_k). Sums are in float64, and rounded once."""
     n, m, squares = (i.data.rows().T[start::3].astype(np.float64) for start in range(3))
     mean = sum(n * m) / sum(n)
     spread = sum(squares + n * (m - mean) ** 2) / sum(n)
@@ -89,24 +89,25 @@ def tensor_scalar_cumulative(i: Any) -> None:
 def max8(i: Any) -> None:
     """dst[p, k] = the k-th greatest of src[p, :], k = 0...7; equal elements count separately
 
-    NaN is above all numbers, or below them if `Options.nan_minmax` is number; +0 is above -0."""
+    NaN is greater than all numbers, or less than all if `Options.nan_minmax` is "number"; +0 is
+    greater than -0."""
     x = i.src.rows()
     order = ascending(x, nan_first=i.core.options.nan_minmax == "number")
     i.dst.set(np.take_along_axis(x, order[:, :-9:-1], 1))
 
 
 def ascending(x: Array, nan_first: bool = False) -> Array:
-    """Return the positions [P, F] of the elements of each row in ascending order; of equal elements
-    the last comes first. NaN is the greatest, or the least if `nan_first`."""
+    """Return the positions [P, F] of the elements of each row, in ascending order of the elements.
+    If elements are equal, the last one comes first. NaN is the greatest element, or the least if
+    `nan_first` is True."""
     nan, places = np.isnan(x), np.broadcast_to(-np.arange(x.shape[1]), x.shape)
     return np.lexsort((places, ~np.signbit(x) | nan, np.where(nan, 0, x), nan ^ nan_first), axis=1)
 
 
 def nc_find_index8(i: Any) -> None:
-    """dst[p, k] = the first f with data[p, f] == vals[p, k]; if there is none, a number with all
-    bits set
+    """dst[p, k] = the first f with data[p, f] == vals[p, k]; all bits set if there is no such f
 
-    If vals[p, :] has a value several times, the first k gets the value's first position, and so on.
+    If a value is in vals[p, :] several times, its first k gets the first f, the next k the next f.
     """
     i.dst.put(occurrences(i.data, i.vals, 1))
 
@@ -114,7 +115,7 @@ def nc_find_index8(i: Any) -> None:
 def nc_match_replace8(i: Any) -> None:
     """dst[p, :] = data[p, :], but imm at f_k, the first f with data[p, f] == vals[p, k], k = 0...7
 
-    dst_idx[p, k] = f_k. If values are equal, the last k gets the first position."""
+    dst_idx[p, k] = f_k. If a value is in vals[p, :] several times, its last k gets the first f."""
     places = occurrences(i.data, i.vals, -1)
     codes = i.dst.converted(i.data).reshape(i.data.lanes, -1)
     for p, k in np.argwhere(places != MISSING):
@@ -125,8 +126,8 @@ def nc_match_replace8(i: Any) -> None:
 
 
 def occurrences(data: Operand, vals: Operand, step: int) -> Array:
-    """Return the position of each of eight values in its row, or MISSING. Equal values get
-    successive positions, in the direction of `step` (1 or -1)."""
+    """Return the position of each of the eight values in its row of data, or MISSING. Equal values
+    get successive positions, in ascending order of k if `step` is 1, descending if it is -1."""
     result = np.full((data.lanes, 8), MISSING)
     for p, (x, wanted) in enumerate(zip(data.rows(), vals.rows(), strict=True)):
         free = np.ones(len(x), np.bool_)
@@ -151,7 +152,7 @@ def range_select(i: Any) -> None:
 def sequence_bounds(i: Any) -> None:
     """dst[0, :, f] = the start, and the end (exclusive), of the run of equal ids around f
 
-    Padding, whose id is 0, gets the number of ids as its start and -1 as its end."""
+    Elements with the id 0 are padding: their start is the number of ids, and their end is -1."""
     ids = i.segment_ids.codes().view(i.segment_ids.held.numpy).reshape(-1)
     bounds, edges = np.empty((2, len(ids))), [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1)]
     for start, end in zip(edges, [*edges[1:], len(ids)], strict=True):
@@ -162,7 +163,7 @@ def sequence_bounds(i: Any) -> None:
 def topk(i: Any) -> None:
     """val_dst[j] = src[idx_dst[j]], the K greatest of src[0...n-1], ascending; in each group
 
-    Element j of a group of 16 partitions is in its partition j % 16, column j // 16. The first of
+    A group is 16 partitions. Its element j is in partition j % 16 and column j // 16. The first of
     equal elements are chosen. All elements of the results count as written."""
     size = i.core.machine.limits.gpsimd_core_partitions
     for group in (slice(first, first + size) for first in range(0, i.src.lanes, size)):
@@ -175,7 +176,7 @@ def topk(i: Any) -> None:
 
 
 def snake(group: Operand, count: int) -> Operand:
-    """Return the first `count` elements of a group of partitions, read down its columns."""
+    """Return the first `count` elements of a group of partitions, column by column."""
     n = np.arange(count)
     return group.part((n % group.lanes, n // group.lanes))
 

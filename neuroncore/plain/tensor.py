@@ -1,4 +1,4 @@
-"""The Tensor engine: products of matrices, and transposes; microscaling formats."""
+"""The Tensor engine: products of matrices, and transposes. Also microscaling formats."""
 
 from functools import partial, reduce
 from typing import Any
@@ -25,8 +25,8 @@ def nc_matmul(i: Any) -> None:
 def nc_matmul_sparse(i: Any) -> None:
     """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
 
-    A of N adjacent weights are kept: pattern is (A, N). The tag of a weight, 4 bits in tags[k, m //
-    4], is a N/A + c for partition a and slot c, or c A + a if `places` is "slot"."""
+    pattern is (A, N): A of N adjacent weights are kept. A weight has a tag of 4 bits in tags[k, m
+    // 4]. The tag is a N/A + c for partition a and slot c, or c A + a if `places` is "slot"."""
     kept, among = i.pattern
     s, x = read(i.core, i.stationary), i.moving.values()
     tag = (i.tags.codes()[..., np.newaxis] >> 4 * np.arange(4) & 15).reshape(i.tags.lanes, -1)
@@ -39,7 +39,7 @@ def nc_matmul_sparse(i: Any) -> None:
 
 
 def nc_transpose(i: Any) -> None:
-    """dst[f, p] = data[p, f]; on v2's Tensor engine the product of data with an identity matrix"""
+    """dst[f, p] = data[p, f]; the Tensor engine of v2 multiplies data with an identity matrix"""
     if i.engine.name == "vector" or i.core.machine.has("native_transpose") or i.data.form.whole:
         i.dst.put(i.data.bits().T)
         return
@@ -61,9 +61,9 @@ def nc_matmul_mx(i: Any) -> None:
 def quantize_mx(i: Any) -> None:
     """dst[p, f][j] = src[p, 4f + j] / X;  dst_scale[p/8, f] = X = 2^(floor(log2 amax) - emax + 1)
 
-    amax is the greatest magnitude of 8 partitions times 4 elements; + 1 is left out if
-    `Options.mx_scale` is ocp. Elements saturate. The scale of zeros is 2^-127; a group with NaN or
-    an infinity in it is NaN."""
+    A group is 8 partitions times 4 elements, and amax is its greatest magnitude. If
+    `Options.mx_scale` is ocp, there is no + 1. Elements saturate. The scale of zeros is 2^-127. If
+    a group contains NaN or infinity, all its elements become NaN."""
     element, groups = FORMATS[i.dst.form.element], i.src.rows().reshape(i.src.lanes // 8, 8, -1, 4)
     amax = np.abs(groups).max(axis=(1, 3))
     power = np.frexp(amax)[1] - np.frexp(element.max)[1] + (i.core.options.mx_scale == "ocp_x2")
@@ -77,8 +77,8 @@ def quantize_mx(i: Any) -> None:
 
 
 def read(core: Any, operand: Operand, group: int = 1) -> Array:
-    """Return the float32 numbers [K, columns] to multiply. `Options.tf32_read` rounds or truncates
-    TF32 numbers, and `Options.subnormals` keeps subnormals or makes them zeros."""
+    """Return the numbers to multiply, as float32 [K, columns]. `Options.tf32_read` decides whether
+    TF32 numbers are rounded or truncated, and `Options.subnormals` whether subnormals become 0."""
     form, options, values = operand.held, core.options, operand.values()
     if form is TFLOAT32:
         cut = (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(F)
@@ -91,9 +91,9 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 
 def products(i: Any, group: int) -> list[Array]:
-    """Return the products of matrices that are added to dst, with NaN where a result is unknown. If
-    a product with an identity matrix moves an uninitialized number, this number counts as finite,
-    so that 0 times the number is 0."""
+    """Return the products of matrices to add to dst, with NaN for unknown results. If one matrix
+    only moves numbers of the other (as an identity matrix does), uninitialized numbers count as
+    finite, so 0 times such a number is 0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)
@@ -108,19 +108,20 @@ def products(i: Any, group: int) -> list[Array]:
 
 
 def lost(i: Any, name: str) -> Array:
-    """Return flags [K, columns] of elements that are not finite because of uninitialized memory."""
+    """Return flags [K, columns] of the elements of operand `name` that depend on uninitialized
+    memory and are not finite."""
     operand = getattr(i, name)
     flags = operand.missing() | i.core.leftover.get(name, np.False_)
     return (flags & ~np.isfinite(operand.values())).reshape(operand.lanes, -1)
 
 
 def picks(matrix: Array) -> bool:
-    """Return whether every column has at most a single 1, and otherwise zeros."""
+    """Return whether every column consists of zeros and at most one 1."""
     return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
 
 
 def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
-    """dst (+)= sums, one by one in float32. If `add` is None, a first write to a place sets it."""
+    """dst (+)= sums, one by one in float32. If `add` is None, a first write sets an element."""
     first, *others = (values.reshape(dst.shape) for values in sums)
     fresh = dst.missing(ever=False) if add is None else not add
     total = np.where(fresh, first, apply("add", dst.values(), first))
@@ -128,7 +129,7 @@ def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
 
 
 def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
-    """Return the elements [4 K, columns], and the scale of each element in float64."""
+    """Return the elements [4 K, columns] in float32, and the scale of each element in float64."""
     element, codes = unpack(data.held, data.bits())
     values = decode(element, codes).swapaxes(1, 2).reshape(4 * data.lanes, -1)
     scales = scale_rows(core, scale, data.lanes).codes().reshape(data.lanes // 8, -1)
@@ -137,7 +138,7 @@ def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
 
 
 def scale_rows(core: Any, scale: Operand, partitions: int) -> Operand:
-    """Return the rows of a scale tile that have the scales of `partitions` partitions of data. Row
-    32q + r has the scales of the eight partitions from 32q + 8r on."""
+    """Return the rows of a scale tile with the scales for `partitions` partitions of data. Row 32q
+    + r has the scales for the eight partitions from 32q + 8r on."""
     quadrant, groups = core.machine.limits.quadrant, np.arange(partitions // 8)
     return scale.part(groups // (quadrant // 8) * quadrant + groups % (quadrant // 8))

@@ -1,1 +1,1 @@
-"""Records executed again without the kernel, on the same or other inputs, step by step."""
+"""Executes records again without the kernel, step by step, on the same or other inputs."""

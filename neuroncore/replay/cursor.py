@@ -1,4 +1,4 @@
-"""A replay: the programs of a record, executed instruction by instruction."""
+"""Replays: executes the programs of a record instruction by instruction, forward and back."""
 
 from __future__ import annotations
 
@@ -33,36 +33,38 @@ from neuroncore.replay.tensors import (
     state,
 )
 
-# a function from the cores that can continue to the core that continues; None if there is none
+# A function that chooses the next core. Its argument lists the cores that can continue. It returns
+# one of these cores, or None if the list is empty.
 Turns = Callable[[Sequence[int]], int | None]
-ROOM = 1 << 30  # bytes that snapshots may take
-APART = 64  # initial distance of snapshots, in steps
+ROOM = 1 << 30  # the bytes that all snapshots together may take
+APART = 64  # the initial distance between snapshots, in steps
 
 
 class Values(NamedTuple):
-    """The elements of a tile. `unwritten` flags those that were never written; None means that all
-    were written. An element that was never written has the value that an instruction would read:
-    poison (NaN for floats), or 0 if Options.uninitialized is "zeros"."""
+    """The elements of a tile. `unwritten` flags the elements that were never written; None means
+    that all elements were written. An element that was never written has the value that an
+    instruction would read: poison (NaN for floats), or 0 if Options.uninitialized is "zeros"."""
 
     elements: Array
     unwritten: Array | None
 
 
 class Replay:
-    """A record that is executed again. It is always before a step, or at the end. It can move to
-    any other step, forward or back, and returns the contents of tiles there.
+    """A record that is executed again. A replay has a position, which is before a step, or at the
+    end. It can move to any other step, forward or back, and returns the contents of tiles at its
+    position.
 
     A step is one instruction of one core. Steps of several cores are in the order of the run.
-    `inputs` are arrays by name, in order, or for each rank; by default they are the inputs of the
-    run, if the record has them. Moving back starts from a snapshot, and all snapshots together take
-    at most `snapshots` bytes; with 0, moving back starts from the beginning. `turns` is a function
-    from the list of the cores that can continue to the core that continues. The list begins with
-    the core of the last step, if this core can continue. By default the first core in the list
-    continues, as in the run.
+    `inputs` are arrays by name, in order, or for each rank. By default, they are the inputs of the
+    run, if the record has them. To move back, the replay restores a snapshot, and executes the
+    steps after it. All snapshots together take at most `snapshots` bytes. If this is 0, moving back
+    begins at the first step. `turns` chooses the core of the next step (`Turns`). The list of cores
+    that can continue begins with the core of the last step, if this core can continue. By default,
+    the first core in the list continues, as in the run.
 
-    Raise UsageError for inputs with other names, shapes or formats, and for a record that ends
-    before its program does. Also raise it if the kernel would have taken another branch with these
-    inputs. Raise KernelError if the device would refuse an instruction, with the kernel's line.
+    Raises UsageError for inputs with other names, shapes or formats, for an incomplete record, and
+    if the kernel would take another branch with these inputs. Raises KernelError, with the kernel's
+    line, if the device would refuse an instruction.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Replay:
         self.cores = _cores(setting)
         inputs_by_storage = inputs_in_memory(setting, inputs, self.cores[0].memory)
         self._tensors = Tensors(self.cores, record.programs, inputs_by_storage)
-        # inputs that memory holds in wider formats, with bits of NaN that these formats lose
+        # the original inputs for which memory has wider formats, which lose bits of NaN
         self._narrow = narrow_inputs(setting, inputs, self.cores[0].memory)
         self.executions = [
             Execution(program, core, self._tensors)
@@ -97,7 +99,7 @@ class Replay:
         self._order = array("h")  # the core of each step that was executed
         self._snapshots: list[Snapshot] = []
         self._apart = APART
-        self._due = 0  # bytes of results before the next snapshot
+        self._due = 0  # the bytes that instructions write before the next snapshot is due
         self._last, self.turns = 0, turns
         self._set_peers()
         self.step = 0
@@ -114,8 +116,8 @@ class Replay:
     # --- moving ----------------------------------------------------------------------------------
 
     def to(self, instruction: int, core: int = 0) -> None:
-        """Go to an instruction of a core. If `instruction` equals the number of instructions of the
-        core, go to the core's end."""
+        """Move to the position before an instruction of a core. If `instruction` is the number of
+        the core's instructions, move to the core's end."""
         execution = self.executions[core]
         if not 0 <= instruction <= len(execution.program):
             raise UsageError(
@@ -127,7 +129,7 @@ class Replay:
             self.forward()
 
     def to_step(self, step: int) -> None:
-        """Go to a step."""
+        """Move to the position before a step. `steps` is the position at the end."""
         if not 0 <= step <= self.steps:
             raise UsageError(f"the record has no step {step}: it has {self.steps} steps")
         if step < self.step:
@@ -140,46 +142,45 @@ class Replay:
                     self._run_to(step)
 
     def forward(self) -> None:
-        """Execute one step. Raises UsageError at the end."""
+        """Execute one step. Raise UsageError at the end."""
         self.to_step(self.step + 1)
 
     def back(self) -> None:
-        """Go back by one step. Raises UsageError at the beginning."""
+        """Move back by one step. Raise UsageError at the beginning."""
         self.to_step(self.step - 1)
 
     def finish(self) -> None:
-        """Go to the end."""
+        """Execute all remaining steps."""
         self.to_step(self.steps)
         for execution in self.executions:
             execution.check_branches()
 
     @property
     def last(self) -> int:
-        """Return the core of the last step, or the core that last tried to continue."""
+        """The core that executed the last step or, since then, was tried last."""
         return self._last
 
     @property
     def order(self) -> Array:
-        """Return the core of each step that the replay has reached so far."""
+        """The core of each step that the replay has executed so far."""
         return np.array(self._order, np.int16)
 
     # --- contents --------------------------------------------------------------------------------
 
     @property
     def next(self) -> tuple[int, int] | None:
-        """Return the next core to execute and the number of its next instruction; None at the
-        end."""
+        """The core of the next step, and the number of its instruction; None at the end."""
         if self.step == self.steps:
             return None
         core = self._next_core()
         return core, self.executions[core].row
 
     def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Values:
-        """Return the contents of the operand `name` before an instruction, or `after` the
-        instruction, in the numpy type of the format. If an index chooses elements or rows of the
-        operand, return all elements or rows from which it chooses.
+        """Return the contents of the operand `name` before an instruction (after the instruction if
+        `after` is True), in the numpy type of the format. If an index chooses elements or rows of
+        the operand, return all elements or rows from which the index chooses.
 
-        This moves the replay there. Raise UsageError for a name that is not a tile of the
+        The replay moves to the instruction. Raise UsageError if `name` is not a tile of the
         instruction.
         """
         self.to(instruction, core)
@@ -194,9 +195,9 @@ class Replay:
         return Values(elements, operand.missing())
 
     def results(self) -> Any:
-        """Return the kernel's results as numpy arrays. For a kernel that returns none, return a
-        tuple of the inputs that it changed, in order. For several ranks return a list with the
-        results of each rank. This moves the replay to the end."""
+        """Move to the end, and return the kernel's results as numpy arrays. If the kernel returns
+        no tensor, return a tuple of the inputs that it changed, in order. If there are several
+        ranks, return a list with the results of each rank."""
         self.finish()
         results = [self._results_of(rank) for rank in range(self.world.ranks)]
         return results if len(results) > 1 else results[0]
@@ -236,9 +237,9 @@ class Replay:
         return np.where(self._tensors.changed(number), narrow, self._narrow[number])
 
     def _format_for_caller(self, tile: Tile) -> Format:
-        """Return the format in which the caller gets the elements of a tensor. A whole input has
-        its format, even if memory holds the elements in another format; any other tensor has the
-        format of memory."""
+        """Return the format in which the caller gets the elements of a tensor. For a whole input,
+        this is the format of the input, even if memory has the elements in another format. For any
+        other tensor, it is the format in memory."""
         roots = (self._tensors.roots.get(item.storage) for item in self.setting.inputs)
         inputs = [root.storage for root in roots if root is not None]
         return tile.dtype if tile.storage in inputs and tile.is_storage else tile.held
@@ -246,9 +247,9 @@ class Replay:
     # --- one step --------------------------------------------------------------------------------
 
     def _next_core(self) -> int:
-        """Return the core that continues: the core that was tried last if it can continue,
-        otherwise the next core in order that can. If `turns` was given, it chooses. Raises
-        DeadlockError if no core can continue."""
+        """Return the core that executes the next step. If there is a function `turns`, it chooses
+        the core. Otherwise this is the core that was tried last if it can continue, or the next
+        core in order that can continue. Raise DeadlockError if no core can continue."""
         count = len(self.cores)
         in_turn = ((self._last + i) % count for i in range(count))
         able = (n for n in in_turn if not (self.executions[n].over or n in self._meetings.waiting))
@@ -258,7 +259,7 @@ class Replay:
         raise DeadlockError("the cores of the record wait for each other")
 
     def _step_next(self) -> None:
-        """Execute the next instruction that does not have to wait for another core."""
+        """Execute the next step: the next instruction that does not have to wait for a core."""
         if self._is_due():
             self._take_snapshot()
         for _ in self.cores:  # each core starts its row at most once before some row is finished
@@ -272,8 +273,8 @@ class Replay:
         self.step += 1
 
     def _run_to(self, step: int) -> None:
-        """Execute instructions of a record with one core, up to a step or until a snapshot is
-        due."""
+        """Execute instructions up to a step, or until a snapshot is due. The record has one
+        core."""
         if self._is_due():
             self._take_snapshot()
         end = min(step, (self.step // self._apart + 1) * self._apart) if self.room else step
@@ -291,8 +292,8 @@ class Replay:
                 self._order.extend([0] * (self.step - len(self._order)))
 
     def _attempt(self, number: int) -> bool:
-        """Let a core execute its next instruction. Return False if the instruction has to wait for
-        other cores."""
+        """Execute the next instruction of a core, and return True. Return False if the instruction
+        has to wait for other cores."""
         execution, core = self.executions[number], self.cores[number]
         before = core.rounding.issued.copy() if core.rounding and execution.meets else None
         try:
@@ -308,8 +309,9 @@ class Replay:
 
     def _is_due(self) -> bool:
         """Return whether to take a snapshot before the next step. A snapshot is due at the
-        beginning. Later it is due at a multiple of `_apart` steps, if instructions have written as
-        many bytes as the last snapshot copied. So copying takes no longer than executing."""
+        beginning. Later, a snapshot is due at a multiple of `_apart` steps, if instructions have
+        written at least as many bytes as the last snapshot copied. So copying takes no longer than
+        executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due
@@ -318,10 +320,10 @@ class Replay:
         return sum(execution.wrote for execution in self.executions)
 
     def _take_snapshot(self) -> None:
-        """Take a snapshot. Do nothing if there is one of this step or of a later step. Also do
-        nothing if the snapshot would copy more than `room` bytes (the argument `snapshots` of
-        Replay), unless it is the first one. If all snapshots together have more, keep only every
-        second one."""
+        """Take a snapshot of this step. Do nothing if there is a snapshot of this step or of a
+        later step. Do nothing if the snapshot would copy more than `room` bytes (the argument
+        `snapshots` of Replay), unless it is the first snapshot. If all snapshots together then take
+        more than `room` bytes, keep only every second snapshot."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return
@@ -346,7 +348,8 @@ class Replay:
         return sum(s.nbytes for n, s in changing if n not in known or known[n].version != s.version)
 
     def _snapshot(self, last: Snapshot | None) -> Snapshot:
-        """Return a new snapshot. It shares the contents of unchanged storages with the last one."""
+        """Return a new snapshot. It shares the contents of unchanged storages with the snapshot
+        `last`."""
         contents: dict[int, Content] = {}
         new = 0
         storages = self._changing()
@@ -371,12 +374,14 @@ class Replay:
         )
 
     def _roundings(self) -> list[Stochastic]:
-        """Return the state of stochastic rounding of each rank; an empty list if it is off."""
+        """Return the state of stochastic rounding of each rank. Return an empty list without
+        stochastic rounding."""
         firsts = (self.cores[self.world.cores_of(rank)[0]] for rank in range(self.world.ranks))
         return [core.rounding for core in firsts if core.rounding is not None]
 
     def _return_to(self, step: int) -> None:
-        """Restore the last snapshot at or before a step. The first snapshot is always of step 0."""
+        """Restore the last snapshot of this step or of an earlier step. Step 0 always has a
+        snapshot."""
         *_, snapshot = (s for s in self._snapshots if s.step <= step)
         unchanged = {n: r for n, r in self._tensors.roots.items() if n not in self._tensors.written}
         self._tensors.roots = unchanged
@@ -401,8 +406,8 @@ class Replay:
 
 
 def _complete(record: Record) -> Setting:
-    """Return the settings of a record's launch. Raises UsageError if the record lacks them or lacks
-    instructions."""
+    """Return the settings of a record's launch. Raise UsageError if the record has no settings, or
+    does not have all instructions of the run."""
     if record.setting is None:
         raise UsageError("the record can only be timed: it lacks the data to execute the programs")
     short = [program.coverage for program in record.programs if program.left_out]
@@ -415,7 +420,7 @@ def _complete(record: Record) -> Setting:
 
 
 def _cores(setting: Setting) -> list[Core]:
-    """Return new cores with the settings of the run, rank by rank."""
+    """Return new cores with the settings of the run. The cores of each rank follow each other."""
     options = replace(setting.options, record=False, precision=False)
     cores, world = [], setting.world
     for rank in range(world.ranks):

@@ -1,8 +1,8 @@
-"""One program of a record, executed on a new core.
+"""Executes one program of a record on a new core.
 
-A row is the record of one instruction: its Call (the distinct instruction that it repeats), its
-line, its windows and its values. A window is the record of a tile: its storage (the memory of one
-tensor), its geometry and its offset.
+A row is the record of one instruction: its Call, its line, its windows and its values. A Call is a
+distinct instruction, which the rows of equal instructions share. A window is the record of a tile:
+its storage (the memory of one tensor), its geometry and its offset.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from neuroncore.replay.tensors import Tensors, last_uses
 
 
 class Waits(Exception):
-    """Raised if an instruction has to wait for other cores. The core executes the instruction again
-    when these cores have arrived."""
+    """Raised if an instruction has to wait for other cores. The core must execute the instruction
+    again when these cores have arrived."""
 
 
 class Meetings:
-    """The meetings of cores. `open` has, for each point at which cores wait, the data that they
-    have brought. `waiting` has the waiting cores, in the order of their arrival.
+    """The meetings of cores. A meeting is a point in the programs at which cores wait for each
+    other and exchange data. `open` has the points at which cores wait now, each with the data that
+    cores have brought. `waiting` has the waiting cores, in the order of their arrival.
 
     When all cores of a meeting have arrived, each core that waited must execute its instruction
-    again. Until it does, `complete` has, by the number of this core, the data of all cores of the
-    meeting.
+    again. Until then, `complete` has the data of all cores of the meeting, under the number of each
+    core that waited.
     """
 
     def __init__(self) -> None:
@@ -50,16 +51,16 @@ class Meetings:
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Meetings:
-        """Return a copy without the data of the waiting cores. These cores execute their
-        instructions again, and then bring the data again."""
+        """Return a copy for a snapshot. It lacks the data of the waiting cores, which execute their
+        instructions again after the snapshot is restored, and so bring the data again."""
         copy = Meetings()
         copy.complete, copy.waiting = dict(self.complete), dict(self.waiting)
         return copy
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
         """Let core `number` arrive at a point with the data `bring`. Return the data of all cores
-        of the point. Raise Waits if some cores have not arrived. The last core to arrive calls
-        `then` with the data of all cores."""
+        that meet at this point. Raise Waits if some of these cores have not arrived yet. The last
+        core that arrives calls `then` with the data of all cores."""
         if number in self.complete:
             return self.complete.pop(number)
         brought = self.open.setdefault(point, {})
@@ -79,9 +80,9 @@ CHUNK = 128  # rows that are converted to Python lists at a time
 
 
 class OtherPath(UsageError):
-    """The kernel would take another path with these inputs. `decisions` are the values of registers
-    on which the kernel has branched: first the values that agree with the record, then the first
-    value that differs."""
+    """Raised if the kernel would take another path with these inputs. `decisions` are the values of
+    the registers on which the kernel has branched: first the values that agree with the record, and
+    then the first value that differs."""
 
     def __init__(self, message: str, decisions: tuple[int, ...]) -> None:
         super().__init__(message)
@@ -89,8 +90,8 @@ class OtherPath(UsageError):
 
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
-    """Return the rows of a table, grouped by their first number. This number is left out of the
-    rows. `column` has the rows one after the other, `width` numbers each."""
+    """Group the rows of a table by their first number. Return a dict from this number to the rows,
+    without the number. `column` has the rows one after the other, each with `width` numbers."""
     rows_by_first: dict[int, list[tuple[int, ...]]] = {}
     for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
         rows_by_first.setdefault(first, []).append(tuple(rest))
@@ -98,8 +99,9 @@ def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ..
 
 
 class _Tables:
-    """Tables of a program, which all its executions share. `values`, `moves`, ... have the lists of
-    the program's data with the same names, by the number that a row or window has for them."""
+    """Tables about a program. All executions of the program share them. `values`, `moves`,
+    `places`, `branches` and `begun` have the entries of the program's data (`Data`) as lists or
+    dicts, by the number that rows or windows have for them."""
 
     def __init__(self, program: Program) -> None:
         self.rows, self.begins = program.raw()
@@ -115,11 +117,11 @@ class _Tables:
         self.window_ends = window
         order = np.argsort(np.concatenate([window, storage]), kind="stable")
         last_used = np.concatenate([np.arange(len(window)), -1 - np.arange(len(window))])[order]
-        # Two parallel lists, sorted by row: rows, and for each row a window or storage that it
-        # uses for the last time. A number w >= 0 is window w; -1 - w is the storage of window w.
+        # Two parallel lists, sorted by row: rows, and a window or storage that each row is the last
+        # to use. A number w >= 0 means window w, and -1 - w means the storage of window w.
         self.ends = np.concatenate([window, storage])[order].tolist(), last_used.tolist()
         self.kept = {leaf.storage for leaf in leaves(program.data.results)}
-        # the stretches of the last replay, and what they depend on except the program
+        # the stretches of the last replay, and the settings on which they depend
         self.planned: tuple[Any, Stretches] | None = None
 
 
@@ -130,18 +132,19 @@ class Execution:
         self.program, self.core, self.tensors = program, core, tensors
         self._tables: _Tables = program.derived(__name__, lambda: _Tables(program))
         self.registers = Registers(program.data)
-        self.row = self.wrote = 0  # the next row; the bytes of all results before it, for snapshots
+        self.row = self.wrote = 0  # the next row, and the bytes that `step` has written
         self._tiles: dict[int, Tile] = {}
         self.plans = [plan(call.of_launch()) for call in program.calls]
         tensors.kept |= self._tables.kept
         self.restart(0)
 
     def restart(self, row: int) -> None:
-        """Go to a row, and forget the tiles that earlier rows have made."""
+        """Continue at a row. Forget all tiles, and the registers that this row or later rows have
+        loaded."""
         self.row = row
         self._tiles.clear()
         self._chunk: list[list[int]] = []
-        self._first = 0  # row of the chunk
+        self._first = 0  # the first row of the chunk
         self._ended = int(np.searchsorted(self._tables.ends[0], row))
         self.registers.back_to(row)
 
@@ -151,12 +154,12 @@ class Execution:
 
     @property
     def meets(self) -> bool:
-        """Return whether the next instruction meets other cores."""
+        """True if the next instruction waits for other cores."""
         return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
-        """Execute the next row. Raises the errors that the kernel would raise, with the kernel's
-        line, and OtherPath if the kernel would take another path."""
+        """Execute the next row. Raise the errors that the kernel would raise, with the kernel's
+        line. Raise OtherPath if the kernel would take another path."""
         number, tables = self.row, self._tables
         if number in tables.begun:
             *_, (self.core.program_id,) = tables.begun[number]
@@ -185,8 +188,9 @@ class Execution:
         self._ended = ended
 
     def advance(self, end: int) -> None:
-        """Execute the next row. If it begins a stretch (consecutive rows that compiled code
-        executes in one call) that ends at `end` or before, execute the whole stretch."""
+        """Execute the next row. A stretch is consecutive rows that compiled code executes in one
+        call. If the next row begins a stretch that does not go beyond row `end`, execute the whole
+        stretch."""
         first = self.row
         stretch_end = self.stretches.ends.get(first, end + 1)
         if stretch_end > end or not self.stretches.run(first, self.tensors):
@@ -200,8 +204,8 @@ class Execution:
 
     @cached_property
     def stretches(self) -> StretchesOnCore:
-        """Executes the stretches of the program: consecutive rows that compiled code executes in
-        one call."""
+        """The stretches of the program, with memory for this execution. They are found again only
+        if the settings differ from the last execution."""
         core, tensors, tables = self.core, self.tensors, self._tables
         contents, kept = {*tensors.inputs, *tensors.constants}, {*tensors.kept}
         key = core.machine, core.options, contents, kept
@@ -212,8 +216,8 @@ class Execution:
         return StretchesOnCore(tables.planned[1], core)
 
     def check_branches(self) -> None:
-        """Raise OtherPath if the kernel, before the next row, branches on a register whose value
-        differs from the recorded value."""
+        """Raise OtherPath if the kernel branches before the next row on a register, and the value
+        of this register differs from the recorded value."""
         for number, value, line in self._tables.branches.get(self.row, ()):
             actual = self.registers.value(number)
             if actual != value:
@@ -226,8 +230,8 @@ class Execution:
                 )
 
     def _decided(self, actual: int) -> tuple[int, ...]:
-        """Return the values on which the kernel has branched as in the record, and then `actual`,
-        the first value that differs."""
+        """Return all values on which the kernel has branched so far. All except the last are equal
+        to the record. The last is `actual`, the first value that differs."""
         rows, _, values, _ = np.array(self.program.data.branches, np.int64).reshape(-1, 4).T
         checked = [*values[rows < self.row].tolist()]
         for number, value, _ in self._tables.branches[self.row]:
@@ -237,9 +241,9 @@ class Execution:
         return (*checked, actual)
 
     def operand(self, name: str) -> Tile | None:
-        """Return the tile of the next instruction's operand `name`, at its current offset; None if
-        there is no such tile. If an index chooses rows or elements of the operand, return all rows
-        or elements from which it chooses."""
+        """Return the tile of the next instruction's operand `name`, at its current offset. Return
+        None if there is no such tile. If an index chooses rows or elements of the operand, return a
+        tile with all rows or elements from which the index chooses."""
         row = self._row()
         plan = self.plans[row[0]]
         if name not in plan.operands:
@@ -259,7 +263,7 @@ class Execution:
         return self.plans[self._row()[0]].call
 
     def written(self) -> dict[int, Storage]:
-        """Return the storages of the results of the next instruction, by their numbers in the
+        """Return the storages to which the next instruction will write, by their numbers in the
         record."""
         row, storages = self._row(), {}
         plan = self.plans[row[0]]
@@ -270,14 +274,15 @@ class Execution:
         return storages
 
     def write_zeros(self, tiles: Sequence[Tile | None]) -> None:
-        """Write zeros to the tiles that are not None, as an instruction of this core would."""
+        """Write zeros to the tiles that are not None, in the way in which an instruction of this
+        core writes."""
         with on(self.core):
             for tile in tiles:
                 if tile is not None:
                     tile.store(np.zeros(tile.shape, np.float32))
 
     def result(self, leaf: Leaf) -> Tile:
-        """Return the tile of a tensor that the kernel returns."""
+        """Return the tile for `leaf`, a tensor among the kernel's results."""
         return self._window_on(leaf.storage, self.program.geometries[leaf.geometry], leaf.offset)
 
     # --- arguments -------------------------------------------------------------------------------
@@ -331,8 +336,8 @@ class Execution:
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
         """Return the tiles whose offsets are only known at run time, by their positions in the row.
-        In a row, the index tiles follow the operands that are read. In the values of a row, the
-        registers that serve as indices follow the values of parameters. Index tiles and registers
+        In a row, the index tiles come after the operands that are read. In the values of a row, the
+        registers that are indices come after the values of parameters. Index tiles and registers
         are in the order of `Call.dynamic`."""
         call, tiles = plan.call, {}
         first = 2 + len(call.reads)
@@ -360,7 +365,8 @@ class Execution:
     # --- freeing ---------------------------------------------------------------------------------
 
     def _free(self, window: int) -> None:
-        """Drop the tile of a window, or the tensor of a storage, that `_Tables` numbers."""
+        """Free a tile or a tensor after its last use. The number is an entry of `_Tables.ends`: a
+        window w, or -1 - w for the storage of window w."""
         if window >= 0:
             self._tiles.pop(window, None)
             return

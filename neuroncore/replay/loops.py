@@ -1,9 +1,10 @@
 """Compiled code that executes rows of a record one after the other, without Python.
 
-A row has a template, which is a list of steps. A step is a loop over elements, and a row of the
-table `steps` with the columns below. It has two inputs and a result. Each of these operands has
-four columns: the position of the operand's window in the row, or ~n for the fixed address n; and
-the distances in bytes of its elements along the three axes, whose sizes are in SIZES."""
+A row of the record has a template, which is a list of steps. A step is a loop over elements. It has
+two inputs and a result. The table `steps` has a row with the columns below for each step. Each
+operand has four columns: the position of the operand's window in the row of the record, or ~n for
+the fixed address n; and the distances between its elements along three axes, in bytes. SIZES are
+the sizes of these axes."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ Array = npt.NDArray[Any]
 
 KIND, FUNCTION, DATA, SIZES, FIRST, SECOND, RESULT = 0, 1, 2, 3, 6, 10, 14
 WIDTH = 18
-# Kinds of steps. FUNCTION is the address of a loop. The loops of UNARY and BINARY are numpy's, and
-# take DATA. The other loops are machine code of numba for arrays without gaps: vectors along the
-# last axis, or matrices along the last two axes.
+# Kinds of steps. FUNCTION is the address of a loop. For UNARY and BINARY, this is a loop of numpy,
+# which takes DATA. For the other kinds, it is machine code from numba for arrays without gaps:
+# vectors along the last axis, or matrices along the last two axes.
 UNARY, BINARY = 0, 1  # function(first, result), function(first, second, result)
 VECTORS = 2  # function(first, result)
 CONSTANTS = 3  # function(first, result, second); `second` has DATA numbers
@@ -36,7 +37,7 @@ LOOP = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 4)
 
 
 def vector_of(dtype: Any) -> Any:
-    """Return numba's type of vectors of a numpy type, without gaps."""
+    """Return numba's type for vectors of a numpy type, without gaps between elements."""
     return types.Array(nb.from_dtype(dtype), 1, "C")
 
 
@@ -57,7 +58,8 @@ def _call_numpy(
 
 @generated
 def _call(typingctx: Any, function: Any, arrays: Any) -> Any:
-    """Call the machine code, at an address, of a function that takes arrays of these types."""
+    """Call a compiled function with `arrays`. `function` is the address of its machine code, which
+    must be compiled for the types of these arrays."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         convention, kinds = context.call_conv, tuple(arrays)
@@ -72,7 +74,7 @@ def _call(typingctx: Any, function: Any, arrays: Any) -> Any:
 
 @generated
 def _elements(typingctx: Any, address: Any, like: Any) -> Any:
-    """Return the pointer to the elements at an address, which have the type of `like`."""
+    """Return a pointer to the elements at an address. The elements have the type of `like`."""
     kind = types.CPointer(like)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -93,8 +95,9 @@ def _matrix(address: int, rows: int, columns: int) -> Any:
 
 @inlined
 def _copy(like: Any, item: int, size: int, source: int, along: int, target: int, by: int) -> None:
-    """Copy `size` elements of `item` bytes with the type of `like`, whose distances are `along` and
-    `by`."""
+    """Copy `size` elements from the address `source` to the address `target`. The elements have the
+    type of `like` and `item` bytes. The distances between elements are `along` bytes at the source
+    and `by` bytes at the target."""
     elements, copies = _elements(source, like), _elements(target, like)
     if along == item and by == item:
         for k in range(size):
@@ -108,9 +111,9 @@ def _copy(like: Any, item: int, size: int, source: int, along: int, target: int,
 class Table(NamedTuple):
     """The rows of a program, and their templates.
 
-    Row r is rows[begins[r]:begins[r + 1]], and its template t = template[r] has the steps
-    steps_of[t] to before steps_of[t + 1]. Window w begins `starts[w]` bytes after the address
-    base[storage[w]]. `fixed` are addresses."""
+    Row r is rows[begins[r]:begins[r + 1]]. Its template t = template[r] has the rows
+    steps_of[t]:steps_of[t + 1] of `steps`. Window w begins starts[w] bytes after the address
+    base[storage[w]]. `fixed` has the fixed addresses."""
 
     rows: Array
     begins: Array
@@ -125,7 +128,7 @@ class Table(NamedTuple):
 
 @compiled
 def execute(table: Table, first: int, end: int) -> None:
-    """Execute the rows from `first` to before `end`."""
+    """Execute the rows from `first` to `end` (exclusive)."""
     rows, begins, steps = table.rows, table.begins, table.steps
     operands, distances = np.empty(3, np.int64), np.empty(3, np.int64)
     size, address = np.empty(1, np.int64), np.empty(3, np.int64)
@@ -181,14 +184,14 @@ def execute(table: Table, first: int, end: int) -> None:
 
 @compiled
 def place(first: Array, last: Array, by_last: Array, kind: Array, size: Array, at: Array) -> int:
-    """Give tensors memory in one block, in which a tensor has the place of an earlier tensor of its
-    kind that has ended. Return the size of the block in bytes.
+    """Choose positions in one block of memory for tensors. A tensor reuses the position of an
+    earlier tensor of its kind that is not used any more. Return the size of the block in bytes.
 
     Tensor i is used from row first[i] to row last[i], and has size[kind[i]] bytes. The tensors are
-    sorted by first row; `by_last` has their numbers in the order of their last rows. The place of
-    tensor i is written to at[i]."""
-    free = np.full(size.shape[0], -1, np.int64)  # by kind: a tensor whose place is free, or -1
-    following = np.empty(first.shape[0], np.int64)  # another one, or -1
+    sorted by first row; `by_last` has their numbers in the order of their last rows. The position
+    of tensor i in the block, in bytes, is written to at[i]."""
+    free = np.full(size.shape[0], -1, np.int64)  # a tensor of each kind with a free position, or -1
+    following = np.empty(first.shape[0], np.int64)  # the next tensor with a free position, or -1
     total: Any = 0
     ended = 0
     for i in range(first.shape[0]):

@@ -1,10 +1,10 @@
 """Stretches: consecutive rows of a program that compiled code executes in one call.
 
-A row is one instruction of the record, and its Call is the distinct instruction that it repeats.
-The Run of a Call is the function that executes it. A row may belong to a stretch if its Run
-consists of steps that compiled code can execute (its template, `neuroncore.replay.templates`), and
-if nothing can happen while it is executed: no error, no finding, no branch. Tensors that only one
-stretch uses exist only there, in one block of memory.
+A row is one instruction of the record. A Call is a distinct instruction, which the rows of equal
+instructions share. The Run of a Call is the function that executes it. A row may belong to a
+stretch if its Run consists of steps that compiled code can execute. These steps are the row's
+template (`neuroncore.replay.templates`). In addition, the row must not be able to cause an error, a
+finding or a branch. The tensors that only one stretch uses are in one block of memory.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ if TYPE_CHECKING:
 else:
     loops = Lazy("neuroncore.replay.loops")
 
-LEAST = 4  # rows with one template: fewer are not worth the preparation
-FEWEST = 100  # rows of a program that is worth the preparation
-# A stretch takes as long as START single rows, and SHARED more for each tensor that it shares.
+LEAST = 4  # a template is only made for at least this many rows
+FEWEST = 100  # stretches are only used if at least this many rows are executed
+# To start a stretch takes as long as to execute START rows one by one, and SHARED rows more for
+# each tensor that the stretch shares with other rows.
 START, SHARED = 4.0, 0.75
-LONG = 10  # rows of a typical stretch that is worth it
+LONG = 10  # with this many rows, a typical stretch is faster than single rows
 
 
 def are_worth(rows: int) -> bool:
-    """Return whether compiled code should execute a program, of which `rows` rows are executed now.
-    The import of numba takes as long as the execution of COLD rows without compiled code."""
+    """Return whether compiled code should execute a program if `rows` rows are executed now. If
+    numba is not imported yet, it is only worth importing for more than `jit.COLD` rows."""
     is_there = "numba" in sys.modules or rows > jit.COLD
     return rows >= FEWEST and is_there and loops.execute.over(rows) is loops.execute
 
@@ -62,9 +63,9 @@ def load() -> None:
 
 class Shared(NamedTuple):
     """A tensor that a stretch shares with other rows. `storage` is its position in
-    `Stretches.numbers`. The stretch writes to it `writes` times, and `first` is the position of the
-    first write in `Stretches.written`. `doubtful` says whether the stretch reads elements that may
-    not have been written before."""
+    `Stretches.numbers`. The stretch writes to the tensor `writes` times, and `first` is the
+    position of the first write in `Stretches.written`. `doubtful` is True if the stretch reads
+    elements that may not have been written before."""
 
     storage: int
     writes: int
@@ -73,9 +74,10 @@ class Shared(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """The uses of each tensor: its first and last rows; and whether its first use is a row with a
-    template that writes all of it. `after_parts` are operands of all tensors: each is read, and the
-    use of its tensor just before is a row with a template that writes a part of the tensor."""
+    """The uses of each tensor: the first and the last row that use it, and whether the first row
+    has a template and writes the whole tensor. `after_parts` has operands of all tensors. Each of
+    these operands is read, and the previous use of its tensor is a row with a template that writes
+    a part of the tensor."""
 
     first_row: Array
     last_row: Array
@@ -84,11 +86,11 @@ class Uses(NamedTuple):
 
 
 class Stretches:
-    """The stretches of a program. `ends` has the row after each stretch, by the first row of the
-    stretch. Replays of the program share them; each has a StretchesOnCore.
+    """The stretches of a program. `ends` maps the first row of each stretch to the row after the
+    stretch. All replays of the program share the stretches; each replay has a StretchesOnCore.
 
-    `contents` are the numbers of the storages that have contents before the first row, and `kept`
-    the numbers of the storages of results. `alone` are rows that must not be in a stretch.
+    `contents` has the numbers of the storages with contents before the first row, and `kept` the
+    numbers of the storages of results. The rows in `alone` must not be in a stretch.
     """
 
     def __init__(
@@ -133,11 +135,11 @@ class Stretches:
         if _are_long(self._template >= 0):
             self._find(contents, kept)
 
-    # --- which rows ------------------------------------------------------------------------------
+    # --- templates of rows -----------------------------------------------------------------------
 
     def _templates(self, key: Array, new: Callable[[int], int]) -> Array:
-        """Return the number of the template of each row; -1 if there is none. Rows with the same
-        `key` have the same template, which `new` makes from one of them."""
+        """Return the number of each row's template; -1 for a row without a template. Rows with the
+        same `key` have the same template, which `new` makes from one of these rows."""
         _, first, of_row, count = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
         )
@@ -155,15 +157,15 @@ class Stretches:
         values_of: Sequence[Sequence[Any]],
         core: Core,
     ) -> int:
-        """Add the template for rows with the Call and the values of this row, and return its
-        number; -1 if it has none."""
+        """Add a template for the rows that have the Call and the values of this row. Return the
+        number of the template; -1 if no template is possible."""
         plan = plans[self._call[row]]
         call, instruction = plan.call, plan.call.instruction
         if not _may_have_steps(plan):
             return -1
         (result,) = (p.operand for p in instruction.operands if p.name in call.writes)
         if result.partial and call.view(*call.writes).region is MemoryRegion.psum:
-            return -1  # it does not mark its elements as written by another engine than Tensor
+            return -1  # it does not mark the elements as written by an engine other than Tensor
         fields = self._rows[self._begins[row] : self._begins[row + 1]].tolist()
         tiles = {at: self._example(fields[at], core) for at in plan.operands.values()}
         values = values_of[fields[-1]] if plan.values else ()
@@ -187,7 +189,7 @@ class Stretches:
         return self.templates.add(by_name[call.writes[0]], steps, windows)
 
     def _example(self, window: int, core: Core) -> Tile:
-        """Return a tile with the geometry of a window, in storage without memory."""
+        """Return a tile with the geometry and the offset of a window. The tile has no memory."""
         geometry, hbm = self.geometries[self.geometry[window]], core.hbm
         storage = Storage(-1, geometry.layout, hbm.held(geometry.layout.dtype))
         storage.launch = hbm
@@ -200,17 +202,18 @@ class Stretches:
         other &= self._of_operand == self._storage[result][self._row]
         self._template[self._row[other]] = -1
 
-    # --- which stretches -------------------------------------------------------------------------
+    # --- stretches of rows -----------------------------------------------------------------------
 
     def _find(self, contents: set[int], kept: set[int]) -> None:
-        """Find the stretches, and the tensors that each one shares."""
+        """Find the stretches, and the tensors that each stretch shares with other rows. `contents`
+        and `kept` are explained at the class."""
         uses, geometries = self._uses(), self.geometries
         self.last_rows = uses.last_row.tolist()
         of_storage = self.geometry[self._window].tolist()
         layouts = [geometries[geometry].layout for geometry in of_storage]
         self.place_of = [*zip(self.numbers.tolist(), layouts, strict=True)]
-        # Tensors of which elements may be unwritten. `run` looks for such elements, so after a part
-        # of the tensor was written a new stretch begins before the next read.
+        # Tensors with elements that may be unwritten. A stretch checks for such elements only when
+        # it starts. So if a part of such a tensor is written, the next read begins a new stretch.
         self._doubtful = ~(uses.starts_full | np.isin(self.numbers, [*contents]))
         after = uses.after_parts
         stretch = self._split(self._row[after[self._doubtful[self._of_operand[after]]]])
@@ -249,8 +252,8 @@ class Stretches:
         )
 
     def _split(self, cuts: Array) -> Array:
-        """Return the first row of the stretch of each row, or -1. A stretch ends before each of the
-        rows `cuts`."""
+        """Divide the rows into stretches, and set `ends`. A stretch ends before each row in `cuts`.
+        Return the first row of each row's stretch; -1 for a row that is in no stretch."""
         inside, cut = self._template >= 0, np.zeros(len(self._call), np.bool_)
         cut[cuts] = True
         begins = inside & (cut | ~np.append(False, inside[:-1]))
@@ -263,7 +266,7 @@ class Stretches:
         return stretch
 
     def _place(self, uses: Uses) -> None:
-        """Give places in one block of memory to the tensors that only one stretch uses."""
+        """Choose positions in one block of memory for the tensors that only one stretch uses."""
         self.total = 0  # bytes of the block
         local = self.local[np.argsort(uses.first_row[self.local], kind="stable")]
         if not len(local):
@@ -278,8 +281,9 @@ class Stretches:
         self.base[local] = at
 
     def _share(self, stretch: Array, shared: Array) -> None:
-        """List the tensors that each stretch shares with other rows. Remove stretches that take
-        longer than the execution of their rows one by one."""
+        """List the tensors that each stretch shares with other rows. Remove a stretch if it would
+        take longer than its rows one by one. `stretch` has the first row of each operand's stretch
+        (-1 if none), and `shared` flags operands on shared tensors."""
         used = np.flatnonzero(shared & (stretch >= 0))
         used = used[np.lexsort((self._of_operand[used], stretch[used]))]
         storage, of_stretch = self._of_operand[used], stretch[used]
@@ -307,7 +311,8 @@ class Stretches:
 
 
 class StretchesOnCore:
-    """Executes the stretches of a program on a core, in memory that only this replay uses."""
+    """Executes the stretches of a program on the core of one replay, with memory that only this
+    replay uses."""
 
     def __init__(self, stretches: Stretches, core: Core) -> None:
         self._stretches, self._core = stretches, core
@@ -321,8 +326,8 @@ class StretchesOnCore:
         self._table = stretches.table._replace(base=self._base, fixed=fixed)
 
     def run(self, first: int, tensors: Tensors) -> bool:
-        """Execute the stretch that begins with row `first`, and return True. Return False without
-        executing it if something may happen that only `Execution.step` can do."""
+        """Execute the stretch that begins with row `first`, and return True. If a row may need
+        something that only `Execution.step` can do, execute nothing and return False."""
         core, stretches = self._core, self._stretches
         shared = stretches.shared[first]
         if core.leftovers is not None or core.watch is not None or core.shadow is not None:
@@ -346,7 +351,7 @@ class StretchesOnCore:
         return True
 
     def _note_writes(self, each: Shared, storage: Storage) -> None:
-        """Record that a stretch has written to a tensor."""
+        """Record in `storage` that a stretch has written to this tensor."""
         storage.version += each.writes
         stretches = self._stretches
         psum = storage.region is MemoryRegion.psum
@@ -361,16 +366,16 @@ class StretchesOnCore:
 
 
 def _may_have_steps(plan: ArgumentPlan) -> bool:
-    """Return whether rows with a Call may have a template. They have none if an earlier row has
-    shown that the Run of the Call has no steps."""
+    """Return whether rows with the Call of `plan` may have a template. They have none if the Run of
+    the Call had no steps for an earlier row."""
     call = plan.call
     simple = call.instruction.staged and not (call.dynamic or plan.lists or call.transposes)
     return simple and len(call.writes) == 1 and call.results.get(__name__, True)
 
 
 def _are_long(rows: Array) -> bool:
-    """Return whether sequences of at least LONG rows with a flag in `rows` contain a quarter of all
-    rows or more."""
+    """Return whether at least a quarter of all rows are in sequences of LONG or more consecutive
+    rows that `rows` flags."""
     bounds = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]])))
     lengths = bounds[1::2] - bounds[::2]
     return bool(4 * lengths[lengths >= LONG].sum() >= len(rows) > 0)

@@ -1,9 +1,9 @@
 """Templates, with which the compiled code of `neuroncore.replay.loops` executes rows of a record
-without Python. The Run of a row is the function that executes its instruction. A template has the
-steps of a Run (`neuroncore.clause.alu`) as a table.
+without Python. The Run of a row is the function that executes its instruction. A template is a
+table of the steps of a Run (`neuroncore.clause.alu`).
 
-A template consists of the loops that the Run would call, with the same operands: numpy's own loops
-and the machine code of `neuroncore.numerics.loops`. So its results have the same bits.
+The steps of a template call the loops that the Run would call, with the same operands: numpy's own
+loops, and the machine code of `neuroncore.numerics.loops`. So the results have the same bits.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ else:
     loops = Lazy("neuroncore.replay.loops")
 
 FLOAT = np.dtype(np.float32)
-AXES = 3  # of a step
+AXES = 3  # the number of axes of a step
 
-# For functions that are no loops themselves: the function and the inputs that they stand for.
+# Some functions are not loops themselves. For these, the function that is a loop, and its inputs.
 _Form = Callable[..., tuple[Any, tuple[Any, ...]]]
 FORMS: dict[Any, _Form] = {
     **dict.fromkeys((alu.absolute, alu.magnitude), lambda a, _=None: (np.absolute, (a,))),
@@ -52,10 +52,10 @@ class NoTemplate(Exception):
 
 
 class Operand(NamedTuple):
-    """The elements of an operand. `place` is the position of its window in the row, or ~n for the
-    fixed array n, which is a constant or memory for intermediate results. `distances` are the
-    distances of the elements in bytes along the axes of the result, and `item` is their size in
-    bytes."""
+    """The elements of an operand. `place` is the position of the operand's window in the row, or ~n
+    for the fixed array n, which is a constant or memory for intermediate results. `distances` are
+    the distances between elements along the axes of the result, in bytes. `item` is the size of an
+    element in bytes."""
 
     place: int
     distances: Dims
@@ -63,29 +63,29 @@ class Operand(NamedTuple):
 
 
 class Templates:
-    """Templates, which share constants and memory for intermediate results. `steps` are rows of the
-    table in `neuroncore.replay.loops`, and `begins` has the first step of each template, followed
-    by the number of all steps."""
+    """The templates of a program. They share constants, and memory for intermediate results.
+    `steps` has the steps of all templates, as rows of the table in `neuroncore.replay.loops`.
+    `begins` has the first step of each template, and then the number of all steps."""
 
     def __init__(self) -> None:
         self.steps: list[list[int]] = []
         self.begins = [0]
         self._fixed: list[Array | int] = []  # constants, and sizes of intermediate results
         self._scratch: list[int] = []  # the fixed arrays that are memory for intermediate results
-        self._used = 0  # of `_scratch`, by the current template
+        self._used = 0  # the entries of `_scratch` that the current template uses
         self._windows: Mapping[int, int] = {}
-        self._result = Operand(-1, (), 0)  # of the previous step
+        self._result = Operand(-1, (), 0)  # the result of the previous step
 
     def memory(self) -> tuple[Array, list[Array]]:
-        """Return the addresses of the fixed arrays, and the arrays. The arrays for intermediate
-        results are new."""
+        """Return the addresses of the fixed arrays, and the arrays themselves. The arrays for
+        intermediate results are allocated at each call."""
         arrays = [np.empty(a, np.uint8) if isinstance(a, int) else a for a in self._fixed]
         return np.array([*map(_address, arrays)], np.int64), arrays
 
     def add(self, dst: Tile, steps: Sequence[Loop | Fold], windows: Mapping[int, int]) -> int:
-        """Add the template of a row with these steps, and return its number; -1 if the compiled
-        code can't execute one of them. `windows` has the positions of tiles in the row, by their
-        `id`."""
+        """Add a template with these steps, and return its number. Return -1 if the compiled code
+        can't execute a step. `windows` has the position of each tile in the row, by the `id` of the
+        tile."""
         self._windows, self._used = windows, 0
         count = len(self.steps)
         try:
@@ -115,8 +115,8 @@ class Templates:
     # --- steps -----------------------------------------------------------------------------------
 
     def _moves(self, dst: Tile, value: Any) -> bool:
-        """Add a step that copies the codes of `value` to `dst` without conversion, and return True.
-        Return False if their formats differ."""
+        """Add a step that copies `value` to `dst` without a conversion to float32, and return True.
+        Return False if this is not possible, because the formats differ."""
         if isinstance(value, Tile):
             if value.held is not dst.held:
                 return False
@@ -130,7 +130,8 @@ class Templates:
         return True
 
     def _step(self, step: Loop, dst: Tile, last: bool) -> Operand:
-        """Add a step, and return its result."""
+        """Add a row for `step` to the table, and rows for the conversions that it needs. Return the
+        operand with its result."""
         function, inputs, shape = step.function, step.inputs, dst.shape
         while (form := FORMS.get(function)) is not None:
             function, inputs = form(*inputs)
@@ -193,7 +194,7 @@ class Templates:
         return state._replace(distances=_dense_steps(shape, FLOAT.itemsize))
 
     def _store(self, dst: Tile, values: Operand) -> None:
-        """Add steps that round float32 values to the format of a tile, and write them to the
+        """Add steps that round float32 values to the format of a tile, and write the codes to the
         tile."""
         into, form, shape = self._codes(dst), dst.held, dst.shape
         if form is not float32:
@@ -209,8 +210,8 @@ class Templates:
     def _convert(
         self, shape: Dims, source: Operand, result: Operand, form: Format, encodes: bool
     ) -> None:
-        """Add a step that converts values to the codes of a format, or codes to values if `encodes`
-        is False. Source and result must have no gaps between elements."""
+        """Add a step that converts values to the codes of a format (codes to values if `encodes` is
+        False). Source and result must have no gaps between elements."""
         if form.kind != "float" or form.itemsize > 2 or form.element is not None:
             raise NoTemplate
         word = loops.vector_of(form.code_type)
@@ -235,8 +236,8 @@ class Templates:
         return Operand(self._windows[id(tile)], tile.geometry.steps, tile.held.itemsize)
 
     def _values(self, value: Any, shape: Dims) -> Operand:
-        """Return the operand with the float32 values of an input, in the shape of a result. Add
-        steps that convert the input, if necessary."""
+        """Return an operand with the float32 values of an input, in the shape of a result. If
+        necessary, add steps that convert the input."""
         if value is PREVIOUS:
             return self._result
         if not isinstance(value, Tile):
@@ -250,17 +251,17 @@ class Templates:
         return _aligned(operand, value.shape, shape)
 
     def _floats(self, dst: Tile, last: bool, dense: bool = False) -> Operand:
-        """Return the operand for a float32 result: the tile, if the step is the `last` one and the
-        tile has float32 in memory, else memory for an intermediate result. With `dense`, the
-        operand has no gaps between elements."""
+        """Return an operand for a float32 result. If the step is the `last` step and the tile `dst`
+        has float32 in memory, this is the tile; otherwise it is memory for an intermediate result.
+        If `dense` is True, the operand has no gaps between elements."""
         tile = self._codes(dst)
         if last and dst.held is float32 and not (dense and not _is_dense(tile, dst.shape)):
             return tile
         return self._temporary(dst.shape, FLOAT.itemsize)
 
     def _dense(self, operand: Operand, shape: Dims) -> Operand:
-        """Return the operand without gaps between elements. If it has gaps, add a step that copies
-        it."""
+        """Return an operand with the same elements and no gaps between them. If `operand` has gaps,
+        add a step that copies it."""
         if _is_dense(operand, shape):
             return operand
         copy = self._temporary(shape, operand.item)
@@ -286,7 +287,7 @@ class Templates:
     def _emit(
         self, kind: int, shape: Dims, *operands: Operand, function: int = 0, data: int = 0
     ) -> None:
-        """Append a step over a shape. Axes are merged where all operands allow it."""
+        """Append a step that loops over a shape. Axes are merged where all operands allow it."""
         axes = [(n, [o.distances[i] for o in operands]) for i, n in enumerate(shape) if n != 1]
         merged: list[tuple[int, list[int]]] = []
         for size, steps in axes:
@@ -304,8 +305,7 @@ class Templates:
     def _append(
         self, kind: int, sizes: Dims, operands: list[Operand], function: int, data: int
     ) -> None:
-        """Append a row to the table of steps. If there are two operands, the second is the
-        result."""
+        """Append a row to the table of steps. The last operand is the result."""
         first, *middle, result = operands
         second = middle[0] if middle else Operand(first.place, (0,) * len(sizes), 0)
         row = [kind, function, data, *_last(sizes, 1)]
@@ -336,10 +336,10 @@ def _is_dense(operand: Operand, shape: Dims) -> bool:
 
 
 def _aligned(operand: Operand, shape: Dims, target: Dims) -> Operand:
-    """Return an operand of the shape `shape` in the shape `target`. The two shapes must have the
-    same number of elements, or the operand must have one element for each partition, which is
-    repeated along the free axes. Raises NoTemplate if this is not possible with constant distances
-    along each axis."""
+    """Return an operand of the shape `shape` in the shape `target`. The shapes must have the same
+    number of elements, or the operand must have one element for each partition, which is then
+    repeated along the free axes. Raise NoTemplate if this needs distances that are not constant
+    along an axis."""
     if shape == target:
         return operand
     lanes = target[0]
@@ -354,7 +354,7 @@ def _aligned(operand: Operand, shape: Dims, target: Dims) -> Operand:
 
 
 def _is_simple(tile: Tile) -> bool:
-    """Return whether a tile has memory that no other tensor uses, at a constant offset."""
+    """Return whether a tile is at a constant offset, in memory that no other tensor uses."""
     placed = tile.storage.placed
     return not (tile.dynamic or placed or tile.geometry.is_empty or tile.held.itemsize > 4)
 
@@ -387,7 +387,7 @@ class _Ufunc(ctypes.Structure):
 
 @cache
 def _loop_of_numpy(function: np.ufunc, signature: str) -> tuple[int, int]:
-    """Return the address of numpy's loop for a signature, and the address of its data. Raises
+    """Return the address of numpy's loop for a signature, and the address of the loop's data. Raise
     NoTemplate if this release of numpy has another structure."""
     fields = _Ufunc.from_address(id(function))
     counts = [getattr(function, name) for name in ("nin", "nout", "nargs", "ntypes")]

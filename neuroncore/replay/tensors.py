@@ -1,6 +1,7 @@
-"""The tensors of a replay. Its input arrays must have the shapes and formats of the run's inputs.
-Tensors are made when an instruction first uses them, and freed after their last use. Snapshots
-have copies of their contents. A storage is the memory of one tensor. A record numbers storages."""
+"""The tensors of a replay. A tensor is made when an instruction first uses it, and freed after its
+last use. Snapshots have copies of the contents of tensors. The input arrays of a replay must have
+the shapes and formats of the run's inputs. A storage is the memory of one tensor, and has a number
+in the record."""
 
 from __future__ import annotations
 
@@ -26,16 +27,17 @@ InputArrays = Mapping[str, Any] | Sequence[Any] | None
 
 
 def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
-    """Return the inputs in the format of memory, by the numbers of their storages. `arrays` are
-    arrays by name, in order, or for each of several ranks; None means the inputs in the record.
-    Raises UsageError for inputs with other names, shapes or formats than the inputs of the run."""
+    """Return the inputs in the formats in which memory has them, by the numbers of their storages.
+    `arrays` are arrays by name, in order, or for each of several ranks; None means the inputs in
+    the record. Raise UsageError if names, shapes or formats differ from the inputs of the run."""
     named = _named(setting, arrays)
     return {item.storage: _stored(item, named[item.name], memory) for item in setting.inputs}
 
 
 def narrow_inputs(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
-    """Return copies of the inputs whose format memory widens, in the caller's format, by the
-    numbers of their storages. `arrays` are as for `inputs_in_memory`."""
+    """Return copies of the inputs for which memory has a wider format. The copies have the caller's
+    format, and are given by the numbers of their storages. `arrays` is explained at
+    `inputs_in_memory`."""
     widened = [item for item in setting.inputs if memory.hbm.held(item.dtype) is not item.dtype]
     if not widened:
         return {}
@@ -58,8 +60,8 @@ def _named(setting: Setting, arrays: InputArrays) -> Mapping[str, Any]:
 
 
 def _is_by_rank(setting: Setting, arrays: Mapping[str, Any] | Sequence[Any]) -> bool:
-    """Return whether `arrays` has the inputs of each of several ranks, like `per_rank` of
-    `neuroncore.run`."""
+    """Return whether `arrays` has separate inputs for each of several ranks, in the form of the
+    argument `per_rank` of `neuroncore.run`."""
     if setting.world.ranks == 1 or isinstance(arrays, Mapping):
         return False
     return all(isinstance(of_rank, list | tuple | Mapping) for of_rank in arrays)
@@ -81,9 +83,9 @@ def _named_by_rank(setting: Setting, arrays: Sequence[Any]) -> dict[str, Any]:
 def _matched(
     names: Sequence[str], arrays: Mapping[str, Any] | Sequence[Any], who: str
 ) -> Mapping[str, Any]:
-    """Return inputs by name. Raises UsageError unless a dict has exactly the `names` as its keys,
-    or a sequence has one input for each name. `who` is the owner of the inputs in errors, such as
-    "rank 0"."""
+    """Return inputs by name. `arrays` is a dict whose keys are the `names`, or a sequence with one
+    input for each name; raise UsageError for any other. `who` is the owner of the inputs in
+    messages, such as "rank 0"."""
     if not isinstance(arrays, Mapping):
         if len(arrays) != len(names):
             raise UsageError(f"{len(arrays)} inputs are given; {who} has {', '.join(names)}")
@@ -96,8 +98,8 @@ def _matched(
 
 
 def _stored(item: Input, value: Any, memory: Memory) -> Array:
-    """Return an array in the format in which memory stores the elements of the input `item`. Raises
-    UsageError if the array has another shape or format than the input."""
+    """Return an array in the format in which memory has the input `item`. Raise UsageError if the
+    array has another shape or format than the input."""
     array = np.asarray(value)
     form = lookup(array.dtype)
     if (array.shape or (1,), form) != (item.shape, item.dtype):
@@ -115,8 +117,8 @@ Numbers = dict[int, int]
 class Tensors:
     """The tensors of a launch's cores, by the numbers of their storages in the record.
 
-    `inputs` are arrays by these numbers. They are C-contiguous, and in the formats in which memory
-    holds them. Inputs to which the programs write are copied.
+    `inputs` are arrays, also by the numbers of their storages. They are C-contiguous, and have the
+    formats in which memory has them. Inputs to which the programs write are copied.
     """
 
     def __init__(
@@ -127,17 +129,17 @@ class Tensors:
         self._areas = [program.areas for program in programs]
         self.written = {n for p in programs for n in written_storages(p).tolist()}
         self.roots: dict[int, Tile] = {}  # each existing storage as one tile
-        self.kept: set[int] = set()  # the storages that hold results
+        self.kept: set[int] = set()  # the storages of results
         self.owners: dict[int, Core] = {}  # the core whose memory has the tensor
-        # the layouts on chip that memory has allocated, with the format that it stores
+        # the layouts on chip that memory has allocated, and the format in which memory has each
         self._held: dict[Layout, Format] = {}
 
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
-        """Return the storage with this number as one tile, for a core. It is allocated at its first
-        use, in the core's memory. Storage that the cores of a rank share is in the memory of the
-        rank's first core.
+        """Return the storage with this number as one tile. If the storage does not exist yet, it is
+        allocated in the memory of `core`. A storage that the cores of a rank share is allocated in
+        the memory of the rank's first core.
 
-        Raise UsageError if memory allocates a tensor of this layout differently.
+        Raise UsageError if the memory allocates a tensor with this layout differently.
         """
         root = self.roots.get(number)
         if root is None:
@@ -159,7 +161,7 @@ class Tensors:
             self.roots.pop(number, None)
 
     def changed(self, number: int) -> Array:
-        """Return flags of the elements of an input whose bits in memory have changed."""
+        """Return a flag for each element of an input: whether its bits in memory have changed."""
         return self.roots[number].storage.changed_since(self.inputs[number])
 
     def _create(self, core: Core, number: int, layout: Layout) -> Storage:
@@ -182,7 +184,7 @@ class Tensors:
         return memory.adopt(region, codes, form, name)
 
     def _name(self, number: int) -> str:
-        """Return the name of a tensor without an address; "" for other tensors."""
+        """Return the name of a tensor; "" for a tensor whose address the kernel chose."""
         for areas in self._areas:
             if (area := areas.get(number)) is not None and not area.placed:
                 return area.name
@@ -190,7 +192,7 @@ class Tensors:
 
     def _allocate(self, memory: Memory, layout: Layout, name: str) -> Storage:
         held = self._held.get(layout)
-        if held is not None:  # such a tensor fits
+        if held is not None:  # a tensor with this layout has been allocated, so it fits
             return memory.new(layout, held, name)
         address = (layout.partition0, layout.byte0) if layout.placed else None
         storage = memory.allocate(layout.region, layout.shape, layout.dtype, name, address)
@@ -213,7 +215,7 @@ def written_storages(program: Program) -> Array:
 
 def last_uses(program: Program) -> tuple[Array, Array]:
     """Return two arrays with a number for each window: the last row that uses the window, and the
-    last row that uses its storage; -1 if there is none."""
+    last row that uses its storage. The number is -1 if no row uses it."""
     row, storages = program.users(), program.storages()
     window = np.full(len(storages.of_window), -1, np.int64)
     np.maximum.at(window, program.operand_windows(), row)
@@ -225,8 +227,8 @@ def last_uses(program: Program) -> tuple[Array, Array]:
 @dataclass(frozen=True, eq=False)
 class Content:
     """The contents of a storage before a step. `core` is the core whose memory has the storage. If
-    the kernel chose the address of the storage, `data` is empty: the `CoreState` has its bytes, in
-    an image of the whole memory."""
+    the kernel chose the address of the storage, `data` is empty, because the `CoreState` has the
+    bytes in an image of the whole memory."""
 
     core: Core
     layout: Layout
@@ -251,9 +253,9 @@ def content(core: Core, storage: Storage) -> Content:
 
 @dataclass(frozen=True, eq=False)
 class CoreState:
-    """The state of one core before a row. It lacks the contents of tensors, except for those at
-    addresses that the kernel chose (`images`). `loaded` has the values of the registers that rows
-    have loaded."""
+    """The state of one core before a row. The contents of tensors are not included, except tensors
+    at addresses that the kernel chose (`images`). `loaded` has the value of the register that each
+    row has loaded."""
 
     row: int
     program_id: int
@@ -269,8 +271,7 @@ class CoreState:
         return sum(data.nbytes for data, _ in self.images.values())
 
     def restore(self, core: Core, storages: list[Storage]) -> None:
-        """Restore the state of the core. `storages` are the storages of the tensors that programs
-        write to."""
+        """Restore the state of the core. `storages` are the storages to which programs write."""
         core.program_id = self.program_id
         core.packs.clear()
         for unit, registers in self.accumulators.items():
@@ -289,8 +290,8 @@ class CoreState:
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
-    """Return the state of a core before a row. `loaded` and `storages` are described in
-    CoreState."""
+    """Return the state of a core before a row. `loaded` is explained at `CoreState`, and `storages`
+    at `CoreState.restore`."""
     images = core.memory.images.items()
     return CoreState(
         row=row,

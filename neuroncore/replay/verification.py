@@ -1,6 +1,6 @@
-"""Comparison of the emulator with the plain reading, which has every instruction in plain numpy
-(`neuroncore.plain`). Both execute one record, and their results are compared after each
-instruction."""
+"""Compares the emulator with the plain reading, a second implementation of every instruction in
+plain numpy (`neuroncore.plain`). Both execute the same record, and their results are compared after
+each instruction."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ from neuroncore.replay.cursor import Replay
 from neuroncore.replay.execution import Execution
 from neuroncore.replay.tensors import inputs_in_memory
 
-BLAS = "blas"  # used like the name of a function, for sums without an order (Options.matmul)
-BLAS_ROOM = 2.0**-12  # the difference that such sums may have, relative to the largest result
+# Used in place of a function's name for matrix products with an unknown order of additions
+# (Options.matmul).
+BLAS = "blas"
+BLAS_ROOM = 2.0**-12  # the allowed difference of these products, relative to the largest result
 
 
 def native(array: Any) -> Array:
-    """Return an array with at least one axis and its bytes in this machine's order."""
+    """Return an array with at least one axis, and in the byte order of this computer."""
     native_array = np.atleast_1d(np.asarray(array))
     return native_array.astype(native_array.dtype.newbyteorder("="), copy=False)
 
 
 def unequal_arrays(actual: Array, expected: Array) -> Array:
-    """Return, for each element, whether two arrays differ there in bits. Any NaN equals any other.
-    If the arrays differ in shape or type, the result is True, in shape (1, 1, ...)."""
+    """Return a flag for each element: whether the bits of the two arrays differ. All NaN count as
+    equal. If the arrays differ in shape or type, return a single True in an array of shape (1, 1,
+    ...)."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return np.ones((1,) * actual.ndim, np.bool_)
     wrong: Array = _bits(actual) != _bits(expected)
@@ -50,7 +53,8 @@ def _bits(array: Array) -> Array:
 
 
 def codes_at(storage: Storage, operand: Operand) -> Array:
-    """Return the codes of the elements of an operand in the emulator's memory."""
+    """Return the codes that the emulator's memory has for the elements of an operand of the plain
+    reading."""
     layout, kind = storage.layout, np.dtype(operand.held.codes)
     if layout.in_rows:
         row, column = np.divmod(operand.positions, layout.row_bytes)
@@ -71,10 +75,11 @@ def codes_at(storage: Storage, operand: Operand) -> Array:
 def differing(
     arguments: Mapping[str, Any], name: str, emulator: Array, row: Row, function: str | None
 ) -> Array:
-    """Return flags of the written elements of a result that differ by more than is allowed.
+    """Return a flag for each element of a result: whether it differs by more than is allowed.
+    Elements that were never written do not count.
 
     `arguments` has the plain reading's operands by name, and `emulator` the emulator's codes of the
-    operand `name`. `function` is the function that the plain reading only approximates
+    operand `name`. `function` is the name of a function that the plain reading only approximates
     (`plain.reading.approximate`), BLAS, or None if all bits must be equal."""
     operand: Operand = arguments[name]
     if function == BLAS:
@@ -101,8 +106,8 @@ def _moves_bits(row: Row, arguments: Mapping[str, Any]) -> bool:
 
 
 def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
-    """Return flags of the elements whose codes differ between the plain reading's operand and the
-    emulator. Unless `strict`, any NaN equals any other."""
+    """Return a flag for each element: whether the code of the plain reading's operand differs from
+    the emulator's code. If `strict` is False, all NaN count as equal."""
     codes = operand.codes()
     wrong: Array = codes != emulator
     if not strict and operand.held.kind == "float" and wrong.any():
@@ -111,7 +116,8 @@ def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
 
 
 def _ulps(operand: Operand, emulator: Array) -> Array:
-    """Return the distance of each code from the emulator's code, in units of the last place."""
+    """Return the distance between the codes of the plain reading and of the emulator, in units in
+    the last place."""
     bits = 8 * operand.held.size
 
     def order(codes: Array) -> Array:
@@ -128,10 +134,10 @@ def _ulps(operand: Operand, emulator: Array) -> Array:
 
 
 def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
-    """Return, for each sum, whether it differs by more than rounding can explain.
+    """Return a flag for each sum: whether the difference is larger than rounding can explain.
 
     The allowed difference is (n + 2) * 2^-22 * m, plus two units in the last place of the sum. n is
-    the number of terms in a lane, and m is the largest magnitude among the terms and the sum."""
+    the number of terms in a lane, and m is the largest magnitude of the terms and the sum."""
     actual, expected = decode(operand.held, emulator), operand.values()
     largest = np.abs(np.nan_to_num(terms.rows(), posinf=0, neginf=0)).max(axis=1).max(initial=0)
     count = terms.positions.size // terms.lanes + 2
@@ -144,8 +150,9 @@ def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
 
 
 def take_over(operand: Operand, emulator: Array) -> None:
-    """Write the emulator's codes to the plain reading's operand where its codes differ, so that the
-    plain reading continues with the same numbers. Elements that were never written stay so."""
+    """Write the emulator's codes to the plain reading's operand where the codes differ, so that the
+    plain reading continues with the same numbers. Elements that were never written are not
+    changed."""
     wrong = (operand.codes() != emulator) & ~operand.missing()
     if wrong.any():
         size = operand.form.size
@@ -153,13 +160,13 @@ def take_over(operand: Operand, emulator: Array) -> None:
 
 
 def described(operand: Operand) -> str:
-    """Return the shape, the format and the region of an operand as text."""
+    """Return the shape, the format and the memory of an operand as text."""
     shape = " x ".join(map(str, operand.shape))
     return f"{shape} {operand.form.name} in {operand.tensor.layout.region.value}"
 
 
 def text_of(operand: Operand, code: Any) -> str:
-    """Return the text of an element, as a number and as bits."""
+    """Return an element as text: its number and its bits. `code` is the code of the element."""
     bits = int(np.asarray(code).view(f"u{operand.held.size}"))
     if operand.held.kind == "packed":
         return f"{bits:#x}"
@@ -170,8 +177,9 @@ def text_of(operand: Operand, code: Any) -> str:
 @dataclass(frozen=True)
 class Mismatch:
     """The first result that differs from the plain reading by more than is allowed. `element` is
-    the index of its first differing element; `emulator` and `reading` are the texts of this
-    element. `row` is the number of the instruction in the program of `core`."""
+    the index of the first element that differs. `emulator` and `reading` are the texts of this
+    element in the emulator and in the plain reading. `row` is the number of the instruction in the
+    program of `core`."""
 
     instruction: str
     row: int
@@ -199,10 +207,11 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a verification. The results of `compared` instructions were equal bit by bit.
-    `taken_over` instructions compute functions or sums that the plain reading only approximates.
-    Their results differed by no more than is allowed (`differing`), and the reading continued with
-    the emulator's bits. `difference` is the first mismatch, or None."""
+    """The result of a verification. `compared` is the number of instructions whose results were
+    equal bit by bit. `taken_over` is the number of instructions for which the plain reading only
+    approximates a function or a sum, and for which the difference was within the allowed limit
+    (`differing`); after these, the plain reading continued with the emulator's bits. `difference`
+    is the first mismatch, or None."""
 
     instructions: int
     compared: int
@@ -210,7 +219,7 @@ class Verdict:
     difference: Mismatch | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures, and the first mismatch as text."""
+        """Return the fields as a dict for JSON. The first mismatch is a text."""
         text = None if self.difference is None else str(self.difference)
         return {
             "instructions": self.instructions,
@@ -230,9 +239,9 @@ class Verdict:
 
 
 class _Before(NamedTuple):
-    """The data about an instruction that must be noted before it is executed. `storages` has the
-    storages of its results by number. `leftover` flags, by name of the operand, the elements that
-    depend on uninitialized memory."""
+    """Data about an instruction that is only available before it is executed. `storages` has the
+    storages of its results by number. `leftover` maps names of operands to flags of the elements
+    that depend on uninitialized memory."""
 
     storages: Mapping[int, Storage]
     leftover: Mapping[str, Array]
@@ -240,7 +249,7 @@ class _Before(NamedTuple):
 
 class Verification:
     """Executes a record in the emulator and in the plain reading, instruction by instruction.
-    `inputs` are as for `Replay`, by default the inputs of the run. Raises the errors of Replay."""
+    `inputs` is the argument `inputs` of `Replay`. Raises the errors of `Replay`."""
 
     def __init__(
         self, record: Record, inputs: Mapping[str, Any] | Sequence[Any] | None = None
@@ -258,17 +267,17 @@ class Verification:
 
     @property
     def instructions(self) -> int:
-        """Return the number of instructions of the record."""
+        """The number of instructions in the record."""
         return self.replay.steps
 
     def run(self) -> Verdict:
-        """Execute the whole record, or up to the first difference."""
+        """Execute the record, up to the first difference or to its end. Return the verdict."""
         difference = None
         while difference is None and self.replay.step < self.instructions:
             difference = self._step()
         if difference is None:
             difference = next(self._of_results(), None)
-        # the method refers to this object, and would keep all tensors alive
+        # the method `_turn` refers to this object, and would keep all tensors in memory
         self.replay.turns = None
         return Verdict(self.instructions, self.compared, self.taken_over, difference)
 
@@ -276,8 +285,8 @@ class Verification:
         self, verdict: Verdict, run: Sequence[Any], replayed: Sequence[Any]
     ) -> Verdict:
         """Compare the arrays that the run returned with the arrays that the replay returned. Return
-        `verdict`, with the first difference if there is one. A difference means that the run used
-        other code of the emulator than the replay."""
+        `verdict`, with the first difference as its `difference` if there is one. A difference is
+        possible because the run may use other code of the emulator than the replay."""
         for number, (run_result, replayed_result) in enumerate(zip(run, replayed, strict=True)):
             actual, expected = native(run_result), native(replayed_result)
             wrong = unequal_arrays(actual, expected)
@@ -297,9 +306,9 @@ class Verification:
         return verdict
 
     def _turn(self, able: Sequence[int]) -> int | None:
-        """Return which of the cores in `able` continues: the core of the last step if it is in
-        `able`, otherwise the next core in order. Note the tensors that its next instruction uses,
-        because the replay frees tensors after their last use."""
+        """Choose the core that continues from the cores in `able`, and return it: the core of the
+        last step if possible, otherwise the next core in order. Also store the storages to which
+        its next instruction will write, because the replay frees tensors after their last use."""
         if not able:
             return None
         replay = self.replay
@@ -322,16 +331,16 @@ class Verification:
     def _compared(
         self, core: int, number: int, row: Row, instruction: Any, storages: Mapping[int, Storage]
     ) -> Mismatch | None:
-        """Compare the results of an instruction, and return a Mismatch for the first result that
-        differs. If all agree within the allowed difference, the plain reading continues with the
-        emulator's bits."""
+        """Compare the results of an instruction. Return a Mismatch for the first result that
+        differs by more than is allowed. If there is none, the plain reading continues with the
+        emulator's bits, and the result is None."""
         function, arguments = approximate(instruction), vars(instruction)
         if row.call.instruction.traits.multiplies and instruction.core.options.matmul == "blas":
             function = BLAS
         for name in row.call.writes:
             emulator = codes_at(storages[row.windows[name].tensor], arguments[name])
             if np.array_equal(arguments[name].codes(), emulator):
-                continue  # nothing to allow, and nothing to take over
+                continue  # all bits are equal
             wrong = differing(arguments, name, emulator, row, function)
             if wrong.any():
                 return self._difference(core, number, row, arguments, name, emulator, wrong)
@@ -359,8 +368,9 @@ class Verification:
         )  # fmt: skip
 
     def _of_results(self) -> Iterator[Mismatch]:
-        """Yield a Mismatch for each result of the kernel that differs although the results of all
-        instructions agreed: something other than an instruction has written to this tensor."""
+        """Yield a Mismatch for each result of the kernel that differs. This is called if the
+        results of all instructions agreed, so something other than an instruction has written to
+        the tensor."""
         for core, program in enumerate(self.replay.record.programs):
             execution = self.replay.executions[core]
             for leaf in leaves(program.data.results):
@@ -373,8 +383,8 @@ class Verification:
 
 
 def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismatch:
-    """Return the Mismatch for the first element whose flag in `wrong` is set. `where` has the other
-    fields of the Mismatch."""
+    """Return the Mismatch for the first element that `wrong` flags. `where` has the other fields of
+    the Mismatch."""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     return Mismatch(
         **where,
@@ -386,9 +396,9 @@ def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismat
 
 
 def _leftover(execution: Execution) -> dict[str, Array]:
-    """Return flags of the elements of a product's operands that depend on uninitialized memory, by
-    the name of the operand. The plain reading needs these flags, because it does not track such
-    elements."""
+    """Return flags of the elements that depend on uninitialized memory, by the names of operands.
+    Only products and transposes have such flags. The plain reading needs them, because it does not
+    track these elements itself."""
     traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
     if leftovers is None or not (traits.multiplies or traits.transposes):
         return {}
