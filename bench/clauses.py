@@ -16,14 +16,16 @@ from issuing import Line
 from measure import least
 
 P, F = SHAPE = 128, 512
-TIMES = 20  # of one sample
+TIMES = 20  # calls in one sample
 Work = Callable[[], Any]
-Cases = dict[str, tuple[Work, Work, float]]  # ours, numpy's, and the limit
+# neuroncore's work, numpy's work, and the largest allowed ratio of times
+Cases = dict[str, tuple[Work, Work, float]]
 
 
 def lines() -> Iterator[Line]:
     rng = np.random.default_rng(0)
-    x = rng.uniform(-1.5, 1.5, SHAPE).astype(np.float32)  # where the tables are valid
+    # the range in which the function tables are valid
+    x = rng.uniform(-1.5, 1.5, SHAPE).astype(np.float32)
     rows = np.ascontiguousarray(rng.permutation(P).reshape(P, 1), np.int32)
     found: list[Line] = []
 

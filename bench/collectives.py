@@ -1,15 +1,15 @@
 """Compare estimates of collectives with published times: python bench/collectives.py CSV [--fit]
 
 CSV has the columns of nccom-test's tables: instance, nodes, ranks, lnc, op, dtype, size_bytes,
-time_us. It also has a grade. Grade A is for a whole table of a named instance, B for a measurement
-with a reservation, C for one that is old, noisy or cut off, and X for a rejected one. All rows but
-those of grade X are printed. The model is fitted only to the float32 rows of grade A for all_gather
-and reduce_scatter. The exit code is 0 if the errors of the other rows of grade A are within the
-limits. tests/data/collectives.csv has the rows of grade A.
+time_us. It also has a grade. Grade A is for a whole table of a named instance, and B for a
+measurement that is less certain. Grade C is for an old, noisy or incomplete measurement, and X for
+a rejected one. All rows but those of grade X are printed. The model is fitted only to the float32
+rows of grade A for all_gather and reduce_scatter. The exit code is 0 if the errors of the other
+rows of grade A are within the limits. tests/data/collectives.csv has the rows of grade A.
 
 --fit fits the numbers of isa/instances/*.toml again, by least squares of logarithms, and prints
-them. The time of a launch is not among them, because these rows do not show it apart from the time
-of the steps.
+them. It does not fit the time of a launch, because these rows can't distinguish that time from the
+time of the steps.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ PATTERNS = {
     "permute": "shift",
 }
 FITTED = ("all_gather", "reduce_scatter")
-MEDIAN, WORST = 0.08, 0.20  # of the rows of grade A that are not fitted to
-# Where a table says no instance: one that has so many ranks.
+MEDIAN, WORST = 0.08, 0.20  # limits of the error, for rows of grade A that are not in the fit
+# By number of ranks: the likely instance, for tables that name none.
 LIKELY = {4: "trn2.3xlarge", 8: "trn2.3xlarge", 2: "inf2.xlarge", 16: "trn2.48xlarge"}
 
 
@@ -144,7 +144,7 @@ def summary(every: list[Row]) -> Iterator[str]:
 
 
 def within_limits(every: list[Row]) -> bool:
-    """Return whether the errors of the rows of grade A to which nothing is fitted are within the
+    """Return whether the errors of the rows of grade A that are not in the fit are within the
     limits."""
     found = errors(every, False, "A")
     return bool(found) and statistics.median(found) <= MEDIAN and found[-1] <= WORST
@@ -162,8 +162,9 @@ def with_numbers(one: Instance, numbers: np.ndarray) -> Instance:
 
 
 def fit(every: list[Row]) -> Iterator[str]:
-    """Yield the fitted numbers of each algorithm as text. They minimize the squares of log(estimate
-    / measured) over the rows for the fit, starting from the numbers of the instance's file."""
+    """Yield the fitted numbers of each algorithm as text. They minimize the sum of the squares of
+    log(estimate / measured) over the rows of the fit. The search begins with the numbers in the
+    instance's file."""
     from scipy.optimize import least_squares
 
     chosen = [row for row in every if row.is_fitted]

@@ -2,11 +2,11 @@
 
     python bench/counterfactuals.py [--records FOLDER]
 
-The kernels of kernels/ are run again on every machine: on machines that are changed as `why`
-describes, and with source lines that name other engines. Each run must take the time that `why`
-predicts. For these kernels, and for records that bench/calibration/record.py made, every resource
-is changed. The bottleneck that `why` names must be the resource whose change saves the most, unless
-it is a serial chain. The exit code is 0 if all of this is true.
+For every machine, the kernels of kernels/ are run again: on copies of the machine that are changed
+as `why` describes, and with source lines that name other engines. Each run must take the time that
+`why` predicts. For these kernels, and for the records that bench/calibration/record.py made, every
+resource is changed in turn. The bottleneck that `why` names must be the resource whose change saves
+the most, unless it is a serial chain. The exit code is 0 if all of this is true.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from neuroncore.time.schedule import Timeline, schedule_cores
 from neuroncore.time.verdict import bound, outcome
 
 KERNELS = Path(__file__).parents[1] / "kernels"
-SAME = 1e-9  # as a part: sums of the same numbers in another order
-# Of kernels that do not take what their file's `inputs` makes.
+SAME = 1e-9  # a relative difference that another order of a sum can explain
+# The arguments of kernels that do not take those that their file's `inputs` makes.
 ARGUMENTS: dict[str, Callable[[np.random.Generator], Any]] = {
     "narrowed": lambda rng: (rng.standard_normal((128, 512), np.float32),),
     "trained": lambda rng: ch10_rounding.training_inputs(rng, epochs=2),
     "late": lambda rng: ch11_model.inputs(),
     "early": lambda rng: ch11_model.inputs(),
 }
-LINES = 5  # that are moved to other engines
+LINES = 5  # the number of lines that are moved to other engines
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def check(
         name=name,
         named=named.what,
         best=best.change.what,
-        named_gain=every[named.what].gain if named.what in every else best.gain,  # else a chain
+        # otherwise a serial chain
+        named_gain=every[named.what].gain if named.what in every else best.gain,
         best_gain=best.gain,
         off=max((*moved, *runs), default=0.0),
     )
@@ -149,7 +150,7 @@ def chapter(
     timeline = slowest(neuroncore.run(kernel, *arguments, target=target).timelines)
     again: dict[str, float] = {}
     for resource in RESOURCES:
-        if not resource.renamed:  # no machine has places for everything
+        if not resource.renamed:  # no machine makes the change of such a resource
             changed = resource.machine(timeline.machine)
             with patch("neuroncore.machine.load", return_value=changed):
                 timelines = neuroncore.run(kernel, *arguments).timelines
@@ -179,7 +180,8 @@ def main() -> int:
         print(one, flush=True)
     held = sum(one.holds for one in found)
     wrong = sum(one.named_gain < one.best_gain - SAME for one in found)
-    print(f"{held} of {len(found)} hold; {wrong} name something that does not save most")
+    print(f"{held} of {len(found)} are right")
+    print(f"{wrong} name a bottleneck whose change does not save the most")
     return int(held < len(found))
 
 

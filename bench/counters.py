@@ -2,9 +2,9 @@
 
 CSV is a table of measurements. Its rows with the metric `counter` have a field of the profiler in
 the column `unit`. RECORDS is a folder with the records of the kernels, which `neuroncore score
---sources` fills. Times are in microseconds, percentages are fractions. The active time of an engine
-also includes the work of a program around its kernel. So a time for this work (counters.toml) is
-added to the active time of the estimate.
+--sources` fills. Times are in microseconds, percentages are fractions. The measured active time of
+an engine includes work of the program before and after the kernel. So a time for this work
+(counters.toml) is added to the active time in the estimate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from neuroncore.time.schedule import schedule
 KEY = ("generation", "kernel", "shapes", "dtype", "kernel_source")
 ACTIVE = re.compile(r"(\w+_engine_active_time)(?:_percent)?$")
 AROUND = Path(__file__).with_suffix(".toml")
-LEGACY = "compiled"  # what the older API's compiler makes of a record's order
+LEGACY = "compiled"  # the order of instructions for kernels of the older API
 
 
 def key(row: Row) -> tuple[str, ...]:

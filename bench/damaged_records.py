@@ -35,7 +35,7 @@ import nki.language as nl
 from neuroncore.base import buffers
 from neuroncore.base.errors import NeuronError, UsageError
 
-GUARD = 1 << 12  # bytes before and after what a tensor is given
+GUARD = 1 << 12  # guard bytes before and after the memory of a tensor
 PATTERN = 0xA5
 VALUES = (
     None,
@@ -117,8 +117,8 @@ def mutated(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _change(head: Any, rng: np.random.Generator) -> None:
-    """Replace a value in a JSON document: by another value, by a slightly larger or smaller number,
-    or by a value from elsewhere in the document."""
+    """Replace a value in a JSON document by another value, by a slightly larger or smaller number,
+    or by a value from another place in the document."""
     places = list(_places(head))
     home, key = places[rng.integers(len(places))]
     if rng.random() < 0.4:
@@ -153,7 +153,7 @@ def _with_other_number(head: Any, numbers: bytes, rng: np.random.Generator) -> b
     return numbers[:start] + column.astype(f"<{kind}").tobytes() + numbers[start + sizes[chosen] :]
 
 
-# --- what becomes of them -------------------------------------------------------------------------
+# --- outcomes -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -178,8 +178,8 @@ def guarded() -> Iterator[None]:
 
 
 def outcome(path: Path, content: bytes) -> str:
-    """Return the outcome for a content: "refused" when it is read, "stopped" by an error while it
-    is replayed, or "replayed". Other exceptions are not caught."""
+    """Return the outcome for a file with this content: "refused" if reading it fails, "stopped" if
+    an error ends the replay, or "replayed". Other exceptions are not caught."""
     mark = path.read_bytes().partition(b"\n")[0]
     other = path.with_suffix(".mutated")
     other.write_bytes(mark + b"\n" + zlib.compress(content, 1))

@@ -1,11 +1,11 @@
 """Compare the speed of rounding with that of ml_dtypes and numpy: python bench/formats.py
 
-Each line has our throughput, relative to that of `astype` from float32 (numpy's for float16,
-ml_dtypes' for other formats), and the required limit. Both are measured in turns on one thread, for
-a tile of 128 x 512 and for 32 Mi numbers. Times are the CPU time of the thread, because other
-programs would interrupt work on large arrays. The speed for large arrays is limited by the
-bandwidth of memory, so these lines also have the throughput of a copy. The exit code is 0 if all
-limits are met.
+Each line has neuroncore's throughput relative to the throughput of `astype` from float32 (numpy's
+for float16, ml_dtypes' for other formats), and the required limit. The two are measured alternately
+on one thread, for a tile of 128 x 512 and for 32 Mi numbers. Times are the CPU time of the thread,
+because other programs would interrupt work on large arrays. The speed for large arrays is limited
+by the bandwidth of memory, so these lines also have the throughput of a copy. The exit code is 0 if
+all limits are met.
 
 `--every` instead compares the results for all 2^32 float32 numbers with `astype`, one format after
 the other. This takes minutes.
@@ -34,9 +34,9 @@ from neuroncore.numerics.formats import FLOATS, Format
 
 NARROW = [f for f in FLOATS if f.bits <= 16]
 SIZES = {"tile": (128, 512), "32 Mi": (32, 1 << 20)}
-NEAREST = {"bfloat16": 5.0, "float16": 10.0}  # others 40
-STOCHASTIC = {"bfloat16": 1.0, "float16": 0.0}  # others 5; of float16 nothing was asked
-SAMPLE = 3e-3  # seconds that a sample takes at least, in which caches and clocks settle
+NEAREST = {"bfloat16": 5.0, "float16": 10.0}  # limits; 40 for other formats
+STOCHASTIC = {"bfloat16": 1.0, "float16": 0.0}  # limits; 5 for others, none for float16
+SAMPLE = 3e-3  # least seconds of a sample, so that caches and clocks settle
 Line = tuple[str, float, float, str]
 
 
@@ -58,13 +58,13 @@ def lines(label: str, shape: tuple[int, int]) -> Iterator[Line]:
             speed, other = (values.nbytes / np.median(t) / 1e9 for t in (ours, theirs))
             remark = f"{speed:5.1f} GB/s of float32; astype {other:.2f}"
             if large:
-                remark += f"; a copy would be x{np.median(theirs / copy):.1f}"
+                remark += f"; a copy is x{np.median(theirs / copy):.1f}"
             yield f"{form} {mode}, {label}", statistics.median(theirs / ours), limit, remark
 
 
 def measured(form: Format, values: Any, large: bool) -> Any:
-    """Return seconds, [rounds, 4]: to round to nearest, to round stochastically, for astype, and
-    for a copy."""
+    """Return seconds, [rounds, 4], for four kinds of work: rounding to nearest, stochastic
+    rounding, `astype`, and a copy."""
     out, stream = np.zeros(values.shape, form.storage), stochastic.Stream(1)
     place = values.copy()
     work = (

@@ -3,13 +3,12 @@ with a sentence.
 
     python bench/fuzz.py [COUNT] [SEED]
 
-A call begins as a legal call that the tests make (tests/calls.py). Most calls are then changed:
-they get other data, another view or another argument in some place, or an argument is added or
-removed. A refused call must raise an error of neuroncore that can be printed as JSON, and must
-leave no trace: neither in its tiles, nor in the core, nor in the record. The script prints how many
-calls of each instruction were legal and how many were refused. It prints every fault with an
-expression that repeats it. The exit code is 1 if there is a fault, or if less than a third of the
-calls are legal.
+Each call is made from a legal call of the tests (tests/calls.py). Most calls are then changed: they
+get other data, another view or another argument, or an argument is added or removed. A refused call
+must raise an error of neuroncore that can be printed as JSON, and must not change its tiles, the
+core or the record. The script prints how many calls of each instruction were legal and how many
+were refused. It prints every fault with an expression that repeats the call. The exit code is 1 if
+there is a fault, or if less than a third of the calls are legal.
 """
 
 from __future__ import annotations
@@ -49,9 +48,10 @@ from neuroncore.machine.world import World
 from neuroncore.memory.register import VirtualRegister
 from neuroncore.memory.tile import Tile
 
-CALLS = 100  # made of the legal ones of one instruction
+CALLS = 100  # changed calls per instruction, format and machine in a round
 SLOW_SECONDS = 5.0
-AS_IT_IS, OTHER_DATA = 0.2, 0.5  # shares of calls: what is left is changed more
+# shares of calls: unchanged, only other data; in the rest, arguments change
+AS_IT_IS, OTHER_DATA = 0.2, 0.5
 NUMBERS = (
     *(None, True, False, -1, 0, 1, 2, 7, 128, 1 << 31, -(1 << 31), 1 << 70),
     *(0.5, -0.0, 1e39, float("nan"), float("inf"), np.float32(2), np.int64(3)),
@@ -103,8 +103,8 @@ class Tally:
 
 
 class Alike:
-    """A substitute for the other cores of a meeting. They bring the same data as the tested core; a
-    sent tile comes to this core."""
+    """A substitute for the other cores with which the tested core meets. They provide the same data
+    as the tested core, and the tested core receives the tile that it sends."""
 
     def meet(
         self, number: int, point: Any, bring: Any, then: Callable[..., None] = nothing
@@ -247,7 +247,7 @@ def _other_arguments(made: Made, pool: list[Tile], rng: np.random.Generator) -> 
     positional, named = list(made.positional), dict(made.named)
     places = [*range(len(positional)), *named]
     if not places or rng.random() < 0.08:
-        # Python itself refuses what has a place already
+        # an argument that is given by position can't be given by name too
         free = [p.name for p in INSTRUCTIONS[made.name].parameters[len(positional) :]]
         named[str(rng.choice([*free, "bogus"]))] = _value(pool, rng)
         return Made(made.name, tuple(positional), named)
@@ -332,7 +332,7 @@ def pool(device: Recording) -> list[Tile]:
     return [*made, *(device.empty(s, "float32", b) for s in ((33, 15), (1, 1)) for b in buffers)]
 
 
-# --- what a refusal leaves ------------------------------------------------------------------------
+# --- state that a refusal must not change ---------------------------------------------------------
 
 
 def state(device: Recording, made: Made) -> tuple[Any, ...]:
@@ -360,7 +360,7 @@ def attempt(device: Recording, made: Made) -> bool:
     before, began = state(device, made), time.process_time()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of keywords that old releases ignored
+            warnings.simplefilter("ignore")  # about keywords that old releases ignored
             device.call(function(made.name), *made.positional, **made.named)
         legal = True
     except (KernelError, NotEmulated) as refusal:
@@ -371,7 +371,7 @@ def attempt(device: Recording, made: Made) -> bool:
     if time.process_time() - began > SLOW_SECONDS:
         raise Fault("it takes long")
     if not legal and state(device, made) != before:
-        raise Fault("it is refused, and leaves a trace")
+        raise Fault("it is refused, but changed the state")
     return legal
 
 

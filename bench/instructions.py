@@ -1,8 +1,8 @@
 """Compare our costs of single instructions with profiler traces: python bench/instructions.py CSV
 
 The CSV has a row for each combination of engine, opcode and operands. `dur_median_ns` is the time
-from the begin of an instruction to its result, `issue_same_min_ns` the time to the next instruction
-of the same kind. From the machine file, the first is predicted as busy + latency, and the second as
+from the begin of an instruction to its result; the prediction is busy + latency, from the machine
+file. `issue_same_min_ns` is the time to the next instruction of the same kind; the prediction is
 busy. Some rows have a reason why the model can't predict them; these are not counted. The exit code
 is 0 if the median error is at most 5 % and each counted row has an error of at most 15 %.
 """
@@ -120,7 +120,7 @@ def product(row: Row, target: Machine, transposes: bool) -> tuple[Call, Cost]:
 
 def share(row: Row, target: Machine) -> float:
     """Return the rate of the Tensor engine's clock as a fraction of its full rate. The profiler
-    notes the rate from its first change on, so a row without a note was measured at the lower
+    records the rate only after its first change, so a row without a rate was measured at the lower
     rate."""
     return 1.0 if row["pe_clock_frac"] == "1.0" else target.fixed.cold_clock_share
 
@@ -140,13 +140,17 @@ def load_weights(row: Row, target: Machine) -> Prediction:
     filling = (cost.weights_latency_ns - fixed) / share(row, target)
     why = ""
     if "fp32" in row["operands"] and not transposes:
-        why = "51 ns more than for a transpose; not modeled, because the products aren't slower"
+        why = "51 ns longer than for a transpose; not modeled, because products aren't slower"
     period = cost.busy_ns / share(row, target) if transposes else None
     return Prediction(filling + fixed, period, why)
 
 
 def register_load(row: Row, target: Machine) -> Prediction:
-    why = "" if row["engine"] == "Sync" else "kernels load registers on Sync; it waits for memory"
+    why = (
+        ""
+        if row["engine"] == "Sync"
+        else "kernels load registers on Sync; this engine waits for memory"
+    )
     return Prediction(target.fixed.register_load_ns, why=why)
 
 
@@ -157,7 +161,7 @@ def descriptors(row: Row, target: Machine) -> Prediction:
         return Prediction(target.dma.hardware_issue_ns)
     blocks, rows = map(int, re.findall(r"src_pat \[[^\]]*\]\[(\d+),(\d+)\]", row["operands"])[0])
     if rows == 1:
-        return Prediction(why="one block: who writes its descriptors is not known")
+        return Prediction(why="one block: it is not known what writes its descriptors")
     software = target.dma.software_descriptor_ns * blocks * rows
     return Prediction(interval=target.dma.software_start_ns + software)
 
@@ -176,13 +180,12 @@ def predicted(row: Row, target: Machine) -> Prediction:
             return descriptors(row, target)
     if row["operands"]:
         return elementwise(row, target)
-    return Prediction(why="the sequencer's own; kernels issue none")
+    return Prediction(why="an instruction of the sequencer, which kernels don't issue")
 
 
 def interval(row: Row) -> float | None:
-    """Return the measured time from one instruction to the next, or None if the next one waited. An
-    engine that need not wait begins the next instruction before the result of the first is
-    available."""
+    """Return the measured time from one instruction to the next, or None if the next one waited. If
+    the next instruction did not wait, it began before the result of the first one was available."""
     if row["opcode"] in ("LDWEIGHTS", "DMA_DIRECT2D"):
         return float(row["issue_any_median_ns"])
     if not row["issue_same_min_ns"]:
@@ -229,7 +232,7 @@ def main(path: str, name: str = "trn2") -> int:
             mark = ours.why or ("OFF" if off > MOST else "")
             print(f"{which} {ns:9.1f} {found:9.1f} {ns / found:6.2f}  {described(row)}  {mark}")
         if not lines:
-            print(f"{'':34}  {described(row)}  {ours.why or 'it waited for something'}")
+            print(f"{'':34}  {described(row)}  {ours.why or 'it waited for another instruction'}")
     median, wrong = statistics.median(errors), sum(off > MOST for off in errors)
     print(
         f"{len(rows)} rows; {len(errors)} figures: median error {median:.1%}, "

@@ -1,5 +1,5 @@
-"""Measure the cost of an instruction: of issuing it, of its row in the record, and of the functions
-that read records.
+"""Measure the cost of an instruction: of issuing it, of its row in the record, and of functions
+that read the record, such as the schedule.
 
 The unit is numpy's cost of a small operation: np.add of two [128, 1] arrays into a third one, in
 the same process. It takes about half a microsecond.
@@ -35,12 +35,13 @@ from neuroncore.time.policy import POLICIES
 from neuroncore.time.schedule import schedule
 
 COLUMN = (128, 1)
-ROUNDS, REPEATS = 40, 50  # of an instruction, in turns with all the others
-ROWS = 2_560  # of vectors added row by row
+ROUNDS, REPEATS = 40, 50  # of each instruction; all instructions are measured alternately
+ROWS = 2_560  # rows of the vectors that are added row by row
 LOAD = 50.0  # np.adds that a load of the older API may take
-TILES = 5_000  # fresh ones, of a program for the readers
-Line = tuple[str, float, float, str]  # what, measured, limit, remark
-Cases = dict[str, tuple[Callable[[], Any], float]]  # what is issued, and its limit
+TILES = 5_000  # tiles of the program whose record is read
+Line = tuple[str, float, float, str]  # (name, measured value, limit, remark)
+# name -> (a function that issues an instruction, limit)
+Cases = dict[str, tuple[Callable[[], Any], float]]
 
 
 def lines() -> Iterator[Line]:
@@ -166,7 +167,7 @@ def row_lines() -> Iterator[Line]:
     cases = ("kernel", 4 * ROWS, 1.1), ("nest of loops", ROWS, 1.5)
     for (name, count, loads), whole in zip(cases, launches, strict=True):
         each = whole / count
-        said = f"older {name} of {count} instructions, each of np.add"
+        said = f"older {name} of {count} instructions, one of np.add"
         yield said, each / add * REPEATS, loads * LOAD, f"{each * 1e6:.1f} us"
 
 
@@ -203,7 +204,7 @@ def reader_lines() -> Iterator[Line]:
         assert boxes.near and boxes.pieces
 
     add, spent = least(yardstick(), read, rounds=15)
-    remark = "boxes, who shares bytes, and pieces, which a record has once"
+    remark = "boxes, instructions that share bytes, and pieces; computed once per record"
     yield "record, first read, of np.add", spent / count / add * REPEATS, 0.7, remark
     for order in POLICIES:
         add, spent = least(yardstick(), lambda: schedule(program, machine, order), rounds=15)  # noqa: B023
@@ -230,7 +231,7 @@ def of_fresh_tiles() -> Core:
 
 def in_memory() -> tuple[Program, int]:
     """Return the record of `fresh_tiles`, and the bytes that it takes in memory."""
-    of_fresh_tiles()  # what is made once
+    of_fresh_tiles()  # makes the data that later launches use again
     gc.collect()
     tracemalloc.start()
     program = of_fresh_tiles().program

@@ -1,8 +1,8 @@
-"""Ratios of CPU times: programs or functions are timed in turns, on one thread, and the least time
-of each counts.
+"""Ratios of CPU times: programs or functions are timed alternately, on one thread, and the least
+time of each counts.
 
-Other programs on the machine increase wall times and medians. They change the least of many CPU
-times only little.
+Other programs on the machine increase wall times and medians. They hardly change the least of many
+CPU times.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-FORCED = "OPENBLAS_CORETYPE"  # set on some machines; it can halve sgemm
+FORCED = "OPENBLAS_CORETYPE"  # set on some machines; may halve the speed of sgemm
 
 
 def alone() -> None:
     """Start this program again in an environment with one thread, and without the variable that
-    forces a kernel of BLAS. Do nothing if the environment is so already.
+    forces a kernel of BLAS. Do nothing if this environment is already in use.
 
     BLAS reads the environment when numpy is imported, so call this function before that.
     """

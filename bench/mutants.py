@@ -3,12 +3,12 @@
     python bench/mutants.py [--only WORD] [--programs COUNT] [--results FILE]
 
 A mutant is a copy of the tree with one fault. `mutants.toml` lists some faults as patches, and
-files from which other faults are drawn by a seed: a comparison, a sign, an argument, a part of a
-key, or a statement is changed. A room is a folder of neuroncore/. The tests for each room must pass
-without a mutant; with one, they may take TIMES as long, or LEAST. A mutant is killed if a test
-fails, if `bench.programs` finds a difference in COUNT random programs (3,000 by default), or if one
-of the two takes longer than that limit ("time"). The results are appended to FILE; a mutant that
-is in FILE already is not run again.
+files in which other faults are drawn at random by a seed: changes of a comparison, a sign, an
+argument, a part of a key, or a statement. A room is a folder of neuroncore/. The tests for each
+room must pass without a mutant. The limit for a mutant is TIMES as long as these tests take, and at
+least LEAST seconds. A mutant is killed if a test fails, if `bench.programs` finds a difference in
+COUNT random programs (3,000 by default), or if tests or programs exceed the limit ("time"). The
+results are appended to FILE; a mutant that is in FILE already is not run again.
 
 The script prints a table by room, and the mutants that survive, with their explanations in
 `mutants.toml`.
@@ -36,10 +36,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).with_suffix(".toml")
-COPY = Path(tempfile.gettempdir()) / "neuroncore-mutants"  # one path: numba's caches go by it
-SELDOM = 4  # the exit code of bench.programs if no program fails, and some kind is too rare
-TIMES = 10  # a mutant whose loop does not end takes longer than this many runs without it,
-LEAST = 900  # and longer than this many seconds, which loops to compile and programs may take
+# always this path, because numba's caches depend on it
+COPY = Path(tempfile.gettempdir()) / "neuroncore-mutants"
+SELDOM = 4  # exit code of bench.programs if no program fails, but a kind of step is too rare
+# A mutant has an endless loop if it takes TIMES as long as the tests without it, and longer than
+# LEAST seconds, because compiling loops and running programs also takes time.
+TIMES, LEAST = 10, 900
 COPIED = ("neuroncore", "isa", "kernels", "tests", "bench", "docs", ".ci")
 FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml")
 
@@ -53,7 +55,7 @@ class Mutant:
     old: str
     new: str
     why: str
-    survives: str = ""  # why no test can see it, if none can
+    survives: str = ""  # the reason why no test can detect it, if none can
 
     @property
     def name(self) -> str:
@@ -172,8 +174,9 @@ def _makes_a_key(node: Any) -> bool:
 
 
 def mutants(entries: dict[str, Any], root: Path = ROOT) -> list[Mutant]:
-    """Return all mutants of a list. Its entry `mutant` has patches, `drawn` has files with a count
-    and a seed, and `survives` has, by the names of drawn mutants, why no test can detect them."""
+    """Return all mutants of a list. The entry `mutant` of the list has patches, and `drawn` has
+    files with a count and a seed. `survives` has, for the names of drawn mutants, the reason why no
+    test can detect them."""
     found = list(patches(entries["mutant"], root))
     known = entries.get("survives", {})
     for files in entries["drawn"]:
@@ -194,7 +197,7 @@ def killed_by(
     original = (tree / mutant.file).read_bytes()
     mutant.apply(tree)
     caches = {}
-    if "/loops/" in mutant.file:  # numba's caches do not see a change of what a function inlines
+    if "/loops/" in mutant.file:  # numba's caches ignore changes of inlined functions
         caches = {"NUMBA_CACHE_DIR": str(tree / "compiled" / str(mutant.at))}
     try:
         if not _passes(_tests(tests), tree, limit, caches):
@@ -206,7 +209,7 @@ def killed_by(
         return "time"
     finally:
         (tree / mutant.file).write_bytes(original)
-        # The next fault in this file may be of the same second and size.
+        # Python would use this bytecode if the next fault has the same second and size.
         Path(cache_from_source(tree / mutant.file)).unlink(missing_ok=True)
         shutil.rmtree(tree / "compiled", ignore_errors=True)
     return ""
@@ -257,10 +260,12 @@ def copied(tree: Path = COPY) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--only", default="", help="mutants whose names contain this")
-    parser.add_argument("--programs", type=int, default=3000, help="random programs of each")
+    parser.add_argument("--only", default="", help="only mutants whose names contain WORD")
+    parser.add_argument(
+        "--programs", type=int, default=3000, help="random programs for each mutant"
+    )
     parser.add_argument("--results", type=Path, default=Path("mutants.jsonl"))
-    parser.add_argument("--list", action="store_true", help="print the mutants, run none")
+    parser.add_argument("--list", action="store_true", help="only print the mutants")
     given = parser.parse_args(arguments)
     entries = tomllib.loads(LIST.read_text())
     asked = [one for one in mutants(entries) if given.only in one.name]

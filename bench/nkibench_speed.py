@@ -6,15 +6,15 @@ which instructions take it.
 
 CHECKOUT is a checkout of AccelOpt. PYTHON is the interpreter of an environment with the other
 version. Times are seconds of CPU of a launch on trn2, on one thread. The time of a version is the
-least of `--rounds` processes; the processes of the versions take turns. A process launches a quick
-kernel twice, and the lesser time counts. With several `--threads` for products, times are wall
-times, which other work on the machine increases.
+least time among `--rounds` processes. Processes of the two versions run alternately. A process
+launches a quick kernel twice, and the shorter time counts. With several `--threads` for products,
+times are wall times, which other work on the machine increases.
 
 `bits` shows whether the results of both versions are equal. `--shares` times each instruction in a
-further launch. It prints the share of the instructions in the time of the launch (reading operands,
-arithmetic, writing results). It also prints the remaining time per instruction (the kernel's
-Python, index expressions, checks, allocation, the record), and the instructions that take most of
-the time.
+further launch. It prints which share of the launch's time the execution of instructions takes
+(reading operands, arithmetic, writing results). It also prints the remaining time per instruction
+(the kernel's Python, index expressions, checks, allocation, the record), and the instructions that
+take most of the time.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from measure import FORCED, ONE_THREAD
 from nkibench import Problem, problems
 
 TARGET, THREADS = "trn2", "OMP_NUM_THREADS"
-TURNS, QUICK = 2, 15.0  # launches of a kernel whose first takes less seconds; of others, one
-SHOWN = 4  # instructions that take the most time
+TURNS, QUICK = 2, 15.0  # launches, if the first one takes fewer seconds; otherwise one
+SHOWN = 4  # the number of instructions that are shown
 Measured = dict[str, Any]
 
 
@@ -59,7 +59,7 @@ def case(kernel: Path, reference: Path, shares: bool) -> Measured:
     del results
     seconds = [first]
     for _ in range(1, TURNS if first < QUICK else 1):
-        # what is loaded once, numba and its functions, counts in the first launch
+        # only the first launch includes loading numba and its functions
         seconds.append(timed(function, given)[0])
     found["seconds"] = min(seconds)
     if shares:
@@ -164,8 +164,8 @@ def line(problem: Problem, given: argparse.Namespace) -> tuple[str, float, float
 
 
 def parts(found: Measured) -> str:
-    """Return a text with the share of the instructions in the time of a launch, and the rest per
-    instruction."""
+    """Return a text with the share of a launch's time in which instructions are executed, and with
+    the remaining time per instruction."""
     whole, meanings = found["whole"], found["meanings"]
     issued = sum(count for count, _ in meanings.values())
     meant = sum(seconds for _, seconds in meanings.values())

@@ -32,8 +32,8 @@ from issuing import yardstick
 
 from neuroncore.hosts.api import Run
 
-LIMITS = {10_000: 0.3, 100_000: 1.5, 1_000_000: 12.0}  # megabytes, by instructions
-LIMIT = 10.0  # np.adds an instruction
+LIMITS = {10_000: 0.3, 100_000: 1.5, 1_000_000: 12.0}  # number of instructions -> megabytes
+LIMIT = 10.0  # np.adds per instruction
 ADDS = 20_000
 COLUMNS = 250  # tiles in a row of the nest, with 10 instructions each
 
@@ -88,7 +88,7 @@ def main() -> int:
         megabytes, spent = costs(run)
         for what, measured, limit in (
             ("megabytes", megabytes, room),
-            ("np.adds an instruction", spent / add, LIMIT),
+            ("np.adds per instruction", spent / add, LIMIT),
         ):
             well &= measured <= limit
             verdict = "ok  " if measured <= limit else "MISS"

@@ -30,7 +30,7 @@ from neuroncore.frontend.settings import settings
 from neuroncore.time.schedule import schedule
 
 PRODUCTS = 100
-WARM = PRODUCTS // 2  # are timed, when the array's clock is as high as it gets
+WARM = PRODUCTS // 2  # matmuls before the timed ones, so that the clock has its full rate
 WIDTH = 512
 TOLERANCE = 0.02
 
@@ -61,7 +61,7 @@ ROWS = (
         for dtype in ("float8_e4m3", "float8_e5m2")
     ),
 )
-PATTERN = (4, 16)  # of structured sparsity: each multiplier picks one number of four
+PATTERN = (4, 16)  # structured sparsity: a multiplier picks one of four numbers
 
 
 @nki.jit
@@ -88,7 +88,7 @@ def stream(dtype, feature):
     cores.append(running())
 
 
-cores: list[Core | None] = []  # that `stream` ran on
+cores: list[Core | None] = []  # the cores on which `stream` ran
 
 
 def rates(row: Row, targets: list[str]) -> dict[str, tuple[float, float, float | None]]:

@@ -1,11 +1,11 @@
 """Compare interpreters that run the same kernels on a CPU: python bench/peers.py [CASE ...]
 
-The cases are add, softmax, rmsnorm and matmul, by default all. A line for each case and size has
-the milliseconds of numpy, and the time of each interpreter as a multiple of that time: neuroncore
-as `neuroncore.run(kernel)` and as `kernel(...)`; triton-viz's interpreter of NKI on the same
-functions (without its tracer, which takes longer); Triton's interpreter (TRITON_INTERPRET=1); and
-JAX's Pallas with interpret=True. All use tiles of the same sizes, and their results are compared
-with numpy's.
+The cases are add, softmax, rmsnorm and matmul; by default, all of them run. A line for each case
+and size has the milliseconds of numpy, and the time of each interpreter as a multiple of that time:
+neuroncore as `neuroncore.run(kernel)` and as `kernel(...)`; triton-viz's interpreter of NKI on the
+same functions (without its tracer, which takes longer); Triton's interpreter (TRITON_INTERPRET=1);
+and JAX's Pallas with interpret=True. All interpreters use tiles of the same sizes, and their
+results are compared with numpy's.
 
 A time is the least CPU time of several calls, summed over threads, in one process that allows one
 thread. Each timed call directly follows another call of the same function, and compilation is not
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from measure import alone, describe, least
 
-VARIABLES = {  # which Triton reads when kernels are defined, and JAX when it begins
+VARIABLES = {  # Triton reads these when kernels are defined, and JAX at its start
     "TRITON_INTERPRET": "1",
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
@@ -48,7 +48,7 @@ import nki
 from peer_kernels import in_nki
 
 Run = Callable[..., Any]  # writes a kernel's result into its last argument
-Peer = Callable[[str], Run]  # of the name of a kernel
+Peer = Callable[[str], Run]  # the name of a kernel -> a function that runs it
 ROUNDS = 7
 
 
@@ -140,7 +140,7 @@ REFERENCES: dict[str, tuple[int, Callable[..., Any], tuple[int, ...]]] = {
     "softmax": (1, softmax, (512, 2048, 4096)),
     "rmsnorm": (1, rmsnorm, (512, 2048, 4096)),
     "matmul": (2, lambda a_t, b: a_t.T @ b, (512, 1024)),
-}  # how many arrays each takes, the same in numpy, and sizes
+}  # kernel -> (the number of its arrays, the same function in numpy, sizes)
 
 
 def ratios(kernel: str, size: int, peers: dict[str, Peer], rounds: int) -> list[float]:

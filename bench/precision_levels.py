@@ -23,7 +23,7 @@ from neuroncore.base.options import Options
 from neuroncore.frontend.settings import settings
 
 Function = Callable[..., Any]
-Case = tuple[str, Function, Function, list[Any]]  # what, kernel, formula, operands
+Case = tuple[str, Function, Function, list[Any]]  # (name, kernel, formula, operands)
 MODES = {
     "chain": Options(),
     "four_pass": Options(fp32_matmul="four_pass"),

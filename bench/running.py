@@ -148,7 +148,7 @@ def weights_line(rng: np.random.Generator) -> Line:
     return of("weights 2048 x 2048 used once, bfloat16, of numpy", found, 2.3, "numpy")
 
 
-# --- what is made of a run ------------------------------------------------------------------------
+# --- estimates, reports, replays and files of a run -----------------------------------------------
 
 
 @nki.jit
@@ -166,10 +166,10 @@ def steps(x):
 
 def reading_lines() -> Iterator[Line]:
     """Yield the lines about estimates, reports, replays and files of a run with many instructions.
-    The unit is the time of the run."""
+    Times are multiples of the time of the run."""
     x = np.ones((128, 4), np.float32)
     run = neuroncore.run(steps, x)
-    stretches.load()  # a new installation would execute the first replays without compiled code
+    stretches.load()  # without this, a new installation begins without compiled code
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "run")
         run.save(file)
@@ -208,7 +208,8 @@ def rank_line() -> Line:
     def world(ranks: int) -> Callable[[], Any]:
         return lambda: neuroncore.run(summed, per_rank=[(x, ranks)] * ranks).estimate.seconds
 
-    few, many = least(*map(world, RANKS), rounds=3, clock=time.process_time)  # of threads
+    # process time, because threads run the ranks
+    few, many = least(*map(world, RANKS), rounds=3, clock=time.process_time)
     ratio = many / few * RANKS[0] / RANKS[1]
     remark = f"{many / RANKS[1] * 1e3:.2f} ms; of {RANKS[0]}, {few / RANKS[0] * 1e3:.2f} ms"
     return f"a rank of {RANKS[1]} and its estimate, of one of {RANKS[0]}", ratio, 1.5, remark
@@ -262,7 +263,7 @@ def loads(x, form):
 
 def expression_lines() -> Iterator[Line]:
     x = np.ones((128, 64), np.float32)
-    forms = {"expressions": 1.2, "mask": 1.8}  # times a load by slices
+    forms = {"expressions": 1.2, "mask": 1.8}  # limits: times the cost of a load by slices
     add, *spent = least(yardstick(), *(lambda form=form: loads(x, form) for form in forms))
     for (form, limit), whole in zip(forms.items(), spent):
         each = whole / STEPS

@@ -1,9 +1,9 @@
 """Compare the speed of the emulator with numpy on the same work: python bench/speed.py [GROUP ...]
 
-Each line has the required limit (`limit`) and the measured value, which is a ratio of the least CPU
-times of two programs that take turns (`measure`). Kernels are recorded, as by default. The exit
-code is 0 if all limits are met. The groups of lines are: issuing, starting, running, clauses,
-chain, matmul, numpy, recorded, memory.
+Each line has the measured value and the required limit (`limit`). A value is a ratio: the least CPU
+times of two programs that are measured alternately (`measure`). Kernels are recorded, as by
+default. The exit code is 0 if all limits are met. The groups of lines are: issuing, starting,
+running, clauses, chain, matmul, numpy, recorded, memory.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ MEMORY_ALLOWANCE = 100 << 20
 
 @nki.jit
 def matmul(a_t, b):
-    """a_t.T @ b in tiles of 128 x 512 of the result, four in a column at a time; b stays in
-    SBUF."""
+    """a_t.T @ b. The result is computed in tiles of 128 x 512, four in a column at a time; b stays
+    in SBUF."""
     (depth, rows), columns = a_t.shape, b.shape[1]
     c = nl.ndarray((rows, columns), nl.float32, buffer=nl.shared_hbm)
     rights = [[nl.load(b[k : k + 128, n : n + 512]) for k in range(0, depth, 128)]
@@ -82,7 +82,7 @@ def matmul_lines(rng: np.random.Generator) -> Iterator[Line]:
 def chain_lines(rng: np.random.Generator) -> Iterator[Line]:
     """Yield the lines that compare the Tensor engine's product of one tile with BLAS on the same
     arrays."""
-    times = 32  # of one sample
+    times = 32  # calls in one sample
     for k, m, n in ((128, 128, 512), (64, 64, 512), (128, 128, 128)):
         s, x = rng.standard_normal((k, m), np.float32), rng.standard_normal((k, n), np.float32)
         ours, theirs = np.empty((m, n), np.float32), np.empty((m, n), np.float32)

@@ -24,8 +24,8 @@ from neuroncore.time.schedule import schedule
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 COMMAND = [sys.executable, "-m", "neuroncore"]
-COMPILING = 16.6 / 2  # seconds for the first command of the README; at da98d5b it took 16.6
-HELP = 0.05  # seconds that the help may take beyond a fifth more than Python's start
+COMPILING = 16.6 / 2  # limit in seconds for the first command of the README; it once took 16.6
+HELP = 0.05  # the help may take 1.2 times Python's start, plus these seconds
 
 
 def lines() -> Iterator[Line]:

@@ -3,11 +3,11 @@
     python bench/traces.py CLONES [--json OUT.json] [-k TEXT]
 
 For each trace of `bench/traces.csv` it prints the measured time of the kernel, and two estimates as
-fractions of this time: `own`, of the instructions of the compiled program, and `ours`, of the
-kernel's source. Then it prints, for each kind of instruction, how many the chip executed and how
-many our compiled form has. The last figure compares the clock of the Tensor engine, which has one
-rate in each window of fixed length: in how many windows the model of the clock has the rate of the
-trace.
+fractions of this time: `own` is the estimate for the instructions of the compiled program, and
+`ours` is the estimate for the kernel's source. Then it prints, for each kind of instruction, how
+many the chip executed and how many our compiled form has. The last figure is about the clock of the
+Tensor engine, which has one rate in each window of fixed length: it is the number of windows in
+which the model of the clock has the rate of the trace.
 
 `-k` selects traces whose repository or file contains the text. CLONES is a folder of clones, each
 named OWNER+NAME. Files are read at the commit that traces.csv names. docs/calibration.md has the
@@ -43,7 +43,7 @@ HERE = Path(__file__).resolve().parent
 FORMATS = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}
 KINDS = ("product", "transpose", "load", "store", "DMA", "compute")
 ESTIMATES = ("own", "ours")
-FULL = 8  # eighths of the clock
+FULL = 8  # the full rate of the clock, in eighths
 
 
 def fetched(clones: Path, row: dict[str, str], path: str, folder: Path) -> Path:

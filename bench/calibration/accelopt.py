@@ -1,5 +1,5 @@
-"""The kernels of NKIBench, from AccelOpt, and the variants of them from kda-for-trainium, at the
-sizes of the benchmark."""
+"""The kernels of NKIBench, which AccelOpt published, and their variants from kda-for-trainium, at
+the sizes of the benchmark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from case import Case, Hole, Random, Row, inside, loaded
 sys.path.append(str(Path(__file__).parents[1] / "conformance"))
 
 EPSILON = 1e-5
-SHAPES: dict[str, tuple[tuple[int, ...] | float, ...]] = {  # as transform_to_nki_inputs has them
+# as the benchmark's transform_to_nki_inputs returns them
+SHAPES: dict[str, tuple[tuple[int, ...] | float, ...]] = {
     "adamw": ((10944, 2048),) * 4,
     "add_rmsnorm_matmul": ((4096, 1024), (1024, 2048), EPSILON, (4096, 1024), (1024,)),
     "bmm": ((16, 4096, 64), (16, 64, 4096)),
@@ -30,7 +31,7 @@ SHAPES: dict[str, tuple[tuple[int, ...] | float, ...]] = {  # as transform_to_nk
 def case(row: Row, checkout: Path, path: str) -> Case:
     family = row["family"].removeprefix("nkibench/")
     if family not in SHAPES:
-        raise Hole(f"it is not known what arguments {family} has")
+        raise Hole(f"the arguments of {family} are not known")
     arguments = tuple(
         Random("float32", value) if isinstance(value, tuple) else value for value in SHAPES[family]
     )
@@ -40,6 +41,6 @@ def case(row: Row, checkout: Path, path: str) -> Case:
 def module(file: Path) -> ModuleType:
     """Return the module of a kernel, executed after the imports that the benchmark puts before the
     kernel."""
-    from baseline import NAMES  # which imports the API
+    from baseline import NAMES  # here, because it imports the API
 
     return loaded(file, **NAMES)

@@ -1,5 +1,5 @@
-"""The launch of a kernel that a row of a table of measurements describes: the kernel, in a file of
-a checkout, and its arguments."""
+"""The launch of a kernel that was measured, as a row of a table describes it: the kernel, in a file
+of a checkout, and its arguments."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class Case:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     grid: tuple[Any, ...] = ()
     module: Kernels | None = None
-    settings: tuple[Any, ...] = ()  # whatever else the launch depends on, `module` above all
+    # what `module` depends on, and anything else that affects the launch
+    settings: tuple[Any, ...] = ()
 
     def key(self, target: str, version: object) -> str:
         """Return a hash of the case, the machine `target` and the `version` of the file format.
@@ -101,9 +102,9 @@ def executed(text: str, file: Path, **names: Any) -> ModuleType:
 
 
 def with_constants(values: Mapping[str, int]) -> Kernels:
-    """Return a function that executes a file after it has set constants in the file to these
-    values. The authors of such files ask readers to change the constants. The function raises Hole
-    if the file lacks a constant."""
+    """Return a function that sets constants in the text of a file to these values, and executes the
+    text. The authors of such files ask readers to change the constants. The function raises Hole if
+    the file lacks a constant."""
 
     def changed(file: Path) -> ModuleType:
         text = file.read_text()
@@ -117,7 +118,7 @@ def with_constants(values: Mapping[str, int]) -> Kernels:
 
 
 def sizes(row: Row) -> dict[str, int]:
-    """Return the sizes in a row's column `shapes`, which has NAME=NUMBER for each."""
+    """Return the sizes in the column `shapes` of a row, which lists them as NAME=NUMBER."""
     return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", row["shapes"])}
 
 

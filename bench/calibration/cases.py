@@ -38,7 +38,7 @@ FAMILIES = {
     "Lonny154/Matmul-Inspector": inspector.case,
     LIBRARY: library.case,
 }
-OLDER_PAGES = ("@752349fd", "nki_perf_guide")  # what later releases of the SDK lack
+OLDER_PAGES = ("@752349fd", "nki_perf_guide")  # sources that only SDK 2.26 and earlier has
 
 
 def source(row: Row) -> tuple[str, str]:
@@ -59,7 +59,7 @@ def case(row: Row, checkouts: Mapping[str, Path]) -> Case:
     if name not in FAMILIES:
         raise Hole(f"it is not known how to run kernels of {name}")
     if name not in checkouts:
-        raise Hole(f"no checkout of {name} was named")
+        raise Hole(f"no checkout of {name} was given")
     return FAMILIES[name](row, checkouts[name], path)
 
 

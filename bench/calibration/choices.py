@@ -1,5 +1,6 @@
 """The choices of the model that estimates times: numbers (choices.toml) and rules that were
-inferred from measurements of whole kernels. `applied` lets estimates use other values of them."""
+inferred from measurements of whole kernels. With `applied`, estimates use other values of these
+choices."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def _nobody(program: Program, *_: Any) -> Any:
     return np.full(len(program), -1, np.int32)
 
 
-# What a rule's function is replaced by where the rule is off: as if it had found nothing.
+# For each rule: the function that applies it, and the substitute for this function that switches
+# the rule off. The substitute returns what the function returns if the rule applies nowhere.
 OFF: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "repeated loads happen once": (
         "neuroncore.time.compiled.residency.loads_and_spills",
@@ -112,7 +114,7 @@ class Choice:
         return f"{self.of}: {self.name}"
 
 
-Setting = Mapping[Choice, Any]  # the values that differ from those in use
+Setting = Mapping[Choice, Any]  # values that differ from the values in use
 
 
 def _author(name: str) -> str:

@@ -11,7 +11,8 @@ from case import Case, Random, Row, dtype, inside, with_constants
 OTHER_NAMES = {
     "vector_add_stream/total": "vector_add_stream",
     "direct_allocated": "vector_add_direct_allocation",
-    "vector_add_naive": "vector_add_tiled",  # of rows one by one, as the naive one was measured
+    # with tiles of one row, as measured
+    "vector_add_naive": "vector_add_tiled",
     "conv2d": "fused_conv2d_maxpool",
     "conv2d+maxpool": "fused_conv2d_maxpool",
 }

@@ -11,7 +11,8 @@ sys.path.append(str(Path(__file__).parents[1] / "conformance"))
 import guide_blocks
 from case import Case, Hole, Random, Row, dtype, executed, inside, sizes
 
-MATMUL = {"lhsT": (8192, 4096), "rhs": (8192, 8192)}  # K x M and K x N in all of them
+# K x M and K x N, in all versions of the kernel
+MATMUL = {"lhsT": (8192, 4096), "rhs": (8192, 8192)}
 OPTIMIZATION = "guides/tutorials/kernel-optimization"
 STATES = 16
 EXP = "general/nki/examples/prof-kernel-benchmark.py"  # the kernel of the guide's first profile
@@ -29,7 +30,7 @@ def case(row: Row, checkout: Path, path: str) -> Case:
     if row["kernel"].startswith("exp kernel"):
         file = inside(checkout, EXP)
         return Case(file, "tensor_exp_kernel_", (Random("float32", (250, 512)),))
-    raise Hole(f"it is not known how to call {row['kernel']}")
+    raise Hole(f"the arguments of {row['kernel']} are not known")
 
 
 def mamba(row: Row) -> tuple[Random, ...]:

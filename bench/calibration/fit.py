@@ -12,8 +12,8 @@ what errors a new kernel has to expect.
 The value that needs no evidence is chosen unless another value is better. So if only one source is
 evidence for a value, the estimates of this source do not use it. A rule that public programs,
 traces or logs of two other authors show is always used, whatever the measurements are. The script
-changes no file. It uses all kernels except those with latencies that tests of nki-library assert,
-which are no measurements.
+changes no file. It uses all kernels except those whose latencies are constants that tests of
+nki-library assert, because such constants are not measurements.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from neuroncore.report.score import Errors, Order, ScoredPoint, chains, errors, 
 from neuroncore.time.schedule import schedule_cores
 
 HERE = Path(__file__).parent
-MOST = 1.0  # of |ln(estimate / measurement)|: a kernel that is not understood decides nothing
-BETTER = 1e-4  # by how much the mean of that has to be less for a value to be better
-SHOWN = 0.003  # and for a source to show it
+MOST = 1.0  # limit of the badness |ln(estimate / measurement)|, so that no outlier decides
+BETTER = 1e-4  # a value is better if it lowers the mean badness by more than this
+SHOWN = 0.003  # a source shows a value that lowers its mean badness by more than this
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,9 @@ def shown_by(kernels: Sequence[Kernel], choice: Choice) -> dict[str, float]:
 
 
 class Estimates:
-    """Estimates of records with settings. `known` has the harnesses, with the time that each adds.
-    Rows with the same record must follow one another, so that equal schedules are computed once."""
+    """Estimates the times of records with different settings. `known` has the harnesses, and the
+    time that each of them adds. Rows with the same record must follow one another, so that equal
+    schedules are computed once."""
 
     def __init__(self, known: Sequence[Harness]) -> None:
         self.known = known
@@ -136,8 +137,8 @@ class Estimates:
         return self._spans[key] + self.added_us(row, setting)
 
     def added_us(self, row: Row, setting: Setting) -> float:
-        """Return the microseconds that the harness adds. If they were fitted, the setting may have
-        another value."""
+        """Return the microseconds that the harness adds. If the value in use was fitted, the
+        setting may have another value."""
         harness = harness_of(row, self.known)
         if harness is None or harness.grade != FITTED:
             return offset_us(row, self.known)
@@ -184,7 +185,7 @@ def left_out(
         yield point
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from case import Case, Hole, Random, Row, inside
 MLP, NORM = "core/mlp/mlp.py", "core/rmsnorm/rmsnorm_quant.py"
 PACKAGE = "src/nkilib_src/nkilib/"
 TYPES = "nkilib.core.utils.common_types"
-# Parameters that the rows name by their place in a test's list of them.
+# A row has the arguments of a test. Those without a name are identified by their position:
+# parameter -> the key in the row.
 LONG_INPUTS = dict(
     fused_add="9", store_add="10", skip_gate="11", act="12",
     gate_bias="13", up_bias="14", down_bias="15", norm_bias="16",
@@ -28,7 +29,7 @@ ONE_TOKEN = dict(
 
 
 class Member(NamedTuple):
-    """A member of an enumeration of nki-library, by the names of both."""
+    """The name of an enumeration of nki-library, and the name of one of its members."""
 
     enumeration: str
     name: str
@@ -59,7 +60,7 @@ def case(row: Row, checkout: Path, path: str) -> Case:
         return Case(file, "rmsnorm_quant_kernel", normalization(given), grid=grid, module=module)
     names = {"nkilib/mlp_cte": LONG_INPUTS, "nkilib/mlp_tkg": ONE_TOKEN}.get(row["kernel"])
     if names is None:
-        raise Hole(f"it is not known how to call {row['kernel']}")
+        raise Hole(f"the arguments of {row['kernel']} are not known")
     chosen = {name: given[place] for name, place in names.items()}
     file = inside(checkout, PACKAGE + MLP)
     arguments = mlp({**given, **chosen})

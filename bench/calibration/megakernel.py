@@ -11,11 +11,11 @@ from typing import Any
 from case import Case, Random, Row, inside, loaded
 
 HIDDEN, HEAD, QUERIES = 2048, 128, 8 * 128
-CACHED = 640  # tokens, of which the position tells how many are valid
+CACHED = 640  # tokens in the cache; the position says how many of them are valid
 EXPERTS, EXPERT = 128, 192
-PADDED = {"kernel_v29m.py": 256}  # rows of the second expert weights
+PADDED = {"kernel_v29m.py": 256}  # rows of the experts' second weights, with padding
 WITH_FOUR_KEY_HEADS = ("v0_", "v1_", "v2_", "v3_")
-PARTS = ("v13bc_kv_norm.py", "v17_fast_exp.py")  # functions for a kernel that holds the layer
+PARTS = ("v13bc_kv_norm.py", "v17_fast_exp.py")  # files with a function that a kernel has to call
 
 
 def case(row: Row, checkout: Path, path: str) -> Case:
@@ -71,8 +71,8 @@ def experts(row: Row, file: Path) -> tuple[Random, ...]:
 
 def part(file: Path) -> ModuleType:
     """Return the module of a function that is a part of a larger kernel. A kernel `layer` is added
-    to the module. It calls the function and stores the result. If the function expects inputs in
-    SBUF, the kernel loads them before."""
+    to the module: it calls the function and stores the result. If the function expects its inputs
+    in SBUF, the kernel loads them first."""
     import nki
     import nki.isa as nisa
     import nki.language as nl

@@ -82,7 +82,8 @@ def bands(told: Iterable[tuple[float, float]]) -> Iterator[str]:
         own = [(p, held) for p, held in each if low <= p < high or p == high == 1.0]
         if own:
             said, held = (sum(column) / len(own) for column in zip(*own, strict=True))
-            yield f"  {low:.0%} to {high:.0%}: {len(own):4} pairs, said {said:.0%}, held {held:.0%}"
+            shares = f"expected {said:.0%}, right {held:.0%}"
+            yield f"  {low:.0%} to {high:.0%}: {len(own):4} pairs, {shares}"
 
 
 def document(found: Sureness) -> str:
@@ -97,7 +98,9 @@ def main() -> int:
     parser.add_argument("tables", type=Path, nargs="+", metavar="CSV")
     parser.add_argument("--records", type=Path, metavar="FOLDER", required=True)
     parser.add_argument("--offsets", type=Path, metavar="FILE", default=HERE / "offsets.toml")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if it would")
+    parser.add_argument(
+        "--check", action="store_true", help="only compare the file; fail if it is out of date"
+    )
     given = parser.parse_args()
     known = variants(given.tables, given.records, measurements.harnesses(given.offsets))
     every = [(a, b, p, pairs.in_order(a, b)) for a, b, p in pairs.left_out(known)]
@@ -107,11 +110,12 @@ def main() -> int:
         one for one in near if abs(log(one[0].measured / one[1].measured)) > log(1 + DIFFERENT)
     ]
     told = [(a, b) for a, b, p, _ in differ if p >= pairs.UNCERTAIN]
-    print(f"neighbors more than {DIFFERENT:.0%} apart: {_right([d[:2] for d in differ])} in order")
-    print(f"of them not in the noise, their source left out: {_right(told)} in order")
-    print("all pairs of one source, which is left out:")
+    right = _right([d[:2] for d in differ])
+    print(f"neighbors that differ by more than {DIFFERENT:.0%}: {right} in order")
+    print(f"those with a certain order, without their source in the fit: {_right(told)} in order")
+    print("all pairs of variants, without their source in the fit:")
     print("\n".join(bands((p, held) for *_, p, held in every)))
-    print("of them neighbors:")
+    print("neighbors among them:")
     print("\n".join(bands((p, held) for *_, p, held in near)))
     text = document(pairs.fitted(known))
     print(text.removeprefix(HEADER))

@@ -23,12 +23,12 @@ def case(row: Row, checkout: Path, path: str) -> Case:
         wide, column = (Random("float32", (128, width)) for width in (size["w"], 1))
         given = chain[1], size["w"], chain[2] == "fused", size["steps"]
         return written(file, (wide, wide, column), *given)
-    raise Hole(f"it is not known what {path} makes of {row['kernel']}")
+    raise Hole(f"it is not known how {path} generates {row['kernel']}")
 
 
 def written(file: Path, arguments: tuple[Random, ...], *given: object) -> Case:
     def module(script: Path) -> ModuleType:
-        kernel = Path("generated.py")  # in the folder of this case
+        kernel = Path("generated.py")  # in the current folder, which belongs to this case
         kernel.write_text(loaded(script).source(*given))
         return executed(kernel.read_text(), kernel)
 

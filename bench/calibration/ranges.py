@@ -4,7 +4,7 @@
 
 Writes neuroncore/report/ranges.toml; with --check it only compares the file. It prints the fraction
 of the measurements that the ranges cover. A second figure is for ranges that are computed without
-the source of the measurement.
+the source of each measurement.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def main() -> int:
     parser.add_argument("tables", type=Path, nargs="+", metavar="CSV")
     parser.add_argument("--records", type=Path, metavar="FOLDER", required=True)
     parser.add_argument("--offsets", type=Path, metavar="FILE", default=HERE / "offsets.toml")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if it would")
+    parser.add_argument(
+        "--check", action="store_true", help="only compare the file; fail if it is out of date"
+    )
     given = parser.parse_args()
     read = (row for table in given.tables for row in measurements.read(table))
     rows = [row for row in read if measurements.is_usable(row)]

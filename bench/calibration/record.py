@@ -71,15 +71,18 @@ def recorded(
     file = folder / f"{case.key(row['generation'], FORMAT)}.record"
     if file.is_file():
         return Outcome(name, "passed")
-    with tempfile.TemporaryDirectory() as elsewhere:  # some kernels write files where they are
+    # some kernels write files into the current folder
+    with tempfile.TemporaryDirectory() as elsewhere:
         finished = run(
             [sys.executable, str(HERE / "one.py"), json.dumps(row), str(file.resolve()), *sources],
             seconds=seconds,
             gigabytes=gigabytes,
-            env=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),  # small products
+            # products are small
+            env=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
             cwd=Path(elsewhere),
         )
-    return judged(name, finished, finished.stdout.splitlines()[-1:])  # kernels print too
+    # the last line is ours; kernels print lines too
+    return judged(name, finished, finished.stdout.splitlines()[-1:])
 
 
 def entry(case: Case, row: Row, outcome: Outcome) -> dict[str, str]:
@@ -90,7 +93,8 @@ def entry(case: Case, row: Row, outcome: Outcome) -> dict[str, str]:
 
 
 def note(folder: Path, row: Row, entry: Mapping[str, str]) -> None:
-    """Add an entry for a row to the index: its record, or the reason why there is none."""
+    """Add the entry of a row to the index: the name of its record, or the reason why there is
+    none."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / INDEX
     index = json.loads(file.read_text()) if file.is_file() else {}

@@ -36,7 +36,7 @@ def case(row: Row, checkout: Path, path: str) -> Case:
         return Case(inside(checkout, path), "solution", SOLUTIONS[Path(path).name], module=solution)
     _, numbered, candidate = row["kernel"].rpartition("#")
     if not numbered:
-        raise Hole(f"{row['kernel']} is no candidate of a search")
+        raise Hole(f"{row['kernel']} is not a candidate of a search")
     number = int(candidate)
     search = path.removeprefix("examples/").removesuffix("_trace.py")
     if search not in published.SEARCHES:
@@ -46,7 +46,7 @@ def case(row: Row, checkout: Path, path: str) -> Case:
         with tempfile.TemporaryDirectory() as scratch:
             script = Path(scratch, f"{Path(search).name}_{number}.py")
             script.write_text(published.script(checkout, search, number))
-            return loaded(script)  # which ends it before its folder goes
+            return loaded(script)  # the script ends before its folder is removed
 
     return Case(inside(checkout, path), "", module=module, settings=(number,))
 

@@ -14,7 +14,7 @@ from case import Case, Random, Row, inside, loaded
 
 OPERAND = Random("bfloat16", (2048, 2048))
 TUNER = "tune_matmul_lhsT_rhs.py"
-# What the script times a kernel with, which needs the device.
+# The modules with which the script measures a kernel on the device. They are replaced.
 MEASURING = (
     "autotune",
     "autotune.runner",
@@ -46,6 +46,6 @@ def generated(file: Path, steps: int) -> ModuleType:
     state = environment.reset()
     for action in names["TRACE"][:steps]:
         state = environment.step(state, action)
-    kernel = Path("generated.py")  # in the folder of this case
+    kernel = Path("generated.py")  # in the current folder, which belongs to this case
     kernel.write_text(names["render"](state))
     return loaded(kernel)

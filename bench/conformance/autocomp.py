@@ -6,10 +6,10 @@ with numpy.
 A harness has a reference kernel, a mark for the place of a solution, and a test that compares the
 two kernels on random inputs. A case is a harness with the published solution that has the same
 number. It runs on the target that the harness sets. Harnesses of the older API set no target, and
-run on trn1, where they were measured. Each of them has a second case, whose solution is the
-harness's own reference. A case passes if the harness's own test does, and if every launch of both
-kernels agrees with the reference in TABLES. The second condition is necessary because two kernels
-that both return zeros pass the first.
+run on trn1, where they were measured. Each harness of the older API has a second case, whose
+solution is the harness's own reference. A case passes if the harness's own test does, and if every
+launch of both kernels agrees with the reference in TABLES. The second condition is necessary
+because two kernels that both return zeros pass the first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 OLDER = ("trn-tutorial-nki1", "trn-advanced-nki1")
 SUITES = ("trn-tutorial-nki2", "trn-advanced-nki2", "trn-internal", *OLDER)
 MARK = "# SUBSTITUTE HERE"
-BF16 = 2.0**-7  # what several roundings to bfloat16 on the way may add up to
+BF16 = 2.0**-7  # the sum of several roundings to bfloat16 in a kernel
 
 
 def any_kernel(function: object, tolerance: float | None = None) -> dict[str, Reference]:
@@ -86,18 +86,18 @@ assert test_nki({reference}, {solution}), "the harness says that the results dif
 
 
 def solved(harness: str, solution: str) -> str:
-    """Return the source of a harness with a solution at its mark. Its main part, which also
-    measures time, is replaced by a call of its test."""
+    """Return the source of a harness with a solution at its mark. The harness's main part, which
+    also measures time, is replaced by a call of its test."""
     body, _ = parted(harness)
     names = tested(harness)
-    assert body.count(MARK) == 1, "the harness has no one place for a solution"
+    assert body.count(MARK) == 1, "the harness does not have exactly one mark for a solution"
     ending = ENDING.format(reference=names[1], solution=names[2])
     return body.replace(MARK, parted(solution)[0]) + ending
 
 
 def tested(harness: str) -> re.Match[str]:
-    """Return a match whose groups 1 and 2 are the names of the reference kernel and of the
-    solution."""
+    """Return the match of the call of test_nki: group 1 is the name of the reference kernel, and
+    group 2 the name of the solution."""
     names = re.search(r"test_nki\(\s*(\w+)\s*,\s*(\w+)", parted(harness)[1])
     assert names is not None, "the harness doesn't call test_nki"
     return names

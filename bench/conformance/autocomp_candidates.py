@@ -2,9 +2,10 @@
 
     python bench/conformance/autocomp_candidates.py CHECKOUT [-k SUBSTR] [--json]
 
-A trace is one expression: a candidate, its parent, and so on to the kernel with which the search
-began, which is candidate 0. Latencies of these candidates on trn1 are published. Each candidate is
-launched on the first inputs that the harness of its problem makes.
+A trace is one expression: a candidate that contains its parent, which contains its own parent, and
+so on. The innermost one is the kernel with which the search began, candidate 0. Latencies of these
+candidates on trn1 are published. Each candidate is launched on the first inputs that the harness of
+its problem makes.
 
 In four candidates some characters of one or two lines are missing. These lines are completed from
 other published texts of the same search, which have the same lines.
@@ -26,7 +27,7 @@ SEARCHES = {
     "trn-tutorial/5_sd_attention": "trn-tutorial-nki1/5_sdattention_test",
     "trn-advanced/4_conv1d": "trn-advanced-nki1/4_conv1d_test",
 }
-DAMAGED = {  # the lines that have a hole
+DAMAGED = {  # (search, candidate) -> the numbers of the damaged lines
     ("trn-tutorial/1_gemm", 2): (40,),
     ("trn-tutorial/1_gemm", 3): (59, 168),
     ("trn-tutorial/1_gemm", 4): (82,),
@@ -53,8 +54,8 @@ def candidates(trace: str) -> list[str]:
 
 
 def whole(candidate: str, line: int, others: str) -> str:
-    """Return a candidate with one line completed. In `others`, a line with the same ending,
-    followed by the same next line, has the missing beginning."""
+    """Return a candidate with one line completed. The missing beginning is taken from `others`:
+    from a line with the same ending that is followed by the same line."""
     lines = candidate.splitlines(keepends=True)
     damaged, after = lines[line - 1], lines[line]
     for at in range(1, len(damaged)):
@@ -69,7 +70,7 @@ def launched(harness: str, candidate: str) -> str:
     """Return the source of a harness that makes its inputs, launches a candidate on them, and
     ends."""
     body, _ = parted(harness)
-    assert body.count(MARK) == 1, "the harness has no one place for a solution"
+    assert body.count(MARK) == 1, "the harness does not have exactly one mark for a solution"
     functions = [node for node in ast.parse(candidate).body if isinstance(node, ast.FunctionDef)]
     return body.replace(MARK, candidate) + ENDING.format(kernel=functions[-1].name)
 

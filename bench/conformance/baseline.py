@@ -16,7 +16,7 @@ import neuronxcc.nki.isa as nisa
 import neuronxcc.nki.language as nl
 import neuronxcc.nki.typing as nt
 
-# What the benchmark puts before a kernel; two of the samples have no imports of their own.
+# The names that the benchmark defines before a kernel. Two of the samples have no imports.
 NAMES = {
     "np": np,
     "nki": nki,

@@ -3,9 +3,9 @@
     python bench/conformance/bystanders.py [--bare PATTERN ...] FILE|-m MODULE [ARGUMENT ...]
 
 A file or a module is run as a script. The packages in BYSTANDERS are usually installed only on
-instances with a model. If one is not installed, an empty module replaces it: every name in it is a
-class that does nothing. Packages that match a pattern of --bare are imported without executing
-their __init__.py.
+instances with a model. If such a package is not installed, an empty module replaces it: every name
+in that module is a class that does nothing. Packages that match a pattern of --bare are imported
+without executing their __init__.py.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Asked(type):
 
 
 class Nothing(metaclass=Asked):
-    """The base of all classes of an empty module. As a decorator it changes nothing. As a result,
-    such as that of is_available(), it is false."""
+    """The base of all classes of an empty module. As a decorator, such a class changes nothing. As
+    a result, such as the result of is_available(), it is false."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -117,7 +117,8 @@ def main() -> None:
     install(bare)
     as_module = given[0] == "-m"
     sys.argv = given[1:] if as_module else given
-    sys.path[0] = "" if as_module else str(Path(sys.argv[0]).parent)  # instead of this folder
+    # replaces the folder of this file
+    sys.path[0] = "" if as_module else str(Path(sys.argv[0]).parent)
     if as_module:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:

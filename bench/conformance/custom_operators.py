@@ -31,8 +31,9 @@ LIBRARIES = (
     "training/customop_mlp/neuron",
 )
 SHAPES = ((1, 1), (3, 5), (17, 59), (32, 2048))
-# The published operator of eight cores: where they don't divide the elements, the last one's larger
-# share is multiplied by its number, and it copies beyond the tensor.
+# The code for a fault of the published operator on eight cores. If the number of elements is not a
+# multiple of eight, the last core computes its position from its own, larger share, and copies
+# beyond the tensor.
 REFUSED = "OUT_OF_BOUNDS"
 
 
@@ -69,13 +70,13 @@ def judged(library: Library) -> Iterator[str]:
                     yield f"relu_forward {shape}: {fault}"
                 continue
             if not fits and x.size > library.cores:
-                yield f"relu_forward {shape}: copies beyond the tensor, and is not refused"
+                yield f"relu_forward {shape}: a copy beyond the tensor is not refused"
             if not np.array_equal(found, np.maximum(x, 0)):
-                yield f"relu_forward {shape}: not numpy's"
+                yield f"relu_forward {shape}: the result differs from numpy's"
         if "relu_backward" in library.operators:
             back = library.run("relu_backward", grad, x).result
             if not np.array_equal(back, np.where(x > 0, grad, np.float32(0))):
-                yield f"relu_backward {shape}: not numpy's"
+                yield f"relu_backward {shape}: the result differs from numpy's"
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ CHECKOUTS is a folder with clones named OWNER+NAME. everyone.toml lists their re
 commits; `--clone` prints the commands that make the missing clones. A case is a script, a test of a
 suite, or a kernel that a driver launches. If a clone is at another commit, its cases run too, and a
 message names the commit. Some kernels have a known fault, which everyone.toml or a driver
-describes. Such a case must fail in this way, and counts as `theirs`.
+describes. Such a case must fail because of this fault, and counts as `theirs`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ ALIAS = alias.PATH
 LISTED = tomllib.loads((HERE / "everyone.toml").read_text())
 LIBRARY = "aws-neuron/nki-library"
 DISAGREES = re.compile(r"\bFAIL(?:ED)?\b|✗|❌|\bdiffer\b|MISMATCH")
-DISAGREEMENT = "Disagreement"  # what everyone_case.py raises
-SUITE_SECONDS = 20  # times a case's, for a whole suite
+DISAGREEMENT = "Disagreement"  # the exception of everyone_case.py
+SUITE_SECONDS = 20  # a whole suite may take this many times as long as a case
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def faulty(outcome: Outcome, fault: Fault | None) -> Outcome:
     cause = DISAGREEMENT if fault.code == DIFFERS else fault.code
     if outcome.cause.startswith(f"{cause}: "):
         return replace(outcome, verdict="theirs", cause=fault.reason)
-    said = f"{cause} should have ended it, not {outcome.cause or 'nothing'}"
+    said = f"expected the error {cause}, got {outcome.cause or 'none'}"
     return replace(outcome, verdict="failed", cause=said)
 
 
@@ -243,7 +243,9 @@ def elsewhere(checkouts: Path) -> Iterator[str]:
 def main() -> int:
     parser = options(__doc__, "checkouts")
     parser.add_argument("--only", choices=("drivers", "scripts", "suites"))
-    parser.add_argument("--clone", action="store_true", help="print how to make what is missing")
+    parser.add_argument(
+        "--clone", action="store_true", help="print the commands that make the missing clones"
+    )
     parser.set_defaults(timeout=120.0)
     given = parser.parse_args()
     if given.clone:

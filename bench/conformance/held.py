@@ -5,9 +5,9 @@
 FILE is run as a script. MODULE is a module of this folder with a dict TABLES, whose entry TABLE is
 a dict too: it maps the name of a kernel, or "*" for any kernel, to a Reference. The reference gets
 copies of the arguments of each launch, and the results of the launch must agree with its results.
-It is a failure, too, if a kernel is not in the table, or if the script never launches a kernel of
-the table. A script that only prints numbers, or only compares one kernel with another, proves
-nothing.
+The run also fails if a kernel is not in the table, or if the script never launches a kernel of the
+table. These comparisons are necessary because many scripts only print numbers, or compare one
+kernel with another.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Held:
 
         def held(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             launch = next(launches[kind] for kind in launches if isinstance(kernel, kind))
-            if running() is not None:  # part of a kernel
+            if running() is not None:  # called by another kernel, as a part of it
                 return launch(kernel, *args, **kwargs)
             bound = inspect.signature(kernel.function).bind(*args, **kwargs)
             bound.apply_defaults()
@@ -103,16 +103,18 @@ class Held:
         self.launched[kernel] += 1
         got, want = _arrays(result), _arrays(reference.function(*given.values()))
         if len(got) != len(want):
-            raise Incomparable(f"{kernel} returns {len(got)} arrays, its reference {len(want)}")
+            raise Incomparable(
+                f"{kernel} returns {len(got)} arrays, its reference returns {len(want)}"
+            )
         for number, (a, b) in enumerate(zip(got, want)):
             error = compare(numpy_of(_first(a, reference.part)), b)
             self.worst[kernel] = max(self.worst.get(kernel, 0.0), error.rel_l2)
             allowed = tolerance(a) if reference.tolerance is None else reference.tolerance
             if not error.rel_l2 <= allowed:
                 raise Disagreement(
-                    f"{kernel} result {number} is off by relative L2 "
-                    f"{error.rel_l2:.3g} of {allowed:.3g} allowed, most at {error.worst}: "
-                    f"{error.got} for {error.want}"
+                    f"{kernel} result {number} has a relative L2 error of {error.rel_l2:.3g}; "
+                    f"{allowed:.3g} is allowed. The error is largest at {error.worst}: "
+                    f"got {error.got}, want {error.want}"
                 )
 
     def finish(self) -> None:
@@ -208,5 +210,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.modules["held"] = sys.modules["__main__"]  # so that the tables' References are ours
+    # so that tables that import `held` use the classes of this module
+    sys.modules["held"] = sys.modules["__main__"]
     main()

@@ -38,7 +38,7 @@ def kernel_case(
     verdict, cause = _judged(report)
     printed = iter(finished.stderr.splitlines())
     if verdict == "passed" and not all(line in printed for line in says):
-        verdict, cause = "failed", "it prints something else"
+        verdict, cause = "failed", "the expected lines are not printed"
         details += (f"expected {says}", finished.stderr.strip())
     if report["error"]:
         details += (report["error"]["statement"],)

@@ -7,14 +7,15 @@
 The tests that the suite's rules keep are run, cheap ones first, in processes with limits
 (nki_library_plugin.py). `--python` names an interpreter whose environment has neuroncore and the
 suite's requirements. FILE has the id of a test on each line. Only the modules of these tests are
-collected; if tests are then missing, all others are collected too, because the suite draws tests at
-random while modules are imported. `--all` adds the tests that the suite skips because of their
-size. `--smallest` runs one test of each test function: the one with the smallest numbers in its
-name. LOG gets a line of JSON for each outcome; with `--resume`, tests that are in LOG are not run
-again.
+collected. If some of the tests are then missing, all other modules are collected too, because the
+suite draws tests at random while modules are imported. `--all` adds the tests that the suite skips
+because of their size. `--smallest` runs one test of each test function: the one with the smallest
+numbers in its name. LOG gets a line of JSON for each outcome; with `--resume`, tests that are in
+LOG are not run again.
 
 A test passes if it expects a refusal and gets one. A test that fails after it has read
-uninitialized memory is run again with zeros there; if it passes then, it gets a separate verdict.
+uninitialized memory is run again with zeros in this memory. If it then passes, it gets a separate
+verdict.
 
 Tests of several ranks are run on these ranks, each with its own inputs (ranks_of_tests.py). FOLDER
 is a folder in test/integration, such as nkilib/experimental/collectives. With NKI_LIBRARY_ORDERS=3
@@ -42,8 +43,9 @@ from typing import Any, TextIO
 from outcome import Outcome, options, told
 
 HERE = Path(__file__).resolve().parent
-REPRODUCIBLE = {"PYTHONHASHSEED": "0", "NEURON_PYTHONHASHSEED": "0"}  # the suite draws tests by it
-NOT_LOST = (0, 1, 2, 5)  # pytest ran; tests or modules may have failed, or there were none
+# the suite draws tests by hashes
+REPRODUCIBLE = {"PYTHONHASHSEED": "0", "NEURON_PYTHONHASHSEED": "0"}
+NOT_LOST = (0, 1, 2, 5)  # exit codes with which pytest has run all tests, failed or not
 EVERYTHING = {"NKILIB_SIMULATION_RUN_ALL": "1"}
 
 
@@ -79,7 +81,7 @@ def _collected(
         process = subprocess.Popen(
             _command(given, scratch, places),
             env=_environment(given, log),
-            cwd=scratch,  # the suite writes where it is started
+            cwd=scratch,  # the suite writes files into the current folder
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -186,21 +188,28 @@ def main() -> int:
     parser.set_defaults(timeout=600.0, memory=8.0)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--platform", choices=("trn2", "trn3"), default="trn2")
-    parser.add_argument("--only", type=Path, metavar="FILE", help="only the test ids in it")
-    parser.add_argument("--within", default="", metavar="FOLDER", help="only its tests")
-    parser.add_argument("--all", action="store_true", help="large shapes as well")
-    parser.add_argument("--smallest", action="store_true", help="one test of each function")
+    parser.add_argument(
+        "--only", type=Path, metavar="FILE", help="run only the tests with the ids in FILE"
+    )
+    parser.add_argument(
+        "--within", default="", metavar="FOLDER", help="run only the tests in FOLDER"
+    )
+    parser.add_argument("--all", action="store_true", help="also run tests with large shapes")
+    parser.add_argument("--smallest", action="store_true", help="run one test of each function")
     parser.add_argument("--uninitialized", default="report", help="as in neuroncore.Options")
-    parser.add_argument("--replay", action="store_true", help="hold every launch to its replay")
+    parser.add_argument(
+        "--replay", action="store_true", help="compare every launch with its replay"
+    )
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--log", type=Path, help="where outcomes go as they come")
-    parser.add_argument("--resume", type=Path, metavar="LOG", help="a log to go on with")
+    parser.add_argument("--log", type=Path, help="write each outcome to this file")
+    parser.add_argument("--resume", type=Path, metavar="LOG", help="continue with this log")
     given = parser.parse_args()
     if names := lacking(given):
         needs = f"{given.python} lacks {', '.join(names)}"
         listed = f"the extra `test` of {given.checkout / 'pyproject.toml'}"
         parser.exit(2, f"nki_library: {needs}; the suite's needs are {listed}\n")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as on Ctrl-C, workers end with us
+    # end as on Ctrl-C, so that the workers end too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as scratch:
         return told("nki_library", outcomes(given, Path(scratch)), given.json)
 

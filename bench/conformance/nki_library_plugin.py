@@ -1,9 +1,10 @@
 """A pytest plugin for nki-library's own suite: it runs the tests in separate processes with limits.
 
-The parent process collects the tests once. It forks workers, each for a share of the tests, which
-send it the outcomes. If a worker runs out of time or dies, the test that it was running has failed,
-and another worker gets the rest of its share. Modules that the public repository lacks are replaced
-by substitutes; the suite is not changed. `nki_library.py` passes the settings in NKI_LIBRARY_RUN.
+The parent process collects the tests once. It forks workers, gives each a share of the tests, and
+receives the outcomes from them. If a worker runs out of time or dies, its current test counts as
+failed, and another worker gets the other tests of its share. Modules that the public repository
+lacks are replaced by substitutes; the suite is not changed. `nki_library.py` passes the settings in
+NKI_LIBRARY_RUN.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from outcome import WITH_ZEROS, Outcome, normalised
 from neuroncore.base.errors import NeuronError, NotEmulated
 from neuroncore.frontend.launch import NeuronWarning
 
-SHARE = 24  # tests of one worker; it pays once for what they have in common
+SHARE = 24  # tests of one worker, which does the work that its tests share only once
 SKIPPED_SHARE = 1000
 LARGEST = 3  # dimensions that make a test large
-CROWDED = 0.25  # of its memory: with more than that left over, a worker makes room for the next
-LINES, FRAMES = 12, 4  # of a message, and of what led to it
+CROWDED = 0.25  # a worker that still uses more than this share of its memory ends early
+LINES, FRAMES = 12, 4  # shown lines of a message, and frames of its traceback
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _stand_in_for_unpublished() -> None:
     _stand_in("test.utils.scripts.remote_lock_scripts", **locks)
     try:
         import_module("neuronxcc.nki.typing")
-    except ImportError:  # of the older API the suite wants but an annotation
+    except ImportError:  # the suite needs only an annotation from the older API
         _stand_in("neuronxcc", nki=nki)
         _stand_in("neuronxcc.nki", typing=nki.typing)
         sys.modules["neuronxcc.nki.typing"] = nki.typing
@@ -129,12 +130,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", f"always::{kind}")
 
 
-@pytest.hookimpl(trylast=True)  # what -k and the suite deselect isn't to be picked
+@pytest.hookimpl(trylast=True)  # after -k and the suite have deselected tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from test.utils.test_orchestrator import Orchestrator
 
     import_module("ranks_of_tests").install()
-    if not hasattr(Orchestrator, "_compiled_kernel"):  # the simulation mode reads, never sets it
+    # the simulation mode reads this, but never sets it
+    if not hasattr(Orchestrator, "_compiled_kernel"):
         Orchestrator._compiled_kernel = None
     wanted = SETTINGS.wants()
     items[:] = [item for item in items if wanted(item.nodeid)]
@@ -197,8 +199,8 @@ class Worker:
         return cls(process, ours, share, time.monotonic())
 
     def heard(self) -> bool:
-        """Receive the next outcome of the worker, and write it to the log. Return False if there
-        will be no other."""
+        """Receive the next outcome of the worker, and write it to the log. Return False if the
+        worker has ended."""
         try:
             outcome: Outcome | None = self.connection.recv()
         except EOFError:
@@ -242,8 +244,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _shares(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
-    """Yield the shares of the tests. Tests that the suite skips cost nothing, so one share has many
-    of them."""
+    """Yield the shares of the tests. A share has SHARE tests, or SKIPPED_SHARE tests that the suite
+    skips, because skipped tests take no time."""
     left = list(items)
     while left:
         size = SKIPPED_SHARE if _skipped(left[0]) else SHARE
@@ -278,7 +280,7 @@ def _work(share: list[pytest.Item], connection: Connection) -> None:
     for item, following in zip(share, [*share[1:], None], strict=True):
         connection.send(_outcome(item, following))
         if following is not None and _in_use() > CROWDED * limit:
-            break  # what failed tests and caches still hold would be the others' to pay
+            break  # memory that failed tests and caches still use would be missing later
     connection.send(None)
 
 
@@ -325,11 +327,11 @@ class Watch:
         self.name = name
         self.reports: list[pytest.TestReport] = []
         self.error: BaseException | None = None
-        self.warned: list[str] = []  # by us, of what is likely wrong on the device
+        self.warned: list[str] = []  # neuroncore's warnings
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, nodeid: str
-    ) -> None:  # of earlier tests as well: pytest tells whoever comes later
+    ) -> None:  # also called for earlier tests
         if nodeid == self.name and isinstance(warning_message.message, NeuronWarning):
             self.warned += str(warning_message.message).splitlines()[:1]
 
@@ -354,13 +356,13 @@ class Watch:
             if report.skipped:
                 xfail = getattr(report, "wasxfail", None)
                 return "skipped", f"xfail: {xfail}" if xfail else _reason(report), []
-        if isinstance(refusal, NotEmulated):  # expected to be refused, but not for this
+        if isinstance(refusal, NotEmulated):  # the test expects a refusal, but not this one
             return "refused", _described(refusal), ["negative test"]
         details = [f"negative test: {_described(refusal)}"] if refusal else []
         return "passed", "", details
 
     def _failed(self, root: BaseException) -> tuple[str, str, list[str]]:
-        ours = isinstance(root, NeuronError)  # its message tells where
+        ours = isinstance(root, NeuronError)  # its message has the place
         where = [] if ours else traceback.extract_tb(root.__traceback__)[-FRAMES:]
         details = [*str(root).splitlines()[:LINES], *self.warned[:FRAMES], *self._printed()]
         details += [f"in {at.name}, {at.filename}:{at.lineno}" for at in where]
@@ -391,7 +393,7 @@ def _root(error: BaseException) -> BaseException:
 def _described(error: BaseException) -> str:
     kind = getattr(error, "code", None) if isinstance(error, NeuronError) else None
     statement = getattr(error, "statement", None) or str(error)
-    if isinstance(error, AttributeError):  # all that it says are names
+    if isinstance(error, AttributeError):  # its message has only names
         return f"AttributeError: {statement}"
     return f"{kind or type(error).__name__}: {normalised(statement)}"
 

@@ -31,11 +31,11 @@ HERE = Path(__file__).parent
 TARGETS = ("trn1", "trn2")
 MAMBA = "mamba_M7168_C256_S16_numpy_1.py"
 ROPE = "rope_single_freq_apply_B1_H64_N4096_D128_numpy_1.py"
-SAMPLES = {  # with the reference that the checkout compares them with
+SAMPLES = {  # the checkout's references and tolerances for its samples
     **dict.fromkeys(("mamba_v1", "mamba_v2", "mamba_v3", "mamba_optimized"), (MAMBA, 3e-5)),
     "rope_optimized": (ROPE, 2e-5),
 }
-TOLERANCE = 2e-5  # the benchmark's, of baselines
+TOLERANCE = 2e-5  # the benchmark's tolerance for baselines
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,9 @@ def main() -> int:
     parser.add_argument("--target", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="SEED")
     parser.add_argument("--small", action="store_true", help="at small sizes")
-    parser.add_argument("--replay", action="store_true", help="hold every launch to its replay")
+    parser.add_argument(
+        "--replay", action="store_true", help="compare every launch with its replay"
+    )
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     return told("nkibench", outcomes(given), given.json)

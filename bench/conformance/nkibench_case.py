@@ -23,7 +23,7 @@ import replayed
 from baseline import NAMES, kernel_of
 from published import loaded
 
-CHUNK = 1 << 20  # elements compared at a time, so as not to copy results of a GiB
+CHUNK = 1 << 20  # elements that are compared at a time, because results may have a GiB
 
 
 class Disagreement(AssertionError):
@@ -51,7 +51,7 @@ def hold(kernel: Any, problem: ModuleType, tolerance: float, seed: int) -> tuple
 
     Raises Disagreement.
     """
-    np.random.seed(seed)  # what get_inputs draws from
+    np.random.seed(seed)  # the random generator of get_inputs
     inputs = problem.get_inputs()
     wanted = problem.forward(*inputs)
     begun = seconds_of_cpu()

@@ -19,20 +19,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-WITH_ZEROS = "passes with zeros"  # in the place of leftovers, on which it relies
+WITH_ZEROS = "passes with zeros"  # passes only if uninitialized memory reads as 0
 VERDICTS = ("passed", "failed", WITH_ZEROS, "refused", "timed out", "skipped", "theirs")
 WELL = ("passed", "skipped", "theirs")
 OURS = re.compile(r"^(?:.*: )?error\[(\w+)\] (.*)$|^(?:[\w.]*\.)?NotEmulated: (.*)$", re.MULTILINE)
 TRACEBACK = "Traceback (most recent call last)"
-NUMBER = re.compile(r"-?\b(?:\d+x)*\d+(?:\.\d+)?(?:e[-+]?\d+)?")  # not that of float32
+NUMBER = re.compile(r"-?\b(?:\d+x)*\d+(?:\.\d+)?(?:e[-+]?\d+)?")  # but not the 32 in float32
 RAISED = re.compile(r"^(?:\w+\.)*(_?[A-Z]\w+)(?:: (.*))?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one case. The verdict `refused` means that an error of neuroncore ended it,
-    `theirs` that it fails because of its known fault. Cases that fail in the same way have the same
-    `cause`."""
+    """The outcome of one case. The verdict `refused` means that an error of neuroncore ended the
+    case; `theirs` means that the case fails because of the kernel's known fault. Cases that fail in
+    the same way have the same `cause`."""
 
     name: str
     verdict: str
@@ -69,7 +69,8 @@ def run(
     """Run a command in a separate process group, and end the group when its time is over."""
     limit = int(gigabytes * 2**30)
 
-    def confined() -> None:  # RLIMIT_AS would count what torch and BLAS reserve and never touch
+    # RLIMIT_AS also counts memory that torch and BLAS reserve but never use
+    def confined() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
     begun = time.monotonic()
@@ -117,8 +118,8 @@ def judged(name: str, finished: Finished, details: Iterable[str] = ()) -> Outcom
 
 
 def _last_words(finished: Finished) -> list[str]:
-    """Return the line of the last error message that `normalised` shortens; an empty list if there
-    is none."""
+    """Return a list with the line of the last error message, in full; an empty list if there is no
+    error message."""
     lines = finished.stderr.rpartition(TRACEBACK)[2].splitlines()
     return [line for line in lines if OURS.match(line) or RAISED.match(line)][-1:]
 
@@ -150,8 +151,12 @@ def options(description: str | None, *checkouts: str) -> argparse.ArgumentParser
     )
     for checkout in checkouts:
         parser.add_argument(checkout, type=Path)
-    parser.add_argument("-k", default="", metavar="SUBSTR", help="only cases with this in the name")
-    parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
+    parser.add_argument(
+        "-k", default="", metavar="SUBSTR", help="only cases whose names contain SUBSTR"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document instead of a table"
+    )
     parser.add_argument("--timeout", type=float, default=900.0, metavar="SECONDS", help="per case")
     parser.add_argument("--memory", type=float, default=12.0, metavar="GIB", help="per case")
     return parser

@@ -37,7 +37,7 @@ def difference(got: Any, want: Any) -> tuple[float, bool]:
         raise AssertionError(f"{got.dtype}{got.shape} and {want.dtype}{want.shape}")
     a, b = got.astype(np.float64), want.astype(np.float64)
     if not (np.isfinite(a).all() and np.abs(b).max() > 0):
-        raise AssertionError("results that aren't finite, or all zero, show nothing")
+        raise AssertionError("a comparison needs results that are finite and not all zero")
     return float(np.abs(a - b).max() / np.abs(b).max()), got.tobytes() == want.tobytes()
 
 
@@ -46,9 +46,9 @@ def compared(pair: Pair, older: Any, newer: Any) -> None:
         raise AssertionError(f"{len(older)} results and {len(newer)}")
     each = [difference(a, b) for a, b in zip(older, newer, strict=True)]
     worst, same = max(d for d, _ in each), all(bits for _, bits in each)
-    print(f"largest difference {worst:.2g}, {'bit for bit equal' if same else 'not the same bits'}")
+    print(f"largest difference {worst:.2g}, {'bit for bit equal' if same else 'bits differ'}")
     if not same and not worst <= pair.allowed:
-        raise AssertionError(f"they differ by {worst:.3g} of {pair.allowed:.3g} allowed")
+        raise AssertionError(f"they differ by {worst:.3g}; {pair.allowed:.3g} is allowed")
 
 
 def main() -> None:

@@ -3,11 +3,11 @@ them.
 
     python bench/conformance/pairs.py OLDER_SDK SDK AUTOCOMP [-k SUBSTR] [--json]
 
-OLDER_SDK is a checkout of aws-neuron-sdk with `general/nki`, as in release 2.26; SDK is a later one
-with `nki`. A pair is an example that both have, or the reference kernel or the solution of a
-harness that autocomp has for both APIs. If the newer kernel adds in the same order, the results
-must have equal bits; otherwise they may differ by rounding. Inputs are smaller than those of the
-harnesses.
+OLDER_SDK is a checkout of aws-neuron-sdk with the folder `general/nki`, such as release 2.26. SDK
+is a later checkout, with the folder `nki`. A pair is an example that both checkouts have; or the
+reference kernel, or the solution, of a harness that autocomp has for both APIs. If the newer kernel
+adds in the same order, the results must have equal bits; otherwise they may differ by rounding.
+Inputs are smaller than those of the harnesses.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from outcome import Outcome, judged, options, run, told
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 BF16, FP32 = 2.0**-7, 1e-5
-LOGITS = 0.15  # the older kernel's logits, of some 30, are rounded to bfloat16: exp(0.125) = 1.13
+LOGITS = 0.15  # the older kernel rounds logits near 30 to bfloat16: exp(0.125) = 1.13
 
 
 @dataclass(frozen=True)
 class Pair:
-    """`inputs` makes the arguments of the older kernel, and `for_newer` turns them into those of
-    the newer one. `allowed` is the largest allowed difference, relative to the largest
-    magnitude."""
+    """`inputs` makes the arguments of the older kernel, and `for_newer` converts them to the
+    arguments of the newer kernel. `allowed` is the largest allowed difference, relative to the
+    largest magnitude."""
 
     inputs: Callable[[np.random.Generator], Inputs]
     allowed: float = 0.0
@@ -108,7 +108,7 @@ ADDITION = "tensor_addition/{}tensor_addition_nki_kernels.py:nki_tensor_add"
 MATMUL = "matrix_multiplication/matrix_multiplication_nki_kernels.py:nki_matmul_{}_"
 MAMBA = "fused_mamba/mamba_nki_kernels.py:mamba_v{}"
 
-# FILE:KERNEL of the older SDK's examples -> of the newer SDK's; "" if it is the same
+# FILE:KERNEL of the older SDK -> FILE:KERNEL of the newer SDK, or "" if they are equal
 EXAMPLES = {
     ADDITION.format("spmd_"): ADDITION.format(""),
     "average_pool2d/average_pool2d_nki_kernels.py:tensor_avgpool_kernel": "",
@@ -158,7 +158,7 @@ PAIRS = {
     ),
     "trn-advanced/7_csa_16384": Pair(block_inputs, BF16),
 }
-# what is there in both APIs and is no pair
+# examples that both SDKs have, but that can't be compared, with the reason
 UNPAIRED = {
     "layout-loop.py": "the newer file uses i_f, which it doesn't define",
     "layout-dynamic-loop.py": "the newer file is not Python: a parenthesis is never closed",

@@ -3,13 +3,13 @@ rank are compared.
 
 The suite's simulation mode launches a kernel once, with one dict of inputs; its validator can
 already compare the files of each rank. For tests with several ranks, `install` replaces that launch
-by one on all ranks. Some tests have an expected result only for rank 0, and two tests have a
-placeholder; all ranks are compared with these.
+by a launch on all ranks. Some tests have an expected result only for rank 0, and two tests only
+have a placeholder. Then the results of all ranks are compared with it.
 
 With NKI_LIBRARY_ORDERS=n the ranks start in n orders, which must give equal bits. With
 NKI_LIBRARY_FLOAT64=1 the expected results are compared with values that neuroncore computes in
-float64 (neuroncore.core.precision). A test that passes only in this way fails because of the
-kernel's own roundings, which the expected result lacks.
+float64 (neuroncore.core.precision). If a test passes only in this way, the reason for its failure
+is that the kernel rounds more often than the expected result.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _results(test: Any, target: str) -> list[list[Any]]:
             raise
         outputs = _in_float64(launches) if FLOAT64 else [_listed(one.outputs) for one in launches]
         if found and not _same(found, outputs):
-            raise Unlike(f"turns={turns}: other bits than turns=0")
+            raise Unlike(f"with turns={turns}, the results have other bits than with turns=0")
         found = outputs
     return found
 
@@ -96,7 +96,8 @@ def _in_float64(launches: list[Any]) -> list[list[Any]]:
     """Return the float64 values of each rank's results, rounded to float32, which numpy can convert
     to any format."""
     found = [result.exact.astype(np.float32) for result in launches[0].precision.results]
-    each = len(found) // len(launches)  # what a rank returns, and then the arguments that it wrote
+    # for each rank: its results, and then the arguments that it wrote
+    each = len(found) // len(launches)
     return [found[n * each :][: len(_listed(one.outputs))] for n, one in enumerate(launches)]
 
 
@@ -125,7 +126,8 @@ def _exchanged(test: Any, rank: int) -> dict[str, Any]:
     return {"out": np.tile(piece, (count, 1))}
 
 
-DIFFERENT = {"all_to_all_hbm_kernel": _exchanged}  # results that differ by rank, not so the golden
+# kernels whose results differ by rank, while the suite has one result
+DIFFERENT = {"all_to_all_hbm_kernel": _exchanged}
 
 
 def _of_each_rank(test: Any) -> Callable[..., dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""Execute every launch of this process again from its record, and compare the results of both.
+"""Execute every launch of this process again from its record, and compare the results of launch and
+replay.
 
 `install` is for runners of published kernels. After it, a launch raises Unlike if its replay has
 other bits. `totals` has the seconds of CPU of launches and of replays, in this thread, and the
@@ -41,7 +42,7 @@ def install() -> None:
         begun = time.thread_time()
         one, _ = self.entered[-1]
         entered[one.name] = as_numpy(value).copy()
-        totals["run"] -= time.thread_time() - begun  # the copy is no part of it
+        totals["run"] -= time.thread_time() - begun  # the time of the copy does not count
         return storage
 
     outcome.Inputs._adopt = kept  # type: ignore[method-assign]
@@ -79,13 +80,13 @@ def check(run: Launch, arrays: dict[str, Any]) -> None:
     for name, value in {one.name: value for one, value in run.inputs}.items():
         wanted = as_numpy(value)
         if not np.array_equal(_bits(changed.get(name, arrays[name])), _bits(wanted)):
-            raise Unlike(f"{run.kernel}: input {name} is left otherwise by the replay")
+            raise Unlike(f"{run.kernel}: after the replay, input {name} differs")
     if leaves(run.outputs):
         for number, (got, wanted) in enumerate(
             zip(leaves(results), leaves(run.outputs), strict=True)
         ):
             if not np.array_equal(_bits(got), _bits(as_numpy(wanted))):
-                raise Unlike(f"{run.kernel}: result {number} is another in the replay")
+                raise Unlike(f"{run.kernel}: in the replay, result {number} differs")
 
 
 def leaves(value: Any) -> list[Any]:

@@ -5,10 +5,10 @@
     python bench/conformance/sample.py --last
 
 FOLDER (--refs, or NC_REFS in the environment) has clones of the repositories that PARTS names, each
-named OWNER+NAME. A part without its clones is skipped. The cases of a part run as by the part's own
-runner in this folder. With --verify, each launch is also compared with the plain reading of its
-record (docs/verify.md), and fails if they differ. Run the sample before you push a change of a
-refusal, because kernels that have run on devices must not be refused.
+named OWNER+NAME. A part without its clones is skipped. The cases of a part run in the same way as
+by the part's own runner in this folder. With --verify, each launch is also compared with the plain
+reading of its record (docs/verify.md), and fails if they differ. Run the sample before you push a
+change of a refusal, because kernels that have run on devices must not be refused.
 
 The script prints a table with a row for each part, with seconds of CPU. The folder of `--to` gets
 results.jsonl, with a line of JSON for each case, and verified.PART.jsonl, with a line for each
@@ -43,12 +43,14 @@ from outcome import WELL, Outcome, together
 
 HERE = Path(__file__).resolve().parent
 LAST = HERE / "sample.json"
-MINUTES = {False: 12, True: 60}  # of CPU, without and with --verify
+MINUTES = {False: 12, True: 60}  # allowed minutes of CPU, without and with --verify
 SAMPLES = "aws-neuron/nki-samples"
-OLDER_SAMPLES = "7af4e4dd"  # before the tutorials of the older API were removed
-LIBRARY, RELEASE = "aws-neuron/nki-library", "origin/2.29_release"  # whose test modules all import
-STRANGERS = 40  # kernels of other repositories
-# Tests of the library that fail without a fault of ours: docs/conformance/nki_library.md has them.
+OLDER_SAMPLES = "7af4e4dd"  # the commit before the tutorials of the older API were removed
+# all of its test modules can be imported
+LIBRARY, RELEASE = "aws-neuron/nki-library", "origin/2.29_release"
+STRANGERS = 40  # the number of kernels from other repositories
+# Tests of the library whose failure is not a fault of neuroncore, with the message and the reason
+# (docs/conformance/nki_library.md).
 LARGE = ("MemoryError: ", "its inputs don't fit in the memory that a case gets")
 NOT_OURS = {
     "test_llama4_maverick_fast": LARGE,
@@ -289,10 +291,10 @@ def last(file: Path = LAST) -> Iterator[str]:
     """Yield the date of the last run, and how many cases passed: one line for runs without
     --verify, and one for runs with it."""
     kept = json.loads(file.read_text()) if file.is_file() else {}
-    for kind, how in (("plain", ""), ("verified", ", held to the plain reading")):
+    for kind, how in (("plain", ""), ("verified", ", compared with the plain reading")):
         parts = kept.get(kind, {})
         if not parts:
-            yield f"sample of the world{how}: has not run"
+            yield f"sample of published kernels{how}: has not run"
             continue
         when = sorted({(one["date"], one["commit"]) for one in parts.values()})
         dates = " to ".join(
@@ -301,7 +303,7 @@ def last(file: Path = LAST) -> Iterator[str]:
         passed, run = (sum(one[n] for one in parts.values()) for n in ("passed", "run"))
         missing = [part.name for part in PARTS if part.name not in parts]
         lacks = f"; not run: {', '.join(missing)}" if missing else ""
-        yield f"sample of the world{how}: last ran at {dates}, {passed} of {run}{lacks}"
+        yield f"sample of published kernels{how}: last ran at {dates}, {passed} of {run}{lacks}"
 
 
 def options() -> argparse.ArgumentParser:
@@ -310,15 +312,24 @@ def options() -> argparse.ArgumentParser:
     )
     refs = os.environ.get("NC_REFS")
     parser.add_argument("--refs", type=Path, default=Path(refs) if refs else None, metavar="FOLDER")
-    parser.add_argument("--verify", action="store_true", help="hold launches to the plain reading")
+    parser.add_argument(
+        "--verify", action="store_true", help="compare launches with the plain reading"
+    )
     names = [part.name for part in PARTS]
     parser.add_argument("--part", nargs="+", choices=names, default=names)
-    parser.add_argument("-k", default="", metavar="SUBSTR", help="only cases with this in the name")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at the same time")
-    parser.add_argument("--to", type=Path, metavar="FOLDER", help="where results are kept")
+    parser.add_argument(
+        "-k", default="", metavar="SUBSTR", help="only cases whose names contain SUBSTR"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="number of cases that run at the same time",
+    )
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help="keep the results in this folder")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="per case")
     parser.add_argument("--memory", type=float, default=8.0, metavar="GIB", help="per case")
-    parser.add_argument("--last", action="store_true", help="when it last ran, and no more")
+    parser.add_argument("--last", action="store_true", help="only print when the sample last ran")
     return parser
 
 
@@ -329,7 +340,7 @@ def main() -> int:
         print("\n".join(last()))
         return 0
     if given.refs is None or not given.refs.is_dir():
-        parser.error("say with --refs, or NC_REFS in the environment, where the clones are")
+        parser.error("name the folder with the clones, by --refs or by NC_REFS in the environment")
     given.timeout = given.timeout or (1800.0 if given.verify else 300.0)
     with tempfile.TemporaryDirectory() as scratch:
         given.to = given.to or Path(scratch, "results")
@@ -353,7 +364,7 @@ def sampled(given: argparse.Namespace, scratch: Path) -> int:
     print("\n".join(["", *table(rows, given.verify)]))
     minutes = sum(one.seconds for one in rows) / 60
     if minutes > MINUTES[given.verify]:
-        print(f"{minutes:.0f} minutes of CPU, where {MINUTES[given.verify]} are allowed")
+        print(f"{minutes:.0f} minutes of CPU; {MINUTES[given.verify]} are allowed")
     if not given.k:
         noted(rows, given.verify)
     return int(not rows or any(one.passed < one.run or one.differ for one in rows))

@@ -21,8 +21,8 @@ from outcome import Outcome, judged, options, run, told
 from neuroncore.frontend import alias
 
 ALIAS = alias.PATH
-# test_double_row_matmul asks a file that only instances have for the type of this one, and without
-# it warns by a module that it doesn't import.
+# test_double_row_matmul reads the type of the instance from a file that other computers lack. It
+# then calls `warnings.warn` without having imported `warnings`, so the name is made a builtin.
 PYTEST = """
 import builtins, sys, warnings, pytest
 builtins.warnings = warnings
@@ -79,14 +79,14 @@ def case(checkout: Path, suite: Suite, name: str, seconds: float, gigabytes: flo
         env=environment(checkout),
         cwd=checkout / suite.home,
     )
-    # pytest reports on stdout what Python does on stderr
+    # pytest prints errors to stdout, and Python prints them to stderr
     return judged(name, replace(finished, stderr=finished.stdout))
 
 
 def main() -> int:
     parser = options(__doc__, "checkout")
     parser.add_argument("--suite", choices=SUITES, default="unit")
-    parser.set_defaults(memory=20.0)  # the tests' own references of attention
+    parser.set_defaults(memory=20.0)  # GiB: the tests' references of attention need much memory
     given = parser.parse_args()
     return told("samples_tests", outcomes(given), given.json)
 

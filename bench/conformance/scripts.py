@@ -64,7 +64,7 @@ ATTENTION = NOW + "attention_fwd_performance/test_attention.py"
 VERSIONS = ("v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v8a", "v9", "v10", "v11")
 FIRST = "asst4-trainium/part1/vec_add.py"
 SECOND = "asst4-trainium2/part1/run_benchmark.py"
-BF16 = 2.0**-7  # of kernels that round on their way to results in float32
+BF16 = 2.0**-7  # tolerance for kernels that round intermediate values
 SCRIPTS = [
     Script("sdk/simulate_example", SDK + "simulate/nki_simulate_example.py", "simulate"),
     Script("sdk/getting_started_baremetal", SDK + "getting_started_baremetal.py", "add"),
@@ -150,11 +150,11 @@ TABLES = {
     **{
         version: {
             f"attn_fwd_{name}": Reference(ref.attention_by_columns, BF16)
-            for name in dict.fromkeys(("v1", version))  # which the module runs when imported
+            for name in dict.fromkeys(("v1", version))  # the module runs v1 when it is imported
         }
         for version in VERSIONS
     },
-    "matmul": {"matmul": Reference(ref.product, 2.0**-8)},  # sums up blocks in float16
+    "matmul": {"matmul": Reference(ref.product, 2.0**-8)},  # the kernel adds blocks in float16
     "sliding": {"max_pooling_2d_stride_1": Reference(ref.sliding_max, 0.0)},
     "bilinear": {"interpolate_bilinear_2x_fwd": Reference(ref.bilinear, part=4)},
     "tri": {"interpolate_trilinear_2x_fwd": Reference(ref.trilinear, part=2)},
@@ -207,7 +207,7 @@ def expected_refusal(outcome: Outcome, code: str) -> Outcome:
     `failed`."""
     if outcome.verdict == "refused" and outcome.cause.startswith(f"{code}: "):
         return Outcome(outcome.name, "passed", "", outcome.seconds, (f"refused, {outcome.cause}",))
-    cause = f"{code} should have been raised, not {outcome.cause or 'nothing'}"
+    cause = f"expected the error {code}, got {outcome.cause or 'none'}"
     return Outcome(outcome.name, "failed", cause, outcome.seconds)
 
 

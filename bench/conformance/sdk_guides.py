@@ -5,9 +5,9 @@ with numpy.
 
 The unmodified code blocks are read from nki/**/*.rst. If an earlier block of a page has imports,
 they are executed first. CASES has, for each kernel, its inputs and the reference; or the error that
-it shows, or causes by a mistake of the page; or the reason why it can't be run. A kernel that is
-not in CASES fails, so that new kernels of a newer checkout are noticed. Kernels on the pages about
-nki-library import it, and need a checkout of it.
+the kernel raises, on purpose or because of a mistake on the page; or the reason why the kernel
+can't be run. A kernel that is not in CASES fails, so that new kernels of a newer checkout are
+noticed. Kernels on the pages about nki-library import it, and need a checkout of it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ ADDRESSES = (
 )
 CASES = {
     f"{START}/index:my_kernel": fragment("pseudo code of a custom operator: no body"),
-    f"{START}/index:my_function": fragment("its output is never made"),
+    f"{START}/index:my_function": fragment("its output is never allocated"),
     f"{START}/lnc:lnc_test": Case("one", says=LNC),
     f"{START}/nki-dma-overview:tensor_exp_kernel_isa": Case("four_rows", "exponential"),
     f"{START}/nki-dma-overview:tensor_exp_kernel_isa#2": Case("a_square", "exponential"),
@@ -89,7 +89,7 @@ CASES = {
     f"{SCHEDULE}scheduling-apis:kernel#2": Case("three", "exponentials"),
     f"{SCHEDULE}scheduling-apis:loop": Case("three", "exponentials"),
     f"{SCHEDULE}scheduling-apis:loop#2": Case("three", "exponentials"),
-    "guides/nki_simulator:my_kernel": Case(  # nl.store without a destination
+    "guides/nki_simulator:my_kernel": Case(  # calls nl.store without a destination
         "one", before="data = np.ones((128, 512), np.float32)", refused="SIGNATURE"
     ),
     "guides/nki_simulator:my_kernel#2": Case("ones", says=("my tile [[1. 1.]",)),
@@ -108,7 +108,7 @@ CASES = {
     "library/kernel-utils/allocator:kernel_multibuffer": Case("two_and_four", nkilib=True),
     f"{VIEW}:kernel_reshape_permute": Case("heads", nkilib=True),
     f"{VIEW}:kernel_strided_slice": Case("a_row_of_256", nkilib=True),
-    f"{VIEW}:kernel_broadcast": Case(  # multiplies two tensors by *, which no release has
+    f"{VIEW}:kernel_broadcast": Case(  # multiplies two tensors by *, which no release supports
         "to_broadcast", refused="SIGNATURE", nkilib=True
     ),
     f"{VIEW}:kernel_rearrange": Case("pixels", nkilib=True),
@@ -120,13 +120,13 @@ CASES = {
     f"{MIGRATION}:my_kernel#5": Case("image", before="img = np.ones((1, 3, 8, 8), np.float32)"),
     f"{MIGRATION}:my_kernel#6": Case("image", before="img = np.ones((1, 3, 8, 8), np.float32)"),
     f"{MIGRATION}:kernel": Case("three"),
-    # what the page migrates from: block dimensions before the partition axis
+    # the page's old forms, with block dimensions before the partition axis
     f"{MIGRATION}:exp_func": Case("blocks_of_blocks", refused="SIGNATURE"),
     f"{MIGRATION}:sb_blocks": Case("eight_tiles", refused="SIGNATURE"),
     f"{MIGRATION}:sb_blocks#2": Case("eight_tiles", refused="SIGNATURE"),
     f"{MIGRATION}:sb_blocks_migrated": Case("eight_tiles", "unchanged"),
     f"{MIGRATION}:sb_blocks_migrated#2": Case("eight_tiles", "unchanged"),
-    # "incorrect" is its speed: each turn of its loop waits for the one before
+    # "incorrect" is about speed: each iteration waits for the one before
     f"{MIGRATION}:sb_blocks_migrated_incorrect": Case("eight_tiles", "unchanged"),
 }
 
@@ -297,8 +297,8 @@ def _expected(ran: Outcome, case: Case) -> Outcome:
         return ran
     if ran.verdict in ("refused", "failed") and ran.cause.startswith(f"{case.refused}: "):
         return replace(ran, verdict="passed", cause="", details=(f"refused, {ran.cause}",))
-    instead = ran.cause or "nothing"
-    return replace(ran, verdict="failed", cause=f"{case.refused} was due, not {instead}")
+    instead = ran.cause or "none"
+    return replace(ran, verdict="failed", cause=f"expected the error {case.refused}, got {instead}")
 
 
 def known(kernel: Kernel, given: argparse.Namespace) -> Outcome:
@@ -307,7 +307,7 @@ def known(kernel: Kernel, given: argparse.Namespace) -> Outcome:
     if not kernel.parses:
         return Outcome(kernel.key, "skipped", kernel.source)
     if case is None:
-        return Outcome(kernel.key, "failed", "not known here: see CASES")
+        return Outcome(kernel.key, "failed", "this kernel has no entry in CASES")
     if case.fragment:
         return Outcome(kernel.key, "skipped", case.fragment)
     return outcome(kernel, case, given)

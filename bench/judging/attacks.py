@@ -1,6 +1,7 @@
 """Cheats that change the record or the kernel. Their author had not yet read how the judge defends
-itself. The value of each name is the problem, the right codes, and the source of the candidate. The
-code "passed" means that the candidate gets the latency of the honest one."""
+itself. Each cheat has a name, the name of its problem, the codes of right verdicts, and the source
+of the candidate. The code "passed" means that the candidate gets the latency of the honest
+candidate."""
 
 from __future__ import annotations
 
@@ -283,7 +284,7 @@ COUNTED = LOOP.replace(
     "        turns += 1\n"
     "    nisa.tensor_scalar(dst=s, data=t, op0=nl.multiply, operand0=float(turns))",
 ).replace("    for _ in", "    turns = 0\n    for _ in")
-attack("Python counts the turns of a loop", "DYNAMIC CONSTANTS WRONG_RESULT", COUNTED, "loop")
+attack("Python counts the iterations of a loop", "DYNAMIC CONSTANTS WRONG_RESULT", COUNTED, "loop")
 tables("nothing waits for a decision", "passed RECORD_REFUSED", "c['decisions'] = []", LOOP, "loop")
 tables(
     "a decision that is another",

@@ -3,9 +3,9 @@ honest candidate.
 
     python bench/judging/cheats.py [-k SUBSTR] [--isolation process]
 
-The cheats are those of the tests and those of `corpus.py`, `attacks.py` and `intrusions.py`. The
-script prints the cheats that are judged wrong. After the cheats of each problem, an honest
-candidate must get the same verdict as before them.
+The cheats are in the tests and in `corpus.py`, `attacks.py` and `intrusions.py`. The script prints
+the cheats that are judged wrong. After the cheats of each problem, an honest candidate must get the
+same verdict as before them.
 """
 
 from __future__ import annotations

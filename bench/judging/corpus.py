@@ -1,6 +1,6 @@
-"""Cheats and accidents from a prototype of the judge that the tests do not have. The value of each
-name is the problem, the right codes, and the source of the candidate. The code "passed" means that
-the candidate gets the latency of the honest one."""
+"""Cheats and accidents from a prototype of the judge, which the tests do not contain. Each has a
+name, the name of its problem, the codes of right verdicts, and the source of the candidate. The
+code "passed" means that the candidate gets the latency of the honest candidate."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ return out"""
 
 
 def run_with(change: str, source: str) -> str:
-    """Return the source of a candidate that changes how it is run: `change` has other arguments of
-    `run`."""
+    """Return the source of a candidate that changes how it is run: `change` is the text of
+    arguments that replace those of `run`."""
     return f"""
 import neuroncore, neuroncore.hosts.api as api
 old_run = api.run

@@ -42,7 +42,7 @@ from neuroncore.eval.judge import Case
 from neuroncore.eval.refusals import Refused
 
 FORMATS = ("float32", "bfloat16", "tfloat32", "float16", "float8_e4m3", "float8_e5m2")
-CHAPTERS = {  # kernels, and the names of their references if they have other ones
+CHAPTERS = {  # kernel -> the name of its reference, if that is not the usual one
     "ch01_add": {"add": ""},
     "ch02_softmax": {"softmax": ""},
     "ch03_rmsnorm": {"rmsnorm": ""},
@@ -54,11 +54,11 @@ CHAPTERS = {  # kernels, and the names of their references if they have other on
     "ch09_digits": {"classify": ""},
     "ch10_rounding": {"running_sums": ""},
 }
-LONGEST = 240  # characters of a line
-# A candidate that the test of its harness refuses. It keeps scores of up to 20 in bfloat16: numpy
-# finds some 1,700 of its 524,288 results farther from the reference than the test allows.
+LONGEST = 240  # characters of a printed line
+# A candidate that the test of its harness refuses too. It stores scores of up to 20 in bfloat16,
+# and about 1,700 of its 524,288 results differ from numpy's by more than the test allows.
 REFUSED = {"trn-tutorial-nki1/4_attention candidate 8": "WRONG_RESULT"}
-COARSE = 2e-2  # relative L2 of products of bfloat16
+COARSE = 2e-2  # allowed relative L2 error of products of bfloat16
 
 
 class Honest(NamedTuple):

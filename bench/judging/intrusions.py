@@ -1,6 +1,6 @@
 """Cheats that forge the answer of the process, or attack the machine. Their author had not yet read
-how the judge defends itself. The value of each name is the problem, the right codes, and the source
-of the candidate."""
+how the judge defends itself. Each cheat has a name, the name of its problem, the codes of right
+verdicts, and the source of the candidate."""
 
 from __future__ import annotations
 

@@ -3,16 +3,16 @@ process.
 
     python bench/judging/pools.py [COUNT] [--memory COUNT]
 
-A pool of two processes judges a batch while one of them is killed: no candidate may be missing.
-After a pool is killed, none of its processes may remain. One process and two must write equal
-lines. Then COUNT small candidates (400 by default) are judged at each level of isolation. The
-script prints the CPU time of a candidate, and the memory of the processes after a quarter of the
-candidates and at the end.
+A pool of two processes judges a batch while one of the two is killed: no candidate may be missing.
+After a pool is killed, none of its processes may remain. A pool of one process and a pool of two
+must write equal lines. Then COUNT small candidates (400 by default) are judged at each level of
+isolation. The script prints the CPU time of a candidate, and the memory of the processes after a
+quarter of the candidates and at the end.
 
 With `--memory 10000` a pool of two processes judges this number of candidates, and nothing else is
-measured. The script prints, several times on the way, the memory of the pool's process, of its
-workers, and of the processes that fork candidates and that judge. None may grow by more than 20 MiB
-after the first hundred candidates.
+measured. While the pool judges, the script prints several times the memory of the pool's process,
+of its workers, of the process that forks candidates, and of the process that judges. None may grow
+by more than 20 MiB after the first hundred candidates.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def pool(folder: Path, out: str, *options: str) -> subprocess.Popen[bytes]:
 def lines(file: Path) -> dict[str, Line]:
     """Return the verdicts in a file by candidate, without their costs."""
     found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    assert len({one["candidate"] for one in found}) == len(found), "a candidate is there twice"
+    assert len({one["candidate"] for one in found}) == len(found), "a candidate occurs twice"
     return {one["candidate"]: {**one, "cost": None} for one in found}
 
 

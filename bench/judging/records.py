@@ -1,13 +1,15 @@
-"""Judge damaged and hostile records. They must not cost the judge much, or change a later verdict.
+"""Judge damaged and hostile records. They must not cost the judge much time, or change a later
+verdict.
 
     python bench/judging/records.py [COUNT] [SEED]
 
-COUNT records of honest kernels, 10,000 by default, are changed at random. Then bombs follow:
-records that are made to cost as much as possible. Some bombs only contain data that no instruction
-uses, and pass. Each record is judged in a process with limits, as by a Worker. The script prints
-how often each code came, the time of the slowest record, and the cost of each bomb. A record that
-passes must not have a lower latency than the honest one. The exit code is 1 if the judge has a
-fault, and the verdict on the honest record must be the same at the end.
+COUNT records of honest kernels, 10,000 by default, are changed at random. Then the script judges
+bombs, which are records that are made to cost as much time or memory as possible. Some bombs only
+contain data that no instruction uses, and pass. Each record is judged in a process with limits, as
+by a Worker. The script prints how often each code came, the time of the slowest record, and the
+cost of each bomb. A record that passes must not have a lower latency than the honest one. The
+verdict on the honest record must be the same at the end as at the beginning. The exit code is 1 if
+the judge has a fault.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from neuroncore.eval.isolation import ProcessLimits
 from neuroncore.record import saved
 
 LIMITS = ProcessLimits(judge_seconds=5, judge_memory=3 << 30)
-MOST = 1e3 * (LIMITS.judge_seconds + 1)  # ms; Linux counts whole seconds
+MOST = 1e3 * (LIMITS.judge_seconds + 1)  # ms; Linux limits CPU time in whole seconds
 HEAD = saved.MARK + b"%d\n" % saved.FORMAT
 Head = dict[str, Any]
 

@@ -64,7 +64,7 @@ def kernel(x):
     nisa.dma_copy(dst=out, src=s)
     return out
 """
-# x plus a table of the host, which is loaded as an input is
+# x plus a table that the host computes, which is loaded like an input
 TABLE = f"""{HEAD}
 @nki.jit
 def kernel(x):

@@ -1,11 +1,11 @@
-"""Judge records of kernels that a run refuses. A process without checks makes the records; the
-judge must accept none.
+"""Judge records of kernels that a run refuses. The records come from a process in which the checks
+are off; the judge must accept none of them.
 
     python bench/judging/unlawful.py FOLDER [-k SUBSTR]
 
-FOLDER contains scripts named *_bad.py, also in folders below it. Each launches a kernel with a
-mistake. The first line of a script may name its machine, as in `# target: trn1`. A script whose
-launch is not refused is left out. The records that are accepted are printed.
+FOLDER and the folders in it contain scripts named *_bad.py. Each launches a kernel with a mistake.
+The first line of a script may name its machine, as in `# target: trn1`. A script whose launch is
+not refused is left out. The records that are accepted are printed.
 """
 
 from __future__ import annotations

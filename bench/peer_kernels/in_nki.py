@@ -5,7 +5,7 @@ from __future__ import annotations
 import nki.isa as nisa
 import nki.language as nl
 
-ROWS, WIDE = 128, 512  # of a tile
+ROWS, WIDE = 128, 512  # rows and columns of a tile
 
 
 def add(a, b, out):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 
-ROWS, WIDE = 128, 512  # of a tile
+ROWS, WIDE = 128, 512  # rows and columns of a tile
 
 
 def _add(a, b, out):

@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-ROWS, WIDE = 128, 512  # of a tile
+ROWS, WIDE = 128, 512  # rows and columns of a tile
 
 
 @triton.jit

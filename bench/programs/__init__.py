@@ -3,10 +3,10 @@
     python -m bench.programs [--seed SEED] [--count COUNT] [--seconds SECONDS] [--jobs JOBS]
                              [--state FILE]
 
-The generator draws one statement after another; it knows the tensors of the statements before. It
+The generator draws one statement after another, and knows the tensors of the earlier statements. It
 imports nothing of the package, because the documentation defines which programs are legal. A
-program that fails is shrunk, and printed as a file that can be run. When its fault has been mended,
-the file is kept in `failed/`. All files there are run first each time.
+program that fails is shrunk, and printed as a file that can be run. After the fault has been
+corrected, the file is kept in `failed/`. Each run begins with all files of this folder.
 """
 
 import os

@@ -23,12 +23,12 @@ from bench.programs.hits import hits, watch
 from bench.programs.shrinking import shrink
 
 FAILED = Path(__file__).parent / "failed"  # shrunk programs that have failed
-TOGETHER = 25  # programs in a portion for a process
-LIVES = 200  # portions, after which a new process continues
-SELDOM = 4  # the exit code if no program fails, but something occurs too seldom
-SAVED = 500  # programs, after which the state is written
-SETTLED = 100  # programs, after which the garbage collector ignores older objects
-GARBAGE = 100_000  # objects: fewer are collected only between programs, when few others exist
+TOGETHER = 25  # programs that a process checks at a time (a portion)
+LIVES = 200  # portions after which a new process replaces a process
+SELDOM = 4  # exit code if no program fails, but a kind of step is too rare
+SAVED = 500  # programs after which the state is written
+SETTLED = 100  # programs after which the garbage collector ignores older objects
+GARBAGE = 100_000  # new objects that start a collection; it usually runs between programs
 
 
 class Checked(NamedTuple):
@@ -66,10 +66,12 @@ def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.programs")
     parser.add_argument("--seed", type=int, default=time.time_ns() % (1 << 31))
     parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="of CPU time, at most")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
-        "--state", type=Path, help="a file to go on from, and to write what is done"
+        "--seconds", type=float, default=float("inf"), help="stop after these seconds of CPU time"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes")
+    parser.add_argument(
+        "--state", type=Path, help="continue from this file, and write the state to it"
     )
     parser.add_argument("--print", action="store_true", help="print the programs")
     return parser.parse_args()

@@ -3,9 +3,9 @@ that numpy's indexing determines. Its replay on other inputs must have the same 
 record as a launch on these inputs. It is scheduled in several orders.
 
 The second launch runs every iteration of every loop in Python; the first one may have derived
-iterations from others. Some programs are replayed from a saved record. For some programs, schedules
-must keep the order of instructions that use the same bytes. Parallel loops with independent
-iterations must have the same results in other orders of their iterations.
+iterations from others. Some programs are replayed from a saved record. For some programs, it is
+checked that schedules keep the order of instructions that use the same bytes. Parallel loops with
+independent iterations must have the same results in other orders of their iterations.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from neuroncore.replay.verification import Mismatch
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
-REWRITTEN = "compiled"  # the order whose compiler moves results to other places
+REWRITTEN = "compiled"  # the order whose compiler makes some readers read other tensors
 SAVED, HELD = 7, 3  # one of 7 programs is replayed from a file, one of 3 has its hazards checked
 LIMITED = 5  # one of 5 runs with small caches, and with loops for few elements
 SHARED = 5  # one of 5 has all products deferred and divided among threads
-# compiled code executes every row of a replay that it can
+# settings with which compiled code executes every row that it can execute
 EVERY_ROW = {"LEAST": 1, "START": 0, "SHARED": 0, "_are_long": np.any}
 IN_STRETCHES = {**EVERY_ROW, "are_worth": lambda rows: True}
-BACK = 4  # one of 4 goes back in its replay, and to the end again
+BACK = 4  # in one of 4, the replay goes back and then to the end again
 SHARING = (later, {"WORTH": 1, "MOST": 3, "AHEAD": 1, "threads": lambda: 2})
-LOOPS = [(arithmetic, {"WORTH": 1})]  # a sum of two NaNs may then have the bits of the other
+LOOPS = [(arithmetic, {"WORTH": 1})]  # then a sum of two NaNs may have the bits of either one
 SMALL = [
     *((packs, {"MOST": 1, "EARLY": 64, "ROOM": 1 << 12}), (leftovers, {"READS": 1})),
     *((legality, {"KNOWN_MOST": 2}), (geometry, {"MOST": 2}), (boxes, {"MANY": 1})),
@@ -123,7 +123,7 @@ def examine(
             raise Failure("replay: refused", "a second launch takes the same path")
         _compare(others, before, "input that was given")
         return run
-    # numpy chooses by addresses which of two NaNs a sum returns, and compiled code has others
+    # for a sum of two NaNs, numpy chooses one by addresses, and compiled code chooses differently
     any_nan = seed % BACK != 2
     _compare(replay.results(), fresh.results, "result", any_nan)
     _compare(_after(replay, before), again, "input, after the launch,", any_nan)
@@ -149,7 +149,7 @@ def _after(replay: Replay, given: Sequence[Sequence[Any]]) -> list[Any]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """A context manager that ignores warnings, and what kernels print."""
+    """A context manager that suppresses warnings and the output of kernels."""
     with warnings.catch_warnings(), redirect_stdout(None):
         warnings.simplefilter("ignore")
         yield
@@ -286,7 +286,8 @@ def _verify(run: Run, expected: Mapping[int, Sequence[Views]], uses: Uses | None
         if uses and (said := races.wrong(run.record.programs, run.world, uses, run.findings)):
             raise Failure("verify: RACE", said)
     else:
-        findings = run.findings if uses else run.finished.findings  # collecting them all is slow
+        # collecting all findings is slow
+        findings = run.findings if uses else run.finished.findings
         reported = any("never written" in one.message for one in findings)
         if reported != (wanted := verification.origins.reported) and wanted is not None:
             raise Failure("verify: UNINIT_READ", f"is {'' if reported else 'not '}reported")

@@ -87,7 +87,7 @@ def sendrecv(maker: Maker) -> None:
 
 def parts_of_both(maker: Maker) -> None:
     """Let one core or both write and read parts of a shared tensor, with few barriers in between.
-    Every write writes the numbers that are there already, so the order of the cores has no
+    Every write writes the numbers that the tensor already has, so the order of the cores has no
     effect."""
     lanes, free = maker.between(1, 8), maker.between(4, 24)
     form = maker.form()
@@ -115,7 +115,7 @@ def parts_of_both(maker: Maker) -> None:
 
 SAME_BYTES = ("cores that use the same bytes",)
 TWO_CORES = ((barrier, 3), (sendrecv, 3), (parts_of_both, 5))
-IN_PLACE = 0.3  # of collectives that may write their results to the tensors of their sources
+IN_PLACE = 0.3  # share of collectives that write results to their sources, if they may
 
 
 # --- ranks ----------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def of_lengths(maker: Maker) -> None:
     form, most = maker.form(), maker.between(1, 5)
     src, dst = (shared(maker, (n * most,), form, name=True) for n in (4, 2 * maker.ranks))
     displaced = name == "all_to_all_v" and maker.chance(0.5)
-    rows = 3 + displaced  # the last one has places of the elements that come
+    rows = 3 + displaced  # the last row has the positions for received elements
     lengths = shared(maker, (rows, maker.ranks), "uint32", name=True)
     group = f"ncc.ReplicaGroup({[[*range(maker.ranks)]]})"
     metadata = maker.known_input((rows, maker.ranks), most, "uint32")

@@ -17,8 +17,8 @@ from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import FORMATS, OPAQUE
 
 OFTEN = 0.03  # the share of programs in which each kind of step must occur
-EACH = 1000  # programs, of which at least one must have each instruction
-DEVIATIONS = 3  # that a count may be below the required one, because programs are random
+EACH = 1000  # each instruction must be in one of this many programs
+DEVIATIONS = 3  # standard deviations by which a count may be too low
 GROUPS = ("kinds", "options", "instructions", "arguments", "formats", "cache hits")
 
 
@@ -61,7 +61,7 @@ class Counts:
 
     def __init__(self, seed: int) -> None:
         self.seed, self.programs, self.seconds = seed, 0, 0.0
-        self.failed: list[int] = []  # their seeds
+        self.failed: list[int] = []  # seeds of the failed programs
         self.groups = {group: Counter[str]() for group in GROUPS}
 
     @classmethod

@@ -42,9 +42,9 @@ def operators(maker: Maker) -> tuple[str, ...]:
 
 
 def step(maker: Maker, lanes: int, name: str) -> dict[str, Any]:
-    """Return the arguments for one step of an instruction: the operator, its operand ("None" if it
-    has only one), and maybe the order of the two. `name` is the end of their names, such as "0" for
-    op0."""
+    """Return the arguments for one step of an instruction: the operator, the second operand ("None"
+    for a unary operator), and sometimes a flag that swaps the operands. `name` is the end of the
+    arguments' names, such as "0" for op0."""
     if maker.chance(0.15):
         ops = ("reciprocal", "abs", *("square", "relu") * (maker.target == "trn3"))
         return {f"op{name}": f"nl.{maker.choose(ops)}", f"operand{name}": "None"}
@@ -111,7 +111,7 @@ POWER = {"op0": "nl.power", "operand0": "2.0"}
 
 
 def _bits(maker: Maker, lanes: int, forms: tuple[str, ...], name: str) -> dict[str, Any]:
-    """Return the arguments for a step with bits, as `step` does for one with numbers."""
+    """Return the arguments for a step with a bitwise operator. `step` does this for arithmetic."""
     number = str(maker.between(0, 7))
     operand = maker.column(lanes, forms) if maker.chance(0.4) else number
     given = {f"op{name}": f"nl.{maker.choose(BITS)}", f"operand{name}": operand}
@@ -224,7 +224,7 @@ def nc_stream_shuffle(maker: Maker) -> None:
 
 def unwritten_rest(maker: Maker) -> None:
     """Compute with a whole tile of which only a part was written. Then write the rest of the
-    result, or if the tile is its own result, the rest of the tile."""
+    result. If the tile is also the result, write the rest of the tile."""
     lanes, free = maker.lanes(), maker.between(2, 70)
     kept, rest = (slice(0, first := maker.between(1, free - 1)), slice(first, free))
     tile = maker.new("sbuf", (lanes, free), maker.form())

@@ -1,5 +1,5 @@
 """Statements with functions of nki.language that issue several instructions. Their results must be
-equal to those of instructions that get the same numbers in another way."""
+equal to the results of other instructions that compute the same numbers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def folded(maker: Maker) -> None:
 
 
 def chosen(maker: Maker) -> None:
-    """Choose elements of two tiles by the numbers of a third."""
+    """Choose elements of two tiles by the numbers in a third tile."""
     (lanes, free), form = _sizes(maker), maker.choose(FORMS)
     x, y = (_loaded(maker, maker.given((lanes, free), form)) for _ in range(2))
     condition = _loaded(
@@ -281,7 +281,7 @@ def constant(maker: Maker) -> None:
 
 
 def in_order(maker: Maker) -> None:
-    """Add a tile to another several times, in a loop of which the order is kept."""
+    """Add a tile to another one several times, in a loop whose iterations are kept in order."""
     (lanes, free), turns = _sizes(maker), maker.between(1, 3)
     x, start = (maker.given((lanes, free), "float32", "plain") for _ in range(2))
     x, other, name = _loaded(maker, x), _loaded(maker, start), maker.name("t")

@@ -42,12 +42,12 @@ FAMILIES = (
 )
 OF_OLDER = (*older.STEPS, *calls.STEPS, *masks.STEPS, *translated.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
-OLDER = 0.25  # of programs
-NESTS = 0.33  # of programs of the older API; these take several times as long
-GRIDS = 0.25  # of programs of the older API, launched on a grid
-FEW, ALL = 3, 20  # the most results of a program
-LOOPS_LAST = 0.02  # of programs, which end with a loop
-ALL_RETURNED = 0.2  # of programs, which return everything that they have computed
+OLDER = 0.25  # share of programs of the older API
+NESTS = 0.33  # share of older programs with nested loops, which take several times as long
+GRIDS = 0.25  # share of older programs that are launched on a grid
+FEW, ALL = 3, 20  # the largest numbers of results
+LOOPS_LAST = 0.02  # share of programs that end with a loop
+ALL_RETURNED = 0.2  # share of programs that return everything that they have computed
 
 
 def generate(seed: int) -> Program:
@@ -99,7 +99,8 @@ def _made(maker: Maker, special: tuple, count: int) -> Program:
     """Return a program of usual steps, with `count` of the `special` steps among them."""
     if maker.cores > 1:
         maker.say("core = nl.program_id(0)", makes="core")
-    most = 1 if maker.ranks > 4 else 2 if maker.ranks > 2 else 4  # several cores take long
+    # programs on several cores take long
+    most = 1 if maker.ranks > 4 else 2 if maker.ranks > 2 else 4
     usual = maker.between(1, most) if special else maker.between(2, 7)
     steps = maker.random.choices(*zip(*STEPS), k=usual)
     if special:

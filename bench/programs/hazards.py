@@ -32,8 +32,8 @@ class Use(NamedTuple):
     last: int
 
     def shares(self, others: Sequence[Use]) -> Iterator[Use]:
-        """Yield those of `others` that are of earlier instructions and share bytes with this use,
-        if at least one of the two uses writes."""
+        """Yield the uses among `others` that belong to earlier instructions and share bytes with
+        this use, if at least one of the two uses writes."""
         others = [
             one for one in others
             if one.row < self.row and (one.writes or self.writes)
@@ -41,7 +41,7 @@ class Use(NamedTuple):
         ]  # fmt: skip
         if not others:
             return
-        mark = np.zeros(self.last - self.first + 3, np.bool_)  # with one more at each end
+        mark = np.zeros(self.last - self.first + 3, np.bool_)  # with one more flag at each end
         mark[self.at - self.first + 1] = True
         for one in others:
             if mark[np.clip(one.at - self.first + 1, 0, len(mark) - 1)].any():
@@ -53,9 +53,9 @@ class Uses:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[int, int], list[Use]] = {}  # by core and instruction
-        self.values: dict[tuple[int, int], str] = {}  # the numbers of an instruction
+        self.values: dict[tuple[int, int], str] = {}  # by core and instruction: its numbers as text
         self._of: dict[tuple[int, int], list[Use]] = {}
-        self._memories: list[Array] = []  # kept because their ids are used
+        self._memories: list[Array] = []  # kept alive, because their ids are used
 
     def note(
         self, core: int, number: int, row: Row, given: Mapping[str, Any], indices: Sequence[Operand]
@@ -98,8 +98,8 @@ def pairs(shared: Sequence[tuple[Use, Use]]) -> Array:
 
 
 def unseen(program: Program, shared: Sequence[tuple[Use, Use]]) -> Iterator[tuple[int, int]]:
-    """Yield the instructions of those pairs of uses that do not share bytes by the boxes of the
-    record."""
+    """Yield the two instructions of each pair of uses that, according to the boxes of the record,
+    do not share bytes."""
     columns, (near, start) = program.columns(), program.boxes().near
     for use, later in shared:
         one, other = (columns.operands[columns.start[u.row] + u.place] for u in (use, later))

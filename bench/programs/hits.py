@@ -10,7 +10,7 @@ from neuroncore.core import legality, sums
 from neuroncore.core.packs import Packs
 
 hits: Counter[str] = Counter()
-# For each cache, the function that looks up an entry, and the functions that make one.
+# For each cache: the function that looks up an entry, and the functions that make an entry.
 CACHES = {
     "a legal call of an earlier program": ((legality, "checked"), ((legality, "check"),)),
     "a packed operand": ((Packs, "get"), ((sums._Operand, "read"), (sums, "_picked_rows"))),

@@ -26,7 +26,7 @@ class _Bytes:
     addresses is large, and has no contents before its first instruction."""
 
     def __init__(self, tensor: PlainTensor) -> None:
-        self.tensor = tensor  # keeps the memory alive, whose id is the key
+        self.tensor = tensor  # keeps the memory alive, because its id is the key
         placed = tensor.layout.placed
         self.known = np.zeros(len(tensor.ever), np.uint8) if placed else tensor.ever.copy()
         self.computed = np.zeros(len(tensor.ever), np.uint8)
@@ -41,7 +41,8 @@ class Origins:
 
     def __init__(self) -> None:
         self._memories: dict[int, _Bytes] = {}
-        self._registers: set[engine] = set()  # engines whose accumulator registers depend on them
+        # engines whose accumulator registers depend on uninitialized memory
+        self._registers: set[engine] = set()
         self.reported: bool | None = False
 
     def note(self, row: Row, given: Mapping[str, Any]) -> None:
@@ -147,6 +148,6 @@ def _at(flags: Array, operand: Operand) -> Array:
 
 
 def _never(found: _Bytes, operand: Operand) -> Array:
-    """Return flags of the elements of an operand that have a byte that was never written."""
+    """Return, for each element of an operand, whether one of its bytes was never written."""
     never: Array = _at(found.known, operand) != ALL_SET[operand.form.size]
     return never

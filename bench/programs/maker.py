@@ -257,7 +257,8 @@ class Maker(Windows):
                 continue
             base = tensor.whole()
             base = base if form == tensor.form else base.view(form)
-            if base.lanes < lanes or base.free < free:  # if the format changes lanes
+            # the chosen format may have changed the size
+            if base.lanes < lanes or base.free < free:
                 continue
             if not (how.reads or written) or base.is_written():
                 return self._part_of(base, lanes, free, how)

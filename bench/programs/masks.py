@@ -183,7 +183,8 @@ def added(tiles: Tiles) -> None:
 
 
 def moved(tiles: Tiles) -> None:
-    """Copy parts of a tile from, or to, columns whose first one is in another tile."""
+    """Copy parts of a tile from columns, or to columns. The number of their first column is in
+    another tile."""
     maker, a = tiles.maker, tiles.any()
     (lanes, free), turns = a.shape, maker.between(1, 3)
     count = maker.between(1, free)
@@ -218,8 +219,8 @@ def _rows_of(tensor: Tensor, first: int, count: int) -> View:
 
 
 def multiplied(tiles: Tiles) -> None:
-    """Multiply by a part of a tile. Stationary often has as many columns as moving, which the mask
-    is over."""
+    """Multiply by a part of the moving tile, which a mask selects. Stationary often has as many
+    columns as moving."""
     maker, moving = tiles.maker, tiles.any()
     lanes, free = moving.shape
     wide = free if maker.chance(0.5) else columns(maker)

@@ -21,7 +21,7 @@ class Nest(NamedTuple):
 
     @property
     def count(self) -> int:
-        """The number of iterations of the innermost loop in all."""
+        """The total number of iterations of the innermost loop."""
         return prod(turns for _, turns in self.loops)
 
     def place(self, step: int) -> str:
@@ -43,8 +43,8 @@ class Nest(NamedTuple):
 
     def sum(self, maker: Maker, unit: int) -> tuple[str, int]:
         """Return the text of an offset, and the length of an axis that has room for `unit` elements
-        from each of its values on. The offset is a sum of loop variables times steps. The number of
-        the program in the grid counts as a variable too."""
+        after each value of the offset. The offset is a sum of loop variables times steps. The
+        number of the program in the grid counts as a variable too."""
         text, most = str(maker.between(0, 2)), 2 + unit
         for name, turns in (*self.loops, ("g", maker.programs)):
             step = maker.choose((0, unit, unit, 1, 2 * unit))
@@ -86,7 +86,7 @@ def moved(tiles: Tiles) -> None:
     source = maker.given((rows, columns), form)
     lines = [grid(maker, lanes, free)]
     out = stored_before(maker, lines, (height, columns), form)
-    ways = (  # most bounds are in the second half, so that later iterations are cut
+    ways = (  # bounds are mostly in the second half, so that later iterations end early
         *(f"{row} + i < {_end(maker, rows)}", f"{column} + j < {_end(maker, columns)}"),
         *(f"{column} + 2*j >= {maker.between(1, columns)}", f"k0 + i >= {maker.between(0, 3)}"),
     )
@@ -207,7 +207,7 @@ def sums(tiles: Tiles) -> None:
 
 def reduced(tiles: Tiles) -> None:
     """Reduce parts of an input over inner or outer loops of a nest, into a tile or into parts of a
-    tile. Often do the same with operators in loops of Python, whose results must be equal."""
+    tile. Often compute the same with operators in Python loops; both results must be equal."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
     counts = [maker.between(1, 4), maker.between(2, 3), maker.between(1, 3)]
@@ -247,6 +247,6 @@ def reduced(tiles: Tiles) -> None:
 OPERATORS = {"add": "add", "max": "maximum", "min": "minimum"}
 
 
-STEPS = (  # 3 % of programs or more have blocks
+STEPS = (  # at least 3 % of programs must have blocks
     *(moved, blocks, blocks, sums, sums, reduced, reduced, turns, registers),
 )

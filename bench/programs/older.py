@@ -18,13 +18,13 @@ BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
 UNARY = ("copy", "square", "relu", "abs", "exp", "tanh", "sigmoid", "negative", "silu", "gelu")
 FOLDS = ("sum", "max", "min", "mean")
 COLUMNS_OF_PRODUCTS = 64
-ROWS, COLUMNS = 128, 40  # of a tile, at most
+ROWS, COLUMNS = 128, 40  # the largest numbers of rows and columns of a tile
 
 
 class Box(NamedTuple):
     """The indices of a block of a tensor: `lanes` rows from `top` on, and `free` columns from
-    `left` on, `step` columns apart (backward if `step` is negative). `way` is the one of WAYS by
-    which the kernel writes the columns."""
+    `left` on, `step` columns apart (backward if `step` is negative). `way` is a member of WAYS: the
+    form in which the kernel writes the columns."""
 
     top: int
     left: int

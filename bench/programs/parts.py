@@ -11,7 +11,7 @@ from bench.programs.views import SIZES, View
 from bench.programs.windows import How
 
 SMALL = 64  # bytes per row of a tensor whose parts are used
-TRIES = 4  # windows that are drawn until one fits
+TRIES = 4  # number of windows that are drawn, until one fits
 
 
 def _part(maker: Maker, whole: View, reads: bool, dma: bool) -> View | None:
@@ -46,7 +46,7 @@ def _over_rows(maker: Maker, whole: View, base: View, reads: bool) -> View | Non
 
 
 def overlapping(maker: Maker) -> None:
-    """Write and read parts of a small tensor in turn."""
+    """Alternately write and read parts of a small tensor."""
     hbm, form = maker.chance(0.5), maker.choose(("float32", "bfloat16", "int32", "uint8"))
     lanes, wide = maker.between(1, 8) if hbm else maker.lanes(), SMALL // SIZES[form]
     whole = maker.new("hbm" if hbm else "sbuf", (lanes, wide), form)
@@ -85,7 +85,7 @@ def gaps(maker: Maker) -> None:
     parts of both, and store parts of the results, or only overwrite the results."""
     form, lanes = maker.form(), maker.lanes()
     wide = maker.columns(70) * 4 // SIZES[form] + 1
-    if maker.chance(0.5):  # halves of even sizes have large flags
+    if maker.chance(0.5):  # with even sizes, a flag is for many bytes
         lanes, wide = maker.choose((4, 32, 64, 128)), maker.choose((2, 4, 16, 64))
     tile = maker.new("sbuf", (lanes, wide), form)
     first = _written(maker, tile)

@@ -10,7 +10,7 @@ import numpy as np
 from bench.programs.maker import Maker
 from bench.programs.views import View
 
-SHARE = 0.27  # of the operands that may be such views
+SHARE = 0.27  # share of such views among the operands that may be such views
 OFFSETS = ("uint16", "int32")
 GROUP, GROUP_OF_PRODUCTS = 16, 32  # partitions that share their offsets
 

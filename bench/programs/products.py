@@ -13,7 +13,7 @@ from bench.programs.views import SIZES, View
 NARROW = ("bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 EIGHT_BITS = ("float8_e5m2", "float8_e4m3")
 PACKED = ("float8_e5m2_x4", "float8_e4m3fn_x4")
-COLUMNS, WEIGHTS = 512, 128  # of the moving and of the stationary tile, at most
+COLUMNS, WEIGHTS = 512, 128  # the largest numbers of columns of the moving and the stationary tile
 SPARSE = ((4, 16), (4, 12), (4, 8), (2, 8), (2, 4), (1, 4), (1, 2))
 
 
@@ -113,7 +113,7 @@ def _tiled(maker: Maker, stationary: View, dst: View) -> dict[str, str]:
 
 
 def groups(maker: Maker) -> None:
-    """Add products to several sums in turn."""
+    """Alternately add products to several sums."""
     forms, count = _formats(maker), maker.between(2, 3)
     rows, weights = _rows(maker), min(maker.columns(), 64)
     sums = (_parts if maker.chance(0.4) else _apart)(maker, weights, count)
@@ -274,9 +274,9 @@ def scale_rows(lanes: int) -> int:
 
 
 def quantized(maker: Maker, lanes: int, free: int) -> tuple[View, View]:
-    """Quantize a tile. Return the tile of packed elements, and its scales. The scales may be other
-    ones than those of the elements: any codes, or the smallest and largest codes, 1 and NaN. Whole
-    groups of elements may be zeros, from before the quantization or from after it."""
+    """Quantize a tile. Return the tile of packed elements, and its scales. In some programs, the
+    scales are not those of the elements, but random codes, or the smallest and largest codes, 1 and
+    NaN. Whole groups of elements may be zeros, from before the quantization or from after it."""
     src = maker.to_read(lanes, 4 * free, ("bfloat16", "float16"), flat=True)
     dst = maker.new("sbuf", (lanes, free), maker.choose(PACKED))
     scales = maker.new("sbuf", (scale_rows(lanes), free), "uint8")

@@ -20,22 +20,24 @@ IMPORTS = {
     ", numpy as np",
 }
 FIRST = "from bench.programs.checks import main"
-TURNS = "known turns"  # a kind of input by which the kernel decides; a replay has other numbers
+TURNS = "known turns"  # a kind of input with numbers of iterations, which differ in a replay
 KNOWN = ("known", "distinct", TURNS)
 ALWAYS = "known always"  # a kind of input whose numbers are the same in each launch
 EDGES = "edges"  # a kind of input whose numbers are EDGE_CODES
 TIES = "ties"  # a kind of input whose numbers have few magnitudes
 APART = "iterations in any order"  # a kind of loop with the same result in each order
-AROUND = " around"  # the end of a kind of input with some negative numbers
+AROUND = " around"  # a kind of input that ends with this word also has negative numbers
 MAGNITUDES = np.float32([0, 1, 1, 3, 5, 5, 0.25, 1e4, np.inf, np.nan])
 ODD = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-40])
-EDGE_CODES = np.uint8([0, 1, 127, 254, 255])  # the least scales, 1, the largest one and NaN
+# the two smallest scales, 1, the largest scale, and NaN
+EDGE_CODES = np.uint8([0, 1, 127, 254, 255])
 SCALES = np.float32([0.25, 1, 1, 1, 4])
-STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])  # between the few different numbers
-STRIDED = 0.15  # of input arrays
+# between numbers, for inputs with few different numbers
+STEPS = np.float32([0.25, 1, 1 + 2.0**-8, 33])
+STRIDED = 0.15  # share of input arrays that are not C-contiguous
 NESTED = 10  # two of 10 programs return more than a tuple
 VIEWED = 7  # one of 7 programs also returns an input
-UNUSUAL = 0.4  # of the inputs of floats
+UNUSUAL = 0.4  # share of float inputs with unusual numbers
 CONSTANTS = {"True": True, "False": False, **{text: eval(text) for text in NUMBERS}}
 """Arguments that the record must have exactly as the kernel writes them."""
 Views = Mapping[str, "View | str"]
@@ -119,8 +121,8 @@ class Program:
 
     @property
     def equal(self) -> list[tuple[int, ...]]:
-        """Groups of results that must be equal, as their places among the returned arrays. None
-        are, if each instruction rounds at random."""
+        """Groups of results that must be equal, as positions among the returned arrays. There are
+        no groups if instructions round at random."""
         if self.launch.options.get("stochastic"):
             return []
         first = int(bool(self.results) and self.seed % NESTED <= 1)

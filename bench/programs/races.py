@@ -1,5 +1,6 @@
-"""The lines of a kernel whose instructions, on two cores of a rank, use the same bytes in no order:
-by the byte positions of the plain reading, and by a count of the meetings of each core."""
+"""Finds the lines of a kernel whose instructions, on two cores of a rank, use the same bytes
+without a defined order. The byte positions are those of the plain reading, and the order follows
+from counts of the meetings of each core."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from neuroncore.machine.world import World
 from neuroncore.record.program import Program
 
 Lines = frozenset[Place]
-MOST = 20  # findings; of more races, some have none
+MOST = 20  # findings; if there are more races, some have no finding
 
 
 def wrong(programs: Sequence[Program], world: World, uses: Uses, found: Sequence[Finding]) -> str:
     """Say how the findings about races differ from the races of a record; "" if they do not. Each
-    race of first uses must have a finding, and later uses of the same bytes may have some."""
+    race between first uses must have a finding. Races between later uses of the same bytes may have
+    findings."""
     wanted, least = set[Lines](), set[Lines]()
     for rank in range(world.ranks):
         for lines, are_first in _of_rank(programs, world, rank, uses):
@@ -37,8 +39,9 @@ def wrong(programs: Sequence[Program], world: World, uses: Uses, found: Sequence
 def _of_rank(
     programs: Sequence[Program], world: World, rank: int, uses: Uses
 ) -> Iterator[tuple[Lines, bool]]:
-    """Yield the lines of each race of the cores of a rank, and whether both instructions are the
-    first ones of their cores between two meetings that use these bytes so."""
+    """Yield the lines of each race of the cores of a rank. Also yield whether each of the two
+    instructions is the first one of its core, since the last meeting, that uses these bytes in this
+    way (reads or writes them)."""
     for first, second in combinations(world.cores_of(rank), 2):
         one, other = (_between(programs[core], core, uses) for core in (first, second))
         for (met, is_first, a), (other_met, other_is_first, b) in product(one, other):
@@ -51,10 +54,10 @@ def _of_rank(
 
 
 def _between(program: Program, core: int, uses: Uses) -> Iterator[tuple[int, bool, Use]]:
-    """Yield the operands of a core's instructions whose places are known before the run: the number
-    of earlier meetings with the other core, whether no earlier instruction after the last one of
-    them uses the same bytes so, and the use. Meetings themselves use bytes while both cores
-    wait."""
+    """Yield a triple for each operand of a core's instructions whose place is known before the run:
+    the number of earlier meetings with the other core; whether the instruction is the first one
+    since the last meeting that uses these bytes in this way; and the use. Meetings themselves are
+    left out, because they use bytes while both cores wait."""
     met, known = 0, set[tuple[int, bool, bytes]]()
     for row, number in enumerate(program.columns().call.tolist()):
         call = program.calls[number]

@@ -6,7 +6,7 @@ from typing import Any
 
 Maker = Any  # `bench.programs.maker.Maker`, which imports this module
 
-LARGEST = 1000  # that a register holds
+LARGEST = 1000  # the largest number in a register
 
 
 def made(maker: Maker, high: int) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from bench.programs.draws import NUMBERS
 from bench.programs.maker import Maker
 from bench.programs.views import View
 
-BOUNDED = ("min", "max", "prob")  # arguments for which not every number is legal
+BOUNDED = ("min", "max", "prob")  # arguments that do not accept every number
 REVERSED = ("reverse0", "reverse1")
 FLAGS = {
     **dict.fromkeys(("nisa.tensor_scalar", "nisa.scalar_tensor_tensor"), REVERSED),

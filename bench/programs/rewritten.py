@@ -16,8 +16,7 @@ COPIES = FORWARDED, BYPASSED  # fates of copies whose readers read the source
 
 class _Memory:
     """All bytes of a core's memories. Each byte has a number for its value: equal instructions with
-    equal inputs write equal numbers, and each byte that is there at the beginning has a separate
-    number."""
+    equal inputs write equal numbers, and each byte has a separate number at the beginning."""
 
     def __init__(self, uses: Sequence[Use]) -> None:
         ends: dict[int, int] = {}
@@ -46,9 +45,9 @@ def wrong_use(compiled: Compiled, uses: Uses) -> str:
     before = {row: numbers.tobytes() for row, numbers in enumerate(results)}
     made = {numbers: row for row, numbers in reversed(before.items())}
     for row in np.flatnonzero(compiled.fate == REPEATED).tolist():
-        last = order[compiled.instead[row]]  # that may have made the result
+        last = order[compiled.instead[row]]  # the result may also be from an earlier instruction
         if made[before[order[row]]] > last:
-            return f"{order[row]} does not do what {last} or an earlier one has done"
+            return f"{order[row]} does not have the result of {last} or an earlier instruction"
     return _as_compiled(order.tolist(), operands, fate, read, results)
 
 

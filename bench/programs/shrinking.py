@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.programs.checks import Failure, check
 from bench.programs.program import Program
 
-LINES = 20  # of a printed file
+LINES = 20  # lines of a printed file
 
 
 def kind_of(program: Program) -> str | None:
@@ -14,14 +14,14 @@ def kind_of(program: Program) -> str | None:
         check(program)
     except Failure as failure:
         return failure.kind
-    except Exception:  # a statement needs one that was left out
+    except Exception:  # a statement needs a statement that was left out
         return None
     return None
 
 
 def shrink(program: Program, kind: str) -> Program:
-    """Leave out statements while the program still fails in the same way. First half of them are
-    left out at a time, then fewer, and at last one at a time."""
+    """Leave out statements while the program still fails in the same way. At first, half of the
+    statements are left out at a time, then fewer, and finally one at a time."""
     size = len(program.statements) // 2
     while size:
         smaller = _without(program, kind, size)

@@ -39,7 +39,7 @@ def dma_transpose(maker: Maker) -> None:
     shape.append(maker.between(1, 40))
     region = maker.choose(ANYWHERE)
     if maker.dialect == "older" and form == "float32":
-        region = "hbm"  # its compiler can't transpose float32 from SBUF
+        region = "hbm"  # the older API's compiler can't transpose float32 from SBUF
     src = (
         maker.given(shape, form) if region == "hbm" else maker.fill(maker.new("sbuf", shape, form))
     )
@@ -136,7 +136,7 @@ def scatter(maker: Maker) -> None:
     lanes, free = maker.between(1, min(rows, 40)), maker.columns(40)
     table = _table(maker, rows, free, form, changes=True)
     adds = maker.chance(0.3)
-    twice = not adds and maker.chance(0.3)  # of equal rows, the last is kept
+    twice = not adds and maker.chance(0.3)  # if a row occurs twice, the last write remains
     kind = "known" if twice else "distinct"
     index, picks = maker.known(lanes, 1, rows - 1, "int32", kind)
     dst = _picked(maker, table, index, picks[:, 0].tolist(), slice(0, free))
@@ -154,8 +154,8 @@ def scatter(maker: Maker) -> None:
 
 
 def interleaved(maker: Maker) -> None:
-    """Write and read patterns of a tensor in HBM in turn. The rows of a pattern are as far apart as
-    those of the tensor, but may continue from one row of the tensor to the next."""
+    """Alternately write and read patterns of a tensor in HBM. The rows of a pattern are as far
+    apart as the rows of the tensor, but may continue from one row of the tensor in the next one."""
     lanes, wide, form = maker.between(1, 20), maker.between(6, 40), maker.form()
     rows = lanes + maker.between(1, 3)
     table, first = _table(maker, rows, wide, form, changes=True), maker.between(0, 1)

@@ -32,11 +32,11 @@ from neuroncore.clause.instruction import INSTRUCTIONS
 FAMILIES = (elementwise, folds, choices, functions)
 MODULES = {"nisa": nisa, "nl": nl}
 BIASES = ("float32", "bfloat16", "float16")
-TWO_AXES = {"flat": True, "moves": False}  # as every result of the older API
+TWO_AXES = {"flat": True, "moves": False}  # like every result of the older API
 NAMES = re.compile(r"\b(nisa|nl)\.(\w+)")
-FUNCTIONS = 1.5  # times as often as in programs of today's API, which have more steps
-LOOPS = 0.1  # of the instructions
-MASKS = 0.15  # of the instructions that may have a mask
+FUNCTIONS = 1.5  # factor of the probability, because programs of today's API have more steps
+LOOPS = 0.1  # share of the instructions that a loop repeats
+MASKS = 0.15  # share of masked instructions among those that may have a mask
 
 
 class Missing(Exception):

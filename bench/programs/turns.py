@@ -1,5 +1,5 @@
-"""Loops of the device whose number of turns is an input: it may be 0, and a replay on other inputs
-may have another number. A replay must then equal a launch, or refuse these inputs."""
+"""Loops of the device whose number of iterations is an input. The number may be 0, and may differ
+in a replay on other inputs. The replay must then equal a launch on these inputs, or refuse them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ UPWARD, DOWNWARD = (COUNTED, FROM, CALLED), (WHILE, PASSED, LOADED)
 
 
 def changing(maker: Maker) -> None:
-    """Issue a loop whose turns each copy a column to another tile."""
+    """Issue a loop in which each iteration copies a column to another tile."""
     kept = maker.to_write(maker.lanes(), maker.between(1, 3), maker.forms, flat=True, written=True)
     _loop(maker, kept)
     maker.wrote(kept)
 
 
 def at_the_end(maker: Maker) -> None:
-    """Issue the last instructions of a program: a loop whose turns each copy a column to a
+    """Issue the last instructions of a program: a loop in which each iteration copies a column to a
     result."""
     before = maker.to_read(maker.lanes(), maker.between(1, 3), maker.forms, flat=True)
     _loop(maker, maker.result(before))
 
 
 def _loop(maker: Maker, kept: View) -> None:
-    """Issue a loop whose turns each change a tile, and copy its first column to a column of
-    `kept`."""
+    """Issue a loop in which each iteration changes a tile, and copies the tile's first column to a
+    column of `kept`."""
     lanes, most = kept.shape
     forms = "float32", "bfloat16", "int32"
     tile = maker.to_write(lanes, maker.columns(40), forms, flat=True, written=True, apart=kept)
@@ -64,5 +64,5 @@ def _loop(maker: Maker, kept: View) -> None:
 
 
 DMA = ("nisa.dma_copy",)
-KINDS = ("turns that change",)
+KINDS = ("a changing number of iterations",)
 STEPS = ((changing, 1.0),)

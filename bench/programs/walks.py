@@ -15,7 +15,7 @@ from neuroncore.record.rows import Row
 from neuroncore.replay.cursor import Replay
 
 MOST = 6  # operands that are compared
-Place = tuple[int, int, str]  # a core, an instruction of it, and one of its results
+Place = tuple[int, int, str]  # (core, instruction, name of a result)
 
 
 class Shown:

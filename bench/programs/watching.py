@@ -49,7 +49,7 @@ class Watched(Verification):
         self.shown = Shown(self.instructions)
         self.missing = {*expected}  # lines without an instruction so far
         self.rows: dict[int, int] = {}  # the last instruction of each line, on the last core
-        self.file = ""  # that has the kernel's source
+        self.file = ""  # the file that has the kernel's source
         self._times: Counter[tuple[int, int]] = Counter()
 
     def _compared(self, core: int, number: int, row: Any, i: Any, storages: Any) -> Any:
@@ -67,7 +67,8 @@ class Watched(Verification):
             indices = [self.reading.operand(core, window) for window in row.indices]
             self.uses.note(core, number, row, vars(i), indices)
         found = super()._compared(core, number, row, i, storages)
-        self.shown.note(core, number, row, vars(i))  # with the emulator's bits
+        # after a comparison, results have the emulator's bits
+        self.shown.note(core, number, row, vars(i))
         return found
 
     def _line(self, core: int, row: Any) -> int:

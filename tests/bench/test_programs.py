@@ -346,7 +346,7 @@ def test_a_row_or_a_column_may_be_one_number(sizes, monkeypatch):
         checks.check(maker.program())
 
 
-DECISIONS = {"a decision about a load", "turns that change"}
+DECISIONS = {"a decision about a load", "a changing number of iterations"}
 
 
 def test_a_second_launch_does_not_copy_iterations(monkeypatch):

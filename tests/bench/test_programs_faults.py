@@ -154,7 +154,10 @@ def test_scales_that_are_nan_are_met_with_groups_of_zeros(monkeypatch):
 def test_replays_take_the_path_of_a_launch_or_refuse_to(monkeypatch):
     """The fault: the last decisions of a kernel are not compared."""
     monkeypatch.setattr(cursor.Replay, "finish", lambda self: self.to_step(self.steps))
-    assert _failure("turns that change", range(400, 4000)) == "replay: other bits than a launch"
+    assert (
+        _failure("a changing number of iterations", range(400, 4000))
+        == "replay: other bits than a launch"
+    )
 
 
 def test_a_replay_that_refuses_the_path_of_a_launch_is_found(monkeypatch):

@@ -66,7 +66,7 @@ def cache_of_a_convolution(checkout: Checkout) -> Iterator[Result]:
 
 @drives(FORCING)
 def layout_of_shards(checkout: Checkout) -> Iterator[Result]:
-    current, cached = 60, 300  # rows of a shard
+    current, cached = 60, 300  # rows of a shard: new tokens, and tokens in the cache
     x = normal(2 * (current + cached), 64)
     kernel = kernels(checkout, "restore_layout").restore_layout
     shards = np.split(x, 2)
@@ -166,7 +166,7 @@ def warp_by_gathers(checkout: Checkout, version: str) -> Iterator[Result]:
         given = indices.astype(np.uint32)[..., None]
         yield Result("out", module.bilinear_gather_blend(image, *given, *weights), want)
         return
-    order = [0, 2, 1, 3]  # down before right
+    order = [0, 2, 1, 3]  # this kernel wants the pixel below before the pixel at the right
     given = indices.astype(np.int32)[order, :, None]
     yield Result("out", module.resample_gather_blend(image, *given, *weights[order]), want)
 

@@ -14,7 +14,8 @@ import ml_dtypes
 import numpy as np
 from published import loaded
 
-SINGLE, ROUGH, HALF = 1e-5, 1e-4, 1e-2  # relative L2: float32, many sums of it, bfloat16 on the way
+# allowed relative L2 errors: for float32, for long sums in float32, and with bfloat16 in between
+SINGLE, ROUGH, HALF = 1e-5, 1e-4, 1e-2
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Checkout:
 
 @dataclass(frozen=True)
 class Result:
-    """A result of a kernel (`got`), the expected one (`want`), and the largest allowed relative L2
-    error."""
+    """A result of a kernel (`got`), the expected result (`want`), and the largest allowed relative
+    L2 error."""
 
     name: str
     got: Any
@@ -49,8 +50,8 @@ Variants = Callable[[Checkout], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Fault:
-    """The reason why a kernel can't agree with its reference, which is a fault of the kernel. It
-    ends with an error that has this code; with the code `differs` it returns other numbers."""
+    """A fault of a kernel, because of which the kernel can't agree with its reference. The kernel
+    ends with an error that has this code; if the code is `differs`, it returns other numbers."""
 
     code: str
     reason: str

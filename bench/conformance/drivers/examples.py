@@ -12,7 +12,7 @@ from drivers.rows import turned
 
 VISUALISER = "Deep-Learning-Profiling-Tools/triton-viz"
 NEWER = ("add", "matmul", "mlp", "rmsnorm", "rope", "softmax", "tiled_attention")
-OR = Fault("SIGNATURE", "it joins masks by |, of which the API has &")
+OR = Fault("SIGNATURE", "it combines masks by |, but the API only has &")
 
 
 @drives(VISUALISER, target="trn1", each=NEWER)
@@ -29,7 +29,8 @@ def demonstration(checkout: Checkout, example: str) -> Iterator[Result]:
 def older_product(checkout: Checkout, kernel: str) -> Iterator[Result]:
     from neuronxcc import nki
 
-    a, b = (np.rint(4 * normal(*shape)) for shape in ((64, 96), (96, 80)))  # it sums in int32
+    # integers, because the kernel sums in int32
+    a, b = (np.rint(4 * normal(*shape)) for shape in ((64, 96), (96, 80)))
     out = np.zeros((64, 80), np.float32)
     module = checkout.module("examples/nki/matmul.py")
     lhs = np.ascontiguousarray(a.T) if kernel.endswith("T") else a
@@ -38,7 +39,7 @@ def older_product(checkout: Checkout, kernel: str) -> Iterator[Result]:
 
 
 NEWAXIS = Fault(
-    "SIGNATURE", "it subscripts a tile by None, which its own interpreter, numpy, takes"
+    "SIGNATURE", "it indexes a tile with None, which works only in its own interpreter (numpy)"
 )
 
 
@@ -53,7 +54,7 @@ def older_rms_norm(checkout: Checkout) -> Iterator[Result]:
 
 
 PARTITIONS = Fault(
-    "SHAPE_MISMATCH", "it writes 128 partitions to one, because it has no block axis"
+    "SHAPE_MISMATCH", "it writes 128 partitions to one partition, because a block axis is missing"
 )
 
 

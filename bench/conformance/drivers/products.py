@@ -27,7 +27,8 @@ TUNED = "awslabs/nki-autotune"
 GENERATED = "aws-neuron/torch2nki"
 HELPERS = "EmilyWebber/nki-helpers"
 LLAMA, NYU = "iitaku/nki-llama", "yfzzzyyls/nki-llama-nyu"
-TUTORIAL = ("tiled", "hoist_load", "block_free_dimension", "fully_optimized")  # nki-samples' own
+# versions in nki-samples
+TUTORIAL = ("tiled", "hoist_load", "block_free_dimension", "fully_optimized")
 
 
 def chained(*factors: Any) -> Any:
@@ -60,7 +61,8 @@ def fused_mlp(checkout: Checkout, mode: str) -> Iterator[Result]:
 def addition_on_cores(checkout: Checkout, cores: str) -> Iterator[Result]:
     module = checkout.module("tensor_add/tensor_add_spmd_nc4.py")
     a, b = normal(1024, 4096), normal(1024, 4096, seed=1)
-    rows = 1024 - 1024 % (128 * int(cores))  # it rounds the grid down
+    # the kernel rounds the grid down, so later rows are not written
+    rows = 1024 - 1024 % (128 * int(cores))
     got = module.nki_tensor_add_nc(a, b, num_cores=int(cores))
     yield Result("c", got[:rows], add(a, b)[:rows], 0.0)
 
@@ -72,7 +74,7 @@ def product_on_a_core(checkout: Checkout) -> Iterator[Result]:
     yield Result("c", module.nki_matmul_nc(a, b, num_cores=1), product(a, b))
 
 
-# --- nki-llama: an entry of a contest, and another ------------------------------------------------
+# --- two entries of a contest: nki-llama and nki-llama-nyu ----------------------------------------
 
 
 @drives(LLAMA)
@@ -219,7 +221,7 @@ def norm_and_product(checkout: Checkout) -> Iterator[Result]:
     yield Result("y", module.rmsnorm_matmul_online(a, b), want, HALF)
 
 
-BANKS = Fault("CAPACITY", "its sums need 128 KiB a partition, and PSUM has 16")
+BANKS = Fault("CAPACITY", "its sums need 128 KiB per partition, and PSUM has 16 KiB")
 
 
 @drives(TUNED, each=("0", "1", "5", "15"), faults=dict.fromkeys("015", BANKS))
@@ -240,7 +242,7 @@ def vector_and_matrix(checkout: Checkout) -> Iterator[Result]:
     yield Result("y", module.gemv_nki(x, weights), want, HALF)
 
 
-# --- copies of the tutorial's ---------------------------------------------------------------------
+# --- copies of the tutorial's kernels -------------------------------------------------------------
 
 
 @drives(GENERATED, target="trn1", each=TUTORIAL)

@@ -12,10 +12,14 @@ from drivers.driver import DIFFERS, Checkout, Fault, Result, drives
 
 SEARCHES, BENCHMARK = "Jerry2423/kda-for-trainium", "zhang677/AccelOpt"
 NOT_KERNELS = ("offline_", "_layout_")
-POSITIONAL = Fault("SIGNATURE", "it gives the result by position, which its next version corrects")
+POSITIONAL = Fault(
+    "SIGNATURE", "it passes the destination by position, which its next version corrects"
+)
 REPEATED = Fault("RESHAPE_VIEW", "its author records that the compiler refuses it (NCC_IBCG901)")
 LOWERING = Fault("DTYPE_RULE", "its author records that the compiler fails on it (NCC_ISFV902)")
-CALIBRATION = Fault(DIFFERS, "it shows how far off bfloat16 is, and fails its author's gate")
+CALIBRATION = Fault(
+    DIFFERS, "it only measures the error of bfloat16, which its author's test refuses"
+)
 FAULTS = {
     "mamba/mamba_v3b": REPEATED,
     "mamba/mamba_v3b_fallback": REPEATED,
@@ -40,7 +44,7 @@ def candidate(checkout: Checkout, name: str) -> Iterator[Result]:
     operator, _, stem = name.partition("/")
     folder = checkout.root.parent / BENCHMARK.replace("/", "+") / "NKIBench/reference"
     reference = loaded(next(folder.glob(f"{operator}_[A-Z]*.py")))
-    np.random.seed(0)  # what get_inputs draws from
+    np.random.seed(0)  # the random generator of get_inputs
     inputs = reference.get_inputs()
     wanted = reference.forward(*inputs)
     module = checkout.module(f"workspaces/{operator}/runs/{stem}.py")
@@ -48,6 +52,6 @@ def candidate(checkout: Checkout, name: str) -> Iterator[Result]:
     got = kernel(*reference.transform_to_nki_inputs(inputs))
     results = reference.transform_nki_outputs(got, wanted)
     references = wanted if isinstance(wanted, tuple) else (wanted,)
-    allowed = 3e-5 if operator == "mamba" else 2e-5  # AccelOpt's own
+    allowed = 3e-5 if operator == "mamba" else 2e-5  # AccelOpt's tolerances
     for number, (result, want) in enumerate(zip(results, references, strict=True)):
         yield Result(f"result {number}", np.reshape(result, np.shape(want)), want, allowed)

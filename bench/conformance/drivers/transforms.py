@@ -21,7 +21,7 @@ def fourier(checkout: Checkout, size: str) -> Iterator[Result]:
     module = checkout.module("NKI/nki_fft1d/fft1d_nki.py")
     got = np.asarray(module.FFT1D_Flexible()(torch.from_numpy(rows)))
     want = np.fft.fft(rows, axis=1)
-    yield Result("real", got.real, want.real, 3e-5)  # its author's "< 0.003 %"
+    yield Result("real", got.real, want.real, 3e-5)  # the author states "< 0.003 %"
     yield Result("imaginary", got.imag, want.imag, 3e-5)
 
 

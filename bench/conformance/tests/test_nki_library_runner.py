@@ -117,7 +117,7 @@ def checkout(tmp_path_factory):
 
 def ran(checkout, *options):
     command = [sys.executable, RUNNER, checkout, "--json", "--timeout=4", "--memory=6", *options]
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # none is needed
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # no plugin is needed
     finished = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert finished.stdout, finished.stderr
     cases = json.loads(finished.stdout)["cases"]
@@ -176,7 +176,7 @@ def test_only_what_is_asked_for_runs_and_the_checkout_stays_as_it_was(checkout, 
     wanted.write_text("integration/test_suite.py::test_passes\nintegration/test_suite.py::drawn\n")
     log = tmp_path / "log"
     assert ran(checkout, "--only", wanted, "--log", log).keys() == {"passes", BROKEN}
-    assert len(log.read_text().splitlines()) == 2  # what ran already doesn't again
+    assert len(log.read_text().splitlines()) == 2  # tests in the log are not run again
     assert ran(checkout, "-k", "is_wrong").keys() == {"is_wrong", BROKEN}
     assert sorted(checkout.rglob("*")) == before
 

@@ -172,8 +172,8 @@ def test_a_launch_is_timed_and_its_bits_are_printed(checkout):
 
 @pytest.mark.parametrize("bits,word", [("0", "same"), ("1", "OTHER")])
 def test_two_versions_are_compared(checkout, monkeypatch, bits, word):
-    """The least time of each version's rounds counts, the versions take turns, and shares come from
-    the first round of this version."""
+    """The versions are measured alternately, and the least time of each version's rounds counts.
+    Shares come from the first round of this version."""
     times, asked = iter((3.0, 5.0, 2.0, 4.0)), []
 
     def measured(python, problem, shares, threads):

@@ -44,7 +44,7 @@ def refs(tmp_path, monkeypatch):
     place = tmp_path / "refs/stanford-cs149+asst4-trainium2/part1"
     (place / "run_benchmark.py").write_text(VECTORS)
     monkeypatch.setattr(sample, "LAST", tmp_path / "sample.json")
-    monkeypatch.setenv("NEURONCORE_VERIFY", "0")  # which a run of the sample sets
+    monkeypatch.setenv("NEURONCORE_VERIFY", "0")  # a run of the sample sets this variable
     return tmp_path / "refs"
 
 
@@ -96,8 +96,8 @@ def test_a_launch_that_differs_is_counted_even_if_its_case_passed():
 def test_a_whole_part_is_noted_with_commit_and_figures(tmp_path):
     file = tmp_path / "sample.json"
     assert [*sample.last(file)] == [
-        "sample of the world: has not run",
-        "sample of the world, held to the plain reading: has not run",
+        "sample of published kernels: has not run",
+        "sample of published kernels, compared with the plain reading: has not run",
     ]
     rows = [sample.Row(part.name, 9, 8, 1, 0, 2.5) for part in sample.PARTS]
     sample.noted(rows, verify=False, file=file)

@@ -65,8 +65,8 @@ export async function drawArray(pane, core) {
   output.textContent = `cycle ${cycle} of ${systolic.cycles}`;
   const picture = state.corner ? corner(shown, cycle) : canvas(shown, cycle);
   sides.replaceChildren(picture, el("div", {}, said(shown, cycle, core), el("p", { class: "faint" },
-    "Pale: the stored weight. Bright: weight x input in this cycle. Inputs enter from the left, sums leave at the bottom, into a PSUM bank.  "
-    + "Loading weights takes this long only if it does not overlap with another product.  "
+    "Pale: the stored weight. Bright: weight x input in this cycle. Inputs enter from the left, sums leave at the bottom, into a PSUM bank. "
+    + "Loading weights takes this long only if it does not overlap with another product. "
     + (systolic.weights ? "The page adds the sums in the order of the array; dst is from the run."
       : "The page has no values for this step: run `neuroncore view` with --values A:B to store them."))));
 }

@@ -16,13 +16,13 @@ import ml_dtypes
 import numpy as np
 from numpy._core import _multiarray_umath
 
-# Slots of numpy's C API, of which a dtype is registered without a compiler.
+# Slots of numpy's C API whose functions register a dtype, so that no compiler is needed.
 DESCRIPTOR_OF_NUMBER, REGISTER, FUNCTIONS_OF = 45, 192, 365
-FUNCTIONS = 64  # pointers: room for more than numpy's table has
-GETITEM, FILL = 21, 32  # from one to the other stand the functions that move elements
+FUNCTIONS = 64  # pointers; numpy's table has fewer
+GETITEM, FILL = 21, 32  # functions from this slot to that slot move elements
 USE_GETITEM = b"\x20"
 
-_kept: list[Any] = []  # numpy goes on pointing to what a dtype was made of
+_kept: list[Any] = []  # keeps the parts of a dtype alive, to which numpy has pointers
 
 
 class _Descriptor(ctypes.Structure):
@@ -105,7 +105,9 @@ class Packed:
     def pack(self, values: Any) -> np.ndarray[Any, Any]:
         values = np.asarray(values, np.float32)
         if values.shape[-1] % 4:
-            raise ValueError(f"the last of {values.shape} is not in fours, as {self.dtype} is")
+            raise ValueError(
+                f"the last axis of {values.shape} is not a multiple of four, as {self.dtype} needs"
+            )
         codes = np.ascontiguousarray(values.astype(self.element)).view(np.uint8)
         if self.two_in_a_byte:
             codes = (codes[..., ::2] & 15) | (codes[..., 1::2] << 4)

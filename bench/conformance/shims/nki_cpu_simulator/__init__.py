@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import neuron_dtypes as neuron_dtypes  # numpy learns the packed formats
+import neuron_dtypes as neuron_dtypes  # registers the packed formats in numpy
 import nki
 
 from neuroncore import machine
@@ -23,10 +23,10 @@ from neuroncore.base.options import Options
 from neuroncore.frontend.settings import settings
 
 UNINITIALISED: Any = os.environ.get("NKI_LIBRARY_UNINITIALISED", "report")
-# The scales of MX are those of the NKI of the suite's references, which is older than 0.5.0.
+# MX scales by the rule before NKI 0.5.0, because the suite's references use such a release.
 OPTIONS = Options(mx_scale="ocp", uninitialized=UNINITIALISED)
 TARGETS = {machine.load(name).api_version: name for name in machine.names()}
-# The name that is imported, and ours.
+# imported name -> the module of neuroncore
 MODULES = {
     "compiler": "nki.compiler",
     "isa": "nki.isa",
