@@ -111,8 +111,8 @@ def ours() -> dict[str, Peer]:
 
 
 def installed() -> Iterator[tuple[str, Peer]]:
-    """Yield the peers that can run here, each with its name. Print the reason for each other
-    peer."""
+    """Yield the peers that can run here, each with its name. For every other peer, print the reason
+    why it can't run."""
     for name, (distribution, make) in PEERS.items():
         try:
             peer = make()

@@ -83,8 +83,8 @@ def argument(text: str, rng: np.random.Generator) -> object:
 
 
 def compared(clones: Path, row: dict[str, str]) -> dict[str, Any]:
-    """Return the figures of a trace: times in nanoseconds; for each kind of instruction the numbers
-    of the chip and ours; and the result of `clock`."""
+    """Return the figures of a trace: times in nanoseconds; for each kind of instruction the chip's
+    number and our number; and the result of `clock`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         trace, program = (fetched(clones, row, row[kind], folder) for kind in ("trace", "neff"))

@@ -100,8 +100,8 @@ def local_gather(
 ) -> None:
     """dst[16c + p, n*i + j] = src_buffer[16c + p, index[16c + i % 16, i // 16] + j], j < n
 
-    c is a group of 16 partitions, and p is a partition of it. n is num_elem_per_idx, and i is below
-    num_valid_indices. The numbers in index count elements.
+    c is the number of a group of 16 partitions, and p is the number of a partition in its group. n
+    is num_elem_per_idx, and i is below num_valid_indices. The numbers in index count elements.
     """
     lanes = core.machine.limits.gpsimd_core_partitions
     cores = src_buffer.shape[0] // lanes
@@ -121,7 +121,7 @@ def local_gather(
     rules=[rules.same_dtype("data", "dst")],
 )
 def nc_n_gather(dst: words.MovedOut, data: words.MovedIn, indices: words.Indices) -> None:
-    """dst[p, f] = data[p, indices[p, f]], where all free axes of data count as one"""
+    """dst[p, f] = data[p, indices[p, f]], with all free axes of data flattened into one"""
     table = data.codes().reshape(data.shape[0], -1)
     places = indices.codes().reshape(data.shape[0], -1)
     inside(places, table.shape[1], 1, "indices", "partition")

@@ -225,9 +225,9 @@ def tensor_scalar_cumulative(
 ) -> None:
     """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
 
-    By default r starts from the number that op1 leaves unchanged (0 for subtract). With load_reduce
-    r starts from imm1[p], and with reduce from its value after the last instruction. r stays
-    float32 even if dst is narrower.
+    By default r starts from the number that op1 leaves unchanged (0 for subtract). With
+    load_reduce, r starts from imm1[p], and with reduce, from its value after the previous
+    instruction. r stays float32 even if dst is narrower.
     """
     number_for(op0, imm0, "imm0")
     out = numeric.stepped(dst, src, (op0, imm0, False))

@@ -221,7 +221,7 @@ def affine(dst: Tile, data: Tile, scale: Any, bias: Any) -> Callable[[Tile, Any,
 
 
 def evaluate(core: Core, op: Function, value: Any, out: Any, slope: Any = None) -> None:
-    """out = op(value). prelu may have a slope: x if x > 0 else slope * x."""
+    """out = op(value). For prelu, a slope may be given: x if x > 0 else slope * x."""
     if op is PRELU and slope is not None:
         out[...] = np.where(value > 0, value, numeric.scalar(slope, value) * value)
         return

@@ -122,8 +122,8 @@ def _author(name: str) -> str:
 
 
 def choices(harnesses: Sequence[Harness]) -> list[Choice]:
-    """Return all choices: those of choices.toml, and for each rule of the compilers whether they
-    follow the rule."""
+    """Return all choices: those of choices.toml, and one for each rule of the compilers, which
+    states whether the compilers follow the rule."""
     tables = tomllib.loads(FILE.read_text("utf-8"))
     shown = {t["rule"]: tuple(t["by"]) for t in tables["shown"]}
     return [

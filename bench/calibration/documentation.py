@@ -44,7 +44,7 @@ def mamba(row: Row) -> tuple[Random, ...]:
 
 def guide(row: Row, checkout: Path, path: str, operands: tuple[Random, ...]) -> Case:
     """Return the launch of the kernel in a code block of a page. The number at the end of the
-    kernel's name counts the blocks: matmul_opt_v3 is in the third."""
+    kernel's name is the number of the block: matmul_opt_v3 is in the third block."""
     number = int(row["kernel"].rpartition("_v")[2])
 
     def module(file: Path) -> ModuleType:

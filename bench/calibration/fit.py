@@ -84,7 +84,7 @@ def chosen(kernels: Sequence[Kernel], choice: Choice) -> Any:
 
 def settings(kernels: Sequence[Kernel], every: Sequence[Choice]) -> dict[str, Setting]:
     """Return, for each source, the values that the kernels of the other sources choose, if they
-    differ from those in use. Rules that programs of other authors show keep their value."""
+    differ from the values in use. Rules that programs of other authors show keep their value."""
     found: dict[str, Setting] = {}
     for source in sorted({k.point.source for k in kernels}):
         others = [k for k in kernels if k.point.source != source]

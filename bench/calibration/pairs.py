@@ -37,7 +37,8 @@ HEADER = """\
 
 
 def variants(tables: Iterable[Path], folder: Path, known: Sequence[Harness]) -> list[Variant]:
-    """Return the measured kernels that are in chains, in the order of the rows of the tables."""
+    """Return the measured kernels that are in chains (published sequences of variants), in the
+    order of the rows of the tables."""
     found: dict[str, Variant] = {}
     rows = [row for table in tables for row in measurements.read(table)]
     wanted = [

@@ -32,7 +32,8 @@ from neuroncore.report.measurements import INDEX, is_usable, read
 
 
 def checkouts(given: list[str]) -> dict[str, Path]:
-    """Return the checkouts by name: those with NAME=, and those in the folders without a name."""
+    """Return the checkouts by name. `given` has checkouts as NAME=PATH, and folders of checkouts as
+    PATH."""
     found: dict[str, Path] = {}
     for word in given:
         name, equals, path = word.rpartition("=")

@@ -120,7 +120,7 @@ def _inputs(test: Any) -> list[dict[str, Any]]:
 
 def _exchanged(test: Any, rank: int) -> dict[str, Any]:
     """Return the expected result of a rank: piece `rank` of the input from each of the ranks, which
-    all have the same input. The suite has it for rank 0 only."""
+    all have the same input. The suite has an expected result only for rank 0."""
     count = test.inference_args.collective_ranks
     piece = np.split(test.kernel_input["input"], count)[rank]
     return {"out": np.tile(piece, (count, 1))}

@@ -335,8 +335,8 @@ def _hazards(program: Instructions, core: int, uses: Uses | None) -> Array:
 
 
 def _compare(replayed: Any, fresh: Any, what: str, any_nan: bool = False) -> None:
-    """Raise Failure if bits differ. With `any_nan`, a NaN equals any other, also if the result has
-    its bits in another format."""
+    """Raise Failure if bits differ. With `any_nan`, all NaNs are equal. This is also true if a
+    result has the bits of floats in another format."""
     for number, (one, other) in enumerate(zip(arrays_in(replayed), arrays_in(fresh), strict=True)):
         one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
         if one.tobytes() == other.tobytes():

@@ -96,6 +96,6 @@ class Draws:
         return str(self.between(0, 9)) if form in INTEGERS else self.number()
 
     def regions(self) -> tuple[str, ...]:
-        """Return the memories from which an operand is drawn, if not all operands of the
-        instruction may be in PSUM: usually only SBUF."""
+        """Return the memories from which an operand is drawn, for instructions of which not all
+        operands may be in PSUM. Usually this is only SBUF."""
         return ("sbuf",) if self.chance(0.8) else ON_CHIP

@@ -119,7 +119,7 @@ def _bits(maker: Maker, lanes: int, forms: tuple[str, ...], name: str) -> dict[s
 
 
 def engine(maker: Maker, *names: str) -> dict[str, str]:
-    """Return the argument that asks for one of these engines."""
+    """Return the argument `engine` with a random one of these engines."""
     return {"engine": f"nisa.engine.{maker.choose(names)}"}
 
 

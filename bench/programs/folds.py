@@ -20,7 +20,8 @@ BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 
 def total(maker: Maker, dst: View, forms: tuple[str, ...] = ("float32",)) -> View:
-    """Return a view for the fold of each partition, apart from `dst`, the other result."""
+    """Return a view for the fold of each partition. The view shares no bytes with `dst`, the other
+    result of the instruction."""
     return maker.to_write(dst.lanes, 1, forms, apart=dst, flat=True)
 
 

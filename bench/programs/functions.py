@@ -42,7 +42,7 @@ def _pair(maker: Maker, forms: Sequence[str] = FORMS) -> tuple[View, View]:
 
 
 def _equal(maker: Maker, one: View, other: View) -> None:
-    """Return two tiles from the kernel, which must be equal. Nothing writes these results again."""
+    """Let the kernel return two tiles, which must be equal. No later statement writes them."""
     names, issued, used = [], [*maker.issued], [*maker.used]
     for view in (one, other):
         maker.result(view)

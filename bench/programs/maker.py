@@ -22,7 +22,7 @@ PLACED_BYTES = 4096  # per partition of a memory, for tensors at addresses
 
 
 class Maker(Windows):
-    """Draws statements that fit the tensors of the statements before."""
+    """Draws statements that fit the tensors of the earlier statements."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -95,8 +95,8 @@ class Maker(Windows):
         return f"{name}({', '.join(f'{key}={text_of(one)}' for key, one in given.items())})"
 
     def _roles(self, name: str, views: dict[str, View]) -> list[str]:
-        """Return kinds of use that are new for a tensor: another role than before, or another
-        size."""
+        """Return names for new kinds of use: a tensor is used in another role than before, or in
+        another size."""
         found = []
         for key, view in views.items():
             roles, role = view.tensor.roles, f"{name} {key}"
@@ -230,7 +230,7 @@ class Maker(Windows):
         written: bool = False,
     ) -> View | None:  # fmt: skip
         """Return a view of an existing tensor, often one that was used before. Return None if there
-        is no suitable tensor, and in a tenth of all cases."""
+        is no suitable tensor. Also return None in a tenth of all cases."""
         if self.chance(0.1):
             return None
         if self.chance(0.5):
@@ -313,7 +313,7 @@ class Maker(Windows):
             self.result(tensor.whole() if tensor.whole().is_written() else tensor.last)
 
     def result(self, view: View) -> View:
-        """Copy a view to HBM, and return the copy from the kernel. If there are two cores, the copy
+        """Copy a view to HBM, and let the kernel return the copy. If there are two cores, the copy
         has a part for each. Return the view of the copy, or of the core's part."""
         if view.tensor.region == "psum":
             through = self.new("sbuf", view.shape, view.form)
@@ -339,8 +339,8 @@ class Maker(Windows):
 
 
 def _changes(written: Iterable[View]) -> list[str]:
-    """Return the kind of a statement that writes to an input of the kernel, in a list; otherwise
-    []."""
+    """Return a list with a kind for counts if the statement writes to an input of the kernel;
+    otherwise an empty list."""
     return ["an input that changes"] * any(one.tensor.is_input for one in written)
 
 

@@ -311,8 +311,8 @@ def with_and_without(tiles: Tiles) -> None:
 
 
 def _of_places(tiles: Tiles, data: Tensor) -> tuple[str, list[str]]:
-    """Return the beginning of a call that computes with the places of elements or with the
-    elements, and lines that precede it."""
+    """Return the beginning of a call that computes with the positions of elements or with the
+    elements, and the lines that precede the call."""
     maker, (lanes, free), x = tiles.maker, data.shape, data.name
     draw = maker.random.random()
     index = f"i*{maker.between(-2, 3)} + j*{maker.between(1, 4)} + {maker.between(0, 9)}"

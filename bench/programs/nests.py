@@ -33,8 +33,8 @@ class Nest(NamedTuple):
         return text
 
     def around(self, maker: Maker, *body: str, of: Sequence[str] = LOOPS) -> list[str]:
-        """Return the lines of the loops around the lines `body` of the innermost loop. Each loop is
-        one `of` some kinds."""
+        """Return the lines of the loops around the lines `body` of the innermost loop. The kind of
+        each loop is drawn from `of`."""
         lines, space = [], ""
         for name, turns in self.loops:
             lines.append(f"{space}for {name} in nl.{maker.choose(of)}({turns}):")
@@ -152,8 +152,8 @@ def registers(tiles: Tiles) -> None:
 
 
 def blocks(tiles: Tiles) -> None:
-    """Write the blocks of a tensor in one nest of loops. Read them, or also write them again, in
-    others."""
+    """Write the blocks of a tensor in one nest of loops. In other nests, read the blocks, and in
+    some programs write them again."""
     maker, form = tiles.maker, tiles.maker.choose(FORMS)
     lanes, free = maker.choose((4, 8, 32)), maker.between(1, 12)
     count, inner = maker.between(2, 4), maker.between(1, 2)

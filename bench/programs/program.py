@@ -44,8 +44,8 @@ Views = Mapping[str, "View | str"]
 
 
 class Input(NamedTuple):
-    """An array argument of the kernel: its name, shape and format, and what its numbers are
-    (`kind`, see `numbers`), with their `seed` and their greatest value (`high`)."""
+    """An array argument of the kernel: its name, shape and format, the `kind` of its numbers (see
+    `numbers`), their `seed`, and their greatest value (`high`)."""
 
     name: str
     shape: tuple[int, ...]

@@ -57,7 +57,7 @@ def dma_compute(maker: Maker) -> None:
 
 def _table(maker: Maker, rows: int, free: int, form: str, changes: bool = False) -> View:
     """Return a tensor in HBM whose rows an index can select: an input, or a tensor that is written
-    first. If the table `changes`, a program of two cores gets no input."""
+    first. In a program of two cores, a table that `changes` is never an input."""
     if maker.chance(0.5) and not (changes and maker.cores > 1):
         return maker.given((rows, free), form)
     table = maker.new("hbm", (rows, free), form)

@@ -105,8 +105,8 @@ class OlderMaker(Maker):
         return text, held
 
     def call(self, name: str, given: dict[str, Any]) -> str:
-        """Return the text of a call of the older API, of which the result is assigned to `dst` if
-        that is not an argument. Raises Missing."""
+        """Return the text of a call of the older API. If `dst` is not an argument of the function,
+        the result of the call is assigned to `dst`. Raises Missing."""
         module, _, function = name.partition(".")
         if function not in MODULES[module].__all__:
             raise Missing(name)

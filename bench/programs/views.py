@@ -176,8 +176,8 @@ class View:
         return bool((np.diff(flat) == self.size).all())
 
     def index(self, *keys: slice | int, said: Sequence[str] = ()) -> View:
-        """Return the view at an index of integers and slices. `said` has other texts for them, if
-        given."""
+        """Return the view at an index of integers and slices. If `said` is given, it has other
+        texts for the integers and slices."""
         stepped = any(isinstance(k, slice) and k.step not in (None, 1) for k in keys)
         at = self.at[keys]
         at = at.reshape(*at.shape, 1) if self.tensor.on_chip and at.ndim == 1 else at

@@ -26,7 +26,7 @@ class Shown:
         self.codes: dict[Place, Array] = {}
 
     def note(self, core: int, number: int, row: Row, given: Mapping[str, Any]) -> None:
-        """Note the results of an instruction, if it is drawn."""
+        """Note the results of an instruction, if the instruction is randomly drawn."""
         if row.call.dynamic or self._random.random() > self._share:
             return
         for name in row.call.writes:

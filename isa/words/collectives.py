@@ -107,7 +107,8 @@ Priority = Annotated[int | None, Immediate(int, optional=True, keyed=True)]
 
 
 def _grouped(call: Call) -> tuple[tuple[int, ...], ...]:
-    """Return the replica groups. Pairs form one group of all their ranks."""
+    """Return the replica groups. For pairs of source and target, return one group with all their
+    ranks."""
     named = call.arguments.get("replica_group")
     return named or (tuple({rank for pair in call["source_target_pairs"] for rank in pair}),)
 

@@ -217,7 +217,7 @@ TRANSPOSE = (
     needs("indirect_transpose", "gathers that transpose", "src", picks_rows),
     holds(
         "src", "with hardware descriptors, a src of two axes has 16 rows. A src of more axes has "
-        "size n = 1, 2, 4, 8 or 16 along axis 0, and n times the size of the last axis but one is "
+        "size n = 1, 2, 4, 8 or 16 along axis 0, and n times the size of the second-to-last axis is "
         "a multiple of 16 (ISA)",
         lambda call: fits_hardware(call) or not by_hardware(call),
         expected=hardware_rows, hint="leave dge_mode out",
@@ -260,7 +260,7 @@ def transposing_engines(call: Call, machine: Machine) -> list[engine]:
 
 def product_cost(call: Call, machine: Machine) -> cost.Cost:
     """The time of a load, and of the products that transpose the tile: one for each 128 x 128
-    elements, the size of the array."""
+    elements, which is the size of the array."""
     unit, side = machine.engines["tensor"], machine.limits.partitions
     blocks = ceil(call.view("src").size / side**2)
     rows = side / unit.rate["transpose_float32"]

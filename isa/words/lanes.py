@@ -61,8 +61,8 @@ def shuffled(mask: tuple[int, ...], count: int, sources: int) -> tuple[Any, Any]
 
 def exact_integers_to_gpsimd(call: Call, machine: Machine) -> engine:
     """Choose the GpSimd engine for power, which only this engine has, and for arithmetic of 32-bit
-    integers if no operand is in PSUM: its integer arithmetic is exact (ISA). Otherwise choose the
-    Vector engine."""
+    integers if no operand is in PSUM, because the integer arithmetic of GpSimd is exact (ISA).
+    Otherwise choose the Vector engine."""
     if "gpsimd" in call["op"].engines and "vector" not in call["op"].engines:
         return gpsimd
     exact = are_exact(*call.views()) and all(v.region is not PSUM for v in call.views())

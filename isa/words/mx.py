@@ -49,8 +49,8 @@ MovingScale = Annotated[Tile, replace(SCALE, indirect=True, index_of="moving")]
 
 
 def scale_rows(partitions: int, machine: Machine) -> Array:
-    """Return the rows (indices) of a scale tile that have the scales of data with this number of
-    partitions."""
+    """Return the indices of the rows of a scale tile that contain the scales of data with this
+    number of partitions."""
     quadrant, groups = machine.limits.quadrant, np.arange(partitions // ROWS)
     per_quadrant = quadrant // ROWS
     return groups // per_quadrant * quadrant + groups % per_quadrant

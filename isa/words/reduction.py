@@ -81,7 +81,7 @@ def counted_from_within(axes: tuple[int, ...], rank: int, most: int) -> int:
 
 
 def folded(call: Call) -> int:
-    """Return the number of elements that are folded into one."""
+    """Return the number of elements that are folded into one result."""
     shape = call.view("data").shape
     return prod(shape[len(shape) - reduced_axes(call) :])
 

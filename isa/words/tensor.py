@@ -394,7 +394,7 @@ def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], plac
     numbers = packed.unpacked(tags.codes().reshape(tags.shape[0], -1))
     if (largest := numbers.max(initial=0)) >= among:
         raise OutOfBoundsError(
-            f"a tag is {largest}, but a group of the pattern has {among} rows",
+            f"a tag is {largest}, but a group of the pattern has {among} places",
             argument="tags",
             expected=f"0 to {among - 1}",
         )

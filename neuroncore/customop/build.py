@@ -157,7 +157,7 @@ def _command(sources: Sources, command: list[str]) -> list[str]:
 
 def _table(sources: Sources, preprocessed: str) -> str:
     """Return the C++ source of the function that lists the registered kernels by name. Raises
-    UsageError if none is registered, or if a registered kernel is not defined."""
+    UsageError if no operator is registered, or if a registered kernel is not defined."""
     registered = DEFINITION.findall(preprocessed)
     if not registered:
         files = ", ".join(path.name for path in sources.shape)

@@ -285,7 +285,7 @@ def _operator(row: str) -> tuple[str, LibraryOperator]:
     if taken != shape:
         raise UsageError(
             f"{name}: the kernel {kernel} takes ({_words(taken)}), its shape function "
-            f"({_words(shape)}); both must take the same"
+            f"({_words(shape)}); both must take the same parameters"
         )
     return name, LibraryOperator(library, name, taken.rstrip("."))
 
@@ -380,8 +380,9 @@ def _ending(code: int) -> str:
 
 
 def _response(data: bytes, printed: str) -> LibraryCall:
-    """Return the call that a program's response describes: lines of text, and then the result's
-    bytes. Raise CustomOpFault if the response has a fault. `printed` is the operator's output."""
+    """Return the LibraryCall that a program's response describes. The response has lines of text,
+    and then the bytes of the result. Raise CustomOpFault if the response has a fault. `printed` is
+    the operator's output."""
     head, _, body = data.partition(b"\ndata\n")
     counts, findings, unwritten, result = [], [], 0, np.empty(0)
     for line in head.decode().splitlines():

@@ -2655,8 +2655,8 @@ def local_gather(
 ) -> NkiInstruction:
     """dst[16c + p, n*i + j] = src_buffer[16c + p, index[16c + i % 16, i // 16] + j], j < n
 
-    c is a group of 16 partitions, and p is a partition of it. n is num_elem_per_idx, and i is below
-    num_valid_indices. The numbers in index count elements.
+    c is the number of a group of 16 partitions, and p is the number of a partition in its group. n
+    is num_elem_per_idx, and i is below num_valid_indices. The numbers in index count elements.
     """
     if extra or unknown or dst is MISSING or src_buffer is MISSING or index is MISSING:
         settle(LOCAL_GATHER, locals(), extra, unknown)
@@ -3517,7 +3517,7 @@ def nc_n_gather(
     *extra: Any,
     **unknown: Any,
 ) -> NkiInstruction:
-    """dst[p, f] = data[p, indices[p, f]], where all free axes of data count as one"""
+    """dst[p, f] = data[p, indices[p, f]], with all free axes of data flattened into one"""
     if extra or unknown or dst is MISSING or data is MISSING or indices is MISSING:
         settle(NC_N_GATHER, locals(), extra, unknown)
     core: Any = running() or current()
@@ -5985,9 +5985,9 @@ def tensor_scalar_cumulative(
 ) -> NkiInstruction:
     """dst[p, f] = r = (src[p, f] <op0> imm0[p]) <op1> r, the accumulator; f = 0, 1, ...
 
-    By default r starts from the number that op1 leaves unchanged (0 for subtract). With load_reduce
-    r starts from imm1[p], and with reduce from its value after the last instruction. r stays
-    float32 even if dst is narrower.
+    By default r starts from the number that op1 leaves unchanged (0 for subtract). With
+    load_reduce, r starts from imm1[p], and with reduce, from its value after the previous
+    instruction. r stays float32 even if dst is narrower.
     """
     if (
         extra

@@ -59,7 +59,7 @@ class Chip:
         if size not in self.logical_core_sizes:
             sizes = " or ".join(map(str, self.logical_core_sizes))
             raise UsageError(
-                f"a logical core of {self.description.partition(',')[0]} is {sizes} physical "
+                f"a logical core of {self.description.partition(',')[0]} has {sizes} physical "
                 f"cores, not {size}"
             )
         return self.cores // size

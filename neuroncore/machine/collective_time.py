@@ -177,7 +177,8 @@ def _stage(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
     """Yield one _Part for each level of a hierarchical algorithm. On the innermost level the chips
     exchange all the data. On each outer level, chips with the same position on the inner levels
-    exchange their share of the data in a ring, with the numbers of KangaRing (assumed)."""
+    exchange their share of the data in a ring, with the step time and bandwidths of KangaRing
+    (assumed)."""
     inner, *outer = group.levels
     ranks = group.per_chip * inner.chips
     name = _algorithm(group, inner, ranks, size_bytes / ranks)
@@ -278,8 +279,8 @@ def _numbers(instance: Instance, algorithm: str) -> AlgorithmNumbers:
 
 
 def _share_of_links(instance: Instance, numbers: AlgorithmNumbers, stage: str) -> float:
-    """Return the fraction of a chip's incoming bandwidth that an algorithm uses. It is computed for
-    the instance of the published table."""
+    """Return the fraction of a chip's incoming bandwidth that an algorithm uses. This fraction is
+    computed for the instance of the published table."""
     reference = _reference(instance)
     whole = (
         numbers.scatter_gigabytes_per_s if stage == "scatter" else numbers.gather_gigabytes_per_s

@@ -76,7 +76,7 @@ def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
 
 def reshaped(shape: Dims, strides: Dims, target: Dims) -> Dims | None:
     """Return the strides for the same elements, in the same order, in the shape `target`; None if
-    there are none.
+    no such strides exist.
 
     Both shapes must have the same number of elements. Two axes can be merged only if the outer
     stride is the size of the inner axis times its stride. The stride of an axis of size 1 is the

@@ -176,7 +176,7 @@ def unplaced(
 ) -> Layout:
     """Return the layout of a storage whose address the kernel did not choose. Memory stores its
     elements in the format `held`, whose width is a multiple of the width of `dtype`. `place` is the
-    first partition, and the first byte in each partition."""
+    pair of the first partition and the first byte in each partition."""
     spread = held.itemsize // dtype.itemsize
     row = prod(shape[1:] if region in ON_CHIP else shape)
     return layout(region, shape, dtype, spread, row * dtype.itemsize * spread, place, False)
@@ -230,7 +230,8 @@ class Geometry:
         self.parts[alike] = part
 
     def has_room(self, offsets: npt.NDArray[np.int64]) -> bool:
-        """Return whether windows at all of these offsets, in elements, are inside the storage."""
+        """Return whether a window of this form is inside the storage at each of these offsets,
+        which count elements."""
         low, high = access.extent(self.shape, self.strides)
         room = self.layout.nbytes // self.dtype.itemsize
         return not len(offsets) or bool(offsets.min() + low >= 0 and offsets.max() + high < room)
@@ -245,7 +246,8 @@ class Geometry:
         return row * layout.pitch + column * layout.spread
 
     def view(self, offset: int) -> View:
-        """Return the view of a tile whose first element is at an offset in elements."""
+        """Return the View of a tile whose first element is at this offset, which counts
+        elements."""
         place = offset // self.apart
         known = self.views.get(place)
         if known is None:

@@ -72,7 +72,7 @@ class Parted(Tile):
     def __getitem__(self: T, key: Any) -> T:
         """Return the part that an index selects. For integers, slices without a step and Affines,
         `by_keys` makes the part once for all tiles with equal layouts, and later only its position
-        is computed. `by_keys` is always called for other indices and for those out of bounds."""
+        is computed. `by_keys` is always called for other indices, and for indices out of bounds."""
         keys, shape = key if isinstance(key, tuple) else (key,), self.shape
         if self.dynamic or self.fault is not None or len(keys) > len(shape):
             return self.by_keys(keys)

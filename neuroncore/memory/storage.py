@@ -124,12 +124,13 @@ class Storage:
 
     @property
     def partition0(self) -> int:
-        """On the chip: the partition of the first row."""
+        """The partition of the first row, for a storage on the chip."""
         return self.layout.partition0
 
     @property
     def byte0(self) -> int:
-        """On the chip: the position of the first column in each partition, in bytes."""
+        """The position in bytes of the first column in each partition, for a storage on the
+        chip."""
         return self.layout.byte0
 
     @property
@@ -322,9 +323,9 @@ class Memory:
         return np.array(codec.decode(dtype, array.view(dtype.storage)))
 
     def _check_room(self, layout: Layout, name: str, lasts: bool) -> None:
-        """Raise CapacityError if a tensor does not fit into HBM. A tensor with `lasts` outlives the
-        kernel, and must fit together with all such tensors. Other tensors may reuse the same bytes,
-        so each must only fit by itself."""
+        """Raise CapacityError if a tensor does not fit into HBM. With `lasts`, the tensor outlives
+        the kernel, and must fit together with all tensors that do. Other tensors may reuse the same
+        bytes, so each must only fit by itself."""
         others = self.hbm.lasting if lasts else 0
         needed, room = others + layout.nbytes, self.machine.hbm.stack_bytes
         if lasts:
@@ -340,7 +341,7 @@ class Memory:
             expected=f"at most {room - others} bytes",
             got=f"{layout.nbytes} bytes",
             because=f"a stack of HBM has {room} bytes; {self.machine.hbm.cores_per_stack} of the "
-            "chip's cores share one",
+            "chip's cores share a stack",
             hint="check the sizes, or work on parts in several launches",
         )
 

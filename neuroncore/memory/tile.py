@@ -38,8 +38,8 @@ Array = npt.NDArray[Any]
 class Dynamic:
     """An offset that is known only when the instruction runs: `step` elements times an index.
 
-    A scalar index, a register or a [1, 1] tile, moves the whole tile. A vector index, a [P, 1]
-    tile, chooses a row along axis 0 for each partition. An index that picks, a [P, K] tile, chooses
+    A scalar index (a register or a [1, 1] tile) moves the whole tile. A vector index (a [P, 1]
+    tile) chooses a row along axis 0 for each partition. An index that picks (a [P, K] tile) chooses
     each element along the free axes (`neuroncore.core.indirection`). `limit` is the largest index
     for which the access stays inside the tensor.
     """
@@ -251,7 +251,7 @@ class Tile:
     # --- contents --------------------------------------------------------------------------------
 
     def codes(self) -> Array:
-        """Return the elements as a numpy array, without copying: it shares the memory of the
+        """Return the elements as a numpy array, without copying: the array shares the memory of the
         storage, and has the type in which the format `held` is stored."""
         if self.storage.pending is not None:
             self.storage.pending.finish()
@@ -295,8 +295,8 @@ class Tile:
             codes[...] = self.rounded(values)
 
     def rounded(self, values: Array, out: Array | None = None) -> Array:
-        """Return the codes of float32 values, rounded as the launch requires, in the contiguous
-        array `out` if given."""
+        """Return the codes of float32 values, rounded as the launch requires. If a contiguous array
+        `out` is given, it receives the codes."""
         launch = self.storage.launch
         assert launch is not None
         return launch.rounding(self.held, values, out)

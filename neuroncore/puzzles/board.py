@@ -36,8 +36,8 @@ def read(folder: Path) -> Mapping[str, Score]:
 
 
 def note(folder: Path, outcome: Grade) -> None:
-    """Store the stars of an outcome if they are more than the stored stars, and its time if it is
-    shorter."""
+    """Store the stars of an outcome if they are more than the stored stars, and the outcome's time
+    if it is shorter than the stored time."""
     old = read(folder).get(outcome.puzzle.name, Score())
     us = old.us
     if outcome.stars and outcome.attempt is not None:

@@ -218,7 +218,7 @@ def document(
 
 def _first(launches: Sequence[Shown]) -> int:
     """Return the core that the page shows first. For one launch on several ranks, it is the slowest
-    core of the rank that others waited for most, as in `why`."""
+    core of the rank for which the other ranks waited most, as in `neuroncore why`."""
     if len(launches) != 1 or launches[0].world.ranks == 1 or not launches[0].timelines:
         return 0
     (launch,) = launches

@@ -74,8 +74,8 @@ def values(
 
 
 def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[str, Any]:
-    """Return the contents of the operands of one instruction, with all elements, like `values`; but
-    here `of_operand` is a list."""
+    """Return the contents of the operands of one instruction, with all elements. The fields are
+    those of `values`, but `of_operand` is a list."""
     held = TileTable()
     numbers = held.of(program, steps, core, instruction, full=True)
     return {"of_operand": numbers, **held.document(steps.setting.options)}
@@ -159,7 +159,7 @@ def _digest(bits: bytes, lost: Array | None) -> bytes:
 
 
 def layout(form: Format, itemsize: int) -> dict[str, Any]:
-    """Return the layout of an element's bits, for the page."""
+    """Return the properties of a format from which the page decodes the bits of an element."""
     fields = {"bytes": itemsize, "kind": form.kind, "exponent": form.exponent}
     more = {"mantissa": form.mantissa, "bias": form.bias, "infinite": form.infinite}
     return {**fields, **more, "nan": form.nan}

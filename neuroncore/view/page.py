@@ -152,10 +152,10 @@ def _json(value: Any) -> str:
 
 
 def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return calls in less space. Calls are grouped by their JSON text without numbers. A form is
-    the text of one group, with a hole for each number. For each hole it has a column of numbers,
-    with an entry for each call of the group. A column that equals an earlier one is replaced by the
-    index of that column. `of` has the index of each call's form."""
+    """Return calls in a form that takes less space. Calls are grouped by their JSON text without
+    numbers. A form is the text of one group, with a hole for each number. For each hole it has a
+    column of numbers, with an entry for each call of the group. A column that equals an earlier one
+    is replaced by the index of that column. `of` has the index of each call's form."""
     rows: dict[str, list[list[int]]] = {}
     of: list[str] = []
     for call in calls:
@@ -168,7 +168,8 @@ def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _once(columns_of_form: Iterable[tuple[int, ...]]) -> list[tuple[int, ...] | int]:
-    """Return columns, with the index of the first equal column in place of each repeated one."""
+    """Return columns. A column that equals an earlier one is replaced by the index of the first
+    equal column."""
     first: dict[tuple[int, ...], int] = {}
     kept: list[tuple[int, ...] | int] = []
     for number, column in enumerate(columns_of_form):

@@ -1,4 +1,4 @@
-"""The run by source line: time, bytes and flops of each line, and the text of the source files."""
+"""Figures of a run by source line (time, bytes and flops), and the text of the source files."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_positions_that_do_not_exist_are_refused():
         trn2.place(64, 2)
     with pytest.raises(UsageError, match="2 or 1 physical cores, not 4"):
         trn2.ranks(4)
-    with pytest.raises(UsageError, match="of Trainium1 is 1 physical cores, not 2"):
+    with pytest.raises(UsageError, match="of Trainium1 has 1 physical cores, not 2"):
         instances.find("trn1.2xlarge").ranks(2)
     with pytest.raises(UsageError, match=r"no instance is called 'trn9'; there are inf2"):
         instances.find("trn9")

@@ -19,8 +19,8 @@ EXACT = 0.0
 
 
 def kernels(checkout: Checkout, name: str) -> ModuleType:
-    """Return the module of a file of kernels. Its import `utils` is replaced by a module with the
-    one decorator that it needs, which compiles for the device."""
+    """Return the module of a file of kernels. The file imports a decorator from `utils`, which
+    compiles for the device; a substitute for this module has only this decorator."""
     utils = sys.modules["utils"] = ModuleType("utils")
     vars(utils)["_compile"] = lambda function: function
     return checkout.module(f"kernels/{name}.py", ".")

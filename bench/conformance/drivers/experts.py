@@ -124,8 +124,8 @@ def block_of_one_expert(checkout: Checkout) -> Iterator[Result]:
 
 
 class Blocks(NamedTuple):
-    """Blocks of 128 tokens, chosen from 300, each for one expert. The last row of `hidden` is
-    padding."""
+    """Blocks of 128 tokens, which are chosen from 300 tokens. Each block is for one expert. The
+    last row of `hidden` is padding."""
 
     hidden: Any
     gate_up: Any

@@ -75,8 +75,9 @@ def masks() -> tuple[Any, Any, Any]:
 def rule(given: Tokens, state: Any) -> tuple[Any, Any]:
     """Return the results [S, 128] and the last state, for tokens after a state `state` [128, 128].
 
-    The function `delta_rule` begins with a state of zeros. So 128 tokens are added before, which
-    each write a row of the first state, and 128 tokens after, which read the last state.
+    The function `delta_rule` begins with a state of zeros. So 128 tokens are added before the given
+    ones, each of which writes a row of the first state. 128 tokens are added after them, which read
+    the last state.
     """
     eye, none, ones = np.eye(SIZE), np.zeros((SIZE, SIZE)), np.ones((SIZE, 1))
     before = Tokens(none, eye, state, 0 * ones, ones)

@@ -21,7 +21,7 @@ HEADS, SHARED, SIZE, TOKENS, BLOCK, USED, TILE = 4, 2, 64, 128, 32, 32, 1024
 
 def vllm(checkout: Checkout) -> ModuleType:
     """Return the module of the kernel, with a substitute for vllm, which has many dependencies. The
-    kernel uses only one function of it."""
+    kernel uses only one function of vllm."""
     package, utils = (ModuleType(name) for name in ("vllm", "vllm.utils"))
     vars(utils)["cdiv"] = lambda a, b: -(-a // b)
     sys.modules.update({"vllm": package, "vllm.utils": utils})
