@@ -217,8 +217,8 @@ TRANSPOSE = (
     needs("indirect_transpose", "gathers that transpose", "src", picks_rows),
     holds(
         "src", "with hardware descriptors, a src of two axes has 16 rows. A src of more axes has "
-        "size n = 1, 2, 4, 8 or 16 along axis 0, and n times the size of the second-to-last axis is "
-        "a multiple of 16 (ISA)",
+        "size n = 1, 2, 4, 8 or 16 along axis 0, and n times the size of the second-to-last axis "
+        "is a multiple of 16 (ISA)",
         lambda call: fits_hardware(call) or not by_hardware(call),
         expected=hardware_rows, hint="leave dge_mode out",
     ),

@@ -126,8 +126,8 @@ class VirtualRegister:
         if asker is not None and not isinstance(asker, ast.While):
             raise _needs_constant(
                 "a register is used as a Python condition",
-                "compute both cases and select with nl.where, or select the data with the register: "
-                "nl.ds(register, size); `while register:` is a device loop",
+                "compute both cases and select with nl.where, or select the data with the "
+                "register: nl.ds(register, size); `while register:` is a device loop",
             )
         return self.decide() != 0
 
