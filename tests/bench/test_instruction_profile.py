@@ -66,4 +66,4 @@ def test_an_interval_longer_than_a_duration_is_a_wait_and_is_not_compared(tmp_pa
 def test_instructions_that_kernels_do_not_issue_are_listed(tmp_path, capsys):
     code, out = outcome(tmp_path, capsys, (COPY, 686, ""), (BRANCH, 100, ""))
     assert code == 0
-    assert "COMPARE_BRANCH  the sequencer's own" in out and "2 rows; 1 figures" in out
+    assert "COMPARE_BRANCH  an instruction of the sequencer" in out and "2 rows; 1 figures" in out

@@ -74,7 +74,7 @@ inline int64_t inside(Storage& storage, size_t axes, int64_t first, int64_t inde
   int64_t size = storage.sizes[axis];
   if (index < 0 || index >= size) {
     fault("OUT_OF_BOUNDS", place,
-          say("index %lld of an axis of %lld elements, by the accessor that this line makes",
+          say("index %lld of an axis of %lld elements, through the accessor that this line makes",
               static_cast<long long>(index), static_cast<long long>(size)));
   }
   return first * size + index;
@@ -267,7 +267,7 @@ torch::TensorAccessor<T, N, read_only> element_accessor(Storage& storage, Place 
   storage.check_type<T>("an accessor", place);
   if (storage.sizes.size() != N) {
     fault("SHAPE_MISMATCH", place,
-          say("an accessor of %zu axes on a tensor of %zu", N, storage.sizes.size()));
+          say("an accessor of %zu axes on a tensor of %zu axes", N, storage.sizes.size()));
   }
   return {storage, 0, place};
 }

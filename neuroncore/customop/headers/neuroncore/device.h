@@ -143,7 +143,7 @@ inline void free_tcm(void* pointer, Place place) {
       return;
     }
   }
-  fault("TCM_FREE", place, "tcm_free of a pointer that is not from tcm_malloc, or is free already");
+  fault("TCM_FREE", place, "tcm_free of a pointer that is not from tcm_malloc, or that is already free");
 }
 
 // Checks that a copy of `size` bytes stays inside the TCM buffer of its pointer. A pointer to other
@@ -154,7 +154,7 @@ inline void check_tcm_copy(const void* pointer, size_t size, Place place) {
     size_t room = block->data() + block->size - static_cast<const uint8_t*>(pointer);
     if (size > room) {
       fault("OUT_OF_BOUNDS", place,
-            say("a copy of %zu bytes, but its TCM buffer has only %zu from here on", size, room));
+            say("a copy of %zu bytes, but only %zu bytes of its TCM buffer are left", size, room));
     }
   }
 }
