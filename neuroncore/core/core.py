@@ -147,7 +147,7 @@ class Core:
         # the current place in the user's code, set by a frontend while it stays the same
         self.site: Born = None
         # by site of a loop that the device runs: for each execution, the number of its iterations
-        self.turns: dict[Born, list[int]] = {}
+        self.iterations: dict[Born, list[int]] = {}
         # by site: digests of the constants that a core with peers has made
         self.constants: dict[Born, list[bytes]] = {}
         self.groups: set[tuple[int, ...]] = set()  # the groups of ranks of its collectives

@@ -57,8 +57,8 @@ REORDERED = {"dma_compute": _with_scales_first}
 
 def register_alloc(x: int | Tile | None = None) -> VirtualRegister:
     """Return a new register. It has the value `x`, unless that is None. `x` may also be a tensor
-    with one element, which register_load loads: release 0.2 of the API accepts this (its release
-    notes) and nki-library still uses it, but today's guide forbids it."""
+    with one element, which register_load loads. Release 0.2 of the API accepts such a tensor (its
+    release notes), and nki-library still passes one, but today's guide forbids this."""
     register = VirtualRegister()
     if isinstance(x, Tile):
         function("register_load")(register, x)

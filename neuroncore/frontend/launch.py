@@ -164,9 +164,8 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: instances.Instance | None) -> None:
-    """Raise UsageError if the launch can't have the ranks and cores of `world`. This is so if
-    `world` has no rank, if the instance `where` has cores of another machine or too few ranks, or
-    if the machine has too few cores per rank."""
+    """Raise UsageError if `world` has no rank, if the instance `where` has cores of another machine
+    or fewer ranks than `world`, or if the machine has too few cores per rank."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     if where is not None and world.ranks > (room := where.ranks(world.cores)):
@@ -229,7 +228,7 @@ class _Rank:
         for other in others:
             _complete(self.result, other)
         outcome.check(self.function, self.result, self.cores, self.inputs.storages())
-        outcome.check_turns(self.cores)
+        outcome.check_iterations(self.cores)
         outcome.check_constants(self.cores)
 
     def outputs(self) -> list[Tile]:

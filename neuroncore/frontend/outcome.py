@@ -281,13 +281,13 @@ def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
     )
 
 
-def check_turns(cores: Sequence[Core]) -> None:
+def check_iterations(cores: Sequence[Core]) -> None:
     """Report a device loop that cores leave after different numbers of iterations. The cores of a
     logical core must run one program (SDK release notes, NKI 0.3)."""
     first, *others = cores
     for rank, core in enumerate(others, 1):
-        for site in first.turns.keys() | core.turns.keys():
-            here, there = first.turns.get(site, []), core.turns.get(site, [])
+        for site in first.iterations.keys() | core.iterations.keys():
+            here, there = first.iterations.get(site, []), core.iterations.get(site, [])
             if here != there:
                 first.report(
                     "DIVERGENT_LOOP",
@@ -313,11 +313,11 @@ def check_constants(cores: Sequence[Core]) -> None:
                 )
 
 
-def _listed(turns: list[int]) -> str:
+def _listed(counts: list[int]) -> str:
     """Return the numbers of iterations of a loop, one for each execution of the loop, as text."""
-    if not turns:
+    if not counts:
         return "never"
-    shown = ", ".join(map(str, turns[:4])) + (", ..." if len(turns) > 4 else "")
+    shown = ", ".join(map(str, counts[:4])) + (", ..." if len(counts) > 4 else "")
     return f"for {shown} iterations"
 
 

@@ -2,9 +2,10 @@
 the user names; and placeholders for missing packages. A placeholder has every attribute, but
 refuses calls.
 
-Published modules import kernels of such packages next to their own kernels, wrap them in
-decorators, derive classes from them, and use them as enumerations and defaults. All this works with
-placeholders. They refuse only uses that need the vendor's code, such as the call of a kernel."""
+Published modules with their own kernels import such packages too: they wrap imported kernels in
+decorators, derive classes from imported classes, and use imported names as enumerations and
+defaults. All this works with placeholders. They refuse only uses that need the vendor's code, such
+as the call of a kernel."""
 
 from __future__ import annotations
 

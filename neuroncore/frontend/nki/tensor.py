@@ -36,8 +36,8 @@ class Assigned(Patterned):
         """Write a part of the tensor.
 
         If the tensor and the value are on the chip, tensor_copy writes the value, as in the
-        vendor's migration guide. If this tensor is in HBM, dma_copy writes the value, which may be
-        a tile in SBUF, a tensor in HBM, or a number that memset first writes to a tile. Kernels
+        vendor's migration guide. If this tensor is in HBM, dma_copy writes the value. It may be a
+        tile in SBUF, a tensor in HBM, or a number, which memset first writes to a tile. Kernels
         that run in the vendor's simulator of 0.3 store their results in this way (trnrand). Raises
         SignatureError for other values, BufferKindError for a tile in PSUM if this tensor is in
         HBM, and ShapeError if the shapes differ in more than axes of size 1.

@@ -3,7 +3,7 @@ dimensions. Both are found from the kernel's source.
 
 The device's compiler traces the body of an affine_range or a sequential_range once, for all its
 iterations. If the body rebinds a Python number (`w = w // 2`), the new value holds for the rest of
-the body, but each iteration begins with the value that the name had before the loop. So `n += 1` in
+the body. But each iteration begins with the value that the name had before the loop. So `n += 1` in
 a loop adds only 1 to n (SDK NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the
 pages of nl.affine_range and nl.static_range, SDK 2.21 to 2.26).
 

@@ -98,8 +98,8 @@ class Pending:
             source.resumed.reset(token)
 
     def suits(self, slot: Tensor) -> bool:
-        """Return whether the instruction can write its result to the slot directly, with the same
-        rounding as if it wrote to a new tile that is then copied to the slot."""
+        """Return whether the instruction can write its result to the slot directly. This must round
+        in the same way as writing to a new tile, which is then copied to the slot."""
         format, wanted = self.tile.dtype, slot.dtype
         converts = format is float32 and not (self.moves or wanted.is_integer)
         if wanted is not format and not converts:

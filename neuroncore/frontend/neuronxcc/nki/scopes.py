@@ -68,7 +68,7 @@ class Loop:
         return len(self.values)
 
 
-class Turns:
+class LoopRun:
     """Begins and ends the iterations of one run of a loop."""
 
     def __init__(self, loop: Loop, state: Running) -> None:

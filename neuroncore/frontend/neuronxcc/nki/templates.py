@@ -45,7 +45,7 @@ from neuroncore.frontend.neuronxcc.nki.repetition import (
     IssuedStep,
     NewStorage,
 )
-from neuroncore.frontend.neuronxcc.nki.scopes import Loop, Running, Turns, running
+from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopRun, Running, running
 from neuroncore.memory.storage import Storage
 from neuroncore.record.columns import birth
 
@@ -64,7 +64,7 @@ class TracedLoop(Loop):
 
     def __iter__(self) -> Iterator[int]:
         state, frame = running(), sys._getframe(1)
-        turns, several = Turns(self, state), len(self.values) > 1
+        loop_run, several = LoopRun(self, state), len(self.values) > 1
         # the names that Python would carry from one iteration to the next
         names = bound(frame) if several else None
         plan = _plan(frame, state, self) if bound(frame) is None else None
@@ -72,15 +72,15 @@ class TracedLoop(Loop):
             for number, value in enumerate(self.values):
                 if names and number:
                     # a note if the body places tensors: published kernels increment addresses
-                    names.again("warning" if state.met == turns.met else "note")
-                if plan is not None and plan.repeats(turns, value):
+                    names.again("warning" if state.met == loop_run.met else "note")
+                if plan is not None and plan.repeats(loop_run, value):
                     continue
                 noting = plan is not None and plan.begin(value)
-                index = turns.begin(value)
+                index = loop_run.begin(value)
                 try:
                     yield index
                 finally:
-                    turns.end(index)
+                    loop_run.end(index)
                 if plan is not None and noting:
                     plan.end()
         finally:
@@ -89,7 +89,7 @@ class TracedLoop(Loop):
             if not state.loops:
                 state.plans.clear()
                 state.shared.clear()
-        turns.end_loop()
+        loop_run.end_loop()
 
 
 def _plan(frame: Any, state: Running, loop: Loop) -> Plan | None:
@@ -133,14 +133,14 @@ class Plan:
         bind, are the same objects as when the plan was made."""
         return all(a is b for a, b in zip(self._read, values, strict=True))
 
-    def repeats(self, turns: Turns, value: int) -> bool:
+    def repeats(self, loop_run: LoopRun, value: int) -> bool:
         """Execute the iteration with loop variable `value` without Python, if a template can.
         Return whether it was executed."""
         state = self._state
         if state.pending is not None:
             return False
         values = (*map(int, state.loops), value)
-        return any(t.repeat(turns, value, values) for t in self._templates)
+        return any(t.repeat(loop_run, value, values) for t in self._templates)
 
     def begin(self, value: int) -> bool:
         """Begin to note the iteration with loop variable `value`, unless too many iterations fitted
@@ -459,7 +459,7 @@ class Template:
         has_room = program.count + iterations.count <= program.limit
         return iterations if iterations.fits and has_room else None
 
-    def repeat(self, turns: Turns, value: int, values: Values) -> bool:
+    def repeat(self, loop_run: LoopRun, value: int, values: Values) -> bool:
         """Execute the iteration with loop variable `value` without Python, if its numbers are known
         and all decisions are the same as in the template. `values` are the variables of all running
         loops. Return whether the iteration was executed."""
@@ -472,7 +472,7 @@ class Template:
         if resolved is None:
             return False
         before, site = state.accumulates, core.site
-        index = turns.begin(value)
+        index = loop_run.begin(value)
         if state.notes is not None:
             bounds = zip(resolved[0], *self._bounds.tolist(), strict=False)
             state.notes.guards.extend(bounds)
@@ -480,7 +480,7 @@ class Template:
             iterations.run(core, state, numbers, *resolved)
         finally:
             state.accumulates, core.site = before, site
-            turns.end(index)
+            loop_run.end(index)
         return True
 
 

@@ -47,10 +47,10 @@ def _value(bound: Bound) -> int:
     return bound.decide() if isinstance(bound, VirtualRegister) else int(bound)
 
 
-def _record_turns(turns: int) -> None:
-    """Record on the core that the loop at the kernel's current line has `turns` iterations."""
+def _record_iterations(count: int) -> None:
+    """Record on the core that the loop at the kernel's current line has `count` iterations."""
     core = current()
-    core.turns.setdefault(core.birthplace(), []).append(turns)
+    core.iterations.setdefault(core.birthplace(), []).append(count)
 
 
 def dynamic_range(
@@ -65,15 +65,15 @@ def dynamic_range(
             got=repr(step),
         )
     first, last = (0, _value(start)) if stop is None else (_value(start), _value(stop))
-    turns = builtins.range(first, last, step)
+    values = builtins.range(first, last, step)
     # recorded here, because in a generator the current line would differ at each next()
-    _record_turns(len(turns))
-    return _iterations(turns)
+    _record_iterations(len(values))
+    return _iterations(values)
 
 
-def _iterations(turns: builtins.range) -> Iterator[VirtualRegister]:
+def _iterations(values: builtins.range) -> Iterator[VirtualRegister]:
     """Yield the variable of each iteration of a loop that the device runs."""
-    for i in turns:
+    for i in values:
         yield VirtualRegister(i, frozen=True)
         _end_iteration()
 
@@ -100,9 +100,9 @@ def while_loop(
 
     `body_fun` gets the value in a separate register, which it may write and return.
     """
-    register, turns = init, 0
+    register, count = init, 0
     while register.decide() != 0:
-        turns += 1
+        count += 1
         register = body_fun(VirtualRegister(register.value))
         _end_iteration()
         if not isinstance(register, VirtualRegister):
@@ -112,7 +112,7 @@ def while_loop(
                 expected="a register",
                 got=repr(register),
             )
-    _record_turns(turns)
+    _record_iterations(count)
 
 
 # Outside of kernels, the functions of the published package have no body and return None. The three

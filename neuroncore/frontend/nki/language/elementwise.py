@@ -79,8 +79,8 @@ def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
 
 
 def _is_column(x: Any, other: Any) -> bool:
-    """Return whether x and `other` are tiles with the same number of partitions, and x has one
-    element per partition and `other` several."""
+    """Return whether x is a tile with one element per partition, and `other` is a tile with several
+    elements per partition, in the same number of partitions."""
     return (
         isinstance(x, Tile)
         and x.free_size == 1

@@ -2,9 +2,9 @@
 
 Each function defines the shape of its result; the clause of the instruction (its definition in
 isa/) defines everything else. A `mask` is a bool, or comparisons of index expressions. It chooses
-elements of the result. But if the result has another shape than the data, as in reductions,
-transposes, matrix products and max8, the mask usually chooses elements of the data (the argument
-`data`, `src` or `moving`), and the instruction works only on these elements.
+elements of the result. But the results of reductions, transposes, matrix products and instructions
+such as max8 have another shape than the data. Here the mask usually chooses elements of the data
+(the argument `data`, `src` or `moving`), and the instruction works only on these elements.
 """
 
 from typing import Any as _Any

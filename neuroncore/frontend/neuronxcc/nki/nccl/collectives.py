@@ -41,9 +41,9 @@ def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
 
 
 def issued(name: str, srcs: Sequence[Any], dsts: Sequence[Any], **others: Any) -> None:
-    """Issue the collective `name` on tensors of the older API. If an instruction is delayed until
-    its result is assigned (`results`), it is issued first, because it may compute an input of the
-    collective. `others` are the other arguments."""
+    """Issue the collective `name` on tensors of the older API. First issue the delayed instruction,
+    whose result is not assigned yet (`results`), because it may compute an input of the collective.
+    `others` are the other arguments."""
     flush()
     sources, results = [tile(src, "srcs") for src in srcs], [tile(dst, "dsts") for dst in dsts]
     issue.function(name)(srcs=sources, dsts=results, **others)
