@@ -46,6 +46,7 @@ class KernelTest:
         Raises AssertionError with the worst element and a histogram of errors in units in the last
         place, and UsageError for different shapes or numbers of results.
         """
+        __tracebackhide__ = True  # pytest shows the line of the test
         pairs = zip(_several(got), _several(want), strict=True)
         for n, (result, reference) in enumerate(pairs):
             agreement = compare.agreement([result], [reference], tolerance)
@@ -61,6 +62,7 @@ class KernelTest:
         """Assert that a kernel in the `with` block is refused with this code, or has an error or a
         warning with this code. Raises AssertionError if not. Kernel errors with other codes are
         raised."""
+        __tracebackhide__ = True
         before = len(self._watch.launches)
         try:
             yield
@@ -93,6 +95,7 @@ class KernelTest:
         option `neuroncore_budgets` names that file; --neuroncore-update-budgets writes it. Raises
         AssertionError for a larger figure, or if the file has no budget for the test.
         """
+        __tracebackhide__ = True
         before = len(self._watch.launches)
         yield
         passed = {"us": us, "hbm_bytes": hbm_bytes, "sbuf_kib": sbuf_kib}
@@ -102,6 +105,7 @@ class KernelTest:
             raise AssertionError(text)
 
     def _of_file(self, measured: budgets.Figures) -> budgets.Figures:
+        __tracebackhide__ = True
         if self._kept is not None:
             self._kept[self._name] = measured
             return {}

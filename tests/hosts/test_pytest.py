@@ -186,6 +186,20 @@ def test_kernels_are_compared_and_checked_against_budgets(tests, pytester):
     result.stdout.fnmatch_lines(["*256 bytes of HBM traffic, the budget is 255*"])
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "neuroncore_test.assert_close(kernel(X), X + 1)",
+        "with neuroncore_test.refused('UNINIT_READ'): kernel(X)",
+        "with neuroncore_test.budget(us=0): kernel(X)",
+        "with neuroncore_test.budget(): kernel(X)",
+    ],
+)
+def test_a_failed_assertion_shows_the_test_and_no_source_of_neuroncore(tests, call):
+    said = tests(f"def test_it(neuroncore_test):\n    {call}", "--neuroncore").stdout.str()
+    assert f"    {call}\n" in said and "hosts/assertions.py" not in said
+
+
 SEVERAL_CORES = (
     """
 import neuroncore
