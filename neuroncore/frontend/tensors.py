@@ -6,8 +6,6 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
 from neuroncore.base import source
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import DynamicControlError, NeuronError, SignatureError
@@ -22,6 +20,11 @@ if TYPE_CHECKING:
 else:
     heat_maps = Lazy("neuroncore.report.heat_maps")
     syntax = Lazy("neuroncore.base.syntax")
+
+
+# how a number of a kind of format is written; floats have four digits. The bits of a packed element
+# are its four numbers.
+FORMS = {"int": "d", "uint": "d", "bool": "d", "packed": "#x"}
 
 
 class Seen(Tile):
@@ -69,16 +72,18 @@ def _corners(tile: Tile) -> str:
     shape = tuple(min(size, 2) for size, _ in axes)
     strides = tuple(step * max(size - 1, 1) for size, step in axes)
     corners = tile.window(shape, strides, tile.offset, dynamic=())
-    return _text(corners.numpy(), corners.missing(), tile.shape)
+    form = FORMS.get(tile.dtype.kind, ".4g")
+    return _text(corners.numpy(), corners.missing(), tile.shape, form)
 
 
-def _text(values: Any, missing: Any, sizes: tuple[int, ...]) -> str:
+def _text(values: Any, missing: Any, sizes: tuple[int, ...], form: str) -> str:
     """Return nested lists of numbers as text. `values` has the corners of an array whose axes have
-    the `sizes`; `missing` flags the uninitialized corners, or is None if there are none."""
+    the `sizes`; `missing` flags the uninitialized corners, or is None if there are none. `form` is
+    how a number is written."""
     if not sizes:
-        return "--" if missing is not None and missing else f"{np.float64(values):.4g}"
+        return "--" if missing is not None and missing else format(values.item(), form)
     inner = [
-        _text(value, None if missing is None else missing[n], sizes[1:])
+        _text(value, None if missing is None else missing[n], sizes[1:], form)
         for n, value in enumerate(values)
     ]
     return f"[{(' .. ' if sizes[0] > 2 else ' ').join(inner)}]"

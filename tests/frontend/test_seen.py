@@ -42,6 +42,27 @@ def test_a_tile_shows_its_corners_and_uninitialized_elements(seen):
     assert picture.startswith("<div><b>NkiTensor") and "from 0 (dark) to 27 (bright)" in picture
 
 
+def test_integers_are_exact_and_packed_elements_are_bits(seen):
+    @nki.jit
+    def kernel(x):
+        tile = nl.ndarray((32, 3), nl.int32, buffer=nl.sbuf)
+        nisa.iota(tile, [[1, 3]], 2**25 + 1, -(2**22))
+        source, scales = nl.load(x), nl.ndarray((32, 3), nl.uint8, buffer=nl.sbuf)
+        quantized = nl.ndarray((32, 3), nl.float8_e5m2_x4, buffer=nl.sbuf)
+        nisa.quantize_mx(quantized, source, scales)
+        shown = [tile, tile.view(nl.uint8), quantized, nl.ndarray((1, 2), nl.float8_e5m2_x4)]
+        seen.extend(repr(one).partition(") ")[2] for one in shown)
+        return x
+
+    neuroncore.run(kernel, np.ones((32, 12), np.float16), target="trn3")
+    assert seen == [
+        "[[33554433 .. 33554435] .. [-96468991 .. -96468989]]",
+        "[[1 .. 2] .. [1 .. 250]]",
+        "[[0x74747474 .. 0x74747474] .. [0x74747474 .. 0x74747474]]",
+        "[[-- --]]",
+    ]
+
+
 def test_a_tile_of_the_older_api_shows_its_contents_too(seen):
     @older_nki.jit
     def kernel(x):
