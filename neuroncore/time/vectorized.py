@@ -23,6 +23,7 @@ not in programs whose compiler flag FLAG skips such passes (cs149stanfordasst4).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from neuroncore.base.enums import engine
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM, SBUF
 from neuroncore.machine import Machine
+from neuroncore.record.loops import distinct
 from neuroncore.record.program import Program
 from neuroncore.time.loops.dependencies import Accesses
 from neuroncore.time.loops.iterations import independent
@@ -39,21 +41,19 @@ from neuroncore.time.loops.iterations import independent
 Array = npt.NDArray[Any]
 FLOAT_BYTES = 4
 UNFIT = 1 << 40  # the size of a call that can't be merged, larger than any limit
+BLOCK_ROWS = 1 << 20  # rows of loops that are reordered at one time
 FLAG = "skip_middle_end_transformations"  # with this flag, convolutions show no merging
 
 
 class LoopPlan(NamedTuple):
-    """The way to reorder a loop. For each row of an iteration, `joined` is the number of iterations
-    whose corresponding rows become one instruction, and `segment` is the number of the row's
-    segment. A segment is one row to be merged, or consecutive rows that are not merged.
+    """The way to reorder the rows of a loop, which are numbered iteration by iteration. `order` is
+    their new order, and row k is merged with row heads[k], or is not merged if heads[k] is k.
+    segment[j] is the segment of row j of each iteration: consecutive rows that are not merged are
+    one segment, and a row that is merged over iterations has -1."""
 
-    `together` is the number of iterations that are processed at a time: segment 0 of all of them,
-    then segment 1, and so on.
-    """
-
-    joined: Array
+    order: Array
+    heads: Array
     segment: Array
-    together: int
 
 
 class Loops(NamedTuple):
@@ -95,9 +95,21 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
         np.bincount(marks[flags, 0], minlength=len(program) + 1) for flags in _ends(marks)
     )
     maker = _Distribution(program, machine, (size, moved), np.cumsum(begun - ended)[:-1], most)
-    for loop in np.argsort(-loops.depth, kind="stable"):
-        maker.distribute(*(int(column[loop]) for column in loops))
+    for group in _groups(loops):
+        maker.distribute(group)
     return maker.made()
+
+
+def _groups(loops: Loops) -> Iterator[Loops]:
+    """Yield the loops in groups, inner loops first. The loops of a group have the same depth, and
+    equally many iterations and rows. A group has at most BLOCK_ROWS rows, or a single loop."""
+    kinds = np.column_stack((-loops.depth, loops.times, loops.width))
+    order = np.lexsort(kinds.T[::-1])
+    differs = (kinds[order[1:]] != kinds[order[:-1]]).any(axis=1)
+    for group in np.split(order, np.flatnonzero(differs) + 1):
+        most = max(1, BLOCK_ROWS // int(loops.times[group[0]] * loops.width[group[0]]))
+        for k in range(0, len(group), most):
+            yield Loops(*(column[group[k : k + most]] for column in loops))
 
 
 def _ends(marks: Array) -> tuple[Array, Array]:
@@ -195,56 +207,51 @@ class _Distribution:
         program = self.program.permuted(self.order) if (heads >= 0).any() else self.program
         return program, heads
 
-    def distribute(self, depth: int, count: int, width: int, begin: int, end: int) -> None:
-        """Reorder one loop if some of its instructions can be merged. The loop has `count`
-        iterations of `width` rows (the first may have more), and is inside `depth` - 1 other loops.
-        Its rows are order[begin:end]."""
-        begin = self._after_zeros(begin, end - begin - count * width, width)
-        rows = self.order[begin:end]
-        if len(rows) != count * width:
-            return
-        rows = rows.reshape(count, width)
-        calls, lines = self.columns.call[rows], self.columns.line[rows]
-        if (lines != lines[0]).any():
-            return
-        alike = (calls == calls[0]).all(axis=0)  # False for a product that begins a sum in PSUM
-        key_parts = np.array([depth, count]), calls[0], lines[0], alike
-        key = b"".join(column.tobytes() for column in key_parts)
-        if key not in self.plans:
-            self.plans[key] = self._plan(rows, depth, alike)
-        plan = self.plans[key]
-        if plan is None:
-            return
-        columns = self.columns
-        accesses = Accesses(columns.start, columns.operands, self.reads, *self.boxes.near)
-        kept = np.where(plan.joined > 1, -1, plan.segment)
-        if not independent.over(rows.size)(rows.reshape(-1), width, accesses, kept, self.writer):
-            return
-        parts = []
-        for k in range(0, count, plan.together):
-            block = rows[k : k + plan.together]
-            turn = np.arange(len(block))[:, None]
-            self._join(block, block[turn - turn % plan.joined, np.arange(width)])
-            parts += [block[:, plan.segment == s].reshape(-1) for s in range(plan.segment[-1] + 1)]
-        self.order[begin:end] = np.concatenate(parts)
+    def distribute(self, loops: Loops) -> None:
+        """Reorder loops if some of their instructions can be merged. All of them have the same
+        depth, and equally many iterations and rows; the first iteration of each may have more."""
+        depth, count, width = (int(column[0]) for column in loops[:3])
+        more = loops.end - loops.begin - count * width
+        for k in np.flatnonzero(more > 0).tolist():
+            self._zeros_before(int(loops.begin[k]), int(more[k]), width)
+        places = (loops.end - count * width)[more >= 0, None] + np.arange(count * width)
+        rows = self.order[places].reshape(-1, count, width)
+        lines = self.columns.line[rows]
+        equal = (lines == lines[:, :1]).all(axis=(1, 2))
+        places, rows, calls = places[equal], rows[equal], self.columns.call[rows[equal]]
+        alike = (calls == calls[:, :1]).all(axis=1)  # False for a product that begins a sum in PSUM
+        kinds = np.column_stack((calls[:, 0], lines[equal, 0], alike))
+        first, kind = distinct(kinds)
+        for number, loop in enumerate(first.tolist()):
+            key = np.append(kinds[loop], (depth, count)).tobytes()
+            if key not in self.plans:
+                self.plans[key] = self._plan(rows[loop], depth, alike[loop])
+            plan = self.plans[key]
+            if plan is not None:
+                same = kind == number
+                self._reorder(places[same], rows[same].reshape(-1, count * width), plan)
 
-    def _join(self, block: Array, heads: Array) -> None:
-        """Merge each row of `block` with the row at the same place of `heads`, except rows that are
-        already merged with others."""
-        joined = (block != heads) & (self.head[block] < 0)
-        self.head[block[joined]] = heads[joined]
+    def _reorder(self, places: Array, rows: Array, plan: LoopPlan) -> None:
+        """Reorder loops that have the same plan, except those whose iterations depend on each
+        other. The rows of loop n are rows[n], at the places places[n] of `order`."""
+        accesses = Accesses(self.columns.start, self.columns.operands, self.reads, *self.boxes.near)
+        free = independent.over(rows.size)(rows, plan.segment, accesses, self.writer)
+        rows = rows[free]
+        merged = np.flatnonzero(plan.heads != np.arange(len(plan.heads)))
+        members, heads = rows[:, merged], rows[:, plan.heads[merged]]
+        alone = self.head[members] < 0  # inner loops may have merged the others
+        self.head[members[alone]] = heads[alone]
+        self.order[places[free]] = rows[:, plan.order]
 
-    def _after_zeros(self, begin: int, more: int, width: int) -> int:
-        """Return the place in `order` where equal iterations begin. The loop begins at `begin`, and
-        its first iteration has `more` rows than the others. If exactly `more` rows of this
-        iteration read nothing, they are moved before the loop: such rows fill a tile with zeros
-        where it is first used."""
-        if more > 0:
-            first = self.order[begin : begin + more + width]
-            reads = self.reads[first] > 0
-            if (~reads).sum() == more:
-                first[:] = first[np.argsort(reads, kind="stable")]
-        return begin + max(more, 0)
+    def _zeros_before(self, begin: int, more: int, width: int) -> None:
+        """Move the rows that read nothing from the first iteration of a loop to before the loop, if
+        there are exactly `more` of them: they fill a tile with zeros where it is first used. The
+        loop begins at `begin` in `order`. Its first iteration has `more` rows in addition to the
+        `width` rows of the others."""
+        first = self.order[begin : begin + more + width]
+        reads = self.reads[first] > 0
+        if (~reads).sum() == more:
+            first[:] = first[np.argsort(reads, kind="stable")]
 
     def _plan(self, rows: Array, depth: int, alike: Array) -> LoopPlan | None:
         """Return the way to reorder a loop with these rows, [iterations, rows of an iteration];
@@ -260,7 +267,14 @@ class _Distribution:
         after = np.append(True, alone[:-1])
         segment = np.cumsum(~alone | ~after)
         together = min(self._together(rows, segment), joined.max()) if not alone.all() else 0
-        return LoopPlan(joined, segment, together) if together > 1 else None
+        if together < 2:
+            return None
+        # `together` iterations are processed at a time: segment 0 of all of them, then segment 1
+        turn, number = np.arange(count)[:, None], np.arange(rows.size).reshape(rows.shape)
+        heads = number[turn - turn % together % joined, np.arange(len(first))]
+        block, part = turn // together + 0 * segment, segment + 0 * turn
+        order = np.lexsort((part.reshape(-1), block.reshape(-1)))
+        return LoopPlan(order, heads.reshape(-1), np.where(joined > 1, -1, segment))
 
     def _operands(self, rows: Array) -> Array:
         """Return the boxes of the operands of rows as a table [rows, operands]. All of these rows

@@ -69,6 +69,20 @@ def test_a_tile_of_zeros_is_filled_before_the_loop():
     assert names(form.program) == expected
 
 
+def test_each_execution_of_a_loop_is_checked():
+    """Both executions are of the same line. In the second one, all iterations write one column."""
+    device = Device()
+    tile, out = device.zeros((128, 8)), device.empty((128, 8))
+    for step in (1, 0):
+
+        def body(k, step=step):
+            source = tile[:, k : k + 1]
+            device.issue("tensor_tensor", out[:, k * step : k * step + 1], source, source, nl.add)
+
+        parallel(device, 8, body)
+    assert form_of(device).heads.tolist() == [-1, *[0] * 7, *[-1] * 8]
+
+
 def softmax(device, count, banks=1):
     """Maxima of tiles, then one number for each, then their exponentials: a loop of attention."""
     tiles = device.zeros((128, 128), "bfloat16")

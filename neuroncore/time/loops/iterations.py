@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.jit import borrowing, compiled
@@ -14,39 +15,42 @@ Array = npt.NDArray[Any]
 
 
 @compiled
-def independent(rows: Array, width: int, accesses: Accesses, segment: Array, writer: Array) -> bool:
-    """Return whether a loop may run segment by segment: segment 0 of all iterations, then segment 1
-    of all, and so on. If an iteration uses bytes that another iteration writes, the two
-    instructions must be in the same segment, because a segment keeps the order of its iterations.
+def independent(rows: Array, segment: Array, accesses: Accesses, writer: Array) -> Array:
+    """Return, for each loop, whether it may run segment by segment: segment 0 of all iterations,
+    then segment 1 of all, and so on. If an iteration uses bytes that another iteration writes, the
+    two instructions must be in the same segment, because a segment keeps the order of its
+    iterations.
 
-    Each iteration has `width` of the rows. Row i reads the first inputs[i] of its operands, and
-    writes the others. Box b shares bytes with near[near_start[b]:near_start[b + 1]]. segment[j] is
-    the segment of row j of an iteration; it is -1 for a row that is merged over all iterations. The
-    iterations may share no bytes that such a row writes. `writer` has an entry for each box, which
-    is -1 before and after the call."""
+    Loop n has the rows rows[n], iteration by iteration. Row i reads the first inputs[i] of its
+    operands, and writes the others. Box b shares bytes with near[near_start[b]:near_start[b + 1]].
+    segment[j] is the segment of row j of an iteration; it is -1 for a row that is merged over all
+    iterations. The iterations may share no bytes that such a row writes. `writer` has an entry for
+    each box, which is -1 before and after the call."""
     start, operands, inputs, near, near_start = accesses
-    apart = True
-    for r in range(rows.shape[0]):
-        i = rows[r]
-        for n in range(start[i] + inputs[i], start[i + 1]):
-            apart = apart and _in_order(writer[operands[n]], r, width, segment)
-            writer[operands[n]] = r
-    for r in range(rows.shape[0]):
-        i = rows[r]
-        for n in range(start[i], start[i + 1]):
-            for m in range(near_start[operands[n]], near_start[operands[n] + 1]):
-                apart = apart and _in_order(writer[near[m]], r, width, segment)
-    for r in range(rows.shape[0]):
-        i = rows[r]
-        for n in range(start[i] + inputs[i], start[i + 1]):
-            writer[operands[n]] = -1
+    apart = np.ones(rows.shape[0], np.bool_)
+    for loop in range(rows.shape[0]):
+        for r in range(rows.shape[1]):
+            i = rows[loop, r]
+            for n in range(start[i] + inputs[i], start[i + 1]):
+                apart[loop] &= _in_order(writer[operands[n]], r, segment)
+                writer[operands[n]] = r
+        for r in range(rows.shape[1]):
+            i = rows[loop, r]
+            for n in range(start[i], start[i + 1]):
+                for m in range(near_start[operands[n]], near_start[operands[n] + 1]):
+                    apart[loop] &= _in_order(writer[near[m]], r, segment)
+        for r in range(rows.shape[1]):
+            i = rows[loop, r]
+            for n in range(start[i] + inputs[i], start[i + 1]):
+                writer[operands[n]] = -1
     return apart
 
 
 @borrowing
-def _in_order(writer: Any, r: int, width: int, segment: Array) -> Any:
+def _in_order(writer: Any, r: int, segment: Array) -> Any:
     """Return whether rows `writer` and `r` stay in order, because they are in one iteration, or in
     the same segment and not merged. Also return True if `writer` is -1, which means no row."""
+    width = segment.shape[0]
     current = segment[r % width]
     return (
         writer < 0
