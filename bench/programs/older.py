@@ -192,9 +192,13 @@ def product(tiles: Tiles) -> None:
         f"for k in nl.affine_range({turns}):\n"
         f"    u = nl.load({a}[{rows}, nl.arange({lanes})[None, :]])\n"
         f"    v = nl.load({b}[{rows}, nl.arange({free})[None, :]])\n"
-        f"    p[...] += {maker.choose(PRODUCTS)}\n"
-        f"{out.name} = nl.copy(p)"
+        f"    {maker.choose(('p', 'p[...]'))} += {maker.choose(PRODUCTS)}\n"
     )
+    if maker.chance(0.3):
+        total = tiles.new(depth, lanes, form)
+        text = f"{total.name} = nl.zeros(({depth}, {lanes}), dtype=nl.{form})\n{text}"
+        text += f"    {total.name} {maker.choose(('+=', '-='))} u\n"
+    text += f"{out.name} = nl.copy(p)"
     say(maker, text, out.name, ["accumulation", "loop", "load"])
 
 

@@ -259,15 +259,61 @@ def a_name_changed_after_its_loop(x):
     return out
 
 
+def sums_in_names_of_outer_tensors(x):
+    out = nl.ndarray((24, 16), np.float32, buffer=nl.shared_hbm)
+    weights = nl.load(x[0])
+    total = nl.zeros((8, 16), np.float32)
+    product = nl.zeros((16, 16), np.float32, buffer=nl.psum)
+    for i in nl.affine_range(6):
+        tile = nl.load(x[i])
+        total += tile
+        product += nisa.nc_matmul(weights, tile)
+    nl.store(out[0:8], total)
+    nl.store(out[8:24], nl.copy(product))
+    return out
+
+
+def running_sums_of_ragged_tiles(x):
+    out = nl.ndarray((6, 3, 8, 5), np.float32, buffer=nl.shared_hbm)
+    total = nl.zeros((8, 5), np.float32)
+    for i in nl.sequential_range(6):
+        total *= 0.5
+        for k in nl.sequential_range(3):
+            total -= nl.load(x[i, :, nl.ds(5 * k, 5)])
+            nl.store(out[i, k], total)
+    return out
+
+
+def a_tensor_that_is_changed_and_replaced(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    total, other = nl.zeros((8, 16), np.float32), nl.zeros((8, 16), np.float32)
+    for i in nl.sequential_range(6):
+        total += nl.load(x[i])
+        nl.store(out[i], total)
+        total, other = other, total
+    return out
+
+
+def a_number_that_is_changed(x):
+    out = nl.ndarray((6, 8, 16), x.dtype, buffer=nl.shared_hbm)
+    number = 0
+    for i in nl.sequential_range(6):
+        nl.store(out[i], nl.load(x[number]))
+        number = number + 1
+    return out
+
+
 REPEATED = [
     *(blocks_in_a_nest, sums_of_products, pieces_of_a_tile, written_by_every_iteration),
     *(unrolled_in_it, past_the_end, reduced_over_loops),
     *(sums_in_a_name, one_block_in_several_steps, sums_of_kept_tiles, tiles_in_shared_storages),
+    *(sums_in_names_of_outer_tensors, running_sums_of_ragged_tiles),
 ]
 RUN_BY_PYTHON = [
     *(read_before_it_is_written, half_filled_tiles),
     *(chosen_by_python, listed, products_of_variables, a_number_as_data, a_mask_of_numbers),
     *(a_list_that_changes, reduced_into_a_new_tile, a_name_changed_after_its_loop),
+    *(a_tensor_that_is_changed_and_replaced, a_number_that_is_changed),
 ]
 
 

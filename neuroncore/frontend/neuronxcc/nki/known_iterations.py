@@ -88,6 +88,8 @@ class _Words:
     def filled(self, elements: Numbers, count: int) -> bytes:
         """Return the first `count` words as bytes, after the elements of the vector have been
         added."""
+        if not count:
+            return b""
         words, (at, of) = self._base.copy(), self._places
         words[at] += elements[of]
         return words[:count].tobytes()

@@ -29,7 +29,7 @@ from neuroncore.base import source, syntax
 from neuroncore.base.findings import Severity
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki.expressions import Index
-from neuroncore.frontend.neuronxcc.nki.tensor import Awaited
+from neuroncore.frontend.neuronxcc.nki.tensor import Awaited, Tensor
 from neuroncore.memory.tile import Tile
 
 PLAIN = (int, float, str, bytes, type(None), np.generic)
@@ -83,40 +83,50 @@ class ReboundName:
 
 def bound(frame: FrameType | None) -> ReboundName | None:
     """Return the names that Python would carry between the iterations of the loop that is about to
-    begin in a frame, or None if there are none."""
+    begin in a frame, or None if there are none. A tensor that the body only changes by operators
+    such as `+=` is left out, because its name stays bound to it."""
     if frame is None or source.is_ours(frame):
         return None
-    carried = _carried(frame)
+    names = _carried(frame).items()
+    carried = {n: at for n, (at, same) in names if not (same and _is_tensor(frame, n))}
     return ReboundName(frame, carried) if carried else None
 
 
+def _is_tensor(frame: FrameType, name: str) -> bool:
+    value = frame.f_locals.get(name)
+    return isinstance(value, Tensor) and type(value) is not Awaited
+
+
 @syntax.by_site
-def _carried(frame: FrameType) -> dict[str, int]:
-    """Return the names and positions that `_carried_by` yields for the loop that begins in a
-    frame."""
-    return dict(_carried_by(frame.f_code, frame.f_lasti))
+def _carried(frame: FrameType) -> dict[str, tuple[int, bool]]:
+    """Return what `_carried_by` yields for the loop that begins in a frame, by name."""
+    return {name: (at, same) for name, at, same in _carried_by(frame.f_code, frame.f_lasti)}
 
 
-def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int]]:
-    """Yield (name, position) for each name that the body of a loop reads before it binds or changes
-    the name. `position` is the position of the instruction that binds or changes the name. `start`
-    is the position of the FOR_ITER instruction of the loop, or of a cache entry that follows it."""
+def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int, bool]]:
+    """Yield (name, position, in_place) for each name that the body of a loop reads before it binds
+    or changes the name. `position` is the position of the instruction that binds or changes the
+    name. `in_place` is true if only operators such as `+=` bind the name. `start` is the position
+    of the FOR_ITER instruction of the loop, or of a cache entry that follows it."""
     steps = _steps(code)
     head = [step for step in steps if step.offset <= start][-1]
     if head.opname != "FOR_ITER":
         return
     body = [step for step in steps if head.offset <= step.offset < head.argval]
     read: set[str] = set()
+    replaced: set[str] = set()  # names that are bound in another way than by an operator like +=
     written: dict[str, int] = {}
     for before, step in zip([body[0], *body], body, strict=False):
         reads, writes = _names(step)
         read |= {name for name in reads if name not in written}
+        if not (before.opname == "BINARY_OP" and before.argrepr.endswith("=")):
+            replaced |= {*writes}
         for name in writes:
             written.setdefault(name, step.offset)
         names, _ = _names(before)
         if step.opname in METHODS and step.argval in CHANGING and names and names[-1] in read:
             written.setdefault(names[-1], step.offset)
-    yield from ((name, at) for name, at in written.items() if name in read)
+    yield from ((n, at, n not in replaced) for n, at in written.items() if n in read)
 
 
 @lru_cache(maxsize=1)  # nested loops ask for the same code one after the other

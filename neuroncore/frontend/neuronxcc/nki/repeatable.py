@@ -147,8 +147,7 @@ class _Names:
         self._loops = [node for node in nodes if isinstance(node, ast.For)]
         self._within = {id(loop): {id(node) for node in ast.walk(loop)} for loop in self._loops}
         names = [node for node in nodes if isinstance(node, ast.Name)]
-        # += to a name counts as a read, not as a binding: a loop with += to a name that it does not
-        # bind can only be repeated as a part of a loop that binds the name
+        # += to a name counts as a read, not as a binding: a tensor's name stays bound to it
         changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
         stored = [n for n in names if isinstance(n.ctx, ast.Store) and id(n) not in changed]
         self._bound = {
@@ -221,7 +220,9 @@ class _Reader:
             case ast.AugAssign(target=ast.Subscript() as target, value=value):
                 return self._is_value(target) and self._is_value(value)
             case ast.AugAssign(target=ast.Name(id=name), value=value):
-                return name in self.tiles and self._is_value(value)
+                if name not in self.tiles:
+                    self.indexed.add(name)  # must be a tensor, to which the name stays bound
+                return self._is_value(node.target) and self._is_value(value)
             case ast.If(test=test, body=body, orelse=orelse):
                 return self._is_value(test) and all(map(self._statement, (*body, *orelse)))
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as called, orelse=[]):
@@ -356,10 +357,13 @@ def _target(loop: ast.For) -> ast.Name | None:
 
 
 def _read(loop: ast.For) -> set[str]:
-    """Return the names that a loop reads and does not bind."""
-    names = [node for node in ast.walk(loop) if isinstance(node, ast.Name)]
-    bound = {n.id for n in names if isinstance(n.ctx, ast.Store)}
-    return {n.id for n in names if isinstance(n.ctx, ast.Load)} - bound
+    """Return the names that a loop reads and does not bind. An operator such as `+=` counts as a
+    read."""
+    nodes = [*ast.walk(loop)]
+    changed = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
+    names = [(n, isinstance(n.ctx, ast.Load)) for n in nodes if isinstance(n, ast.Name)]
+    bound = {n.id for n, is_read in names if not is_read and id(n) not in changed}
+    return {n.id for n, is_read in names if is_read or id(n) in changed} - bound
 
 
 def _dotted(node: ast.expr) -> tuple[str, ...]:

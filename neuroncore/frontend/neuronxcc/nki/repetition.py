@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 from struct import unpack_from
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from neuroncore.base.errors import KernelError, NeuronError
 from neuroncore.clause.instruction import Call
 from neuroncore.core.arguments import plan
@@ -27,6 +30,7 @@ from neuroncore.record.columns import birth
 from neuroncore.record.inputs import RegisterId, values_of
 from neuroncore.record.program import Program
 
+Numbers = npt.NDArray[np.int64]
 # kinds of storages: MADE by the iteration; BLOCK, of a block that exists before the iteration;
 # FIXED, any other
 MADE, BLOCK, FIXED = range(3)
@@ -173,3 +177,32 @@ class NewStorage:
         ending = None if depth is None else state.loops[depth]
         storage: Storage = tensor.new_tile(self._block_of(numbers), ending).storage
         return storage
+
+
+class Limits:
+    """The least and the largest value that some numbers of an iteration may have. These numbers are
+    the numbers of the guards; offsets on the chip, which must stay equivalent to those of the
+    template; and indices of new blocks, which must be in the bounds of their tensors. `numbers` are
+    those of the template; `guards` has the bounds of the first ones, each as (least, largest).
+    `chip` and `blocks` are the members of the template's layout."""
+
+    def __init__(
+        self,
+        numbers: Numbers,
+        guards: Sequence[tuple[int, int]],
+        chip: Sequence[tuple[int, int]],
+        blocks: Sequence[tuple[Any, int, int]],
+    ) -> None:
+        bounds = [*guards]
+        for at, apart in chip:
+            first = int(numbers[at]) // apart * apart
+            bounds.append((first, first + apart - 1))
+        bounds += [(0, size - 1) for tensor, _, _ in blocks for size in tensor.sizes]
+        indices = [n for _, begin, end in blocks for n in range(begin, end)]
+        self._at = np.array([*range(len(guards)), *(at for at, _ in chip), *indices], np.intp)
+        self._low, self._high = np.array(bounds, np.int64).reshape(-1, 2).T
+
+    def hold(self, numbers: Numbers) -> bool:
+        """Return whether the numbers of an iteration are within the limits."""
+        limited = numbers[self._at]
+        return not ((limited < self._low) | (limited > self._high)).any()

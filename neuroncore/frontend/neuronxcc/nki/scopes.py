@@ -285,8 +285,10 @@ def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> Non
     equal = sources is not None and before[2] == sources
     current().report(
         "LOOP_CARRIED",
-        f"iterations {before[0]} and {int(index)} of an affine_range write "
-        f"{'equal values to ' if equal else ''}the same elements of {dst}",
+        lambda: (
+            f"iterations {before[0]} and {int(index)} of an affine_range write "
+            f"{'equal values to ' if equal else ''}the same elements of {dst}"
+        ),
         dst.storage.id,
         severity="note" if equal else "warning",
     )

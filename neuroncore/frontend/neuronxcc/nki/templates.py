@@ -43,6 +43,7 @@ from neuroncore.frontend.neuronxcc.nki.repetition import (
     FIXED,
     MADE,
     IssuedStep,
+    Limits,
     NewStorage,
 )
 from neuroncore.frontend.neuronxcc.nki.scopes import Loop, LoopRun, Running, running
@@ -318,20 +319,17 @@ class _Blocks:
                 self.outside.append((tiles, begin, end, whole))
             self.places.append(known[key])
         self._new = layout.blocks
-        self._at = np.array([n for _, a, b in self._new for n in range(a, b)], np.intp)
-        self._sizes = np.array([n for tensor, _, _ in self._new for n in tensor.sizes], np.int64)
         ways = {(id(tensor), moves(a, b)) for tensor, a, b in self._new}
         # blocks that differ in the template differ in all iterations if the blocks of each tensor
         # move alike
         self._stay_apart = len(ways) == len({tensor for tensor, _ in ways})
 
-    def are_new(self, numbers: Numbers, number_list: list[int]) -> bool:
-        """Return whether all blocks that an iteration makes are different, are in the bounds of
-        their tensors, and have no tiles yet. `number_list` has `numbers` as a list."""
-        at = numbers[self._at]
-        if (at < 0).any() or (at >= self._sizes).any():
-            return False
-        keys = [(tensor, tuple(number_list[a:b])) for tensor, a, b in self._new]
+    def are_new(self, numbers: list[int]) -> bool:
+        """Return whether all blocks that an iteration makes are different, and have no tiles
+        yet."""
+        if not self._new:
+            return True
+        keys = [(tensor, tuple(numbers[a:b])) for tensor, a, b in self._new]
         if not self._stay_apart and len({(id(t), key) for t, key in keys}) < len(keys):
             return False
         return not any(tensor.has(key) for tensor, key in keys)
@@ -359,9 +357,8 @@ class Template:
         self._events = [self._event(number, event) for number, event in enumerate(layout.events)]
         self._iterations: KnownIterations | None = None
         self._fixed = {*layout.fixed}
-        self._at = np.array([at for at, _ in layout.chip], np.int64)
-        self._apart = np.array([apart for _, apart in layout.chip], np.int64)
-        self._places = self._numbers[self._at] // self._apart
+        guards = [*zip(layout.low, layout.high, strict=True)]
+        self._limits = Limits(self._numbers, guards, layout.chip, layout.blocks)
 
     def _event(self, number: int, event: Any) -> Any:
         program, more = current().program, self._layout.more.get(number)
@@ -417,10 +414,7 @@ class Template:
     ) -> tuple[list[int], list[Storage]] | None:
         """Return (numbers as a list, storages of the blocks in `blocks.outside`) of an iteration.
         Return None if a decision may differ from the decision in the template."""
-        count = self._bounds.shape[1]
-        if (numbers[:count] < self._bounds[0]).any() or (numbers[:count] > self._bounds[1]).any():
-            return None
-        if (numbers[self._at] // self._apart != self._places).any():
+        if not self._limits.hold(numbers):
             return None
         number_list: list[int] = numbers.tolist()
         storages = []
@@ -431,7 +425,7 @@ class Template:
             storages.append(tile.storage)
         if not all(self._is_ready(*entry) for entry in self._fixed):
             return None
-        return (number_list, storages) if blocks.are_new(numbers, number_list) else None
+        return (number_list, storages) if blocks.are_new(number_list) else None
 
     def _is_ready(self, storage: Storage, whole: bool) -> bool:
         """Return whether instructions can use a storage now: its loop iteration is not over, and no
