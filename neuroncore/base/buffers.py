@@ -1,8 +1,8 @@
-"""Recycled uninitialized memory for tiles and intermediate results.
+"""Recycles memory for tiles and intermediate results. The memory is uninitialized.
 
-The operating system hands out fresh large blocks page by page, which takes longer than computing
-their contents. So a block is reused as soon as no array refers to it: the block that was freed last
-first, because it is probably still in the caches.
+The operating system provides new large blocks page by page, which takes longer than computing their
+contents. So a block is reused as soon as no array refers to it. The block that was freed last is
+used first, because it is probably still in the caches.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ Array = npt.NDArray[Any]
 
 CACHE_LINE = 64
 BYTE, FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
-SMALL = 1 << 18  # for smaller blocks the allocator is fast enough
-# bytes that may be allocated on top of those in use, before unused blocks are freed
+SMALL = 1 << 18  # smaller blocks are not recycled, because the allocator is fast enough for them
+# unused blocks are freed when they have about this many bytes
 KEPT_BYTES = 1 << 27
-LARGE = KEPT_BYTES // 2  # larger blocks are not kept: they would crowd out all others
+LARGE = KEPT_BYTES // 2  # larger blocks are not recycled, because they would replace all others
 
 
 class _Raw(np.ndarray[Any, np.dtype[Any]]):
-    """The memory of a block. The base of a view of a view is usually the array that has the memory.
-    If that array has another type, numpy makes the first view the base (PyArray_SetBaseObject). So
-    the array in a block exists as long as its views."""
+    """The memory of a block. A block is free when the array in it no longer exists, so this array
+    must exist as long as its views do. If the array in a block were the view of a plain array,
+    numpy would make the plain array the base of further views. The memory has another type, so
+    numpy makes the array in the block their base (PyArray_SetBaseObject)."""
 
 
 Block = tuple[_Raw, int]  # the memory, and the position of its first cache line
@@ -45,20 +46,21 @@ class _Use(ref[Array]):
 
 
 def _end(use: Any) -> None:
-    """Called when the array in a block no longer exists, perhaps by another thread."""
+    """Add a block to the free blocks. This is called when the array in the block no longer exists,
+    perhaps by another thread."""
     use.free.append(use.block)
     del use.uses[id(use)]
 
 
 class _Pool(threading.local):
     def __init__(self) -> None:
-        self.free: dict[int, list[Block]] = {}  # by size: the blocks that no array uses
-        self.uses: dict[int, _Use] = {}  # by id
-        self.total = 0
-        # of `total`: at this many bytes unused blocks are searched for and freed
+        self.free: dict[int, list[Block]] = {}  # the blocks that no array uses, by size
+        self.uses: dict[int, _Use] = {}  # by the id of the _Use
+        self.total = 0  # the bytes of all blocks
+        # if `total` is larger than this, the unused blocks are freed
         self.limit = KEPT_BYTES
-        self.roles: dict[str, Array] = {}  # by role: the memory of its scratch array
-        # by role: the shape, the type and the array of its last request
+        self.roles: dict[str, Array] = {}  # the memory of the scratch array of each role
+        # the shape, the type and the array of the last request for each role
         self.scratch: dict[str, tuple[tuple[int, ...], np.dtype[Any], Array]] = {}
 
 
@@ -66,20 +68,20 @@ _pool = _Pool()
 
 
 def _first_line(raw: Array) -> int:
-    """Return the offset in bytes of the first cache line that begins in an array."""
+    """Return the offset, in bytes, of the first cache line that begins in an array."""
     return int(-raw.__array_interface__["data"][0] % CACHE_LINE)
 
 
 def fresh(nbytes: int) -> Array:
-    """Return newly allocated bytes that start on a cache line."""
+    """Return newly allocated bytes that begin with a cache line."""
     raw = np.empty(nbytes + CACHE_LINE, np.uint8)
     skip = _first_line(raw)
     return raw[skip : skip + nbytes]
 
 
 def _new_block(nbytes: int) -> Block:
-    """Allocate a block. If this exceeds the limit of the pool, first free all blocks that no array
-    uses."""
+    """Allocate a block. If the blocks of the pool exceed its limit, first free all blocks that no
+    array uses."""
     if _pool.total > _pool.limit:
         _release()
         _pool.limit = _pool.total + _pool.total // 8 + KEPT_BYTES
@@ -89,7 +91,7 @@ def _new_block(nbytes: int) -> Block:
 
 
 def take(nbytes: int) -> Array:
-    """Return bytes that no other array uses. They start on a cache line if `nbytes` is at least
+    """Return bytes that no other array uses. They begin with a cache line if `nbytes` is at least
     SMALL."""
     if nbytes < SMALL:
         return np.empty(nbytes, BYTE)
@@ -102,7 +104,7 @@ def floats(shape: tuple[int, ...]) -> Array:
 
 
 def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an uninitialized array, in recycled memory if it has at least SMALL bytes."""
+    """Return an uninitialized array. It is in recycled memory if it has at least SMALL bytes."""
     size = prod(shape) * dtype.itemsize
     if size < SMALL:
         return np.empty(shape, dtype)
@@ -125,7 +127,8 @@ def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
 
 
 def copied(values: Array) -> Array:
-    """Return a copy of a C-contiguous array, in recycled memory unless it is larger than LARGE."""
+    """Return a copy of a C-contiguous array. The copy is in recycled memory unless it is larger
+    than LARGE."""
     copy = array(values.shape, values.dtype) if values.nbytes <= LARGE else np.empty_like(values)
     np.copyto(copy, values)
     return copy
@@ -142,8 +145,8 @@ def _release() -> None:
 def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:
     """Return an uninitialized array for one step of a computation.
 
-    `role` is a name that the caller chooses. All requests of a thread for the same role return the
-    same memory, so a caller must not keep the array.
+    `role` is a name that the caller chooses. All requests of a thread for one role return the same
+    memory, so a caller must not keep the array.
     """
     last = _pool.scratch.get(role)
     if last is not None and last[0] == shape and last[1] is dtype:
@@ -158,7 +161,7 @@ def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> 
 
 
 def contiguous(values: Array) -> Array:
-    """Return the array itself if it is C-contiguous, else a copy."""
+    """Return the array itself if it is C-contiguous, otherwise a C-contiguous copy."""
     if values.flags.c_contiguous:
         return values
     copy = array(values.shape, values.dtype)

@@ -1,15 +1,16 @@
-"""Text and tables in HTML that every viewer of notebooks keeps when it sanitizes a page."""
+"""Makes texts and tables in HTML. They use only HTML that viewers of notebooks do not remove when
+they sanitize a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-BLOCKS = 24  # the number of characters of a bar for 100 %
+BLOCKS = 24  # the number of characters in a bar for 100 %
 
 
 def block(head: str, *parts: str) -> str:
-    """Return HTML: a headline in bold, and the parts (also HTML) below it."""
+    """Return HTML with the text `head` in bold, and below it the `parts`, which are HTML too."""
     return f"<div><b>{escape(head)}</b></div>{''.join(parts)}"
 
 
@@ -18,8 +19,8 @@ def line(text: str) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """Return an HTML table of rows of cells, below the names of the columns; "" if there are no
-    rows."""
+    """Return an HTML table. `rows` are the texts of the cells, and `head` the names of the columns.
+    Return "" if there are no rows."""
     body = "".join(_row(row, "td") for row in rows)
     return f"<table>{_row(head, 'th') if head else ''}{body}</table>" if body else ""
 

@@ -1,4 +1,4 @@
-"""The enumerations of the API, with the names and values of `nki.isa` (NKI 0.3 and later)."""
+"""The enumerations of the API. Names and values are those of `nki.isa` in NKI 0.3 and later."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import Enum
 
 
 class ApiEnum(Enum):
-    """An enumeration that is cheap to use in a dictionary key."""
+    """An enumeration whose members are fast keys of dictionaries."""
 
-    # Enum's __hash__ is written in Python and slow; members are singletons, so their identity is
-    # enough.
+    # Enum's __hash__ is slow, because it is written in Python. Members are singletons, so the hash
+    # of their identity is sufficient.
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -27,8 +27,8 @@ class engine(ApiEnum):
 
 
 class reduce_cmd(ApiEnum):
-    """The command of an instruction for the accumulator registers of its engine. An engine has one
-    of these registers for each lane."""
+    """The command that an instruction gives to the accumulator registers of its engine. An engine
+    has an accumulator register for each lane."""
 
     idle = 0
     reset = 1
@@ -57,10 +57,10 @@ class matmul_perf_mode(ApiEnum):
 
 
 class Version(ApiEnum):
-    """The generation of a machine, as the API names it: `frontend.limits.nc_version` has a member
+    """The generation of a machine, with the API's name. `frontend.limits.nc_version` has a member
     for each machine.
 
-    Published kernels write `get_nc_version() >= nc_version.gen3`.
+    Versions are ordered, because published kernels write `get_nc_version() >= nc_version.gen3`.
     """
 
     def __lt__(self, other: Version) -> bool:

@@ -1,16 +1,16 @@
 """
-The errors of this package. Each class states who is at fault: the kernel, neuroncore, or the person
-who calls neuroncore.
+The errors of this package. The class of an error states who is at fault: the kernel, neuroncore, or
+the person who calls neuroncore.
 
 NeuronError
 ├── KernelError                 the kernel is illegal here (also ValueError, AssertionError)
 │   ├── BufferKindError         BUFFER_KIND          an operand in a memory its engine can't reach
-│   ├── CapacityError           CAPACITY             more SBUF or PSUM than there is
-│   ├── DeadlockError           DEADLOCK             cores that wait for each other for ever
+│   ├── CapacityError           CAPACITY             more SBUF or PSUM than the core has
+│   ├── DeadlockError           DEADLOCK             cores that wait for each other forever
 │   ├── DtypeError              DTYPE_RULE           a number format the instruction doesn't take
 │   ├── DynamicControlError     DYNAMIC_CTRL         a run-time value where a constant is needed
 │   ├── FreeSizeError           FREE_SIZE            too many elements per partition
-│   ├── ImmutableError          IMMUTABLE            a write to what the kernel may only read
+│   ├── ImmutableError          IMMUTABLE            a write to a tensor that is read-only
 │   ├── OperatorError           UNSUPPORTED_OP_COMBO an operator the engine doesn't have
 │   ├── OutOfBoundsError        OUT_OF_BOUNDS        an index past the end (also IndexError)
 │   ├── OutputError             OUTPUT_NOT_WRITTEN   a result that was never written
@@ -25,12 +25,12 @@ NeuronError
 │   ├── UninitializedError      UNINIT_READ          a read of uninitialized memory
 │   ├── UnknownNameError        UNKNOWN_NAME         no such function (also AttributeError)
 │   └── ViewError               RESHAPE_VIEW         a view the memory layout can't express
-├── NotEmulated                 legal, but not built here yet (also NotImplementedError)
-├── UsageError                  neuroncore itself was called wrongly
-├── EmulatorError               neuroncore itself is wrong (also RuntimeError)
+├── NotEmulated                 legal, but not supported yet (also NotImplementedError)
+├── UsageError                  the user called neuroncore wrongly
+├── EmulatorError               a fault of neuroncore (also RuntimeError)
 └── DefinitionError             a table or data file of neuroncore is wrong
 
-A KernelError looks up the line of the user's kernel when the line is first asked for.
+A KernelError finds its line in the user's kernel only when the line is first read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LABELS = {
     "got": "got",
     "because": "because",
     "hint": "hint",
-    "also": "AWS says",  # the message or code of the vendor's compiler
+    "also": "AWS says",  # the message or code of AWS's compiler
 }
 
 
@@ -70,8 +70,8 @@ class KernelError(NeuronError, ValueError, AssertionError):
     """An error for a kernel that the hardware or its compiler would refuse.
 
     `statement` is one sentence, which uses the names of the user's kernel. `argument` and
-    `position` identify the offending parameter of the call so that it can be underlined. The other
-    parameters are further lines of the message; see `__str__`.
+    `position` are the name and the position of the wrong argument of the call; the message
+    underlines this argument. The other parameters are further lines of the message (`__str__`).
     """
 
     code: ClassVar[str] = "ILLEGAL_INSTRUCTION"
@@ -100,33 +100,33 @@ class KernelError(NeuronError, ValueError, AssertionError):
 
     @cached_property
     def stack(self) -> list[tuple[source.Place, dict[str, int]]]:
-        """Return the user's frames inside the kernel, innermost first: the place of each, and its
-        integer variables by name."""
+        """The frames of the user's code inside the kernel, innermost first. Each is a pair of its
+        place and its integer variables by name."""
         return [(source.place(code, at), numbers) for code, at, numbers in self._visits]
 
     @cached_property
     def place(self) -> source.Place | None:
-        """Return the place of the wrong argument in the user's kernel, or of the whole call if no
-        argument is to blame. None if no frame is the user's."""
+        """The place of the wrong argument in the user's kernel; the place of the whole call if no
+        single argument is wrong; None if no frame runs the user's code."""
         if not self.stack or not self._name:
             return self.stack[0][0] if self.stack else None
         return syntax.argument(self.stack[0][0], self._name, self._position)
 
     def placed(self, site: tuple[CodeType, int] | None) -> Self:
-        """Move this error to another place in the user's code, and return it. None removes the
-        place."""
+        """Change the place of this error to `site` in the user's code (None: no place), and return
+        the error."""
         self._visits = [(*site, {})] if site else []
         return self
 
     def coming_through(self, trace: TracebackType | None) -> Self:
-        """Move this error to the place where the error with this traceback was raised, and return
-        it."""
+        """Change the place of this error to the place where the error with the traceback `trace`
+        was raised, and return this error."""
         self._visits = source.visits_of(trace)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the error with places in the source (`source.Place`) instead of code objects,
-        because code objects can't be pickled."""
+        """Pickle the error. Code objects can't be pickled, so places in the source (`source.Place`)
+        replace them."""
         places = {"place": self.place, "stack": self.stack, "_visits": []}
         return type(self), self.args, {**self.__dict__, **places}
 
@@ -156,7 +156,7 @@ class KernelError(NeuronError, ValueError, AssertionError):
         fields = ((label, getattr(self, name)) for name, label in LABELS.items())
         lines = [f"  {label:9} {value}" for label, value in fields if value]
         more = [f"  {'also':9} {line}" for line in self.more]
-        end = len(lines) - bool(self.also)  # the vendor's text is about the first fault
+        end = len(lines) - bool(self.also)  # AWS's message is about the first fault
         return lines[:end] + more + lines[end:]
 
     def _calls(self) -> list[str]:
@@ -169,7 +169,7 @@ class KernelError(NeuronError, ValueError, AssertionError):
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the message as fields, for `--json`."""
+        """Return the parts of the message as a dict, for `--json`."""
         spot = self.place
         return {
             "code": self.code,
@@ -276,10 +276,10 @@ class NotEmulated(NeuronError, NotImplementedError):
 
 
 class UsageError(NeuronError, ValueError):
-    """The emulator was used wrongly; the kernel is not to blame."""
+    """The user called neuroncore wrongly. This is not a fault of the kernel."""
 
 
-# advice to the user who meets a fault of neuroncore
+# advice for a user who finds a fault of neuroncore
 REPORT = (
     "this is a fault of neuroncore, not of the kernel: please report it in the issues of "
     "neuroncore's repository, with the kernel, the traceback and what `neuroncore --version` prints"
@@ -287,8 +287,8 @@ REPORT = (
 
 
 class EmulatorError(NeuronError, RuntimeError):
-    """A fault of the emulator, whatever the kernel does. It should be reported. The command line
-    ends with `exit_code`."""
+    """A fault of neuroncore, which the user should report. No kernel should cause such an error.
+    After it, the command line ends with `exit_code`."""
 
     exit_code: ClassVar[int] = 3
 
@@ -301,10 +301,11 @@ class EmulatorError(NeuronError, RuntimeError):
 
 
 class DefinitionError(NeuronError):
-    """A table or data file of neuroncore, in isa/ or in base/codes/, is wrong."""
+    """A table or a data file of neuroncore (in isa/ or base/codes/) is wrong."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the known name that is most similar to a misspelled one, or None."""
+    """Return a hint with the known name that is most similar to the misspelled `name`; None if no
+    known name is similar."""
     near: list[str] = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else None

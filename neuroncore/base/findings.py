@@ -1,5 +1,5 @@
-"""Findings: reports of likely problems, which do not stop the kernel; and the table of their codes,
-`codes/*.toml`."""
+"""Findings, which are reports of likely problems that do not stop the kernel; and the table of
+their codes (`codes/*.toml`)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from typing import Any, Literal, get_args
 from neuroncore.base.errors import DefinitionError
 from neuroncore.base.source import Place
 
-# error: the device or its compiler refuses it. warning: it is likely wrong on the device. note: it
-# is worth knowing; for example, no public source shows that it is refused. advice: it is legal, but
-# slower than necessary.
+# The severity of a finding about some code of a kernel. error: the device or its compiler refuses
+# the code. warning: the code is likely wrong on the device. note: the code may be a problem; for
+# example, a guide forbids it, but no public source shows that it is refused. advice: the code is
+# legal, but slower than necessary.
 Severity = Literal["error", "warning", "note", "advice"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 @dataclass(frozen=True)
 class CodeRule:
-    """The meaning of a code: a row of `codes/*.toml`.
+    """The meaning of the code of a finding: a row of `codes/*.toml`.
 
     `sentence` states the problem in general; the message of a finding states it for one place.
-    `source` is the public text that the rule comes from. `releases` are the API releases in which
-    the rule holds, such as "0.3-" or "0.2-0.5"; if it is empty, the rule holds in all. Some rules
-    report code that an earlier release accepts: `form_of` is this release, and a file with such
-    code was probably written for it.
+    `source` is the public text from which the rule comes. `releases` are the API releases in which
+    the rule holds, such as "0.3-" or "0.2-0.5"; if it is empty, the rule holds in all releases.
+    Some rules report source that an earlier release accepts. `form_of` is this release; a file with
+    such source was probably written for it.
 
-    `example` is a diff of the lines that follow `header`. The text with the "-" lines is reported
-    with this code, at one of these lines. The text with the "+" lines in their place is not. Codes
-    that are also errors have no example: `neuroncore explain` has a page for each of them.
+    `example` is a diff of the lines that follow `header`. The text with the "-" lines has a finding
+    with this code, at one of the "-" lines. The text with the "+" lines has no such finding. Codes
+    that errors have too have no example, because `neuroncore explain` has a page for each of them.
     """
 
     code: str
@@ -49,8 +50,8 @@ class CodeRule:
 
 @dataclass(frozen=True)
 class Finding:
-    """A likely problem at a line of the user's kernel. The defaults of fields come from the row of
-    its code."""
+    """A likely problem at a line of the user's kernel. If `severity`, `because`, `hint` or `source`
+    is None, its value comes from the row of the code."""
 
     code: str
     message: str
@@ -70,7 +71,7 @@ class Finding:
         return f"{where}{self.severity}[{self.code}] {self.message}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as fields, for JSON; lines and columns count from 1."""
+        """Return the finding as a dict for JSON. Lines and columns count from 1."""
         place = self.place
         return {
             "code": self.code,
@@ -88,7 +89,7 @@ class Finding:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Finding:
-        """Return the finding from the fields that `to_dict` returned."""
+        """Return the finding for a dict that `to_dict` returned."""
         place = None
         if fields["line"] is not None:
             columns = fields["column"] - 1, fields["end_line"], fields["end_column"] - 1
@@ -102,8 +103,8 @@ FROM_THE_RULE = ("severity", "because", "hint", "source")
 
 @cache
 def tables() -> Mapping[str, Mapping[str, CodeRule]]:
-    """Return the rows of the table of codes, by the name of the file without its ending, and then
-    by code. Raises DefinitionError for a row that does not fit `CodeRule`."""
+    """Return the rows of the table of codes: a dict from the name of each file (without its ending)
+    to a dict from codes to rows. Raise DefinitionError for a row that does not fit `CodeRule`."""
     folder = Path(__file__).with_name("codes")
     by_file: dict[str, Mapping[str, CodeRule]] = {}
     for path in sorted(folder.iterdir(), key=lambda file: file.name):
@@ -118,8 +119,8 @@ def tables() -> Mapping[str, Mapping[str, CodeRule]]:
 
 @cache
 def rules() -> Mapping[str, CodeRule]:
-    """Return all rows of the table, by code. Raises DefinitionError if two rows have the same
-    code."""
+    """Return all rows of the table of codes, by code. Raise DefinitionError if two rows have the
+    same code."""
     by_code: dict[str, CodeRule] = {}
     for table in tables().values():
         if twice := by_code.keys() & table:
@@ -141,13 +142,13 @@ def _rule(code: str, header: str, row: dict[str, str]) -> CodeRule:
 
 
 def without_advice(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without advice about speed, for courses in which students must find out
+    """Return the findings except advice about speed. Courses use this if students must find out
     themselves how to make a kernel faster."""
     return [finding for finding in findings if finding.severity != "advice"]
 
 
 def rule(code: str) -> CodeRule:
-    """Return the row of a code. Raises DefinitionError if the code has none."""
+    """Return the row of a code. Raise DefinitionError if the table has no such code."""
     if code not in rules():
         raise DefinitionError(f"{code} is not in the table of codes")
     return rules()[code]

@@ -1,4 +1,5 @@
-"""Compilation of loops by numba, for the whole package: strict IEEE arithmetic, cached on disk."""
+"""Compiles the loops of all packages with numba. Loops have strict IEEE arithmetic, and their
+machine code is cached on disk."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 PACKAGE = Path(__file__).parents[1]
-# The modules of compiled loops, and the two modules that these import.
+# The modules with compiled loops, and the two modules of this folder that they import.
 LOOPS = ("base/jit.py", "base/buffers.py", "*/loops.py", "*/loops/*.py")
 STAMP = "neuroncore.sources"  # a file next to the machine code: the hash of its sources
 
 
 def is_there(dispatcher: Any) -> bool:
-    """Return whether numba has machine code of a function, on disk or in memory."""
+    """Return whether there is machine code for a function, on disk or in memory."""
     folder, function = dispatcher.stats.cache_path, dispatcher.py_func
     if dispatcher.signatures or folder is None:
         return bool(dispatcher.signatures)
@@ -38,8 +39,8 @@ def is_there(dispatcher: Any) -> bool:
 
 @cache
 def renew(folder: str) -> None:
-    """Remove machine code if any of its sources changed. numba checks only whether the file of a
-    loop has changed, not whether the files that it imports have."""
+    """Remove the machine code in a folder if a source of any loop has changed. numba itself only
+    checks whether the file of the loop has changed, not the files that this file imports."""
     stamp, sources = Path(folder, STAMP), digest(PACKAGE)
     with suppress(OSError):  # if files can't be removed, numba can't write them either
         if not stamp.is_file() or stamp.read_text() != sources:
@@ -49,7 +50,7 @@ def renew(folder: str) -> None:
 
 
 def digest(package: Path) -> str:
-    """Return a hash of all modules with compiled loops and of the modules that these import."""
+    """Return a hash of all modules with compiled loops, and of the modules that they import."""
     combined = sha256()
     for file in sorted(file for kind in LOOPS for file in package.glob(kind)):
         combined.update(
@@ -68,36 +69,38 @@ numba: Any = Lazy("numba")
 extending: Any = Lazy("numba.extending")
 events: Any = Lazy("numba.core.event")
 
-# boundscheck off: callers have checked; error_model numpy: 1/0 is inf, not an exception.
+# boundscheck is off because callers check indices. With error_model numpy, 1/0 is inf, not an
+# exception.
 STRICT: dict[str, Any] = {
     "nogil": True,
     "fastmath": False,
     "boundscheck": False,
     "error_model": "numpy",
 }
-# Only compiled functions call these, so numba need not compile wrappers for Python and C, which
-# would double the compilation time.
+# For functions that only compiled functions call. numba then compiles no wrappers for Python and C,
+# which would double the compilation time.
 UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-# The number of loop iterations to run as plain Python before machine code is used: WARM if the
-# machine code is on disk, COLD if it isn't. An iteration takes up to 20 us in Python. Importing
-# numba takes 0.5 s, reading machine code 0.06 s, and compiling a loop up to 3 s.
+# A loop runs as plain Python for this many iterations before machine code is used: WARM if the
+# machine code is on disk, otherwise COLD. An iteration takes up to 20 us in Python. Importing numba
+# takes 0.5 s, reading machine code 0.06 s, and compiling a loop up to 3 s.
 WARM, COLD = 3_000, 20_000
 LONGEST_WAIT = 30.0  # seconds that a process waits while another process compiles the same function
-QUIET = "NEURONCORE_PROGRESS"  # environment variable: 0 suppresses lines about work that takes long
-# environment variable: 1 asserts the types of all arguments of machine code
+# an environment variable: with the value 0, nothing is printed about the progress of long work
+QUIET = "NEURONCORE_PROGRESS"
+# an environment variable: with the value 1, the types of all arguments of machine code are asserted
 ASSERTS = "NEURONCORE_ASSERTS"
 
-# start times of compilations that are running, each nested in the one before
+# the start times of running compilations; each is nested in the compilation before it in the list
 _under_way: list[float] = []
-_past: list[float] = []  # durations of finished compilations, in seconds
+_past: list[float] = []  # the durations of finished compilations, in seconds
 
 
 class CompiledLoop(Generic[P, R]):
-    """A function that numba compiles at its first call; numba is imported only then. Compiled
-    functions may call it too."""
+    """A function that numba compiles at the first call. numba is not imported before. Compiled
+    functions may call this function too."""
 
     def __init__(self, plain: Callable[P, R], **options: Any) -> None:
-        self.plain, self.turns = plain, 0
+        self.plain, self.iterations = plain, 0  # the iterations of all calls so far
         self._options = options
         update_wrapper(self, plain)
 
@@ -108,18 +111,18 @@ class CompiledLoop(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.dispatcher(*args, **kwargs)  # type: ignore[no-any-return]
 
-    def over(self, turns: int) -> Callable[P, R]:
-        """Return the function for a loop of `turns` iterations. It is the plain Python function
-        until the iterations of all calls together are worth the compilation; then it is the
-        compiled one."""
-        self.turns += turns
-        if self.turns <= WARM or (self.turns <= COLD and not self.is_at_hand):
+    def over(self, iterations: int) -> Callable[P, R]:
+        """Return the function to call for a loop of this many iterations. It is the plain Python
+        function until the iterations of all calls together are worth a compilation, and after that
+        the compiled function."""
+        self.iterations += iterations
+        if self.iterations <= WARM or (self.iterations <= COLD and not self.is_at_hand):
             return self._on_views
         return self
 
     @property
     def is_at_hand(self) -> bool:
-        """Return whether the machine code is available without importing numba or compiling."""
+        """True if the machine code is available without importing numba or compiling."""
         return "numba" in sys.modules and self._is_compiled
 
     @cached_property
@@ -127,12 +130,12 @@ class CompiledLoop(Generic[P, R]):
         return is_there(self.dispatcher)
 
     def _on_views(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the plain Python function with memoryviews instead of arrays: their elements are
-        Python numbers."""
+        """Call the plain Python function with memoryviews in place of arrays, because the elements
+        of a memoryview are Python numbers."""
         viewed: Any = map(_viewed, args)
         return self.plain(*viewed, **kwargs)
 
-    # numba reads these attributes when a function that it compiles calls this one.
+    # numba reads these attributes when it compiles a function that calls this function.
 
     @property
     def _numba_type_(self) -> Any:
@@ -148,23 +151,25 @@ class CompiledLoop(Generic[P, R]):
 
 
 def _viewed(argument: Any) -> Any:
-    """Return the memoryview of an array, or a named tuple whose arrays are replaced by
-    memoryviews."""
+    """Return the memoryview of an array. In a named tuple, memoryviews replace the arrays. Any
+    other argument is returned unchanged."""
     if isinstance(argument, tuple):
         return type(argument)(*map(_viewed, argument))
     return argument.data if isinstance(argument, np.ndarray) else argument
 
 
 class LoopPart(CompiledLoop[P, R]):
-    """A helper of compiled functions. If plain Python calls it, it runs as plain Python."""
+    """A helper function of compiled functions. If plain Python calls it, it runs as plain
+    Python."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.plain(*args, **kwargs)
 
 
 class KeptCode(CompiledLoop[P, R]):
-    """A function whose machine code is kept next to its source. If that folder can't be written, it
-    is kept in the user's cache; if neither can, it is not kept."""
+    """A compiled function whose machine code is stored in a file next to its source. If that folder
+    can't be written, the file is in the user's cache. If the cache can't be written either, the
+    machine code is not stored."""
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -182,17 +187,17 @@ class KeptCode(CompiledLoop[P, R]):
 
 
 class CompilationLock:
-    """A lock on the compilation of one function. One process at a time holds the lock; the others
-    wait, and then load the machine code. Without the lock, processes that start together, such as
-    the workers of a test runner, would each compile every loop."""
+    """A lock on the compilation of one function. The process that has the lock compiles; other
+    processes wait, and then load the machine code. Without the lock, processes that start together,
+    such as the workers of a test runner, would each compile every loop."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._held: int | None = None
 
     def before(self, load: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function like `load`. If there is no machine code yet, it takes the lock and
-        loads again."""
+        """Return a function that calls `load`. If there is no machine code yet, it takes the lock
+        and calls `load` again."""
 
         def load_or_lock(*arguments: Any) -> Any:
             machine_code = load(*arguments)
@@ -206,7 +211,7 @@ class CompilationLock:
         return load_or_lock
 
     def after(self, save: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function like `save`, which also releases the lock."""
+        """Return a function that calls `save`, and then releases the lock."""
 
         def save_and_unlock(*arguments: Any) -> None:
             save(*arguments)
@@ -221,8 +226,9 @@ class CompilationLock:
 
 
 def locked(file: Path) -> int | None:
-    """Wait for the lock of a file. Return the descriptor of the open file, or None if the file
-    can't be locked or another process holds the lock for longer than LONGEST_WAIT seconds."""
+    """Wait until this process has the lock on a file, and return the file's descriptor. Return None
+    if the file can't be locked, or if another process has the lock for more than LONGEST_WAIT
+    seconds."""
     try:
         opened = os.open(file, os.O_WRONLY | os.O_CREAT, 0o666)
     except OSError:
@@ -242,8 +248,9 @@ def locked(file: Path) -> int | None:
 
 
 def _where_allowed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of numba's cache that does nothing in a process that may not open the
-    files, such as the sandboxed process of a judged kernel."""
+    """Wrap a function of numba's cache so that errors of files are ignored. A process may be
+    forbidden to open files, such as the sandboxed process that runs a candidate of
+    `neuroncore.eval`."""
 
     def unless_forbidden(*arguments: Any) -> Any:
         with suppress(OSError):
@@ -254,8 +261,8 @@ def _where_allowed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def watch_compilation() -> None:
-    """Register a listener for compilations of loops in this process. It prints a line to standard
-    error at the first one, and measures the time of all."""
+    """Register a listener for compilations of loops in this process. At the first compilation, it
+    prints a line to standard error. It measures the time of all compilations."""
 
     class CompilationListener(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
@@ -273,7 +280,7 @@ def watch_compilation() -> None:
 
 
 def compiling() -> bool:
-    """Return whether a loop is being compiled."""
+    """Return whether this process is compiling a loop now."""
     return bool(_under_way)
 
 
@@ -284,12 +291,12 @@ def seconds_compiling() -> float:
 
 
 def tells() -> bool:
-    """Return whether lines about work that takes long are printed to standard error."""
+    """Return whether lines about the progress of long work are printed to standard error."""
     return os.environ.get(QUIET) != "0"
 
 
 def no_progress() -> None:
-    """Suppress lines about work that takes long, in this process and in processes that it
+    """Print no lines about the progress of long work, in this process and in processes that it
     starts."""
     os.environ[QUIET] = "0"
 
@@ -301,18 +308,18 @@ def say_that_it_compiles() -> None:
 
 
 def compiled(function: Callable[P, R]) -> CompiledLoop[P, R]:
-    """Return a function that is compiled at its first call, and whose machine code is kept."""
+    """Return a function that is compiled at its first call. Its machine code is stored on disk."""
     return KeptCode(function)
 
 
 def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
     """Return a decorator that compiles a function for these argument types only.
 
-    The decorated function takes no arguments and returns the machine code, which is made at the
-    first call. An array of another layout causes no new compilation. A call takes half the time of
-    a call through numba, because it checks only that arrays have the number of axes and the element
-    size of the types. With NEURONCORE_ASSERTS=1, as in tests, each call asserts the format, the
-    axes and the order of every array."""
+    The decorated function takes no arguments. It returns the machine code, which is compiled at the
+    first call. Calling the machine code takes half the time of a call through numba, because only
+    the number of axes and the element size of arrays are checked. An array of another layout does
+    not cause a new compilation. If the environment variable NEURONCORE_ASSERTS is 1, as in tests,
+    each call asserts the format, the axes and the order of every array."""
 
     def decorate(function: F) -> Callable[[], F]:
         @cache
@@ -329,9 +336,8 @@ def compiled_once(*types: Any) -> Callable[[F], Callable[[], F]]:
 
 
 def _asserting(function: F, types: Sequence[Any]) -> F:
-    """Return a function that asserts that its arrays have these types before it calls
-    `function`."""
-    legal: dict[Any, bool] = {}  # by argument number, format, axes and order of an array
+    """Return a function that asserts the types of its arrays, and then calls `function`."""
+    legal: dict[Any, bool] = {}  # by the argument's number, format, axes and order
 
     def asserting(*arguments: Any) -> Any:
         for number, (passed, expected) in enumerate(zip(arguments, types, strict=True)):
@@ -350,17 +356,18 @@ def _asserting(function: F, types: Sequence[Any]) -> F:
 
 
 def inlined(function: Callable[P, R]) -> CompiledLoop[P, R]:
-    """Return a helper that is inlined into compiled functions."""
+    """Return a helper function that is inlined into compiled functions."""
     return LoopPart(function, inline="always")
 
 
 def borrowing(function: Callable[P, R]) -> CompiledLoop[P, R]:
-    """Return a helper of compiled loops that takes tuples of arrays. It does not count references,
-    because counting would cost more than its work. Therefore it must not create an array; numba
-    refuses to compile it if it does."""
+    """Return a helper function for compiled loops that takes tuples of arrays. The helper does not
+    count references, because counting would take more time than its work. So it must not create an
+    array; numba refuses to compile a helper that does."""
     return LoopPart(function, forceinline=True, _nrt=False, **UNWRAPPED)
 
 
 def generated(generator: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation for compiled functions. `generator` writes its machine code."""
+    """Return an operation for compiled functions. `generator` is a function that generates the
+    operation's machine code."""
     return extending.intrinsic(generator)  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
 """Proxies for modules, and versions of packages, for a quick start.
 
-A module is imported at the first use of one of its names: importing numba takes longer than all the
-rest of the start. Versions are read from the names of folders, because `importlib.metadata` imports
-the parser of mail messages."""
+A proxy imports its module when a name of the module is first used. This matters because importing
+numba takes longer than the rest of the start. Versions are read from the names of folders, because
+`importlib.metadata` imports the parser of mail messages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 
 
 class Lazy:
-    """A proxy for a module. The module is imported when one of its names is first used.
+    """A proxy for a module, which is imported when one of its names is first used.
 
-    The proxy stores the value of each name that was used, so a later use costs only an attribute
-    access.
+    The proxy stores the value of each name that was used, so a later use of the name is only an
+    attribute access.
     """
 
     def __init__(self, module: str) -> None:
@@ -29,8 +29,8 @@ class Lazy:
 
 
 def modules(package: str, names: str) -> dict[str, Lazy]:
-    """Return proxies for the modules of a package, by name, for the package's `__init__`. `names`
-    has the names of the modules, separated by spaces."""
+    """Return proxies for modules of a package, by the modules' names. A package's `__init__` can
+    add them to its globals. `names` has the names of the modules, separated by spaces."""
     return {name: Lazy(f"{package}.{name}") for name in names.split()}
 
 
@@ -39,7 +39,7 @@ ENDING = ".dist-info"
 
 
 def version(name: str) -> str:
-    """Return the version of a distribution, read from the name of its folder. Raises
+    """Return the version of a distribution, read from the name of its folder. Raise
     PackageNotFoundError if the distribution isn't installed."""
     for place in sys.path:
         try:

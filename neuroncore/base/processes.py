@@ -1,4 +1,4 @@
-"""Run programs for a limited time, and end them together with the processes that they start."""
+"""Runs programs for a limited time, and ends them together with the processes that they start."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 
 def run(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[bytes]:
-    """Run a program in a new process group, without input, and return its output.
+    """Run a program in a new process group, with empty standard input. Return its output.
 
     Raises subprocess.TimeoutExpired, with the output so far, if the program takes more than
-    `seconds`. In that case, and if this process is interrupted, the program and all processes that
-    it started are ended.
+    `seconds`. In this case, and if this process is interrupted, the program and all processes that
+    the program has started are ended.
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(

@@ -1,4 +1,5 @@
-"""Progress of long operations on standard error: the operation in words, and the time so far."""
+"""Reports the progress of long operations on standard error: a description of the operation, and
+the time so far."""
 
 from __future__ import annotations
 
@@ -11,16 +12,19 @@ from contextlib import AbstractContextManager
 
 from neuroncore.base import jit
 
-QUIET_SECONDS = 2.0  # until the first line; in a log, each later line comes after twice the time
+# The first line is printed after this time. In a log, each further line is printed after twice the
+# time of the line before it.
+QUIET_SECONDS = 2.0
 POLL_SECONDS = 0.5
-IDLE_POLLS = 4  # the thread ends after this time without work
+IDLE_POLLS = 4  # the thread ends if it polls more often than this without finding a task
 
 Describe = Callable[[], str]
 
 
 class _Task:
-    """The work of one thread. `parts` are functions that describe the operations under way in
-    words, from the outermost to the innermost, which is the one that is reported."""
+    """The work of one thread. `parts` has a function for each operation that is running, from the
+    outermost to the innermost. It returns a description of the operation. Only the innermost
+    operation is reported."""
 
     def __init__(self) -> None:
         self.parts: list[Describe] = []
@@ -31,10 +35,11 @@ class _Task:
         self.has_reported = False
 
     def print_line(self) -> None:
-        """Print a line about the innermost operation if a line is due. On a terminal it replaces
-        the line before."""
+        """Print a line about the innermost operation if a line is due. On a terminal, this line
+        replaces the previous line."""
         elapsed = time.monotonic() - self.begun
-        working = elapsed - (jit.seconds_compiling() - self.compiled_before)  # already reported
+        # compilations are not counted, because they are reported separately
+        working = elapsed - (jit.seconds_compiling() - self.compiled_before)
         if working < self.due:
             return
         self.has_reported = True
@@ -51,8 +56,8 @@ class _Task:
 
 
 class _Watcher:
-    """One thread that reports the progress of all tasks. A thread per task would take half of the
-    time of a small kernel."""
+    """One thread that reports the progress of all tasks. To start a thread for each task would take
+    half as long as a small kernel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,8 +114,8 @@ _current = _CurrentTask()
 
 
 class _Operation:
-    """The context of one operation that `progress` reports. The outermost operation of a thread
-    creates the thread's task, and removes it."""
+    """The context manager for one operation that `progress` reports. The outermost operation of a
+    thread adds the thread's task to the watcher, and removes it at the end."""
 
     def __init__(self, describe: Describe) -> None:
         self._describe = describe
@@ -129,15 +134,15 @@ class _Operation:
     def __exit__(self, *error: object) -> None:
         if self._task is None:
             return
-        if self._is_outermost:  # a task that is watched has at least one part
+        if self._is_outermost:  # remove the task first: the watcher needs at least one part
             _current.task = None
             _watcher.remove(self._task)
         self._task.parts.pop()
 
 
 def progress(describe: Describe) -> AbstractContextManager[None]:
-    """Report an operation while the context is active; `describe` returns its description. On a
-    terminal the report is one line that is updated and then erased; in notebooks and logs it is a
-    few lines. If an operation contains another operation, only the inner one is reported.
-    NEURONCORE_PROGRESS=0 turns reports off."""
+    """Return a context manager that reports an operation while it is active. `describe` returns the
+    description of the operation. On a terminal, the report is one line, which is updated and then
+    erased. In notebooks and logs, the report is a few lines. If an operation contains another
+    operation, only the inner operation is reported. NEURONCORE_PROGRESS=0 turns reports off."""
     return _Operation(describe)

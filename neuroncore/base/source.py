@@ -1,5 +1,5 @@
-"""Places in the user's kernel: file, line, columns and call stack. Also tables of values by
-place."""
+"""Finds places in the user's kernel: file, line, columns and call stack. Also tables with a value
+for each place."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-ROOM = 1 << 16  # places: a tuner may make and drop any number of kernels
+ROOM = 1 << 16  # the most places in a table; a program may create any number of kernels
 
 
 class Sites(dict[int, T]):
-    """Values by place. The key is one number, `id(code) + instruction`, because hashing a pair
-    takes twice as long.
+    """A table with a value for each place. A place is a code object and the byte offset of an
+    instruction. The key is one number, `id(code) + instruction`, because hashing a pair takes twice
+    as long.
 
-    Two places never share a key. Since Python 3.11 a code object contains its bytecode, so the sum
-    is an address inside the object. The table keeps the object with the value, so Python cannot
-    give its memory to another object. When it has `room` places, it is emptied.
+    Two places never have the same key. Since Python 3.11, a code object contains its bytecode, so
+    the sum is an address inside the object. The table keeps a reference to the object, so Python
+    can't use the object's memory for another object. When the table has `room` places, it is
+    emptied.
     """
 
     def __init__(self, room: int = ROOM) -> None:
@@ -40,13 +42,14 @@ class Sites(dict[int, T]):
         return value
 
     def at(self, code: CodeType, instruction: int) -> T | None:
-        """Return the value of a place; None if there is none."""
+        """Return the value of a place; None if the place has no value."""
         return self.get(id(code) + instruction)
 
 
 @dataclass(frozen=True)
 class Place:
-    """A span of source text; columns count characters from 0, `end_column` is exclusive."""
+    """A span of source text. Columns count characters from 0, and `end_column` is exclusive.
+    `function` is the name of the function that contains the span."""
 
     file: str
     line: int
@@ -64,7 +67,7 @@ class Place:
 
     @property
     def short(self) -> str:
-        """Return the place as text, without the folder of the file."""
+        """The place as text, without the folder of the file."""
         return self._spelt(os.path.basename(self.file))
 
     def _spelt(self, file: str) -> str:
@@ -72,15 +75,17 @@ class Place:
         return f"{file}:{self.line}" if cell is None else f"{cell}, line {self.line}"
 
 
-# In a notebook: returns the notebook's name of the cell that a file stands for; None for a real
-# file.
+# In a notebook, a function that returns the name of the cell for the file name of a cell, and None
+# for a real file.
 cell_name: Callable[[str], str | None] | None = None
 
 
-# by id; the objects are kept because torch makes and drops code
+# Code objects by id. The objects are kept, so that no other object can get the same id: torch, for
+# example, creates and deletes code objects.
 _our_code: dict[int, CodeType] = {}
-_users_code: dict[int, CodeType] = {}  # by id; the objects are kept
-# numpy may call the emulator for a kernel, and torch.compiler.disable calls kernels from its code.
+_users_code: dict[int, CodeType] = {}  # also by id
+# The modules whose frames are not the user's. numpy may call the emulator for a kernel, and
+# torch.compiler.disable calls kernels from its own code.
 OURS = ("neuroncore.", "numpy.", "torch._dynamo.")
 MACHINERY = (
     *("runpy", "threading", "importlib._bootstrap", "importlib._bootstrap_external"),
@@ -89,8 +94,8 @@ MACHINERY = (
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return whether a frame runs the emulator, or code that may be between the emulator and the
-    user's code in the stack. The chapters of `neuroncore.kernels` count as the user's code."""
+    """Return whether a frame runs neuroncore, or code that may be between neuroncore and the user's
+    code on the stack. The chapters in `neuroncore.kernels` count as the user's code."""
     if id(frame.f_code) in _our_code:
         return True
     name: str = frame.f_globals.get("__name__", "")
@@ -101,12 +106,12 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Return whether a frame runs the user's code: not neuroncore, and not code that starts
-    programs or threads or imports modules."""
+    """Return whether a frame runs the user's code. This excludes neuroncore, and code of libraries
+    that starts programs, threads or tests, or imports modules."""
     return not is_ours(frame) and frame.f_globals.get("__name__", "") not in MACHINERY
 
 
-# ids of code objects; a caller of one of these functions is not the user's kernel
+# the ids of code objects of functions whose callers are not the user's kernel
 _entry_points: set[int] = set()
 
 
@@ -122,12 +127,12 @@ def user_frame() -> FrameType | None:
 
 
 def user_above(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame that runs the user's code, starting at this frame. Return None if
-    there is none, or if a function that `entry_point` marked comes first."""
+    """Return the innermost frame that runs the user's code, from this frame outward. Return None if
+    there is no such frame, or if a function that `entry_point` has marked comes first."""
     ours, users = _our_code, _users_code
     while frame is not None:
         code = frame.f_code
-        if id(code) not in ours:  # this test costs less than a call, and most frames pass it
+        if id(code) not in ours:  # most frames end here, and the test is faster than a call
             if users.get(id(code)) is code:
                 return frame
             if id(code) in _entry_points:
@@ -147,26 +152,26 @@ def user_level() -> int:
     return level
 
 
-# While a delayed call is issued: its frame, and the byte offset of the instruction that made the
-# call. Places use this instruction instead of the frame's current one.
+# While a delayed call is issued, this is the frame of the call, and the byte offset of the
+# instruction that made it. Places then use this instruction, not the frame's current instruction.
 resumed: ContextVar[tuple[FrameType, int] | None] = ContextVar("resumed", default=None)
 
 
 def instruction_of(frame: FrameType) -> int:
-    """Return the byte offset of the bytecode instruction that a frame is at."""
+    """Return the byte offset of the bytecode instruction that a frame is executing."""
     resumed_at = resumed.get()
     return resumed_at[1] if resumed_at is not None and resumed_at[0] is frame else frame.f_lasti
 
 
 def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Return the code of a frame and the byte offset of its instruction, which are the arguments of
-    `place`; None for no frame."""
+    """Return the code of a frame and the byte offset of its current instruction, which are the
+    arguments of `place`. Return None if there is no frame."""
     return None if frame is None else (frame.f_code, instruction_of(frame))
 
 
 def span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
-    """Return the first line, last line, first column and last column of an instruction; columns are
-    in bytes."""
+    """Return the first line, the last line, the first column and the end column of an instruction.
+    Columns count bytes."""
     known = _spans.get(id(code))
     if known is None:
         if len(_spans) >= FEW_CODES:
@@ -176,16 +181,16 @@ def span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
     return spans[instruction // 2] if instruction // 2 < len(spans) else (None, None, None, None)
 
 
-FEW_CODES = 64  # a tuple for each instruction
-# by id; the code is kept
+FEW_CODES = 64  # the most entries of `_spans`, which are large: a tuple for each instruction
+# the spans of code objects, by the id of the object, which is kept
 _spans: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
-CODES = 4096  # a tuner may make and drop any number of kernels
-# not by equality: equal code objects may come from different files
+CODES = 4096  # the most code objects that are kept; a program may create any number of kernels
+# code objects are not compared by value, because equal objects may come from different files
 _places: Sites[Place] = Sites(CODES)
 
 
 def _keep_code(kept: dict[int, CodeType], code: CodeType) -> None:
-    """Remember a code object by its id. Because the object is kept, no other object can get this
+    """Store a code object under its id. While the object is stored, no other object can have this
     id."""
     if len(kept) >= CODES:
         kept.clear()
@@ -193,7 +198,7 @@ def _keep_code(kept: dict[int, CodeType], code: CodeType) -> None:
 
 
 def place(code: CodeType, instruction: int) -> Place:
-    """Return the source span of the bytecode instruction at byte offset `instruction`."""
+    """Return the place of the bytecode instruction at byte offset `instruction`."""
     known = _places.at(code, instruction)
     return known or _places.keep(code, instruction, _place(code, instruction))
 
@@ -208,7 +213,8 @@ def _place(code: CodeType, instruction: int) -> Place:
 
 
 def characters(text: str, column: int) -> int:
-    """Return a column in characters. Python counts columns in bytes of UTF-8."""
+    """Return the number of characters before a column of the line `text`. `column` counts bytes of
+    UTF-8, as Python does."""
     return len(text.encode()[:column].decode(errors="ignore")) if text else column
 
 
@@ -216,9 +222,9 @@ Visit = tuple[CodeType, int, dict[str, int]]
 
 
 def visits() -> list[Visit]:
-    """Return the frames of the user's code inside the kernel, innermost first: the code, the
-    instruction and the integer variables of each. The frames end where neuroncore called the
-    kernel."""
+    """Return the frames of the user's code inside the kernel, innermost first, up to the frame that
+    neuroncore called. Each is a tuple of its code, the byte offset of its instruction, and its
+    integer variables."""
     frames: list[Visit] = []
     frame = user_frame()
     while frame is not None and is_users(frame):
@@ -232,8 +238,8 @@ Frames = list[tuple[FrameType, int]]
 
 def _through(trace: TracebackType | None) -> Frames:
     """Return the frames of the user's code that an error passed through, innermost first, each with
-    the byte offset of its instruction. If the error left a kernel, these are the frames inside the
-    kernel."""
+    the byte offset of its instruction. If the error came out of a kernel, only the frames inside
+    the kernel are returned."""
     frames: Frames = []
     links = reversed([(link.tb_frame, link.tb_lasti) for link in _links(trace)])
     for frame, instruction in links:
@@ -265,8 +271,8 @@ def innermost_place(trace: TracebackType | None) -> Place | None:
 
 
 def visits_of(trace: TracebackType | None) -> list[Visit]:
-    """Return the frames of the user's code that an error passed through, in the form that `visits`
-    returns."""
+    """Return the frames of the user's code that an error passed through, in the form of `visits`'s
+    result."""
     return [(frame.f_code, at, _variables(frame)) for frame, at in _through(trace)]
 
 
@@ -282,8 +288,8 @@ def _integers(frame: FrameType) -> dict[str, int]:
 
 
 def position(name: str) -> int | None:
-    """Return the position of a parameter in the neuroncore function that the user's code called;
-    None if it has no such parameter."""
+    """Return the position of the parameter `name` in the function of neuroncore that the user's
+    code has called; None if this function has no such parameter."""
     called, frame = None, sys._getframe(1)
     while frame.f_back is not None and is_ours(frame):
         called, frame = frame, frame.f_back

@@ -1,5 +1,5 @@
-"""Syntax of the user's kernel: the call at a place, its arguments, and the node that uses a value.
-Files are parsed when a question about them is first asked."""
+"""Finds syntax nodes in the user's kernel: the call at a place, the arguments of a call, and the
+node that uses a value. A file is parsed when its syntax is first needed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MISSING = object()
 
 
 def by_site(compute: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
-    """Cache the result of a function of a frame, by the frame's code and current instruction. The
-    result must depend on nothing else in the frame."""
+    """Decorate a function of a frame so that its results are cached, by the frame's code and
+    current instruction. The result must not depend on anything else in the frame."""
     kept: source.Sites[Any] = source.Sites()
 
     @wraps(compute)
@@ -42,7 +42,7 @@ SPAN = attrgetter("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
 def span(frame: FrameType) -> Span:
-    """Return the source span of the instruction that a frame is at."""
+    """Return the source span of the instruction that a frame is executing."""
     line, end_line, column, end_column = source.span(frame.f_code, frame.f_lasti)
     return line, column, end_line, end_column
 
@@ -64,15 +64,15 @@ TESTS = ast.If | ast.IfExp | ast.While | ast.Assert | ast.BoolOp | ast.UnaryOp |
 
 
 class Question(NamedTuple):
-    """An expression (`of`), and the node that tests its truth (`by`), such as an `if` or an `and`.
-    Both are None if there is no source text."""
+    """A test of the truth of a value. `of` is the expression whose truth is tested, and `by` the
+    node that tests it, such as an `if` or an `and`. Both are None if there is no source text."""
 
     of: ast.AST | None
     by: ast.AST | None
 
     @property
     def tests_truth(self) -> bool:
-        """Return whether the node needs a truth value, as an `if` does and a call does not."""
+        """True if the node needs a truth value. For example, an `if` does, and a call does not."""
         return isinstance(self.by, TESTS)
 
 
@@ -80,9 +80,10 @@ class Question(NamedTuple):
 def question(frame: FrameType) -> Question:
     """Return the expression whose truth a frame is testing, and the node that tests it.
 
-    In Python 3.11 the span of a jump is the whole statement; in later releases it is the span of
-    the tested value. So the instruction before the jump is used to find the expression. Since
-    Python 3.13 a comparison itself may also ask for the truth of its result."""
+    The frame is executing a jump. In Python 3.11, the span of a jump is the whole statement; in
+    later releases, it is the span of the tested value. So the instruction before the jump is used
+    to find the expression. Since Python 3.13, the frame may also be executing a comparison, which
+    then tests the truth of its result itself."""
     at, written = frame.f_lasti, frame.f_code.co_code
     if written[at] != COMPARISON:
         at -= 2
@@ -103,11 +104,11 @@ def node_span(node: ast.AST) -> Span:
 
 
 def is_assigned(frame: FrameType) -> bool:
-    """Return whether the statement that a frame is at stores the frame's current value by `t[...] =
-    value`, or by an augmented assignment such as `t[...] += value`. If the frame returns the value,
-    the frame of its caller decides.
+    """Return whether the current statement of a frame stores the current value by `t[...] = value`,
+    or by an augmented assignment such as `t[...] += value`. If the statement returns the value, the
+    statement of the calling frame decides.
 
-    Without source text the result is True."""
+    Return True if there is no source text."""
     stored = _is_stored(frame)
     if stored is not None:
         return stored
@@ -117,8 +118,8 @@ def is_assigned(frame: FrameType) -> bool:
 
 @by_site
 def _is_stored(frame: FrameType) -> bool | None:
-    """Return whether a frame's current value is stored into a subscript or by an augmented
-    assignment; None if the frame returns the value. Without source text the result is True."""
+    """Return whether a frame's current value is stored in a subscript, or by an augmented
+    assignment. Return None if the frame returns the value, and True if there is no source text."""
     match user_of_value(frame):
         case None | ast.Assign(targets=[ast.Subscript()]) | ast.AugAssign():
             return True
@@ -131,9 +132,10 @@ FILES = 64  # the largest number of files whose results are kept
 
 
 def by_text(compute: Callable[[str], T]) -> Callable[[str], T]:
-    """Cache the result of a function of a file, by the text of the file. A file that is edited and
-    imported again, or a new notebook cell with the same name, has another text. The results of at
-    most FILES files are kept: those that were used last."""
+    """Decorate a function of a file so that its results are cached, by the text of the file. The
+    text is compared because a file may be edited and imported again, and because a new notebook
+    cell may have the name of another cell. The results for the FILES files that were used last are
+    kept."""
     kept: dict[str, tuple[list[str], T]] = {}
 
     @wraps(compute)
@@ -151,9 +153,9 @@ def by_text(compute: Callable[[str], T]) -> Callable[[str], T]:
 
 @by_text
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
-    """Return, by the span of each expression of a file, the node that uses its value. An `assert`
-    is also listed by its own span, because pytest rewrites asserts and gives the span of the whole
-    statement to the test in it."""
+    """Return a dict from the span of each expression in a file to the node that uses its value. An
+    `assert` is also listed under its own span, because pytest rewrites asserts, and then the tested
+    expression has the span of the whole statement."""
     users: dict[tuple[int | None, ...], ast.AST] = {}
     nodes: list[ast.AST] = [tree(file)]
     for node in nodes:  # the list grows, so that the children of each node are listed only once
@@ -168,8 +170,8 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
 
 @by_text
 def tree(file: str) -> ast.Module:
-    """Return the syntax tree of a file. It is empty if there is no source text or the text is
-    invalid."""
+    """Return the syntax tree of a file. The tree is empty if there is no source text, or if the
+    text is invalid."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
@@ -177,8 +179,8 @@ def tree(file: str) -> ast.Module:
 
 
 def call(code: CodeType, instruction: int) -> ast.Call | None:
-    """Return the call that a bytecode instruction makes; None if it makes no call, or if the source
-    is missing."""
+    """Return the syntax node of the call that a bytecode instruction makes. Return None if the
+    instruction makes no call, or if there is no source text."""
     return _calls(code.co_filename).get(source.span(code, instruction))
 
 
@@ -192,9 +194,9 @@ def _calls(file: str) -> dict[tuple[int | None, ...], ast.Call]:
 
 
 def conjuncts(frame: FrameType) -> list[Any]:
-    """If a frame is evaluating an expression such as `a < b and c < d`, return the values of its
-    comparisons. The list is empty if the frame evaluates no such expression, or if an operand of
-    the `and` is not a comparison."""
+    """Return the values of the comparisons if a frame is evaluating an expression such as `a < b
+    and c < d`. Return an empty list if the frame is evaluating another expression, or if an operand
+    of the `and` is not a comparison."""
     where = source.span(frame.f_code, frame.f_lasti)
     values = _conjunctions(frame.f_code.co_filename).get(where, [])
     return [eval(code, frame.f_globals, frame.f_locals) for code in values]
@@ -202,8 +204,8 @@ def conjuncts(frame: FrameType) -> list[Any]:
 
 @by_text
 def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
-    """Return the compiled comparisons of each `and` in a file, by the span of the whole
-    expression."""
+    """Return a dict from the span of each expression with `and` in a file to its compiled
+    comparisons. All operands of the `and` must be comparisons."""
     return {
         (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): [
             compile(ast.Expression(value), file, "eval") for value in node.values
@@ -240,8 +242,9 @@ def parameter(code: CodeType, name: str) -> Place | None:
 
 
 def argument(where: Place, name: str, position: int | None) -> Place:
-    """Return the span of one argument of the call at `where`; the span of the whole call if the
-    argument cannot be found."""
+    """Return the place of one argument of the call at `where`. The argument is passed as the
+    keyword `name`, or at `position`. Return the place of the whole call if the argument can't be
+    found."""
     lines = [linecache.getline(where.file, n) for n in range(where.line, where.end_line + 1)]
     if not lines or not lines[0]:
         return where

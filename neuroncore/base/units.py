@@ -1,11 +1,11 @@
-"""Times, sizes and counts as text for people."""
+"""Converts times, sizes and counts to text for people."""
 
 from __future__ import annotations
 
 
 def duration(ns: float) -> str:
-    """Return a time such as 12.3 us, with three significant digits, or more if the integer part has
-    more."""
+    """Return a time as text, such as "12.3 us". It has three significant digits, or more if the
+    integer part has more."""
     for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
         if ns < 1000 * scale:
             return f"{_digits(ns / scale)} {unit}"
@@ -13,8 +13,8 @@ def duration(ns: float) -> str:
 
 
 def size(count: float) -> str:
-    """Return a size in bytes such as 1.5 MiB, with three significant digits, or more if the integer
-    part has more."""
+    """Return a size in bytes as text, such as "1.5 MiB". It has three significant digits, or more
+    if the integer part has more."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{_digits(count)} {unit}"
