@@ -1,4 +1,4 @@
-"""The interface for Python programs: run a kernel on arrays, and inspect the run."""
+"""The interface for Python programs, which run a kernel on arrays and inspect the run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FinishedLaunch:
-    """The data of a launch, from memory or a file. `findings` were made during the launch."""
+    """The data of a finished launch, from memory or from a file. `programs` has a list for each
+    core: the programs of the launch grid that the core ran. `findings` are the findings of the
+    launch itself, without the findings of its record."""
 
     kernel: str
     machine: Machine
@@ -91,15 +93,15 @@ class FinishedLaunch:
 
 
 class Run:
-    """A finished launch of a kernel: its results, and reports about it.
+    """A finished launch of a kernel: its results, and reports about the launch.
 
     Figures, lines, tiles and instructions describe the recorded program; their times are estimates.
-    All are computed at the first use. Without a record (`Options.record`) they raise UsageError. A
-    Run that was loaded from a file lacks only the float64 results. `finished` has the data of the
-    launch, without the findings of the record.
+    They are computed when they are first used. Without a record (`Options.record`), they raise
+    UsageError. A Run that was loaded from a file lacks only the float64 results. `finished` has the
+    data of the launch.
 
-    The Run of several ranks has the results, the cores and the times of all, rank by rank. `ranks`
-    has a Run for each rank. Only the Run of all ranks can be replayed and saved.
+    The Run of a launch on several ranks has the results, the cores and the times of all ranks, rank
+    by rank. `ranks` has a Run for each rank. Only the Run of all ranks can be replayed and saved.
     """
 
     def __init__(
@@ -108,72 +110,75 @@ class Run:
         used: Arguments,
         before: originals.Before | None,
     ) -> None:
-        """`used` are the arguments after the launch, and `before` the arguments before it, if
-        known. With several ranks, the positional arguments are the arguments of each rank."""
+        """`used` are the arguments after the launch. `before` are the arguments before the launch,
+        or None if they are unknown. For several ranks, there is a positional argument for each
+        rank, with the arguments of the rank."""
         self.finished, self._used, self._before = finished, used, before
-        self._number = 0  # of the rank, if there is only one
+        self._number = 0  # the number of the rank, if this is the Run of one rank
 
     @property
     def _original(self) -> Arguments | None:
-        """Return the arguments before the launch, if known; see `Originals.arguments`."""
+        """The arguments before the launch (`Originals.arguments`); None if they are unknown."""
         before = self._before
         return before if before is None or isinstance(before, tuple) else before.arguments()
 
     @property
     def kernel(self) -> str:
-        """Return the name of the kernel."""
+        """The name of the kernel."""
         return self.finished.kernel
 
     @property
     def machine(self) -> Machine:
-        """Return the machine."""
+        """The machine of the launch."""
         return self.finished.machine
 
     @property
     def programs(self) -> Sequence[Sequence[int]]:
-        """Return, for each core, the numbers of the programs of the launch grid that it ran."""
+        """The numbers of the programs of the launch grid that each core ran, as a list per core."""
         return self.finished.programs
 
     @property
     def world(self) -> World:
-        """Return the number of ranks, and of cores per rank."""
+        """The number of ranks, and the number of cores per rank."""
         return self.finished.world
 
     @cached_property
     def ranks(self) -> Sequence[Run]:
-        """Return a Run for each rank. Each has the findings of all ranks."""
+        """A Run for each rank. Each of these Runs has the findings of all ranks."""
         if self.world.ranks == 1:
             return (self,)
         return tuple(of_one_rank.RankRun(self, rank) for rank in range(self.world.ranks))
 
     @property
     def results(self) -> Any:
-        """Return the kernel's results, as arrays of the library of its arguments; numpy arrays if
-        the Run was loaded. For several ranks this is a list."""
+        """The kernel's results, as arrays of the library from which the arguments come (numpy
+        arrays if the Run was loaded from a file). For several ranks, this is a list with the
+        results of each rank."""
         return self.finished.results
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Return the findings: first those of the launch in order, then those of the record."""
+        """All findings: first those of the launch, in order, and then those of its record."""
         record = self.finished.record
         of_record = [] if record is None else recorded(record, self.timelines)
         return [*self.finished.findings, *of_record]
 
     @property
     def precision(self) -> Precision | None:
-        """Return the rounding errors by line; None unless `Options.precision` is set."""
+        """The rounding errors by line; None unless `Options.precision` is set."""
         return self.finished.precision
 
     @property
     def record(self) -> Record:
-        """Return the issued instructions: one program for each core."""
+        """The record of the launch: the instructions that it issued, as a program for each core.
+        Raise UsageError if there is no record."""
         if self.finished.record is None:
             raise UsageError(f"{self.kernel} ran without a record: Options(record=False)")
         return self.finished.record
 
     def save(self, path: str | Path) -> None:
-        """Write the record, the inputs, the results and the findings to a file for `load`. Raises
-        UsageError if it can't be written."""
+        """Write the record, the inputs, the results and the findings to a file, for `load`. Raise
+        UsageError if the file can't be written."""
         done = self.finished
         findings = [(finding.code, finding.message, finding.place) for finding in done.findings]
         results = mapped(done.results, as_numpy, lambda v: hasattr(v, "dtype") and not is_number(v))
@@ -181,80 +186,86 @@ class Run:
         saved.save(replace(self.record, outcome=outcome), Path(path))
 
     def _changed(self) -> dict[int, Array]:
-        """Return the new contents of the array arguments that the kernel changed, by position."""
+        """Return the new contents of the array arguments that the kernel changed, by their
+        positions among the array arguments."""
         return originals.changed(self._used, before) if (before := self._original) else {}
 
     def replay(self, *inputs: Any) -> Any:
-        """Execute the record again without the kernel's Python, on its original inputs or on
-        others. Return the results as numpy arrays. For a kernel without results, return the arrays
-        that it changes.
+        """Execute the record again without the kernel's Python code, on the original inputs or on
+        other inputs. Return the results as numpy arrays. If the kernel has no results, return the
+        arrays that it changes.
 
-        Inputs are all array arguments of the launch, in order or as a dict by name; for several
-        ranks, one such collection per rank. Raises the errors of `neuroncore.replay.cursor.Replay`.
+        `inputs` are all array arguments of the launch, in order or as a dict by name. For several
+        ranks, there is a list or a dict for each rank. Raises the errors of
+        `neuroncore.replay.cursor.Replay`.
         """
         return self.steps(*inputs, snapshots=0).results()
 
     def verify(self) -> Verdict:
-        """Compare the emulator with the plain reading of the record, instruction by instruction,
-        and with the results of the run. Raises the errors of `replay`."""
+        """Execute the record again, and compare each instruction with the plain reading, a second
+        implementation in numpy (`neuroncore.plain`). Also compare the results of the replay with
+        the results of the run. Raise the errors of `replay`."""
         return verifying.verdict_of(self.record, self.results)
 
     def steps(self, *inputs: Any, **options: Any) -> Replay:
-        """Return a replay that steps through instructions. It starts before the first one."""
+        """Return a replay that steps through the instructions. It is before the first instruction.
+        `inputs` is explained at `replay`, and `options` are keyword arguments of `Replay`."""
         arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         return replaying.Replay(self.record, arrays or None, **options)
 
     def tile(self, step: int, name: str, core: int = 0, *, after: bool = False) -> TileContents:
-        """Return the contents of an operand before an instruction, or `after` it (`Replay.tile`):
-        an array, which a notebook shows as a heat map."""
+        """Return the contents of an operand before an instruction (after the instruction if `after`
+        is True; see `Replay.tile`). The result is an array, which a notebook shows as a heat
+        map."""
         held = self._stepping.tile(step, name, core, after=after)
         title = f"{name} of instruction {step} of core {core}, {'after' if after else 'before'} it"
         return heat_maps.TileContents(title, held.elements, held.unwritten)
 
     @cached_property
     def _stepping(self) -> Replay:
-        """Return the replay, which is cached so that it can continue from the last tile."""
+        """The replay for `tile`. It is cached so that the next call continues from its position."""
         return self.steps()
 
     @cached_property
     def timelines(self) -> list[Timeline]:
-        """Return the schedule of each core."""
+        """The schedule of each core."""
         programs = self.record.programs
         with progress(lambda: f"scheduling {sum(map(len, programs)):,} instructions"):
             return schedule_cores(programs, self.machine, world=self.world)
 
     @cached_property
     def collectives(self) -> list[CollectiveOperation]:
-        """Return the collectives, and which ranks waited for which. For the Run of one rank, return
-        the collectives in which it takes part."""
+        """The collectives, and the ranks that waited for other ranks. The Run of one rank has only
+        the collectives in which this rank takes part."""
         return collectives.operations(self.timelines)
 
     @property
     def estimate(self) -> Estimate:
-        """Return the estimated time of the slowest core on the device."""
+        """The estimated time of the slowest core on the device."""
         return estimate(self.timelines[self._slowest])
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Return the figures of the slowest core, under the names of the vendor's profiler."""
+        """The figures of the slowest core, by the names that AWS's profiler uses."""
         return self.summaries[self._slowest]
 
     @cached_property
     def summaries(self) -> list[dict[str, Any]]:
-        """Return the figures of each core."""
+        """The figures of each core, by the names that AWS's profiler uses."""
         return [{**summary(t), **clock.fields(t), **bound_by(t)} for t in self.timelines]
 
     def why(self, top: int = 5) -> Why:
-        """Return the bottleneck, the lines on the critical path, and suggested edits, with the
-        fraction of the time that each saves. `top` is the number of printed rows of each kind."""
+        """Return the bottleneck, the lines on the critical path, and suggested edits. Each edit has
+        the fraction of the time that it would save. `top` is the number of rows of each kind that
+        are printed."""
         core = collectives.slowest_core(self.timelines, self.collectives)
         with progress(lambda: "scheduling what-ifs"):
             return why.why(self.kernel, self.timelines[core], top, world=self.timelines)
 
     def diff(self, other: Run, answers: bool = True) -> Difference:
-        """Compare this run with a newer one: which is faster, how certain that is, the bottlenecks,
-        and the figures, lines and results that differ. Without `answers` the bottlenecks are
-        hidden."""
+        """Compare this run with a newer run. The result states which run is faster, how certain
+        this is, both bottlenecks, and the figures, lines and results that differ. If `answers` is
+        False, the bottlenecks are hidden."""
         return differing.difference(self._side, other._side, answers)
 
     @property
@@ -268,17 +279,17 @@ class Run:
 
     @cached_property
     def instructions(self) -> Array:
-        """Return an array with one row per instruction; see `report.arrays.instructions`."""
+        """An array with one row per instruction (`report.arrays.instructions`)."""
         return tables.instructions(self.timelines)
 
     @cached_property
     def lines(self) -> Array:
-        """Return an array with one row per source line; see `report.arrays.lines`."""
+        """An array with one row per source line (`report.arrays.lines`)."""
         return tables.lines(self.timelines)
 
     @cached_property
     def tiles(self) -> Array:
-        """Return an array with one row per accessed tensor; see `report.arrays.tiles`."""
+        """An array with one row per tensor that an instruction accesses (`report.arrays.tiles`)."""
         return tables.tiles(self.timelines)
 
     def shown(
@@ -287,7 +298,7 @@ class Run:
         answers: bool = True,
         window: documents.PageWindow | range | None = None,
     ) -> documents.Shown:
-        """Return the data of the launch for a page; see `view`."""
+        """Return the data of the launch for a page. The arguments are explained at `view`."""
         if isinstance(window, range):
             window = documents.PageWindow(window.start, window.stop)
         return viewing.Shown(
@@ -313,26 +324,27 @@ class Run:
         """Return a page of the run for a browser. A notebook displays it, and `save("k.html")`
         writes one file that needs no network.
 
-        For the values of tiles the record is executed again. If `values` is a range, the page has
-        all elements for the instructions in the range, and thumbnails for others. With "some" it
-        has as many as fit; with None it has no values. Without `answers` the page hides the
-        bottleneck and the advice. `window` selects instructions, by default the first million. `at`
-        is the part that the page shows first, such as "step=60&pane=memory".
+        To get the values of tiles, the record is executed again. If `values` is a range, the page
+        has all elements for the instructions in the range, and thumbnails for other instructions.
+        If `values` is "some", the page has as many values as fit; if it is None, the page has no
+        values. If `answers` is False, the page hides the bottleneck and the advice. `window`
+        selects instructions; the default is the first million. `at` is the part that the page shows
+        first, such as "step=60&pane=memory".
         """
         with progress(lambda: "writing the page"):
             shown = self.shown(values, answers, window)
             return viewing.page([shown], viewing.Opening(at=at))
 
     def serve(self, answers: bool = True, port: int = 0) -> serving.Server:
-        """Serve the page on a port of this computer (0 for a free one) until it is closed. It has
-        the values of every step, which are computed on request."""
+        """Serve the page on a port of this computer (0 for a free port) until the server is closed.
+        This page has the values of every step; they are computed when the browser requests them."""
         return serving.Server([self.shown(answers=answers)], port)
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
-        """Compare the results with a reference: arrays in order, or a function, which is called
-        with the kernel's original arguments.
+        """Compare the results with a reference. `reference` is the expected arrays in order, or a
+        function, which is called with the kernel's original arguments.
 
-        If a kernel returns nothing, its results are the arguments that it changed. `tolerance` is
+        If the kernel returns nothing, its results are the arguments that it changed. `tolerance` is
         the allowed relative L2 error; the default depends on the format of each result. Raises
         Incomparable for a different number of arrays, different shapes, or data that isn't numeric.
         """
@@ -356,12 +368,13 @@ class Run:
         return compare.agreement(got, wanted, tolerance)
 
     def orders(self, count: int = 10) -> Orders:
-        """Execute the record again on the original arguments in up to `count` other legal orders,
-        and compare the bits. Raises the errors of `checks.orders.compare_orders`."""
+        """Execute the record again on the original arguments, in up to `count` other legal orders,
+        and compare the bits of the results. Raise the errors of `checks.orders.compare_orders`."""
         return reordering.compare_orders(self.record, count)
 
     def _repr_html_(self) -> str | None:
-        """Return HTML for a notebook; None without a record, so that `repr` is shown."""
+        """Return HTML for a notebook. Return None without a record; the notebook then shows the
+        `repr`."""
         if self.finished.record is None:
             return None
         return cards.card(self.kernel, self.timelines, self.findings)
@@ -384,21 +397,26 @@ def run(
 ) -> Run:
     """Run a kernel on numpy, torch or jax arrays, and other arguments.
 
-    `kernel` is a kernel of `nki.jit` of either API, with or without a launch grid, or a function of
-    today's API without the decorator. `target` is the name of a machine. The defaults of `target`
-    and `options` come from the settings, or else from the environment. `seed` has 32 bits. It is
-    the seed of the engines' random numbers, and of stochastic rounding if that is on (`rng_seed`
-    and `stochastic_seed` of the options). The kernel changes the arguments that it writes; the Run
-    keeps copies of the originals. It keeps no copy of a numpy array of 1 MiB or more that the
-    kernel only reads. If the array has changed when the Run needs it, UsageError is raised; but the
-    Run compares only 8 of every 2,048 or more bytes, and is likely to miss a few changed elements.
+    `kernel` is a function with the decorator `nki.jit` of either API, with or without a launch
+    grid, or a function without a decorator that uses today's API. `target` is the name of a
+    machine. The defaults of `target` and `options` come from the settings or, if these have none,
+    from the environment. `seed` has 32 bits. It replaces `rng_seed`, the seed of the engines'
+    random numbers, and `stochastic_seed`, the seed of stochastic rounding, in the options.
 
-    With `per_rank`, a tuple or dict of arguments for each rank, the kernel runs on this many ranks.
-    Each has `lnc` cores, by default as many as the kernel's grid needs. If several ranks get the
-    same array, each has its own copy, and the caller's array does not change. `instance` is the
-    instance of the ranks, such as trn2.48xlarge; the default is the target's largest.
+    The kernel changes the arguments to which it writes; the Run keeps copies of the original
+    arguments. There is one exception: if the kernel only reads a numpy array of 1 MiB or more, the
+    Run keeps no copy. If such an array has changed when the Run needs it, UsageError is raised. But
+    the Run compares only 8 of every 2,048 or more bytes, so it may not notice a few changed
+    elements.
 
-    Raises KernelError for errors that the device would report, UsageError if nothing is launched.
+    `per_rank` has a tuple or a dict of arguments for each rank, and the kernel runs on this many
+    ranks. Each rank has `lnc` cores, by default as many as the kernel's grid needs. If several
+    ranks get the same array, each rank has its own copy, and the caller's array does not change.
+    `instance` is the instance of the ranks, such as trn2.48xlarge; the default is the largest
+    instance of the target.
+
+    Raises KernelError for errors that the device would report, and UsageError if nothing is
+    launched.
     """
     if seed is not None:
         base = options or current_settings().options or environment_options()
@@ -419,8 +437,9 @@ def run(
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = None) -> Run:
-    """Return the Run of a launch on one or several ranks. For one rank, `arguments` can be its
-    arguments after and before the launch. By default a Run has the arrays that launches kept."""
+    """Return the Run of a launch on one or several ranks. For one rank, `arguments` can be a pair:
+    the arguments after the launch, and the arguments before it. By default, the Run has the arrays
+    that the launches kept."""
     pairs = [outcomes.arrays_of(launch) for launch in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [before for _, before in pairs])
 
@@ -428,7 +447,8 @@ def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = No
 def of_ranks(
     launches: Sequence[Launch], used: Sequence[Arguments], before: Sequence[originals.Before | None]
 ) -> Run:
-    """Return the Run of all ranks of a world; `used` and `before` have an item for each rank."""
+    """Return the Run of a launch on all ranks of a world. `used` and `before` have the arguments of
+    each rank after and before the launch."""
     first, several = launches[0], len(launches) > 1
     cores = [core for launch in launches for core in launch.cores]
     programs = [core.program for core in cores if core.program is not None]
@@ -455,10 +475,11 @@ def of_ranks(
 
 
 def load(path: str | Path) -> Run:
-    """Load a saved Run. Its float64 results are missing, and its arrays are numpy arrays.
+    """Load a Run that `Run.save` saved. It has no float64 results, and all its arrays are numpy
+    arrays.
 
-    Nothing in the file is executed. Raises UsageError if the file can't be read, is not a saved
-    run, or contains an instruction that is illegal on the run's machine.
+    Loading executes nothing from the file. Raises UsageError if the file can't be read, is not a
+    saved run, or contains an instruction that is illegal on the run's machine.
     """
     record = saved.load(Path(path))
     setting, outcome = record.setting, record.outcome

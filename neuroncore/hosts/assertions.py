@@ -1,4 +1,4 @@
-"""The fixture `neuroncore_test` of the pytest plugin: assertions about the kernels of a test."""
+"""The pytest fixture `neuroncore_test`, which has assertions about the kernels of a test."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ else:
 
 
 class TestLaunches(Protocol):
-    """The launches of a test, each with its ranks, and the codes of findings that do not fail
-    it."""
+    """The launches of a test, each as a tuple with a Launch for each rank, and the codes of
+    findings that do not fail the test (`allowed`)."""
 
     launches: list[tuple[Any, ...]]
     allowed: set[str]
 
 
 class KernelTest:
-    """Assertions of one test. `name` is the name of the test, and `file` is the file of budgets. If
-    `kept` is a dict, measured figures are stored there to update the file, and not compared."""
+    """Assertions for one test. `name` is the name of the test, and `file` is the file of budgets.
+    If `kept` is a dict, figures are not compared with the budgets, but stored in the dict to update
+    the file."""
 
     def __init__(
         self, watch: TestLaunches, name: str, file: Path, kept: dict[str, budgets.Figures] | None
@@ -59,9 +60,9 @@ class KernelTest:
 
     @contextmanager
     def refused(self, code: str) -> Iterator[None]:
-        """Assert that a kernel in the `with` block is refused with this code, or has an error or a
-        warning with this code. Raises AssertionError if not. Kernel errors with other codes are
-        raised."""
+        """Assert that a kernel in the `with` block is refused with this code, or has a finding with
+        this code that is an error or a warning. Raise AssertionError otherwise. Kernel errors with
+        other codes are not caught."""
         __tracebackhide__ = True
         before = len(self._watch.launches)
         try:
@@ -86,13 +87,13 @@ class KernelTest:
         hbm_bytes: float | None = None,
         sbuf_kib: float | None = None,
     ) -> Iterator[None]:
-        """Assert that the launches in the block stay within a budget. `us` limits their estimated
-        time in microseconds, `hbm_bytes` the bytes that all cores read from HBM and write to it;
-        both are totals of all launches. `sbuf_kib` limits the KiB of SBUF per partition of each
-        core.
+        """Assert that the launches in the `with` block stay within a budget. `us` limits their
+        estimated time in microseconds. `hbm_bytes` limits the bytes that all cores read from HBM
+        and write to HBM. Both are totals of all launches. `sbuf_kib` limits the KiB of SBUF per
+        partition of each core.
 
-        If no limit is passed, the limits that the budget file has for the test apply. The ini
-        option `neuroncore_budgets` names that file; --neuroncore-update-budgets writes it. Raises
+        If no limit is passed, the limits for this test in the budget file apply. The ini option
+        `neuroncore_budgets` names the budget file; --neuroncore-update-budgets writes it. Raises
         AssertionError for a larger figure, or if the file has no budget for the test.
         """
         __tracebackhide__ = True

@@ -1,4 +1,5 @@
-"""Budgets of kernels in tests: limits on the estimates of launches, and a file that keeps them."""
+"""Budgets of kernels in tests. A budget is a set of limits on the estimates of launches; a file has
+the budgets of all tests."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from typing import Any
 
 from neuroncore.base.errors import UsageError
 
-SLACK = 1.0 + 1e-9  # for numbers that were written to JSON and read back
+SLACK = 1.0 + 1e-9  # a figure may exceed its limit by this factor, because JSON may round numbers
 UNITS = {"us": "us", "hbm_bytes": "bytes of HBM traffic", "sbuf_kib": "KiB of SBUF per partition"}
 Figures = dict[str, float]
 
 
 def figures(runs: Sequence[Any]) -> Figures:
     """Return the figures of several launches: the sum of the estimated times in microseconds, the
-    sum of the bytes that all cores read from HBM and write to it, and the largest use of SBUF per
-    partition of any core, in KiB."""
+    sum of the bytes that all cores read from HBM and write to HBM, and the largest use of SBUF per
+    partition of a core, in KiB."""
     each = [summary for run in runs for summary in run.summaries]
     moved = sum(summary["hbm_read_bytes"] + summary["hbm_write_bytes"] for summary in each)
     peak = max((summary["sbuf_peak_bytes_per_partition"] for summary in each), default=0)
@@ -26,7 +27,7 @@ def figures(runs: Sequence[Any]) -> Figures:
 
 
 def over(measured: Figures, limits: Figures) -> str:
-    """Return the figures that are above their limits, as text; empty if none is."""
+    """Return the figures that are above their limits, as text; "" if no figure is."""
     return "; ".join(
         f"{measured[name]:,.6g} {UNITS[name]}, the budget is {limit:,.6g}"
         for name, limit in limits.items()
@@ -35,8 +36,8 @@ def over(measured: Figures, limits: Figures) -> str:
 
 
 def read(file: Path) -> dict[str, Figures]:
-    """Return the budgets in a file, by the name of the test; an empty dict if the file doesn't
-    exist. Raises UsageError for a file with other contents."""
+    """Return the budgets in a file, by the name of the test. Return an empty dict if the file does
+    not exist. Raise UsageError if the file can't be read, or is not a file of budgets."""
     try:
         kept: Any = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
@@ -59,7 +60,7 @@ def _fits(limits: Any) -> bool:
 
 
 def write(file: Path, budgets: dict[str, Figures]) -> None:
-    """Add budgets to a file; budgets with the same names are replaced. Raises the errors of `read`,
+    """Add budgets to a file. They replace budgets with the same names. Raise the errors of `read`,
     and UsageError if the file can't be written."""
     kept = dict(sorted({**read(file), **budgets}.items()))
     try:

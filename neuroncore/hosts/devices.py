@@ -1,8 +1,8 @@
-"""torch and jax, which are optional and imported on demand; torch's device; and kernels of either
-API that may write to their arguments.
+"""Imports torch and jax, which are optional, when they are needed; emulates the device for torch;
+and makes kernels of either API that may write to their arguments.
 
-Tensors that were moved to "xla:0", and tensors computed from them, report this device. Their data
-stays in the CPU's memory.
+Tensors that were moved to the device "xla:0", and tensors that are computed from them, report this
+device. Their data is always in the CPU's memory.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from neuroncore.frontend.nki.kernel import Kernel, jit
 
 
 def framework(name: str, caller: str) -> Any:
-    """Import torch or jax. Raise UsageError if it is not installed. `caller` names the function
-    that needs it, for the message."""
+    """Import torch or jax, and return the module. Raise UsageError if it is not installed. The
+    message names `caller`, the function that needs the module."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -38,8 +38,8 @@ def framework(name: str, caller: str) -> Any:
 
 
 def device(caller: str) -> Any:
-    """Return the torch device that tensors report after a move to the emulated device. Raise
-    UsageError if torch is not installed. `caller` names the function that needs it."""
+    """Return the torch device that tensors on the emulated device report. Raise UsageError if torch
+    is not installed. The message names `caller`, the function that needs torch."""
     return framework("torch", caller).device(NAME)
 
 
@@ -58,9 +58,9 @@ def prepare_torch() -> None:
 
 NAME = "xla:0"
 OURS = re.compile(r"(xla|neuron)(:\d+)?")
-MARK = "_is_on_neuron_device"  # an attribute of tensors
-LACKED = "not implemented for 'UInt"  # torch's message if a format lacks an operation
-# Operations that move elements, and therefore work on signed integers as well.
+MARK = "_is_on_neuron_device"  # the attribute that marks tensors on the device
+LACKED = "not implemented for 'UInt"  # in torch's message if a format lacks an operation
+# Operations that only move elements. So signed integers can replace unsigned integers.
 MOVES = {
     *("gather", "take_along_dim", "index_select", "take", "scatter", "scatter_", "masked_select"),
     *("__getitem__", "__setitem__", "flip", "roll", "cat", "stack", "where", "repeat_interleave"),
@@ -83,7 +83,7 @@ def stand_in(torch: Any) -> None:
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             named = kwargs or {}
-            if torch.compiler.is_compiling():  # compiled graphs do not support this device
+            if torch.compiler.is_compiling():  # compiled graphs do not support the device
                 here = [_here(torch, argument) for argument in args]
                 return function(*here, **{n: _here(torch, value) for n, value in named.items()})
             if function in named_by:
@@ -93,12 +93,12 @@ def stand_in(torch: Any) -> None:
             return _called(torch, function, args, named)
 
     OnCPU().__enter__()
-    # annotations of published code use it
+    # published code uses this name in annotations
     torch.classes.neuron = vendor.PlaceholderModule("torch.classes.neuron")
 
 
 def is_marked(value: Any) -> bool:
-    """Return whether a value is a tensor on the device."""
+    """Return whether a value is a tensor that is marked as on the device."""
     return bool(getattr(value, MARK, False))
 
 
@@ -117,8 +117,8 @@ def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """Return the result of a torch function. A tensor that is moved between the CPU and the device
-    is copied, so that both tensors exist."""
+    """Call a torch function, and return its result. If the function moves a tensor between the CPU
+    and the device, the result is a copy, so that both tensors exist."""
     values = [*args, *named.values()]
     there = any(_is_ours(torch, value) for value in values)
     back = function is torch.Tensor.cpu or any(_is_cpu(torch, value) for value in values)
@@ -137,8 +137,8 @@ def _called(torch: Any, function: Any, args: tuple[Any, ...], named: Mapping[str
 
 
 def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, Any]) -> Any:
-    """Return the result of a torch function. If torch lacks the function for unsigned integers, the
-    result is computed with signed integers of the same size."""
+    """Call a torch function, and return its result. If torch lacks the function for unsigned
+    integers, compute the result with signed integers of the same size."""
     args = list(args)
     try:
         return function(*args, **named)
@@ -159,7 +159,8 @@ def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, A
 
 
 def _mark(values: Iterable[Any], marked: bool = True) -> None:
-    """Mark the tensors among the values as on the device, or with `marked=False` as not on it."""
+    """Mark the tensors among the values as on the device (as not on the device if `marked` is
+    False)."""
     for value in values:
         if isinstance(value, sys.modules["torch"].Tensor):
             setattr(value, MARK, marked)
@@ -179,7 +180,8 @@ def _is_cpu(torch: Any, value: Any) -> bool:
 
 
 def _as_xla(value: Any) -> Any:
-    """Return a device name that torch.device and Module.to accept, for any name of the device."""
+    """Replace "neuron" by "xla" in the name of a device, because torch.device and Module.to accept
+    only "xla". Return any other value unchanged."""
     return value.replace("neuron", "xla") if isinstance(value, str) else value
 
 
@@ -189,8 +191,8 @@ def _here(torch: Any, value: Any) -> Any:
 
 def writing(function: Callable[..., Any], **options: Any) -> Any:
     """Return a kernel that may write to its arguments. A function without a decorator becomes a
-    kernel of the API that it uses, by default today's. A decorated function keeps its API and its
-    grid."""
+    kernel of the API that it uses; the default is today's API. A decorated function keeps its API
+    and its grid."""
     if isinstance(function, Kernel):
         return function
     if isinstance(function, OlderKernel) or dialect(function) == "neuronxcc.nki":

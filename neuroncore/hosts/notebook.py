@@ -1,6 +1,7 @@
-"""The notebook extension: `%load_ext neuroncore` provides `import nki` and `%%neuroncore`.
+"""The notebook extension. `%load_ext neuroncore` loads it, and provides `import nki` and the magic
+command `%%neuroncore`, which shows the runs of a cell.
 
-Errors of kernels are short and name cells. The magic shows the runs of a cell.
+Errors of kernels are printed without a traceback, and name the cell and the line.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from neuroncore.hosts.api import Run, of
 display: Any = Lazy("IPython.display")
 EXPLAINED = (*misuse.WRONG, ImportError)  # errors that may have an explanation
 MAGIC = "neuroncore"
-LAST = "_run"  # the user's variable that gets the last Run of a cell
+LAST = "_run"  # the user's variable for the last Run of a cell
 
 
 class Words(argparse.ArgumentParser):
-    """Parses the arguments of the magic."""
+    """Parses the arguments of the magic command."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"%%{MAGIC}: {message}")
@@ -87,7 +88,7 @@ def _run_cell(shell: Any, line: str, cell: str) -> None:
     words.add_argument("--target")
     asked, seen = words.parse_args(shlex.split(line)), Launches()
     file = _file_of_cell()
-    # The comment replaces the line of the magic, so that line numbers are those of the notebook.
+    # The comment replaces the line of the magic command, so that all lines keep their numbers.
     tree = shell.compile.ast_parse(shell.transform_cell(f"#\n{cell}"), filename=file)
     # the value of the last statement is displayed
     parts = ast.Module(tree.body[:-1], []), ast.Interactive(tree.body[-1:])

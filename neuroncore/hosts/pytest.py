@@ -1,9 +1,9 @@
 """A pytest plugin for tests of kernels. It is off by default.
 
-`--neuroncore`, `neuroncore = true` in the configuration or `-p neuroncore.pytest` turns it on, also
-in workers of pytest-xdist. Then `import nki` works, and errors of kernels are reported as by
-`neuroncore run`. A test fails if a launch has an error or a warning among its findings, such as a
-kernel that issues no instruction.
+`--neuroncore`, `neuroncore = true` in the configuration or `-p neuroncore.pytest` turns the plugin
+on, also in workers of pytest-xdist. Then `import nki` works, and errors of kernels have the message
+that `neuroncore run` prints. A test fails if a launch has a finding that is an error or a warning,
+for example because the kernel issues no instruction.
 """
 
 from __future__ import annotations
@@ -68,13 +68,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the figures of the tests to the file of budgets, instead of comparing them",
     )
-    parser.addini("neuroncore", "as --neuroncore", type="bool", default=False)
+    parser.addini("neuroncore", "the same as --neuroncore", type="bool", default=False)
     parser.addini(
         "neuroncore_budgets",
         "the file with the budgets of tests (neuroncore_test.budget)",
         default="neuroncore_budgets.json",
     )
-    parser.addini("neuroncore_targets", "as --neuroncore-target", type="args", default=[])
+    parser.addini(
+        "neuroncore_targets", "the values of --neuroncore-target", type="args", default=[]
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -88,7 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     if _asked(config, config.option):
         alias.activate()
-        # raised for launches with the test's own settings, which have no other observer
+        # a launch with a test's own settings has no observer here; its findings raise this warning
         warned = "neuroncore.frontend.outcome.NeuronWarning"
         config.addinivalue_line("filterwarnings", f"error::{warned}")
         config.pluginmanager.register(Kernels(config), f"{NAME}.kernels")
@@ -114,7 +116,7 @@ class LaunchWatch:
         self.launches.append(ranks)
 
     def met(self) -> dict[Any, Any]:
-        """Return the errors and warnings among the findings of all launches, by the line of a
+        """Return the findings of all launches that are errors or warnings, by the line of the
         kernel."""
         findings = (each for ranks in self.launches for one in ranks for each in one.findings)
         return outcome.by_line(outcome.likely_wrong(findings))
@@ -124,7 +126,7 @@ WATCH = pytest.StashKey[LaunchWatch]()
 
 
 class Kernels:
-    """The hooks and the fixtures of sessions in which the plugin is on."""
+    """The hooks and the fixtures of pytest sessions in which the plugin is on."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.targets = config.option.neuroncore_target or config.getini("neuroncore_targets")
@@ -132,7 +134,8 @@ class Kernels:
         self.verify = config.option.neuroncore_verify
         self.update = config.option.neuroncore_update_budgets
         self.budget_file = config.rootpath / config.getini("neuroncore_budgets")
-        self.updated: dict[str, budgets.Figures] = {}  # in the process that writes the report
+        # filled only in the process that writes the report
+        self.updated: dict[str, budgets.Figures] = {}
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if self.targets and "neuroncore_target" in metafunc.fixturenames:
@@ -140,8 +143,8 @@ class Kernels:
 
     @pytest.fixture
     def neuroncore_target(self, request: pytest.FixtureRequest) -> Iterator[str]:
-        """Return the machine of the test's kernels: each requested machine in turn, or the
-        default."""
+        """The name of the machine on which the test's kernels run. The test runs once for each
+        machine that was requested, or once on the default machine."""
         name = setting.target_machine(getattr(request, "param", None)).name
         current = setting.current_settings()
         with self._settings(name, current.observer):
@@ -149,7 +152,7 @@ class Kernels:
 
     @pytest.fixture
     def neuroncore_test(self, request: pytest.FixtureRequest) -> Iterator[KernelTest]:
-        """Return the assertions of a test of kernels: `assert_close`, `refused`, `budget`."""
+        """Assertions about the kernels of a test: `assert_close`, `refused` and `budget`."""
         node: pytest.Item = request.node
         watch = node.stash[WATCH] = LaunchWatch()
         kept: dict[str, budgets.Figures] | None = {} if self.update else None
@@ -163,7 +166,7 @@ class Kernels:
             self.updated.update(figures for name, figures in kept if name == BUDGET)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the budgets, in the process that writes the report."""
+        """Write the file of budgets. Workers of pytest-xdist do not write it."""
         if self.updated and not hasattr(session.config, "workerinput"):
             budgets.write(self.budget_file, self.updated)
 
@@ -178,8 +181,8 @@ class Kernels:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Fail the test if a finding of its launches is an error or a warning, and neither the
-        marker `neuroncore` nor `neuroncore_test.refused` allows its code."""
+        """Fail the test if a finding of its launches is an error or a warning, unless the marker
+        `neuroncore` or `neuroncore_test.refused` allows the code of the finding."""
         watch = item.stash.setdefault(WATCH, LaunchWatch())
         with self._settings(setting.current_settings().target, watch):
             result = yield
@@ -208,12 +211,12 @@ class Kernels:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """Release the launches, because they may hold gigabytes and pytest keeps items alive."""
+        """Release the launches. They may take gigabytes, and pytest keeps items until its end."""
         if WATCH in item.stash:
             del item.stash[WATCH]
 
     def _page(self, item: pytest.Item, launches: Sequence[tuple[Any, ...]]) -> Path:
-        """Write the page of a test's launches."""
+        """Write a page with the launches of a test, and return its path."""
         name = re.sub(r"[^\w.-]+", "_", item.nodeid).strip("_")
         path = Path(self.pages) / f"{name}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,6 +225,6 @@ class Kernels:
 
 
 def _message(error: BaseException) -> str | None:
-    """Return the message of a kernel error, or None for other errors."""
+    """Return the message of a kernel error; None for any other error."""
     explained = error if isinstance(error, KernelError | NotEmulated) else misuse.explanation(error)
     return None if explained is None else str(explained)

@@ -18,12 +18,12 @@ from neuroncore.time.schedule import Timeline
 
 
 class RankRun(Run):
-    """The Run of a rank. Its times, collectives and findings come from the Run of all ranks,
-    because collectives synchronize the cores of the rank with each other and with other ranks. Its
-    record can't be executed alone."""
+    """The Run of one rank. The times, collectives and findings come from the Run of all ranks,
+    because collectives synchronize the cores of the rank with each other and with other ranks. The
+    record of one rank can't be executed alone."""
 
     def __init__(self, whole: Run, rank: int) -> None:
-        """`whole` is the Run of all ranks."""
+        """`whole` is the Run of all ranks, and `rank` is the number of the rank."""
         done, cores = whole.finished, whole.world.cores_of(rank)
         part = slice(cores.start, cores.stop)
         record = done.record and Record(done.record.programs[part], done.record.about)
@@ -40,21 +40,21 @@ class RankRun(Run):
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Return the findings of all ranks."""
+        """The findings of all ranks."""
         return self._whole.findings
 
     @cached_property
     def timelines(self) -> list[Timeline]:
-        """Return the schedule of each core of the rank."""
+        """The schedule of each core of the rank."""
         return self._whole.timelines[self._cores]
 
     @cached_property
     def collectives(self) -> list[CollectiveOperation]:
-        """Return the collectives in which the rank takes part."""
+        """The collectives in which the rank takes part."""
         return [each for each in self._whole.collectives if self._number in each.ranks]
 
     def why(self, top: int = 5) -> Why:
-        """Return the answers for all ranks: they describe the slowest one."""
+        """Return the answers for the Run of all ranks. They describe the slowest core."""
         return self._whole.why(top)
 
     def save(self, path: str | Path) -> NoReturn:

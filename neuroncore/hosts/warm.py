@@ -1,5 +1,5 @@
-"""Loads everything that is otherwise loaded at its first use: instructions, compiled loops, and
-modules that read records."""
+"""Loads everything that is otherwise loaded when it is first used: instructions, compiled loops,
+and modules that read records."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from neuroncore.record import saved
 from neuroncore.replay import stretches
 from neuroncore.report import loops
 
-# Modules that Python, numpy and this package import only when they first need them. In a process
-# that may no longer open files, such an import fails.
+# Modules that Python, numpy and neuroncore import only when they first need them. Such an import
+# fails in a process that may not open files any more.
 LATE = (
     *("importlib.readers", "importlib.resources", "linecache", "traceback", "difflib", "socket"),
     *("neuroncore.replay.cursor", "neuroncore.report.why", "multiprocessing.shared_memory"),
@@ -35,9 +35,8 @@ KERNELS = (
 
 
 def warm(target: str = "trn2") -> None:
-    """Load everything that a first run of a kernel loads. Later runs in this process and in its
-    forks load nothing more. The function takes some seconds. Raises UsageError for an unknown
-    target."""
+    """Load everything that the first run of a kernel loads. Later runs in this process and in its
+    forks load nothing more. This takes some seconds. Raise UsageError for an unknown target."""
     for name in LATE:
         importlib.import_module(name)
     with alias.activated():
@@ -58,7 +57,7 @@ def _runs(target: str) -> Iterator[Run]:
 
 
 def _refused(target: str) -> None:
-    """Make a kernel raise an error, because error messages load modules too."""
+    """Launch a kernel that raises an error, because error messages load modules too."""
     module: Any = importlib.import_module("neuroncore.kernels.ch01_add")
     try:
         run(module.add, np.ones((128, 8), np.float32), np.ones((64, 4), np.float32), target=target)

@@ -1,4 +1,4 @@
-"""jax_neuronx: launches kernels from jax."""
+"""The package jax_neuronx, which launches kernels from jax."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from neuroncore.hosts.devices import writing
 
 
 def nki_call(func: Callable[..., Any], *args: Any, out_shape: Any, grid: Any = (), **_: Any) -> Any:
-    """Launch a kernel whose last parameters, after `args`, are its results.
+    """Launch a kernel that receives `args`, and after them the tensors for its results. Return the
+    results.
 
-    `out_shape` is a jax.ShapeDtypeStruct, or a tuple with one for each result. Other parameters are
-    bound with functools.partial(kernel, scale=2.0). The function existed until SDK 2.22 (tutorials
-    of SDK 2.20).
+    `out_shape` is a jax.ShapeDtypeStruct, or a tuple with one for each result. Programs pass other
+    parameters by functools.partial(kernel, scale=2.0). SDKs up to 2.22 had this function (source:
+    tutorials of SDK 2.20).
     """
     jax = devices.framework("jax", "nki_call")
     several = isinstance(out_shape, tuple | list)

@@ -1,4 +1,4 @@
-"""torch_neuronx: launches kernels from torch; it does not compile models."""
+"""The package torch_neuronx, which launches kernels from torch. It does not compile models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ __version__ = "0.0.0+neuroncore"
 
 
 def trace(func: Callable[..., Any], example_inputs: Any, **_: Any) -> Callable[..., Any]:
-    """Return the function or module unchanged: nothing is compiled, and kernels run when called."""
+    """Return the function or module unchanged. Nothing is compiled; kernels run when the function
+    calls them."""
     return func
 
 

@@ -1,4 +1,5 @@
-"""torch_neuronx.nki_hop: kernels as operators of torch (native backend, torch 2.11 and later)."""
+"""The module torch_neuronx.nki_hop, which makes operators of torch from kernels. AWS has it for
+torch's native backend (torch 2.11 and later)."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ def wrap_nki(nki_kernel: Callable[..., Any], **_: Any) -> Any:
 class TorchNeuronNKIKernel:
     """A kernel and the grid of its launches, as in torch's native backend.
 
-    If `kernel_return` is false, the kernel has its results among its arguments, and a call returns
-    None (open-lm-engine's kernels of swiglu). The tensors in `return_tensor_overrides` are these
+    If `kernel_return` is False, the kernel writes its results to arguments, and a call returns None
+    (source: open-lm-engine's kernels of swiglu). The tensors in `return_tensor_overrides` are these
     arguments.
     """
 
@@ -43,8 +44,9 @@ class TorchNeuronNKIKernel:
 def nki_op(
     name: str, fn: Callable[..., Any] | None = None, mutates_args: str | Iterable[str] = ()
 ) -> Any:
-    """Return an operator of torch, "library::name", that launches kernels. `mutates_args` are the
-    parameters that the operator writes. Raises UsageError if torch is not installed."""
+    """Return an operator of torch that launches kernels. `name` is "library::name", and
+    `mutates_args` are the parameters to which the operator writes. Raise UsageError if torch is not
+    installed."""
     if fn is None:
         return lambda function: nki_op(name, function, mutates_args)
     torch = devices.framework("torch", "nki_op")
@@ -56,7 +58,8 @@ def nki_op(
         return each(lambda result: _copied_argument(result, args), results)
 
     def shapes(*args: Any, **named: Any) -> Any:
-        """Return empty results with the shapes of a launch on zeros; torch.compile needs them."""
+        """Return empty tensors with the shapes of the results, which torch.compile needs. The
+        shapes are found by a launch on zeros."""
         with torch._subclasses.fake_tensor.unset_fake_temporarily(), unobserved():
             results = run(*(_zeros(torch, arg) for arg in args), **named)
         return each(lambda result: torch.empty(result.shape, dtype=result.dtype), results)
@@ -71,6 +74,6 @@ def _zeros(torch: Any, arg: Any) -> Any:
 
 
 def _copied_argument(result: Any, args: tuple[Any, ...]) -> Any:
-    """Return a result. Return a copy if the result is one of the arguments, because torch forbids
-    such results."""
+    """Return a result. If the result is an argument, return a copy, because torch forbids operators
+    that return an argument."""
     return result.clone() if any(result is arg for arg in args) else result

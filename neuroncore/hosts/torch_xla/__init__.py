@@ -1,4 +1,4 @@
-"""torch_xla: its device is the CPU, and kernels run when they are called."""
+"""The package torch_xla. Its device is the CPU, and kernels run when they are called."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
 
 @contextmanager
 def step() -> Iterator[None]:
-    """Run the body eagerly."""
+    """Return a context manager that does nothing, because every operation runs at once."""
     yield
 
 
 def compile(f: Callable[..., Any] | None = None, **_: Any) -> Any:
-    """Return the function unchanged, or a decorator or context that does nothing."""
+    """Return the function unchanged. Without a function, return a decorator that does nothing,
+    which is also a context manager."""
     return step() if f is None else f
 
 

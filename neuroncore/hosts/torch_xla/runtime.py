@@ -1,4 +1,4 @@
-"""torch_xla.runtime: one process with one device."""
+"""The module torch_xla.runtime, for one process with one device."""
 
 
 def device_type() -> str:

@@ -1,6 +1,6 @@
-"""Makes `import nki` find neuroncore in programs that other programs start, if this folder's parent
-is on Python's path (`neuroncore alias-path` prints it). Each module here replaces itself with the
-module that `import` finds while the alias is active (`frontend.alias.step_aside`)."""
+"""With the folder `alias` on Python's path, `import nki` finds neuroncore, also in programs that
+other programs start (`neuroncore alias-path` prints the folder). Each module in it replaces itself
+with the module that `import` finds while the alias is active (`frontend.alias.step_aside`)."""
 
 from neuroncore.frontend.alias import step_aside
 

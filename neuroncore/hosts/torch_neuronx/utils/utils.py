@@ -1,8 +1,8 @@
-"""torch_neuronx.utils.utils: the machine that kernels run on."""
+"""The module torch_neuronx.utils.utils, which returns the machine on which kernels run."""
 
 from neuroncore.frontend.settings import target_machine
 
 
 def get_platform_target() -> str:
-    """Return trn1, trn2 or trn3."""
+    """Return the name of the machine: trn1, trn2 or trn3."""
     return target_machine().name

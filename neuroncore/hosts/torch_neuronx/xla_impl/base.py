@@ -1,4 +1,5 @@
-"""torch_neuronx.xla_impl.base: decorators of functions that build device graphs."""
+"""The module torch_neuronx.xla_impl.base, with decorators for functions that build device
+graphs."""
 
 from __future__ import annotations
 

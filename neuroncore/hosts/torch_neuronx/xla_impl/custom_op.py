@@ -1,4 +1,5 @@
-"""torch_neuronx.xla_impl.custom_op: C++ operators of the GpSimd engine as operators of torch."""
+"""The module torch_neuronx.xla_impl.custom_op, which makes operators of torch from C++ operators of
+the GpSimd engine."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from neuroncore.hosts.devices import framework
 
 TYPES = {"T": "Tensor", "S": "Scalar", "D": "float", "I": "int"}
 
-# torch drops the operators of a library that nothing refers to; loading it again replaces them.
+# torch removes the operators of a library to which nothing refers, so the libraries are kept here.
+# If a library is loaded again, it replaces the old library.
 _kept: dict[str, Any] = {}
 
 
@@ -28,11 +30,10 @@ def load(
     verbose: bool = False,
     extra_cflags: Sequence[str] | None = None,
 ) -> str:
-    """Build lib<name>.so in the build directory, or in the current folder, and register its
-    operators in torch.
+    """Build lib<name>.so in the build directory (by default the current folder), and register its
+    operators in torch. Return the path of the library.
 
-    Returns the path of the library. Raises UsageError like `neuroncore.customop.load`, and if torch
-    is not installed.
+    Raises the errors of `neuroncore.customop.load`, and UsageError if torch is not installed.
     """
     folder = os.path.abspath(build_directory or os.curdir)
     customop.load(
@@ -50,7 +51,8 @@ def load(
 
 
 def load_library(path: str) -> None:
-    """Register the operators of a library that `load` built as torch.ops.<library>.<operator>.
+    """Register the operators of a library that `load` has built. Their names are
+    torch.ops.<library>.<operator>.
 
     Raises UsageError if the file is not such a library, or if torch is not installed.
     """
@@ -86,7 +88,8 @@ def _called(torch: Any, library: Library, name: str) -> Callable[..., Any]:
 
 
 def _numpy(torch: Any, tensor: Any) -> Any:
-    """Convert a tensor to numpy; the bits of torch's bfloat16 become ml_dtypes' bfloat16."""
+    """Return a numpy array for a tensor. The bits of torch's bfloat16 become ml_dtypes'
+    bfloat16."""
     dense = tensor.detach().contiguous()
     if dense.dtype == torch.bfloat16:
         return dense.view(torch.int16).numpy().view(ml_dtypes.bfloat16)

@@ -1,4 +1,5 @@
-"""torch_neuronx.xla_impl.ops: kernels that programs of torch call."""
+"""The module torch_neuronx.xla_impl.ops, with the decorator for kernels that torch programs
+call."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from neuroncore.hosts.torch_neuronx.xla_impl.base import xla_hlo_call as xla_hlo
 
 
 def nki_jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Return a kernel of either API that may write to its arguments: `nki_jit(kernel)`, `@nki_jit`
-    or `nki_jit(**options)(kernel)`. It is launched by `call(...)` or `call[grid](...)`.
+    """Return a kernel of either API that may write to its arguments. Programs write
+    `nki_jit(kernel)`, `@nki_jit` or `nki_jit(**options)(kernel)`. They launch the kernel by
+    `kernel(...)` or `kernel[grid](...)`.
 
-    Kernels of SDK 2.20 to 2.23 have their results among their arguments (getting_started_torch.py
-    of the SDK at that time). Values that a kernel returns are returned.
+    Kernels of SDK 2.20 to 2.23 write their results to arguments (source: getting_started_torch.py
+    of these SDKs). If a kernel returns values, a launch returns them.
     """
     if func is None:
         return lambda function: nki_jit(function, **options)

@@ -1,4 +1,4 @@
-"""torch_xla.core.xla_model: one device, the CPU, and a world of one process."""
+"""The module torch_xla.core.xla_model, for one device, which is the CPU, and one process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wait_device_ops(devices: Sequence[str] = ()) -> None:
 def add_step_closure(
     closure: Callable[..., Any], args: Sequence[Any] = (), run_async: bool = False
 ) -> None:
-    """Run the closure, because the step has already ended."""
+    """Run the closure at once, because all operations of the step have already ended."""
     closure(*args)
 
 
@@ -65,7 +65,7 @@ def master_print(*args: Any, **kwargs: Any) -> None:
 
 
 def set_rng_state(seed: int, device: str | None = None) -> None:
-    """Set the seed of torch's generator, which makes random tensors here."""
+    """Set the seed of torch's own generator, because it makes the random tensors of the device."""
     devices.framework("torch", "set_rng_state").manual_seed(seed)
 
 
