@@ -1,5 +1,5 @@
 """Compare single instructions on tiles of 128 x 512 with numpy on arrays. The cases are
-instructions that take, or took once, many times as long as numpy. Numpy computes its functions of
+instructions that take many times as long as numpy, or once did. Numpy computes its functions of
 float32 approximately, in float32; neuroncore computes them in float64, with results within 0.501
 units of the last place."""
 

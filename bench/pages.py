@@ -2,8 +2,9 @@
 
 Nested loops of 10^4, 10^5 and 10^6 instructions are recorded. The page of a run, without values but
 with tiles and operands, has two limits: its size, and the CPU time to write it after the estimate
-and its what-ifs are known. The unit of that time is np.add of two [128, 1] arrays, per instruction.
-The time of the what-ifs is printed too. The exit code is 0 if all limits are met.
+and its what-ifs are known. The CPU time per instruction is given as a multiple of the time of
+np.add of two [128, 1] arrays. The time of the what-ifs is printed too. The exit code is 0 if all
+limits are met.
 """
 
 from __future__ import annotations

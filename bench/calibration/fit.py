@@ -7,7 +7,7 @@ The choices of the model (`choices.py`) are numbers, limits on how far compilers
 about instructions that compilers leave out, and the times that harnesses add. The value in use of
 each choice is compared with other values, one choice at a time. The kernels of each source are then
 estimated with the values that are best for the kernels of all other sources. These estimates show
-what errors a new kernel has to expect.
+which errors to expect for a new kernel.
 
 The value that needs no evidence is chosen unless another value is better. So if only one source is
 evidence for a value, the estimates of this source do not use it. A rule that public programs,

@@ -3,11 +3,12 @@ order by their estimates.
 
     python bench/calibration/pairs.py CSV ... --records FOLDER [--offsets FILE.toml] [--check]
 
-Writes neuroncore/report/pairs.toml; with --check it only compares the file. It prints how often the
-order of the estimates is right for neighbors in the tables' chains whose measurements differ by
-more than 10 %. It also prints this share for all pairs of variants of one source, grouped by the
-probability that a pair gets when this source is left out of the fit. Constants that nki-library's
-tests assert are left out, because they are no measurements.
+Writes neuroncore/report/pairs.toml; with --check it only compares the file. A chain is a sequence
+of variants in a table. The script prints how often the order of the estimates is right for
+neighbors in a chain whose measurements differ by more than 10 %. It also prints this share for all
+pairs of variants of one source, grouped by the probability that a pair gets when this source is
+left out of the fit. Constants that nki-library's tests assert are left out, because they are not
+measurements.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 
 FILE is run as a script. MODULE is a module of this folder with a dict TABLES, whose entry TABLE is
 a dict too: it maps the name of a kernel, or "*" for any kernel, to a Reference. The reference gets
-copies of the arguments of each launch, and the results of the launch must agree with its results.
-The run also fails if a kernel is not in the table, or if the script never launches a kernel of the
-table. These comparisons are necessary because many scripts only print numbers, or compare one
-kernel with another.
+copies of the arguments of each launch, and the results of the launch must agree with the results of
+the reference. The run also fails if a kernel is not in the table, or if the script never launches a
+kernel of the table. These comparisons are necessary because many scripts only print numbers, or
+compare one kernel with another.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ numpy.
     python bench/conformance/nkibench.py CHECKOUT --target trn1 --seeds 0 21 42 63 84
     python bench/conformance/nkibench.py CHECKOUT --small
 
-A case is a kernel that NKIBench/summary.json lists with its reference, or one of samples/nki, on
-one target. It passes if the benchmark's own rule accepts it (nkibench_case.py). `--workers` cases
-run at a time, each on its share of the processors. `--small` uses copies of the kernels and
+A case is a kernel that NKIBench/summary.json lists with its reference, or a kernel in samples/nki,
+on one target. It passes if the benchmark's own rule accepts it (nkibench_case.py). `--workers`
+cases run at a time, each on its share of the processors. `--small` uses copies of the kernels and
 references with small sizes, as nkibench_small.toml describes; a case then takes seconds, not
 minutes.
 """

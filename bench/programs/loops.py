@@ -1,6 +1,6 @@
 """Lines that are executed several times, on tensors of different sizes: bodies of loops whose
-tensors end with each iteration, and functions that a kernel calls. Other statements here must wait
-for earlier ones, or delete tensors."""
+tensors end with each iteration, and functions that a kernel calls. This module also has statements
+that must wait for earlier ones, and statements that delete tensors."""
 
 from __future__ import annotations
 

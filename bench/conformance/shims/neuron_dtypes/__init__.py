@@ -2,7 +2,7 @@
 of MX.
 
 A packed format (`_x4`) is a user-defined dtype of numpy that stores four elements in an unsigned
-integer. It has a name. Arrays of it can be made, viewed, copied and read from files, but numpy
+integer. The dtype has a name. Arrays of it can be made, viewed, copied and read from files, but numpy
 can't compute with them. `static_cast` packs and unpacks along the last axis.
 """
 
