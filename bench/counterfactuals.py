@@ -40,7 +40,7 @@ from neuroncore.time.verdict import bound, outcome
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 SAME = 1e-9  # a relative difference that another order of a sum can explain
-# The arguments of kernels that do not take those that their file's `inputs` makes.
+# Arguments for kernels for which the function `inputs` of their file makes no arguments.
 ARGUMENTS: dict[str, Callable[[np.random.Generator], Any]] = {
     "narrowed": lambda rng: (rng.standard_normal((128, 512), np.float32),),
     "trained": lambda rng: ch10_rounding.training_inputs(rng, epochs=2),

@@ -39,7 +39,7 @@ from neuroncore.frontend.launch import NeuronWarning
 
 SHARE = 24  # tests of one worker, which does the work that its tests share only once
 SKIPPED_SHARE = 1000
-LARGEST = 3  # dimensions that make a test large
+LARGEST = 3  # number of dimensions whose product is the size of a test
 CROWDED = 0.25  # a worker that still uses more than this share of its memory ends early
 LINES, FRAMES = 12, 4  # shown lines of a message, and frames of its traceback
 

@@ -32,8 +32,8 @@ from neuroncore.numerics.formats import Format, float32
 Array = npt.NDArray[Any]
 Rounding = Callable[..., Array]  # takes a format, values, and an array for the codes or None
 RANK_IDS = 1 << 32  # the distance between the first storage numbers of consecutive ranks
-# the size of each of a rank's ranges of storage numbers: for storages that its cores share, for
-# those of core 0, and for those of core 1
+# a rank has three ranges of storage numbers, each of this size: for storages that its cores share,
+# for those of core 0, and for those of core 1
 CORE_IDS = 1 << 30
 # a place in the user's code: a code object, and the offset of an instruction in its bytecode
 Born = tuple[CodeType, int] | None

@@ -11,7 +11,7 @@ from neuroncore.report.compare import Agreement, ErrorMap
 
 ROWS, COLUMNS = 8, 64  # the largest size of a picture
 LOST = 255  # the level of NaN and infinities
-LARGE = 127  # levels above are large differences: within 3 decades of the largest
+LARGE = 127  # levels above this one are large differences: within 3 decades of the largest
 
 
 def picture(agreement: Agreement) -> list[str]:

@@ -2,8 +2,8 @@
 of MX.
 
 A packed format (`_x4`) is a user-defined dtype of numpy that stores four elements in an unsigned
-integer. The dtype has a name. Arrays of it can be made, viewed, copied and read from files, but numpy
-can't compute with them. `static_cast` packs and unpacks along the last axis.
+integer. The dtype has a name. Arrays of it can be made, viewed, copied and read from files, but
+numpy can't compute with them. `static_cast` packs and unpacks along the last axis.
 """
 
 from __future__ import annotations
