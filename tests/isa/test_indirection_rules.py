@@ -255,8 +255,8 @@ def test_elements_are_selected_from_contiguous_partitions_on_the_chip():
 def test_one_run_time_address_is_enough():
     device = Device("trn3")
     tile, index = device.zeros((32, 4, 6)), device.zeros((32, 1), "uint8")
-    refused(ViewError, "known at run time", tile[:, VirtualRegister()].indirect, index)
-    refused(ViewError, "known at run time", tile.indirect(index).indirect, index)
+    refused(ViewError, "chosen at run time", tile[:, VirtualRegister()].indirect, index)
+    refused(ViewError, "chosen at run time", tile.indirect(index).indirect, index)
     moved = device.zeros((32, 4, 1), "uint8")[:, VirtualRegister()]
     refused(ViewError, "run-time", tile.indirect, moved)
 
