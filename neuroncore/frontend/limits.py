@@ -37,13 +37,13 @@ def axes(axis: Any, argument: str = "axis", position: int = 1) -> tuple[int, ...
         return tuple(map(operator.index, numbers))
     except TypeError:
         raise SignatureError(
-            f"{argument}={axis!r} names no axis",
+            f"{argument}={axis!r} is not an axis",
             argument=argument,
             position=position,
             expected="an int, or a tuple of ints",
             got=f"{axis!r} ({type(axis).__name__})",
             because="axes are numbered from 0, or from the last axis, which is -1",
-            hint="1 is the first free axis of a tile, -1 the last",
+            hint="axis 1 is the first free axis of a tile, and axis -1 the last",
         ) from None
 
 

@@ -63,7 +63,7 @@ class OriginalArray:
             raise UsageError(
                 f"argument {self.name or 'of the kernel'} has changed since the launch, and the "
                 "Run has no copy of it: arrays that the kernel only reads are not copied if they "
-                f"have {LARGE >> 20} MiB or more. To change such an array, change a copy"
+                f"have {LARGE >> 20} MiB or more. To change such an array, change a copy of it"
             )
         view = self.array.view()
         view.flags.writeable = False

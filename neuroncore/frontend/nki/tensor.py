@@ -314,7 +314,8 @@ class NkiTensor(Assigned):
         axis = self._free_axis(dim, "squeeze_dim")
         if self.shape[axis] != 1:
             raise ShapeError(
-                f"axis {axis} has {self.shape[axis]} elements",
+                f"axis {axis} has {self.shape[axis]} elements; only an axis of one element can be "
+                "removed",
                 argument="dim",
                 expected="size 1",
                 got=f"shape {self.shape}",

@@ -237,7 +237,7 @@ class Index(Affine):
         raise DynamicControlError(
             "an index expression has no truth value",
             because="an index expression represents all elements of a tile at once",
-            hint="compare loop variables, which are plain integers here, or use a mask",
+            hint="compare loop variables, which are integers, or use a mask",
             also="err_control_flow_condition_depending_on_arange",
         )
 
@@ -378,7 +378,7 @@ class Mask:
             object.__setattr__(self, "terms", tuple(terms))
             return False
         raise DynamicControlError(
-            "a mask has no truth value: it differs from element to element",
+            "a mask has no truth value: its value differs from element to element",
             hint="combine masks with `&`, and pass them as mask=",
             also="err_control_flow_condition_depending_on_arange",
         )

@@ -199,7 +199,7 @@ def random_seed(seed: NkiTensor) -> None:
         core.report(
             "SEED_OF_ANOTHER_ENGINE",
             f"nl.rand on {core.machine.name} uses nisa.rng, which may run on a different engine "
-            "than random_seed; the seed may have no effect on it",
+            "than random_seed; the seed may have no effect on nl.rand",
         )
     isa.set_rng_seed(seed)
 
@@ -432,7 +432,7 @@ def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTe
             f"{x.shape} can't be broadcast to {sizes}",
             argument="shape",
             position=1,
-            expected="the same number of axes, each equal or 1",
+            expected="the same number of axes, with sizes that are equal, or 1 in the source",
         )
     if x.shape == sizes:
         return x if dtype in (None, x.dtype) else copy(x, dtype)
