@@ -92,7 +92,8 @@ class OlderMaker(Maker):
     ) -> tuple[str, Sequence[Views]]:
         """Return the text and the operands, as the base does. Some instructions get a mask, and are
         issued for each rectangle of elements that it selects. Some are repeated by a loop."""
-        text, held = self.call(name, given), [views]
+        text, views = self.call(name, given), _with_equal_words(name, views)
+        held = [views]
         if _may_have_a_mask(name, views) and self.chance(self.masks):
             lanes, free = views["dst"].shape
             chosen = masks.mask(self, lanes, free, moved=False)
@@ -206,3 +207,16 @@ def _is_tile(one: Tensor) -> bool:
 
 _STEPS = _steps()
 STEPS = ((of_both, 8),)
+
+
+def _with_equal_words(name: str, views: Views) -> Views:
+    """Return the operands as the instruction reads them. A dma_copy of the older API between int32
+    and uint32 moves bits: one operand is read in the format of the other (`integer_transfers`)."""
+    src, dst = views.get("src"), views.get("dst")
+    if name != "nisa.dma_copy" or not isinstance(src, View) or not isinstance(dst, View):
+        return views
+    if {src.form, dst.form} != {"int32", "uint32"}:
+        return views
+    if src.picked:
+        return {**views, "dst": replace(dst, form=src.form)}
+    return {**views, "src": replace(src, form=dst.form)}
