@@ -183,7 +183,7 @@ class KernelError(NeuronError, ValueError, AssertionError):
             "hint": self.hint,
             "also": self.also,
             "besides": self.more,
-            "stack": [{"function": p.function, "place": str(p), **v} for p, v in self.stack],
+            "stack": [{**v, "function": p.function, "place": str(p)} for p, v in self.stack],
         }
 
 

@@ -12,7 +12,7 @@ import json
 import runpy
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,13 +124,25 @@ def _refused(failure: dict[str, Any]) -> Finding:
     values = [f"{name} {failure[name]}" for name in ("expected", "got") if failure[name]]
     return Finding(
         failure["code"],
-        "; ".join([failure["statement"], *values]),
+        "; ".join([failure["statement"], *values, *_frames(failure["stack"])]),
         place,
         severity="error",
         because=failure["because"] or "",
         hint=failure["hint"] or "",
         source=f"neuroncore explain {failure['code']}",
     )
+
+
+def _frames(stack: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield the frames of a kernel's error as text, innermost first: where the next function called
+    it, and its integer variables, such as those of loops."""
+    for depth, frame in enumerate(stack):
+        numbers = [f"{name}={v}" for name, v in frame.items() if name not in ("function", "place")]
+        inside = f" ({', '.join(numbers[:8])})" if numbers else ""
+        if depth:
+            yield f"called at {frame['place']}{inside}"
+        elif inside:
+            yield f"in {frame['function']}{inside}"
 
 
 if __name__ == "__main__":

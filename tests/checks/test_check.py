@@ -36,6 +36,8 @@ def kernel(x):
 def inputs():
     return (np.ones((128, 16), np.float32),)
 """
+PART = "def part(x, turn, 3):\n    return x[0:64, 5 * place : 9 * place]\n\n\n"
+LOOP = "    for turn in range(3):\n        pass\n"
 MAIN = 'if __name__ == "__main__":\n    kernel(*inputs())\n'
 
 
@@ -57,6 +59,16 @@ def test_a_kernel_with_inputs_is_run_in_another_process(file, capsys):
     first, *_, last = out.splitlines()
     assert first.startswith(f"{file}:11:") and " error[SHAPE_MISMATCH] " in first
     assert last == "1 error (1 file read, API 0.6; 0 launches run)"
+
+
+def test_an_error_of_a_run_has_its_callers_and_their_loop_variables(file, capsys):
+    text = KERNEL.replace("x[0:64, :]", "part(x, turn, 3)").replace(
+        "    tile =", LOOP + "    tile ="
+    )
+    file.write_text(text.replace("@nki.jit", PART + "@nki.jit"), "utf-8")
+    _, out = checked(capsys, f"{file}::kernel")
+    line = 1 + text[: text.index("dma_copy(")].count("\n") + PART.count("\n")
+    assert f"; in part (turn=2); called at {file}:{line} (turn=2)\n" in out
 
 
 def test_static_runs_nothing(file, capsys):
