@@ -36,7 +36,7 @@ def kernel(x):
 def inputs():
     return (np.ones((128, 16), np.float32),)
 """
-PART = "def part(x, turn, 3):\n    return x[0:64, 5 * place : 9 * place]\n\n\n"
+PART = "def part(x, turn, place):\n    return x[0:64, 5 * turn : place**2 * turn]\n\n\n"
 LOOP = "    for turn in range(3):\n        pass\n"
 MAIN = 'if __name__ == "__main__":\n    kernel(*inputs())\n'
 
