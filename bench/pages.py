@@ -41,8 +41,8 @@ COLUMNS = 250  # tiles in a row of the nest, with 10 instructions each
 
 @nki.jit
 def nest(a, b):
-    """exp(p - the maximum of the row) / its sum over the row, plus the tile, plus 1, for p =
-    weights.T @ tile: ten instructions for each tile of 8 x 4."""
+    """Softmax of each row of weights.T @ tile, plus the tile, plus 1: ten instructions for each
+    tile of 8 x 4."""
     out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
     for i in range(0, a.shape[0], 8):
         weights = nl.ndarray((8, 8), a.dtype, buffer=nl.sbuf)

@@ -38,7 +38,7 @@ N = 512  # columns of a moving tile: one bank of PSUM
 
 @nki.jit
 def naive(a_t, b):
-    """a_t.T @ b, for a_t [k, m] and b [k, n] in multiples of 128, 128 and 512."""
+    """a_t.T @ b, for a_t [k, m] and b [k, n]; k and m are multiples of 128, n of 512."""
     depth, rows, columns = sizes(a_t, b)
     c = nl.ndarray((rows, columns), a_t.dtype, buffer=nl.shared_hbm)
     for m in range(0, rows, M):

@@ -43,7 +43,7 @@ test_nki({kernel}, enough)
 
 
 def candidates(trace: str) -> list[str]:
-    """Return the sources of a trace's candidates, from the beginning of the search."""
+    """Return the sources of a trace's candidates in order, beginning with candidate 0."""
     found = []
     node = ast.parse(trace, mode="eval").body
     while isinstance(node, ast.Call):

@@ -150,7 +150,8 @@ def _skipped(item: pytest.Item) -> bool:
 
 
 def _size(name: str) -> float:
-    """Return the product of the largest numbers in the name of a test. Most of them are sizes."""
+    """Return the product of the largest numbers in the name of a test. These numbers are mostly
+    sizes."""
     numbers = sorted(int(n) for n in re.findall(r"\d+", name.partition("[")[2]))
     return math.prod(numbers[-LARGEST:])
 

@@ -54,7 +54,7 @@ from neuroncore.replay.verification import Mismatch
 from neuroncore.time.schedule import Timeline, schedule_cores
 
 ORDERS = [one for one in get_args(Order) if one]
-REWRITTEN = "compiled"  # the order whose compiler makes some readers read other tensors
+REWRITTEN = "compiled"  # the order in which the compiler rewrites the program
 SAVED, HELD = 7, 3  # one of 7 programs is replayed from a file, one of 3 has its hazards checked
 LIMITED = 5  # one of 5 runs with small caches, and with loops for few elements
 SHARED = 5  # one of 5 has all products deferred and divided among threads

@@ -134,8 +134,8 @@ class Origins:
 
 
 def _words(flags: Array, operand: Operand) -> tuple[Array, Array]:
-    """Return the flags of the bytes of a memory, with the flags of one element in one number, and
-    the indices of the operand's elements in this array."""
+    """Return an array with the flags of a memory's bytes, in which the flags of the bytes of an
+    element are one number. Also return the indices of the operand's elements in this array."""
     places = operand.tensor.places(operand.positions)
     return viewed(flags, places, ALL_SET[operand.form.size].dtype)
 

@@ -64,7 +64,8 @@ def touch(maker: Maker, view: View, share: float = 0.25) -> None:
 
 
 def other_numbers(maker: Maker) -> None:
-    """Issue an instruction again with other constants. An activation without a scale gets one."""
+    """Issue an instruction again with other constants. An activation without a scale gets a
+    scale."""
     known = [
         one for one in maker.issued if one[0] in SCALED or any(map(_is_number, one[2].items()))
     ]

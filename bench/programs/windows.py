@@ -152,7 +152,7 @@ class Windows(Draws, ABC):
         return slice(first, first + count)
 
     def _repeated(self, base: View, rows: slice, free: int, reads: bool) -> View | None:
-        """Return elements that occur several times, or None if the view is not only read."""
+        """Return elements that occur several times, or None if the view may be written."""
         times, others = self.parts(free)
         if not reads or times == 1:
             return None

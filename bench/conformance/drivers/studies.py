@@ -1,5 +1,5 @@
 """Drivers of small studies: kernels whose results do not depend on the batch, products that skip
-zeros, and first kernels of agents and students."""
+zeros, and first kernels of language models and students."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ const SIDE = 16, LARGE = 34, LEFT = 56; // large corner: cells per side, pixels 
 const FRAMES = 64; // most cycles of streaming in an animated file
 let running = null;
 
-/** A step's product with its values, or without them if the page has none; a reason if the step is
- * not a product. */
+/** Return the product of the selected step, with its values if the page has them. If the step is not a
+ * product, return the reason why there is none. */
 export async function product(core) {
   const i = state.step, call = i < 0 ? null : core.callOf(i);
   if (!call?.array) return { reason: "This step is not a matrix product on the Tensor engine." };
@@ -31,7 +31,7 @@ export async function product(core) {
   return { array: call.array, cells: core.cells, tiles, sums, systolic };
 }
 
-/** The next step, beginning with this one, that is a product. */
+/** Return the first step after the selected one that is a product; -1 if there is none. */
 function nextProduct(core) {
   for (let n = 1; n <= core.count; n++) {
     const i = (Math.max(state.step, -1) + n) % core.count;
@@ -40,7 +40,7 @@ function nextProduct(core) {
   return -1;
 }
 
-/** The cycle to show: the selected one, or the first in which a column enters. */
+/** Return the cycle to show: the selected cycle, or the first one in which a column enters the array. */
 function cycleOf(systolic) {
   return state.cycle < 0 ? systolic.loading : Math.min(state.cycle, systolic.cycles);
 }
@@ -71,7 +71,7 @@ export async function drawArray(pane, core) {
       : "The page has no values for this step: run `neuroncore view` with --values A:B to store them."))));
 }
 
-/** The controls of the cycle; they are kept while they are in use. */
+/** Return the controls of the cycle. They are not made again while they are in use. */
 function controls(step, systolic) {
   const by = (cycles) => set({ cycle: Math.min(Math.max(cycleOf(systolic) + cycles, 0), systolic.cycles) });
   const speeds = el("select", { id: "speed", "aria-label": "cycles per second", onchange: (event) => {
@@ -139,20 +139,20 @@ function canvas({ systolic, array, cells }, cycle) {
   return withArrows(made, systolic);
 }
 
-/** The largest weight and input. */
+/** Return the largest magnitudes of the weights and of the inputs. */
 function largest(systolic) {
   return [systolic.weights ?? [1], systolic.moving ?? [1]]
     .map((values) => values.reduce((a, b) => Math.max(a, Math.abs(b) || 0), 0) || 1);
 }
 
-/** A number in at most six characters, as wide as a cell. */
+/** Return a number as a text of at most six characters, which fits into a cell. */
 function few(value) {
   const text = Number.isFinite(value) ? String(Number(value.toPrecision(2))) : String(value);
   return text.length <= 5 ? text : value.toExponential(0);
 }
 
-/** Draw the first 16 rows and columns with their numbers: inputs at the left, and below the sums
- * that leave the array for the PSUM bank in this cycle. */
+/** Draw the first 16 rows and columns with their numbers. The inputs are at the left. At the bottom are
+ * the sums that leave the array for the PSUM bank in this cycle. */
 function paintCorner(context, { systolic }, cycle) {
   const [rows, columns] = [systolic.rows, systolic.columns].map((n) => Math.min(n, SIDE)), most = largest(systolic);
   const box = (row, column, fill, text) => {
@@ -219,7 +219,7 @@ function withArrows(made, systolic) {
   return made;
 }
 
-/** The large corner in this cycle as SVG; nothing if the step is not a product. */
+/** Return the large corner in this cycle as SVG; nothing if the step is not a product. */
 export async function arrayPicture(core) {
   const shown = await product(core);
   if (shown.reason) return "";
@@ -227,7 +227,7 @@ export async function arrayPicture(core) {
   return file(...sizeOfCorner(shown), recorded(context, (recorder) => paintCorner(recorder, shown, cycleOf(shown.systolic))));
 }
 
-/** The large corner as an animated SVG: its weights are loaded, then columns stream. */
+/** Return the large corner as an animated SVG: first weights are loaded, and then columns stream. */
 export async function arrayFrames(core) {
   const shown = await product(core);
   if (shown.reason) return "";
@@ -276,7 +276,7 @@ function said(shown, cycle, core) {
   return table([], rows);
 }
 
-/** The sum that leaves the array below the selected cell, and the run's result there. */
+/** Return table rows with the sum that leaves the column of the selected cell, and with the run's result. */
 function below(systolic, tiles, sums, column, { moving, pass }, float32, core) {
   const rows = [["leaves below", `column ${moving}: ${written(systolic.sum(systolic.rows - 1, column, moving, pass), float32)}`]];
   if (pass < systolic.passes.length - 1 || !sums) return rows;

@@ -9,7 +9,7 @@ const FEW = 104; // and on a narrow screen
 const NARROW = 500; // pixels of a narrow screen
 const SHORTEST = 14; // pixels of a text; it is left out where there is less room
 
-/** The size of letters, relative to the usual one. */
+/** Return the size of letters as a multiple of the usual size. */
 export function type() {
   return document.documentElement.dataset.type === "large" ? 1.45 : 1;
 }
@@ -43,7 +43,7 @@ export class Board {
     return true;
   }
 
-  /** The picture as the text of an SVG file; `more` is added at its end. */
+  /** Return the picture as the text of an SVG file, with `more` added at the end. */
   svg(more = "") {
     const { context } = this;
     const content = recorded(context, (recorder) => {
@@ -55,7 +55,7 @@ export class Board {
     return file(this.width, this.height, content + more);
   }
 
-  /** The interval of time that it shows. */
+  /** Return the interval of time that the board shows. */
   span() {
     return [state.from, state.to];
   }
@@ -93,7 +93,7 @@ export class Board {
     return length > 1 ? `${short.slice(0, length)}\u2026` : "";
   }
 
-  /** Draw without painting over the names of rows. */
+  /** Call `draw`, but clip its drawing so that it does not cover the names of rows. */
   clipped(draw) {
     this.context.save();
     this.context.beginPath();
@@ -103,7 +103,7 @@ export class Board {
     this.context.restore();
   }
 
-  /** Ticks of time along the top. */
+  /** Draw the time axis along the top. */
   axis() {
     const span = this.to - this.from, steps = Math.max(2, (this.width - this.left) / (110 * type()));
     const unit = 10 ** Math.floor(Math.log10(span / steps));
@@ -118,7 +118,7 @@ export class Board {
 
 let inks = {};
 
-/** A color of the page by its name in page.css. */
+/** Return a color of the page, by its name in page.css. */
 export function ink(name) {
   return (inks[name] ??= getComputedStyle(document.documentElement).getPropertyValue(`--${name}`));
 }
@@ -129,12 +129,12 @@ export function forgetInks() {
 
 export const PALETTE = 7;
 
-/** One of the seven colors. */
+/** Return one of the seven colors of the palette. */
 export function color(number) {
   return ink(`p${number % PALETTE}`);
 }
 
-/** Black or white, whichever is easier to read on a color. */
+/** Return black or white: the one that is easier to read on a color. */
 export function inkOn(fill) {
   const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(fill.trim().slice(at, at + 2), 16) / 255) ** 2.2);
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
@@ -147,7 +147,7 @@ export function show(core, from, to) {
   set({ from: start, to: start + span });
 }
 
-/** Wheel, drag and shift-drag on a board; `clicked` gets clicks that are not drags. */
+/** Let the wheel, drags and shift-drags on a board zoom and move it. `clicked` gets the position of clicks. */
 export function navigable(board, core, clicked) {
   let down = null;
   const at = (event) => [event.offsetX, event.offsetY];
@@ -186,7 +186,7 @@ export function navigable(board, core, clicked) {
   });
 }
 
-/** Show `by` times as much time, and keep the position of one moment. */
+/** Show `by` times as much time, and keep the moment `around` at its position. */
 export function zoom(core, by, around = (state.from + state.to) / 2) {
   show(core, around - (around - state.from) * by, around + (state.to - around) * by);
 }

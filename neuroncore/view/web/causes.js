@@ -1,21 +1,21 @@
-// The instruction that each instruction waited for.
+// For each instruction: the instruction that it waited for, and why a row is idle before it.
 
 import { ELSEWHERE, IN_TURN } from "./model.js";
 import { duration, moment } from "./text.js";
 
-/** The chain of instructions that one waited for, up to `most`. */
+/** Return the chain of at most `most` instructions that an instruction waited for, the last one first. */
 export function chain(core, i, most) {
   const found = [];
   while (found.length < most && core.cause[i] >= 0) found.push((i = core.cause[i]));
   return found;
 }
 
-/** "12 nc_matmul (line 66)" */
+/** Return the name of an instruction, such as "12 nc_matmul (line 66)". */
 export function named(core, i) {
   return `${core.number(i)} ${core.callOf(i).name} (line ${core.sites[core.site[i]][1]})`;
 }
 
-/** The reason why an instruction did not begin earlier. */
+/** Return the reason why an instruction did not begin earlier, as text. */
 export function reason(core, i) {
   const cause = core.cause[i];
   if (core.is(i, ELSEWHERE)) return "an instruction that is not in this window";
@@ -26,7 +26,7 @@ export function reason(core, i) {
   return `${named(core, cause)}, whose result is available at ${moment(core.end[cause])}${more}`;
 }
 
-/** Why a row is idle between two instructions. */
+/** Return a text that says why a row is idle between two instructions. */
 export function gapBefore(core, row, before, after) {
   const since = before < 0 ? 0 : row.until[before];
   return `${row.name} is idle for ${duration(row.since[after] - since)}:\n`

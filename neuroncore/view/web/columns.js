@@ -7,7 +7,7 @@ const KINDS = {
   i1: Int8Array, i2: Int16Array, i4: Int32Array, i8: BigInt64Array,
 };
 
-/** A column as an array of numbers. */
+/** Return a packed column as an array of numbers. */
 export async function unpacked(column) {
   const content = await inflate(column.data);
   let values = column.planes ? joined(new Uint8Array(content), column) : new KINDS[column.type](content);
@@ -18,7 +18,7 @@ export async function unpacked(column) {
   return sums;
 }
 
-/** A column that has integers relative to the previous ones of the same call. */
+/** Return a column whose packed integers are relative to the previous value of the same call. */
 export function summedByCall(values, call) {
   const found = new Float64Array(values.length), last = new Map();
   for (let i = 0; i < values.length; i++) {
@@ -28,7 +28,7 @@ export function summedByCall(values, call) {
   return found;
 }
 
-/** Integers whose bytes are in planes: all first ones, all second ones, and so on. */
+/** Return integers whose bytes are in planes: the first bytes of all, the second bytes of all, and so on. */
 function joined(bytes, { type, planes }) {
   const count = bytes.length / planes, values = new KINDS[type](count);
   for (let i = 0; i < count; i++) {
@@ -39,12 +39,12 @@ function joined(bytes, { type, planes }) {
   return values;
 }
 
-/** The value of a compressed JSON text. */
+/** Return the value of a compressed JSON text. */
 export async function parsed(text) {
   return JSON.parse(new TextDecoder().decode(await inflate(text)));
 }
 
-/** The calls, whose numbers fill the holes of the texts of their forms. */
+/** Return the calls. The text of a call is the text of its form, with the call's numbers in the holes. */
 export async function filled(text) {
   const { forms, of } = await parsed(text), next = forms.map(() => 0);
   for (const form of forms) form.columns = form.columns.map((column, _, all) => (Array.isArray(column) ? column : all[column]));
@@ -56,7 +56,7 @@ export async function filled(text) {
   return JSON.parse(`[${each}]`);
 }
 
-/** 0, 1, 2, 3, 4 as 0, -1, 1, -2, 2. */
+/** Return the signed integer for an unsigned one: 0, 1, 2, 3, 4 become 0, -1, 1, -2, 2. */
 export function signed(value) {
   return value % 2 ? -(value + 1) / 2 : value / 2;
 }

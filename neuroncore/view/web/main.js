@@ -53,7 +53,7 @@ const ASKED_FOR = {
   values: estimated, array: estimated, roofline: estimated, findings: estimated,
 };
 
-/** Read all cores at the first look. */
+/** Draw several cores under each other. The first call reads all cores. */
 async function drawTogether() {
   await (together.ready ??= together.open(cores, made, opened));
   return together.draw();
@@ -111,7 +111,7 @@ function go(step) {
   if (at < state.from || at > state.to) show(core, at - span / 2, at + span / 2);
 }
 
-/** The pictures of the current pane as SVG files, by name. */
+/** Return the pictures of the current pane as pairs (name, text of an SVG file). */
 async function paneFiles() {
   const { pane } = state, drawing = panes[pane].querySelector("svg");
   if (pane === "memory") return memory.maps.map((map) => [map.memory, map.board.svg()]);
@@ -139,12 +139,12 @@ function theme() {
   forgetInks();
 }
 
-/** Change from usual to large letters or back. */
+/** Switch between usual and large letters. */
 function enlarged() {
   set({ type: state.type ? "" : "large" });
 }
 
-/** Change from light to dark or back. */
+/** Switch between light and dark. */
 function turned() {
   set({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" });
 }
@@ -228,7 +228,7 @@ function makePanes() {
   $("keys").replaceChildren(table(["", ""], KEYS), el("form", { method: "dialog" }, el("button", {}, "close")));
 }
 
-/** The page of a run that failed and has no timeline: the error in the source. */
+/** Show the page of a run that failed and has no timeline: the source with the error. */
 function startBare() {
   document.body.classList.add("bare");
   const nothing = { files: made.files, lines: [] }, shown = new Source();
@@ -243,7 +243,7 @@ function startBare() {
   return 0;
 }
 
-/** The line with instructions that a line number of the kernel's file means: this one, or the next. */
+/** Return the index of the first line with instructions at or after a line number of the kernel's file. */
 function lineAt(number) {
   const file = core.lines[0]?.file;
   return number === null ? -1 : core.lines.findIndex((line) => line.file === file && line.line >= number);
@@ -251,7 +251,7 @@ function lineAt(number) {
 
 const made = JSON.parse($("document").textContent);
 
-/** The page is complete; tests wait for this. */
+/** Build the page. Tests wait for the result of this function, because the page is then complete. */
 async function start() {
   if (!made.cores.length) return startBare();
   cores = made.cores.map((each) => ({ ...each, files: made.files }));

@@ -14,7 +14,8 @@ const ESTIMATED = "A rectangle is a tensor from its first use to its last, hatch
 const MEASURED = "A rectangle is an operand of instructions at the compiler's address, from its first use to its last. "
   + "The line is the sum of their bytes. Transfers are not included.";
 
-/** The tensors of a memory: address, lifetime, first write, first and last read. */
+/** Return the tensors of a memory, each with its address, its lifetime, its first write, and its first and
+ * last read. */
 function residents(core, memory) {
   const found = [];
   for (let area = 0; area < core.areaKind.length; area++) {
@@ -27,7 +28,7 @@ function residents(core, memory) {
   return found.sort((a, b) => a.born - b.born);
 }
 
-/** Tensors at addresses that the kernel chooses are identified by their accessed bytes. */
+/** Return the tensors at addresses that the kernel chose. They are identified by their accessed bytes. */
 function placed(core, area, users) {
   const byBox = Map.groupBy(users, (operand) => core.box[operand]);
   return [...byBox].map(([box, own]) =>
@@ -77,7 +78,7 @@ class MemoryMap {
     this.use = pressure(core, this.tiles);
   }
 
-  /** The tiles in use at any time in an interval. */
+  /** Return the tiles that are in use at some time in an interval. */
   between(from, to) {
     const first = lowerBound(this.reach, 0, this.tiles.length, from);
     const last = lowerBound(this.born, first, this.tiles.length, to);
@@ -111,7 +112,7 @@ class MemoryMap {
     });
   }
 
-  /** Draw the tiles; those smaller than a pixel once per pixel. Return the labels that fit. */
+  /** Draw the tiles, and return the labels that fit. Of tiles smaller than a pixel, draw one per pixel. */
   drawTiles() {
     const { board } = this, taken = new Uint8Array((board.width + 1) * HEIGHT);
     const chosen = this.chosen(), labels = [];
@@ -134,7 +135,7 @@ class MemoryMap {
     return labels;
   }
 
-  /** A label on its color, which hatching does not cross. */
+  /** Draw a label on a background of its color, so that hatching does not cross it. */
   label(tile, x, y, room) {
     const { board } = this, shown = board.fitting(this.called(tile), room);
     if (!shown) return;
@@ -142,7 +143,7 @@ class MemoryMap {
     board.text(shown, x, y + 10 * type(), inkOn(this.color(tile)));
   }
 
-  /** The label of a tile; tiles at addresses that the kernel chooses have the address. */
+  /** Return the label of a tile. The label contains the address if the kernel chose the address. */
   called(tile) {
     const { placed, memory } = this.core.kindOf(tile.area);
     return placed ? `${memory} from byte ${tile.at}` : tensor(this.core, tile.area);
@@ -192,7 +193,7 @@ class MemoryMap {
     context.stroke();
   }
 
-  /** The tensors of the step's operands; null for all. */
+  /** Return the tensors of the selected step's operands; null, which means all, if no step is selected. */
   chosen() {
     if (state.step < 0) return null;
     return new Set(this.core.operands(state.step).map((operand) => operand.area));
@@ -229,7 +230,7 @@ class MemoryMap {
   }
 }
 
-/** Bytes in use over time. */
+/** Return the bytes in use over time. */
 function pressure(core, tiles) {
   const index = Int32Array.from(tiles.keys());
   const [births, deaths] = ["born", "dead"].map((when) => Float64Array.from(tiles, (tile) => tile[when]));

@@ -39,7 +39,7 @@ export class Core {
     this.to = (all || !this.count ? this.total_ns : this.end.reduce((a, b) => Math.max(a, b))) || 1;
   }
 
-  /** The number of an instruction: its position in the program. */
+  /** Return the number of an instruction, which is its position in the program. */
   number(i) {
     return this.first + i;
   }
@@ -103,7 +103,8 @@ export class Core {
     return this.lineOfSite[this.site[i]];
   }
 
-  /** The call stack, innermost first: a site and its integers; empty if unknown. */
+  /** Return the call stack of an instruction, innermost frame first; empty if unknown. A frame has a site and
+   * integer variables. */
   stackOf(i) {
     return this.stacks ? this.stacks.all[this.stacks.of[i]] : [];
   }
@@ -112,7 +113,7 @@ export class Core {
     return (this.flags[i] & flag) !== 0;
   }
 
-  /** Its operands: the name, the role (reads or writes), the box, and the tensor. */
+  /** Return the operands of an instruction: name, role (reads, index or writes), box, and tensor. */
   operands(i) {
     const { reads, indices, writes } = this.callOf(i);
     const roles = [...reads.map((n) => [n, "reads"]), ...indices.map((n) => [n, "index"]),
@@ -132,14 +133,14 @@ export class Core {
     return operand - this.start[i] >= reads.length + indices.length;
   }
 
-  /** The instructions that waited for this one. */
+  /** Return the instructions that waited for an instruction. */
   waiters(i) {
     const found = [];
     for (let j = 0; j < this.count; j++) if (this.cause[j] === i) found.push(j);
     return found;
   }
 
-  /** The idle time of its queue before it. */
+  /** Return how long the queue of an instruction is idle before the instruction. */
   idleBefore(i) {
     if (!this.idle) {
       this.idle = new Float64Array(this.count);
@@ -167,7 +168,7 @@ export class Core {
     return bytesOf(b).some((at) => there.has(at));
   }
 
-  /** The last earlier instruction that wrote bytes of this operand; -1 for none. */
+  /** Return the last earlier instruction that wrote bytes of an operand; -1 if there is none. */
   writerBefore(operand) {
     return this.neighbor(operand, -1, (other) => this.writes(other));
   }
@@ -194,8 +195,8 @@ export class Core {
   }
 }
 
-/** Indices sorted by time, stable for equal times. A run has fewer than 2^31 ticks, so a tick and
- * a position fit into a number of 53 bits. */
+/** Return indices sorted by time; equal times keep their order. A run has fewer than 2^31 ticks, so a tick
+ * and a position fit into a number of 53 bits. */
 export function sorted(indices, time, tick) {
   const count = indices.length;
   const keys = Float64Array.from(indices, (i, n) => Math.round(time[i] / tick) * count + n).sort();
@@ -234,7 +235,7 @@ function inverse(order) {
   return found;
 }
 
-/** The first position from `low` to `high` where an ascending array is not below a value. */
+/** Return the first position from `low` to `high` where an ascending array is not below a value. */
 export function lowerBound(values, low, high, value, key = null) {
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -2,7 +2,7 @@
 
 const shared = new DataView(new ArrayBuffer(8));
 
-/** A function from codes to numbers. */
+/** Return a function that converts codes of a format to numbers. */
 export function decoder(format) {
   const { kind, bytes } = format, bits = 8 * bytes;
   if (kind === "int") return (code) => (code >= 2 ** (bits - 1) ? code - 2 ** bits : code);
@@ -24,12 +24,12 @@ function narrow(code, { exponent, mantissa, bias, infinite, nan }) {
 
 const CODES = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array };
 
-/** The codes in a byte array; no tile has elements of 8 bytes. */
+/** Return the codes in a byte array. No tile has elements of 8 bytes. */
 export function codes(content, format) {
   return new CODES[format.bytes](content);
 }
 
-/** The bits of a code in groups; for a float its sign, exponent and fraction. */
+/** Return the bits of a code in groups, which are sign, exponent and fraction for a float. */
 export function groups(code, format) {
   const bits = code.toString(2).padStart(8 * format.bytes, "0");
   if (format.kind !== "float") return [["bits", bits]];
@@ -38,7 +38,7 @@ export function groups(code, format) {
   return [["sign", bits[0]], ["exponent", bits.slice(1, rest)], ["fraction", bits.slice(rest)]];
 }
 
-/** A number with the digits that distinguish it from others of its format. */
+/** Return a number as text, with enough digits to distinguish it from other numbers of its format. */
 export function written(value, format) {
   if (!Number.isFinite(value) || Number.isInteger(value)) return Object.is(value, -0) ? "-0" : String(value);
   return String(Number(value.toPrecision(format.bytes === 4 ? 9 : 6)));

@@ -1,4 +1,4 @@
-// Colors of Python's words, line by line.
+// Highlights the syntax of Python, line by line.
 
 import { el } from "./text.js";
 
@@ -6,7 +6,7 @@ const KEYWORDS = new Set(("False None True and as assert async await break class
   + "finally for from global if import in is lambda nonlocal not or pass raise return try while with yield").split(" "));
 const TOKEN = /(#.*)|([rbfuRBFU]{0,2}("""|'''))|([rbfuRBFU]{0,2}(?:"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?))|(\b\d[\w.]*)|([A-Za-z_]\w*)|(@[\w.]+)/g;
 
-/** Return for each line its pieces: elements and texts. */
+/** Return, for each line, a list of elements and texts. */
 export function colored(lines) {
   let open = ""; // the quotes of a text that goes on in the next line
   return lines.map((line) => {

@@ -3,7 +3,7 @@
 import { set } from "./state.js";
 import { $, duration, el, percent, plural, size, table } from "./text.js";
 
-/** The result of the run: right, wrong, or the error that ended it. */
+/** Show the outcome of the run: right, wrong, or the error that ended it. */
 export function drawOutcome(outcome) {
   $("outcome").hidden = !outcome;
   document.body.classList.toggle("failed", outcome?.kind === "failed");
@@ -33,7 +33,7 @@ export function drawHead(core, cores, { version, served, error }) {
     `${each.kernel}${each.ranks > 1 ? `, rank ${each.rank}` : ""}${each.cores > 1 ? `, core ${each.core}` : ""}${sameName(cores, n)}`)));
 }
 
-/** The part of the run on the page; with a server, links to the other parts. */
+/** Return a text about the part of the run on the page. With a server, it has links to the other parts. */
 function drawWindow(core, served) {
   const last = core.first + core.count - 1;
   const said = `instructions ${core.first.toLocaleString("en")} to ${last.toLocaleString("en")} of `
@@ -58,7 +58,7 @@ export function drawFindings(pane, core) {
     : el("p", { class: "faint" }, "No findings."));
 }
 
-/** The error that each line introduces into the results. */
+/** Show a table with the error that each line introduces into the results. */
 export function drawPrecision(pane, core) {
   const { results, lines } = core.precision, files = core.files.map((file) => file.name);
   const figure = (value) => (value === null ? "infinite" : Number(value).toPrecision(3));
@@ -103,7 +103,7 @@ export function drawFigures(pane, core) {
     table(["critical path", ""], Object.entries(core.path_share ?? {}).map(([name, share]) => [name, percent(share)]), [1])));
 }
 
-/** A figure in the unit that its name implies; times are in seconds. */
+/** Return a figure as text, in the unit that its name implies. Times are in seconds. */
 function written(name, value) {
   if (typeof value !== "number") return String(value);
   if (/_percent$/.test(name)) return percent(value);

@@ -1,4 +1,4 @@
-// The roofline: achieved flops over flops per byte.
+// The roofline: achieved flops per second over flops per byte.
 
 import { set, state } from "./state.js";
 import { el, percent, table } from "./text.js";
@@ -12,7 +12,8 @@ function svg(name, attributes, ...children) {
   return made;
 }
 
-/** The dots: the kernel, and each line while its products run, at the kernel's flops per HBM byte. */
+/** Return the dots: the kernel, and each line while its products run. All are at the kernel's flops per
+ * byte of HBM. */
 function dots(core) {
   const { flops, hbm_bytes: bytes, tflops, format } = core.roofline;
   if (!flops || !bytes) return [];
@@ -22,7 +23,7 @@ function dots(core) {
   return [{ name: core.kernel, at, tflops, line: -1, format }, ...lines];
 }
 
-/** Vertical positions of labels near those that they belong to, without overlap. */
+/** Return vertical positions of labels: close to their dots, but without overlap. */
 function spread(wanted) {
   const order = wanted.map((_, n) => n).sort((a, b) => wanted[a] - wanted[b]), found = [...wanted];
   order.forEach((n, k) => k && (found[n] = Math.max(found[n], found[order[k - 1]] + APART)));

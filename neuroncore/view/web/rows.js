@@ -2,19 +2,19 @@
 
 import { lowerBound, sorted, TRANSFER } from "./model.js";
 
-/** One row: a name, its instructions in time order, and the begin and end of each. */
+/** A row: its name, its instructions in the order of time, and the begin and end of each instruction. */
 class Row {
   constructor(name, items, since, until) {
     Object.assign(this, { name, items: Int32Array.from(items), since, until });
   }
 
-  /** The instructions that pass a test; the last result is cached by a key. */
+  /** Return the instructions that pass a test. The last result is cached by the key. */
   only(key, test) {
     if (this.lastKey !== key) [this.lastKey, this.subset] = [key, this.items.filter(test)];
     return this.subset;
   }
 
-  /** The instruction at a time, or -1, and its neighbors before and after. */
+  /** Return the instruction at a time (-1 if there is none), and its neighbors before and after. */
   at(ns) {
     const after = lowerBound(this.items, 0, this.items.length, ns, this.since);
     const exact = after < this.items.length && this.since[this.items[after]] === ns;
@@ -29,7 +29,7 @@ class Row {
   }
 }
 
-/** All rows of a core: its queues, its collectives, and either a row per DMA engine,
+/** Return all rows of a core: its queues, its collectives, and either a row per DMA engine,
   or one per transfer in flight for each ring. */
 export function rowsOf(core, byEngine) {
   const own = core.queues.map(() => []), flying = core.queues.map(() => []), joined = [];
@@ -49,7 +49,7 @@ export function rowsOf(core, byEngine) {
   return rows;
 }
 
-/** A row for each DMA engine, with the transfers whose bytes it moves. */
+/** Return a row for each DMA engine, with the transfers whose bytes this engine moves. */
 function engines(core) {
   const found = [];
   for (const i of moving(core)) {
@@ -58,13 +58,13 @@ function engines(core) {
   return Array.from(found, (items, e) => new Row(`DMA-E${e}`, items ?? [], core.move, core.moved));
 }
 
-/** The transfers that occupy DMA engines, in the order of their begin. */
+/** Return the transfers that occupy DMA engines, in the order of their begin. */
 function moving(core) {
   const own = core.byTime.filter((i) => core.engines[i] && core.moved[i] > core.move[i]);
   return sorted(own, core.move, core.tick_ns);
 }
 
-/** Transfers in lanes, each in the first free one. */
+/** Return transfers in lanes. Each transfer is in the first lane that is free. */
 function lanes(core, transfers) {
   const found = [], free = [];
   for (const i of transfers) {
@@ -76,7 +76,7 @@ function lanes(core, transfers) {
   return found;
 }
 
-/** Counters over time: a name, a unit, times, and the value from each time on. */
+/** Return counters over time. A counter has a name, a unit, times, and the value from each time on. */
 export function counters(core) {
   const transfers = core.byTime.filter((i) => core.is(i, TRANSFER));
   const rate = (i) => core.callOf(i).bytes / (core.moved[i] - core.move[i]);
@@ -86,7 +86,7 @@ export function counters(core) {
   ])];
 }
 
-/** The sum of intervals over time. */
+/** Return the sum of the values of intervals over time. */
 function steps(core, items, since, until, weight) {
   const ends = sorted(items, until, core.tick_ns), times = [0], values = [0];
   let value = 0;

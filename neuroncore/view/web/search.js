@@ -1,4 +1,4 @@
-// The search box: all words must match. "matmul line:102 wait>500ns critical"
+// The search box, for texts such as "matmul line:102 wait>500ns critical". All words must match.
 
 import { CRITICAL, TRANSFER } from "./model.js";
 
@@ -7,14 +7,14 @@ const LENGTH = /^(wait|busy|takes)([<>])([\d.]+)(ns|us|ms|s)?$/;
 
 export const WORDS = "the words are op:, line:, wait>, busy<, takes>500ns, dma, critical, and any text of a call";
 
-/** Return a test of instructions for a search text, and the words that it cannot read. */
+/** Return a test of instructions for a search text, and the words of the text that have no meaning. */
 export function matching(core, text) {
   const words = text.trim().toLowerCase().split(/\s+/).filter(Boolean);
   const tests = words.map((word) => test(core, word));
   return { fits: (i) => tests.every((one) => one?.(i)), unknown: words.filter((_, n) => !tests[n]) };
 }
 
-/** Return a test for one word, undefined if it has no meaning. */
+/** Return a test for one word; undefined if the word has no meaning. */
 function test(core, word) {
   const length = LENGTH.exec(word);
   if (length) {

@@ -5,7 +5,7 @@ import { set, state } from "./state.js";
 import { hottest } from "./summary.js";
 import { $, duration, el, percent, size } from "./text.js";
 
-/** A link that opens a line in VS Code, for a file with an absolute path. */
+/** Return a link that opens a line in VS Code, for a file with an absolute path. */
 export function editorLink(name, line) {
   const path = name.replaceAll("\\", "/");
   if (!/^(\/|[A-Za-z]:\/)/.test(path)) return "";
@@ -47,7 +47,7 @@ export class Source {
     $("map").replaceChildren(...marks);
   }
 
-  /** Up and down select the previous and next line with instructions. */
+  /** Let the up and down keys select the previous and the next line with instructions. */
   keyed(event) {
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (!by) return;
@@ -69,7 +69,7 @@ export class Source {
     return [el("h2", { title: name }, name.split(/[\/]/).slice(-2).join("/")), ...missing, ...rows];
   }
 
-  /** The line of the error, and its message below. */
+  /** Return the line of the error, with the message below the line. */
   marked(row) {
     this.failed = row;
     row.classList.add("wrong");

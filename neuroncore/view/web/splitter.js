@@ -4,7 +4,7 @@ import { $ } from "./text.js";
 
 const STEP = 3; // percent of the window that a key moves a border
 
-/** Make a border set a property of the page's style, in percent of the window. */
+/** Let a border set a property of the page's style, in percent of the window. */
 function border(id, property, unit, from, percentAt) {
   let value = from;
   const move = (to) => {

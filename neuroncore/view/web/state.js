@@ -14,12 +14,12 @@ export function listen(told) {
   listeners.push(told);
 }
 
-/** The pane that a selection opens: a step leaves the summary. */
+/** Return the changes, with the pane that they open: selecting a step replaces the summary by the step. */
 function implied(changes) {
   return changes.step >= 0 && !changes.pane && state.pane === "summary" ? { pane: "step", ...changes } : changes;
 }
 
-/** Change a part of the state; listeners get only fields that changed. */
+/** Change fields of the state. Listeners get the names of the fields whose values changed. */
 export function set(asked) {
   const changes = implied(asked);
   const changed = Object.keys(changes).filter((key) => state[key] !== changes[key]);
@@ -29,7 +29,7 @@ export function set(asked) {
   link();
 }
 
-/** The state as the fragment of an address: fields that differ from the start. */
+/** Return the state as the fragment of an address: the fields that differ from their first values. */
 export function fragment() {
   const parts = new URLSearchParams();
   for (const key of LINKED) if (state[key] !== START[key]) parts.set(key, state[key]);

@@ -7,7 +7,7 @@ import { $, duration, el, moment, table } from "./text.js";
 
 const MOST_WAITERS = 12;
 
-/** The instruction `by` steps further in the selected order, within the run. */
+/** Return the instruction that is `by` steps further in the selected order, limited to the run. */
 export function stepped(core, by) {
   const inTime = state.order === "time";
   const at = state.step < 0 ? -1 : inTime ? core.placeInTime[state.step] : state.step;
@@ -23,7 +23,7 @@ export function drawWalk(core) {
   $("where").textContent = `${at + 1} of ${core.count}`;
 }
 
-/** The instruction at the slider's position. */
+/** Return the instruction at the position of the slider. */
 export function atPosition(core) {
   const at = Number($("position").value);
   return state.order === "time" ? core.byTime[at] : at;
@@ -50,7 +50,7 @@ export function drawStep(pane, core) {
   );
 }
 
-/** A row for a call in the kernel: its place, its function, and its loop variables. */
+/** Return a table row for a call in the kernel: its place, its function, and its loop variables. */
 function called(core, [[file, line, , , , name], variables], depth) {
   const text = `${core.files[file].name.split("/").at(-1)}:${line}`;
   const index = core.lines.findIndex((each) => each.file === file && each.line === line);
@@ -71,7 +71,7 @@ function place(core, i) {
     `${core.files[file].name.split("/").at(-1)}:${line}`);
 }
 
-/** A link to an instruction. */
+/** Return a link to an instruction. */
 export function linked(core, i, text = named(core, i)) {
   if (i < 0) return el("span", {}, text);
   return el("button", { class: "link", onclick: () => set({ step: i }) }, text);
@@ -96,7 +96,7 @@ function operands(core, i) {
   return table(["", "operand", "", "where", "written by", "then"], rows);
 }
 
-/** The label of a tensor: its name, if any, and the line that created it. */
+/** Return the label of a tensor: its name or memory, and the line that created it. */
 export function tensor(core, area) {
   const kind = core.kindOf(area);
   const born = kind.site >= 0 ? `, line ${core.sites[kind.site][1]}` : "";

@@ -1,4 +1,4 @@
-// The first look: what would help, the lines that cost most, and where the result is wrong.
+// The summary: suggestions, the lines that cost most, and the places where the result is wrong.
 
 import { inflate } from "./inflate.js";
 import { set } from "./state.js";
@@ -12,7 +12,7 @@ export async function drawSummary(pane, core) {
   pane.replaceChildren(el("div", { class: "look" }, ...maps.map(errorMap), suggestions(core), hotLines(core)));
 }
 
-/** The index of the line that a text such as "kernel.py:12 at no cost" begins with; -1 for none. */
+/** Return the index of the line with which a text such as "kernel.py:12 at no cost" begins; -1 for none. */
 function lineIn(core, text) {
   const found = /^(\S+):(\d+)\b/.exec(text);
   return !found ? -1 : core.lines.findIndex((line) =>
@@ -30,7 +30,7 @@ function suggestions(core) {
     el("div", { class: "gains" }, ...rows.flat())) : null;
 }
 
-/** The lines with the largest shares of the critical path. */
+/** Return the lines with the largest shares of the critical path. */
 export function hottest(core) {
   return core.lines.map((line, index) => ({ index, line, share: line.critical_ns / (core.total_ns || 1) }))
     .filter(({ share }) => share > 0).sort((a, b) => b.share - a.share);
@@ -52,7 +52,7 @@ function shortened(text) {
   return text.length > LETTERS ? `${text.slice(0, LETTERS)}\u2026` : text;
 }
 
-/** A picture of the differences: a pixel for each block of elements. */
+/** Return a picture of the differences, with a pixel for each block of elements. */
 function errorMap({ result, shape, largest, levels: [rows, columns], data }) {
   const canvas = el("canvas", { width: columns, height: rows, role: "img", "aria-label": `differences of result ${result}` });
   inflate(data).then((bytes) => paint(canvas, new Uint8Array(bytes)));

@@ -1,11 +1,11 @@
-// Pictures as SVG files, also animated: a recorder takes the place of a canvas's context.
+// Pictures as SVG files, also animated. A recorder replaces the context of a canvas.
 
 import { el } from "./text.js";
 
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 const short = (number) => String(Number(Number(number).toFixed(2)));
 
-/** The part of a 2D context that the page draws with, as text of SVG. */
+/** A recorder: it has the methods of a 2D context that the page uses, and writes SVG. */
 class Recorder {
   constructor(context) {
     Object.assign(this, { context, parts: [], path: "", saved: [], clips: 0, open: 0, globalAlpha: 1, lineWidth: 1 });
@@ -73,7 +73,7 @@ class Recorder {
   setTransform() {}
 }
 
-/** Return the text of SVG that a drawing makes on a context; `draw` gets the recorder. */
+/** Return a drawing as the text of an SVG file. The function `draw` gets the recorder, and draws on it. */
 export function recorded(context, draw) {
   const recorder = new Recorder(context);
   draw(recorder);
@@ -86,7 +86,7 @@ export function file(width, height, content) {
     + `font-family="system-ui, sans-serif">\n<rect width="${width}" height="${height}" fill="${paper}"/>\n${content}\n</svg>\n`;
 }
 
-/** Frames one after the other, forever. */
+/** Return frames as an animation that shows them one after the other, and repeats forever. */
 export function animated(frames, perSecond) {
   const seconds = frames.length / perSecond, count = frames.length;
   return frames.map((frame, n) => {

@@ -16,11 +16,11 @@ const whole = (value) => value;
 const PASSES = [["low x low", low, low], ["low x high", low, high], ["high x low", high, low], ["high x high", high, high]];
 const ONE_PASS = [["", whole, whole]];
 
-/** One product: `rows` by `columns` cells; in each pass, `count` moving columns stream through.
+/** One product. It uses `rows` by `columns` cells. In each pass, `count` moving columns stream through.
  *
  * A cell multiplies its weight by the input, adds the sum from above, and passes the result down
- * one cycle later. The sums are float32 in row order. They equal the run's bit for bit if the run
- * adds in that order too; the final contents of PSUM come from the document. */
+ * one cycle later. The sums are float32 in row order. They equal the run's sums bit for bit if
+ * the run adds in that order too. The final contents of PSUM come from the document. */
 export class Systolic {
   constructor({ rows, columns, group }, weights, moving, count, fourPasses) {
     Object.assign(this, { rows, columns, group, weights, moving, count });
@@ -30,7 +30,7 @@ export class Systolic {
     this.cycles = this.loading + this.streaming;
   }
 
-  /** The pass and the moving column of a cell in a cycle, or null. */
+  /** Return the pass and the moving column that a cell has in a cycle, or null. */
   at(cycle, row, column) {
     const since = cycle - this.loading - row - column;
     if (since < 0 || since >= this.count * this.passes.length) return null;
@@ -41,13 +41,13 @@ export class Systolic {
     return this.weights[(row * this.group + part) * this.columns + column];
   }
 
-  /** The moving matrix of a transpose is the identity. */
+  /** Return an element of the moving matrix, which is the identity for a transpose. */
   passing(row, moving, part = 0) {
     if (!this.moving) return row === moving ? 1 : 0;
     return this.moving[(row * this.group + part) * this.count + moving];
   }
 
-  /** The sum that leaves a cell downwards. */
+  /** Return the sum that a cell passes down. */
   sum(row, column, moving, pass) {
     const [, left, right] = this.passes[pass];
     let total = 0;
@@ -62,7 +62,7 @@ export class Systolic {
     return total;
   }
 
-  /** The sum of all passes. */
+  /** Return the sum of all passes. */
   result(column, moving) {
     return this.passes.reduce((total, _, pass) =>
       Math.fround(total + this.sum(this.rows - 1, column, moving, pass)), 0);

@@ -1,10 +1,10 @@
-// Numbers with units, like base/units.py, and elements of the page.
+// Texts of numbers with units (as in neuroncore/base/units.py), and elements of the page.
 
 function digits(value) {
   return value < 999.5 ? String(Number(value.toPrecision(3))) : value.toFixed(0);
 }
 
-/** 12.3 us, with three significant digits or all before the point. */
+/** Return a time such as "12.3 us", with three significant digits or all digits before the point. */
 export function duration(ns) {
   if (ns < 0) return `-${duration(-ns)}`;
   for (const [unit, scale] of [["ns", 1], ["us", 1e3], ["ms", 1e6]]) {
@@ -13,14 +13,14 @@ export function duration(ns) {
   return `${digits(ns / 1e9)} s`;
 }
 
-/** A moment with its unit, with enough digits for differences of `apart` ns. */
+/** Return a moment with its unit, and with enough digits to show differences of `apart` ns. */
 export function moment(ns, apart = 0.1) {
   const [unit, scale] = [["ns", 1], ["us", 1e3], ["ms", 1e6]].find(([, each]) => ns < 1000 * each) ?? ["s", 1e9];
   const digits = Math.max(0, Math.ceil(Math.log10(scale / apart) - 1e-9));
   return `${(ns / scale).toFixed(digits)} ${unit}`;
 }
 
-/** 1.5 MiB, with three significant digits or all before the point. */
+/** Return a size such as "1.5 MiB", with three significant digits or all digits before the point. */
 export function size(count) {
   for (const unit of ["B", "KiB", "MiB"]) {
     if (count < 1024) return `${digits(count)} ${unit}`;
@@ -37,7 +37,7 @@ export function percent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
-/** An element with attributes, and children that are elements or text. */
+/** Return a new element with attributes, and with children that are elements or text. */
 export function el(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -52,7 +52,7 @@ export function $(id) {
   return document.getElementById(id);
 }
 
-/** A table from rows of texts and elements; `numbers` are the columns that align to the right. */
+/** Return a table of rows of texts and elements. The columns `numbers` align to the right. */
 export function table(head, rows, numbers = []) {
   const cell = (kind) => (content, column) =>
     el(kind, numbers.includes(column) ? { class: "n" } : {}, content);
@@ -63,8 +63,8 @@ export function table(head, rows, numbers = []) {
 
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-/** Let arrow keys choose among the rows and columns of cells of a canvas, which keeps the focus when
- * it is drawn again. `at` is the chosen cell, and `choose` is called with the next. */
+/** Let arrow keys choose a cell of a canvas, by row and column. The canvas keeps the focus when it is drawn
+ * again. `at` is the chosen cell, and `choose` is called with the next one. */
 export function byArrows(canvas, [rows, columns], at, choose) {
   canvas.tabIndex = 0;
   canvas.addEventListener("keydown", (event) => {

@@ -4,7 +4,7 @@ import { unpacked } from "./columns.js";
 import { inflate } from "./inflate.js";
 import { codes, decoder } from "./number.js";
 
-/** The values of a core: a tile for each operand, or null, after decoding. */
+/** The values of a core: for each operand, its decoded tile or null. */
 export class Tiles {
   static async read(core, number) {
     const made = new Tiles(), { values } = core;
@@ -15,7 +15,7 @@ export class Tiles {
     return made;
   }
 
-  /** The tile of an operand, from the document or an earlier request; undefined if unknown. */
+  /** Return the tile of an operand, from the document or an earlier request; undefined if unknown. */
   of(operand) {
     return this.known.get(operand);
   }
@@ -39,7 +39,7 @@ export class Tiles {
     return this.formats[tile.format];
   }
 
-  /** All elements of a tile: codes, numbers, and flags of uninitialized elements. */
+  /** Return all elements of a tile: codes, numbers, and flags of uninitialized elements. */
   async all(tile) {
     if (!this.decoded.has(tile)) this.decoded.set(tile, this.decode(tile));
     return this.decoded.get(tile);
@@ -52,7 +52,7 @@ export class Tiles {
     return { codes: found, numbers: Float64Array.from(found, decoder(format)), lost };
   }
 
-  /** The thumbnail of a tile: rows and columns of levels. */
+  /** Return the thumbnail of a tile: rows and columns of levels. */
   async small(tile) {
     const levels = new Uint8Array(await inflate(tile.small));
     const [rows, columns] = tile.shape.map((n) => Math.ceil(n / Math.ceil(n / 16)));

@@ -1,4 +1,4 @@
-// The timeline: a row for each engine and ring, with counters below.
+// The timeline: a row for each engine and DMA ring, with counters below.
 
 import { Board, color, ink, inkOn, navigable, PALETTE, type } from "./canvas.js";
 import { chain, gapBefore } from "./causes.js";
@@ -44,12 +44,12 @@ export class Timeline {
     return COUNTER * type();
   }
 
-  /** Select the rows: transfers by queue or by DMA engine. */
+  /** Choose the rows: transfers are shown by queue or by DMA engine. */
   choose() {
     this.rows = this.rowsBy[state.dma] ??= rowsOf(this.core, state.dma === "engines").slice(0, MOST_LANES);
   }
 
-  /** The highlighted instructions: those of the selected line, and search results. */
+  /** Find the highlighted instructions: those of the selected line, and the search results. */
   marked() {
     const { core } = this, found = state.query ? matching(core, state.query).fits : null;
     if (state.line < 0 && !found) return null;
@@ -83,7 +83,7 @@ export class Timeline {
     this.counters.forEach((each, n) => this.drawCounter(each, below + n * counter));
   }
 
-  /** The meaning of the colors. */
+  /** Draw the legend of the colors. */
   drawLegend() {
     const { core } = this, key = [state.color, state.core, document.documentElement.dataset.theme].join();
     if (key === this.legend) return;
@@ -116,7 +116,7 @@ export class Timeline {
     }
   }
 
-  /** The timeline as an animated picture: a cover moves away with the time, in ten seconds. */
+  /** Return the timeline as an animated picture: within ten seconds, a cover moves away from left to right. */
   animation() {
     const { board } = this, wide = board.width - board.left, move = (name, from, to) =>
       `<animate attributeName="${name}" dur="10s" repeatCount="indefinite" from="${from}" to="${to}"/>`;
@@ -155,13 +155,13 @@ export class Timeline {
     board.rect(board.x(core.begin[i]), 0, 1, board.height, ink("chosen"));
   }
 
-  /** The middle of an instruction's rectangle, in pixels of the canvas. */
+  /** Return the middle of an instruction's rectangle, in pixels of the canvas. */
   placeOf(i) {
     const { since, until } = this.rows.findLast((row) => row.has(i));
     return [this.board.x((since[i] + until[i]) / 2), this.middle(i)];
   }
 
-  /** The vertical position of an instruction's last row. */
+  /** Return the vertical position of the last row that has an instruction. */
   middle(i) {
     const n = this.rows.findLastIndex((row) => row.has(i));
     return this.top + (n + 0.5) * this.high;
@@ -218,7 +218,7 @@ function said(core, i) {
   return [`${core.number(i)}  ${call.name}  line ${core.sites[core.site[i]][1]}`, times, ...given].join("\n");
 }
 
-/** The names of numbers, the most frequent first. */
+/** Return the names that belong to numbers, the most frequent one first. */
 function ranked(numbers, nameOf) {
   const counts = new Map();
   for (const number of numbers) counts.set(number, (counts.get(number) ?? 0) + 1);

@@ -11,7 +11,7 @@ const MANY = 4; // cores with a row for each engine; more have one row each
 const HIGH = 15, GAP = 18, TOP = 16; // pixels
 const SIDES = ["old", "new"];
 
-/** The rows of a core: its engines and its transfers, or all instructions in one row. */
+/** Return the rows of a core: its engines and its transfers, or one row with all instructions. */
 function rowsOf(core, brief) {
   const all = [...core.byTime], row = (name, items, until) => {
     const order = sorted(Int32Array.from(items), core.begin, core.tick_ns);
@@ -34,7 +34,7 @@ export class Together {
     pane.append(this.below);
   }
 
-  /** Read the cores of the document, once. */
+  /** Read the cores of the document. This is done once. */
   async open(cores, made, opened) {
     this.made = made;
     const numbers = made.sides ? made.sides.cores : [...cores.keys()].slice(0, MOST);
@@ -87,7 +87,7 @@ export class Together {
     }
   }
 
-  /** A collective: for each rank from its arrival, over its wait, to the end. */
+  /** Draw a collective: for each rank, its arrival, its wait, and the end. */
   drawMeetings(scale) {
     const { board } = this;
     for (const { ranks, arrived, end, operation } of this.made.meetings ?? []) {
@@ -105,7 +105,7 @@ export class Together {
     }
   }
 
-  /** The sentences above and the tables below the picture. */
+  /** Show the sentences above the picture, and the tables below it. */
   tell() {
     const { sides, meetings } = this.made;
     const several = this.made.cores.length > MOST ? ` The first ${MOST} of ${this.made.cores.length}.` : "";

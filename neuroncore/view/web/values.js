@@ -10,7 +10,7 @@ const WIDE = 560, HIGH = 300; // maximum pixels of a heat map
 const LOST = [150, 150, 150], ODD = [204, 121, 167]; // uninitialized, and not finite
 const LEAST = [0, 114, 178], NOTHING = [245, 245, 240], MOST = [213, 94, 0];
 
-/** The color of a number on a scale from -most to most: blue, white, orange. */
+/** Return the color of a number on a scale from -most (blue) over 0 (white) to most (orange). */
 function tint(value, most) {
   const share = Math.max(-1, Math.min(1, most ? value / most : 0)), end = share < 0 ? LEAST : MOST;
   return NOTHING.map((from, n) => Math.round(from + (end[n] - from) * Math.sqrt(Math.abs(share))));
@@ -39,7 +39,7 @@ export async function drawValues(pane, core) {
   return undefined;
 }
 
-/** A heat map with one or more pixels per element, or the thumbnail. */
+/** Return a heat map with one or more pixels per element, or the thumbnail. */
 function picture(tile, whole, small) {
   const [rows, columns] = whole ? tile.shape : small ? [small.rows, small.columns] : [1, 1];
   const most = Math.max(Math.abs(tile.low ?? 0), Math.abs(tile.high ?? 0));
@@ -97,7 +97,7 @@ function element(core, tile, whole) {
     el("span", { class: "code bits" }, ...parts), ` 0x${code.toString(16).padStart(2 * format.bytes, "0")}`);
 }
 
-/** The color of a number, for other modules that draw numbers. */
+/** Return the color of a number as CSS, for other modules that draw numbers. */
 export function shade(value, most) {
   return Number.isFinite(value) ? `rgb(${tint(value, most).join(" ")})` : ink("p3");
 }
