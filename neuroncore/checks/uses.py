@@ -343,8 +343,8 @@ class Nesting:
         return cls(np.append(0, marks[:, 0]), loops, values)
 
     def differ(self, first: Array, second: Array) -> Array:
-        """Return flags in the shape [pairs, depths]: whether rows first[k] and second[k] are in
-        different iterations of the same loop at a depth."""
+        """Return flags in the shape [pairs, depths]. Flag [k, d] is True if rows first[k] and
+        second[k] are in different iterations of the same loop at depth d."""
         a, b = (np.searchsorted(self.begins, rows, "right") - 1 for rows in (first, second))
         same_loop = (self.loops[a] == self.loops[b]) & (self.loops[a] != NOWHERE)
         different: Array = same_loop & (self.values[a] != self.values[b])

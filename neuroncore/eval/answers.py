@@ -76,7 +76,7 @@ def _parts(content: bytes) -> list[bytes]:
     if count > MOST_PARTS or len(content) < at:
         raise Refused(
             "BAD_ANSWER",
-            f"the answer is too short for {count} parts, or has more than {MOST_PARTS}",
+            f"the answer is too short for {count} parts, or has more than {MOST_PARTS} parts",
         )
     sizes = [SIZE.unpack_from(content, COUNT.size + SIZE.size * n)[0] for n in range(count)]
     if sum(sizes) != len(content) - at:

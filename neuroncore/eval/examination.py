@@ -44,18 +44,18 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
     if setting is None:
         raise Refused("RECORD_REFUSED", "the record has no settings")
     if setting.machine is not machine.load(spec.target):
-        message = f"the record is for {setting.machine.name}, the specification for {spec.target}"
+        message = f"the record is for {setting.machine.name}, not for {spec.target}"
         raise Refused("WRONG_TARGET", message)
     world = setting.world
     if (world.ranks, world.cores, len(record.programs)) != (1, spec.cores, spec.cores):
         message = (
-            f"the record has {plural(world.ranks, 'rank')} of {plural(world.cores, 'core')}, the "
-            f"specification 1 rank of {plural(spec.cores, 'core')}"
+            f"the record has {plural(world.ranks, 'rank')} of {plural(world.cores, 'core')}, but "
+            f"the specification has 1 rank of {plural(spec.cores, 'core')}"
         )
         raise Refused("WRONG_CORES", message)
     storages = {array.storage for array in setting.inputs}
     if len(setting.inputs) != arrays or len(storages) != arrays:
-        message = f"the record has {len(setting.inputs)} inputs, the specification {arrays}"
+        message = f"the record has {len(setting.inputs)} inputs, the specification has {arrays}"
         raise Refused("WRONG_INPUTS", message)
     trusted = replace(setting, options=spec.options, arrays={}, world=World(1, spec.cores))
     return Record(record.programs, {}, trusted)

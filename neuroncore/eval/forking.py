@@ -88,7 +88,10 @@ class Zygote:
 def meaning(end: End, limits: ProcessLimits) -> str:
     """Return a sentence that states why a candidate's process was refused."""
     if end.refusal == "TIME":
-        return f"more than {limits.cpu_seconds} s of CPU time, or {limits.seconds:g} s in all"
+        return (
+            f"the process took more than {limits.cpu_seconds} s of CPU time, or more than "
+            f"{limits.seconds:g} s of wall time"
+        )
     if end.refusal == "LINGERS":
         return "the process continued after its answer, and was ended"
     if end.refusal == "BAD_ANSWER":

@@ -97,7 +97,7 @@ class JudgeRequest(NamedTuple):
 
 
 class Worker:
-    """Judges candidates of one specification, one after the other. It must be closed."""
+    """Judges candidates for one specification, one after the other. A Worker must be closed."""
 
     def __init__(
         self, spec: Spec, level: Level, limits: ProcessLimits, *, why: bool = False

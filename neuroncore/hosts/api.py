@@ -363,7 +363,7 @@ class Run:
             if not wanted:
                 got, wanted = arrays_in(self._used), arrays_in(arguments)
         if len(got) != len(wanted):
-            counts = f"{len(got)} arrays, the reference {len(wanted)}"
+            counts = f"{len(got)} arrays, but the reference has {len(wanted)}"
             raise compare.Incomparable(f"the kernel {verb} {counts}")
         return compare.agreement(got, wanted, tolerance)
 
@@ -428,7 +428,7 @@ def run(
         before.launched()
         return of(last, arguments=((args, kwargs), before))
     if args or kwargs:
-        raise UsageError("pass arguments either rank by rank, in per_rank, or for all ranks")
+        raise UsageError("with per_rank, no other arguments can be passed to the kernel")
     ranks = [of_a_rank(arguments) for arguments in per_rank]
     copies = [copied(arguments) for arguments in ranks]
     launches = launched.on_ranks(ranks, lnc, target=target, options=options, instance=instance)
@@ -484,7 +484,7 @@ def load(path: str | Path) -> Run:
     record = saved.load(Path(path))
     setting, outcome = record.setting, record.outcome
     if setting is None or outcome is None:
-        raise UsageError(f"{path} is only a record of programs: Run.save writes all of a run")
+        raise UsageError(f"{path} has only the programs of a run; Run.save writes a whole run")
     arrays = [*setting.arrays.values()]
     after = [outcome.changed.get(n, array) for n, array in enumerate(arrays)]
     before, used = (by_rank(setting, values) for values in (arrays, after))

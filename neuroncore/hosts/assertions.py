@@ -113,7 +113,7 @@ class KernelTest:
         known = budgets.read(self._file)
         if self._name not in known:
             hint = "--neuroncore-update-budgets writes one"
-            raise AssertionError(f"{self._file} has no budget of {self._name}: {hint}")
+            raise AssertionError(f"{self._file} has no budget for {self._name}: {hint}")
         return known[self._name]
 
 

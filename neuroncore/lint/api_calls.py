@@ -196,7 +196,9 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
     for word, at in () if form.takes_any else unknown:
         having = [form for form in forms()[name] if word in form.names]
         if others := elsewhere(having, release):
-            message = f"{name_of(call.func)} has {word} in API {others}, not in {release}"
+            message = (
+                f"{name_of(call.func)} has the parameter {word} in API {others}, not in {release}"
+            )
             yield "PARAMETER_OF_RELEASE", at, message
     for parameter, value in _arguments(scope, call, form):
         listed = isinstance(scope.stands_for(value), ast.List | ast.Tuple)

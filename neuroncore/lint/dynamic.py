@@ -257,7 +257,7 @@ def steps(spot: Spot) -> Iterator[Report]:
     step = None if where is None else argument(node, where, "step")
     number = None if step is None else literal(scope.stands_for(step))
     if step is not None and scope.value(step).kind in RUNTIME:
-        yield "LOOP_STEP", step, f"the step {ast.unparse(step)} is known at run time"
+        yield "LOOP_STEP", step, f"the step {ast.unparse(step)} is known only at run time"
     elif number is not None and number < 1:
         yield "LOOP_STEP", step or node, f"the step is {number}"
 

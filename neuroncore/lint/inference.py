@@ -130,7 +130,8 @@ class Scopes:
 
 
 class Scope(Names):
-    """A function of the device, or a function defined in it, and the values of its names."""
+    """A function of the device, or a function that is defined in it, with the values of its
+    names."""
 
     outer: Scope | None
 

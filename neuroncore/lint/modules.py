@@ -128,9 +128,9 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, tuple[int, str]]:
-        """For each name that an import anywhere in the file binds, the thing that it imports: a
-        pair of the number of dots in a relative import (0 for an absolute import) and a dotted
-        name."""
+        """The names that imports anywhere in the file bind. The value of a name is a pair: the
+        number of dots in a relative import (0 for an absolute import), and the dotted name that is
+        imported."""
         targets: dict[str, tuple[int, str]] = {}
         for node in statements(self.tree.body):
             if isinstance(node, ast.Import):

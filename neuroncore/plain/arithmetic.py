@@ -22,7 +22,8 @@ def maximum(a: Any, b: Any) -> Any:
 
 
 def number(a: Any, b: Any) -> Any:
-    """Return the greater number, or the operand that is not NaN (if nan_minmax is "number")."""
+    """Return the greater number, or the operand that is not NaN. This is the maximum if
+    `Options.nan_minmax` is "number"."""
     return maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b))
 
 

@@ -125,8 +125,9 @@ def deliver(parts: Parts, to_all: bool) -> None:
     """Copy elements from each rank to each rank. Column n of a rank's metadata is about rank n. Row
     0 has the number of elements to send to rank n, and row 1 their position in src. If
     `has_rdispls` is True, row 3 has the position in dst of the elements from rank n; otherwise dst
-    has equal parts. Row 2 gets the numbers of elements that arrived from each rank. If `to_all` is
-    True, column 0 describes the elements to send to every rank."""
+    has equal parts. Row 2 gets the number of elements that arrived from each rank, unless
+    `recv_counts_known` is True. If `to_all` is True, column 0 describes the elements to send to
+    every rank."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

@@ -177,8 +177,8 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Yield each Call that rows have, with a table in the shape [rows, operands] of the windows of
-    these rows' operands."""
+    """Yield pairs of a Call and a table in the shape [rows, operands]. The table has the windows of
+    the operands in all rows with this Call."""
     rows, begins = program.raw()
     numbers = rows[begins[:-1]]
     for number in np.unique(numbers).tolist():

@@ -102,7 +102,7 @@ def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
     version = head.removeprefix(MARK)
     if version != b"%d" % FORMAT:
         newer = version.isdigit() and len(version) < 9 and int(version) > FORMAT
-        advice = "it is of a newer version of neuroncore" if newer else "record it again"
+        advice = "a newer version of neuroncore has written it" if newer else "record it again"
         name = version.decode(errors="replace")
         raise UsageError(f"{path} has format {name}, not {FORMAT}: {advice}")
     try:

@@ -78,9 +78,9 @@ class Replay:
         setting = _complete(record)
         if inputs is not None and any(program.data.skipped for program in record.programs):
             raise UsageError(
-                "the record can't be replayed on other inputs: it lacks an access that the kernel "
-                "skipped, because its index was out of bounds, or the index of a view that the "
-                "kernel returns. With other inputs the index may differ: run the kernel on these "
+                "the record can't be replayed on other inputs: the kernel skipped an access whose "
+                "index was out of bounds, or returns a view at an index, and the record does not "
+                "have this index. With other inputs, the index may differ: run the kernel on these "
                 "inputs instead"
             )
         self.record, self.setting, self.room = record, setting, snapshots
@@ -157,7 +157,7 @@ class Replay:
 
     @property
     def last(self) -> int:
-        """The core that executed the last step or, since then, was tried last."""
+        """The core of the last step, or a core that was tried after this step and had to wait."""
         return self._last
 
     @property

@@ -238,7 +238,7 @@ def test_each_rank_has_the_full_size_of_its_hbm():
         ({"per_rank": [(X,)] * 2, "lnc": 3}, "at most 2 cores, not 3"),
         ({"per_rank": [(X,)] * 2, "lnc": 2, "target": "trn1"}, "at most 1 core, not 2"),
         ({"per_rank": [X]}, "a tuple, or a dict by name, not ndarray"),
-        ({"per_rank": [(X,)], "x": X}, "rank by rank"),
+        ({"per_rank": [(X,)], "x": X}, "with per_rank, no other"),
     ],
 )
 def test_numbers_of_ranks_that_no_instance_has_are_refused(given, why):

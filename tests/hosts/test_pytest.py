@@ -176,7 +176,7 @@ def test_file(neuroncore_test):
 def test_kernels_are_compared_and_checked_against_budgets(tests, pytester):
     result = tests(ASSERTING, "--neuroncore")
     result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["*has no budget of*test_file*--neuroncore-update-budgets*"])
+    result.stdout.fnmatch_lines(["*has no budget for*test_file*--neuroncore-update-budgets*"])
     tests(ASSERTING, "--neuroncore", "--neuroncore-update-budgets").assert_outcomes(passed=4)
     tests(ASSERTING, "--neuroncore").assert_outcomes(passed=4)
     file = pytester.path / "neuroncore_budgets.json"

@@ -52,7 +52,7 @@ def spec(name: str, folder: Path) -> Spec:
 def _file(folder: Path, kind: str, name: str) -> Path:
     matches = sorted((folder / kind).rglob(name))
     if len(matches) != 1:
-        raise UsageError(f"{folder / kind} has {len(matches)} files {name}")
+        raise UsageError(f"{folder / kind} has {len(matches)} files named {name}, not one")
     return matches[0]
 
 
@@ -68,7 +68,7 @@ def _axes(text: str) -> Shape:
     try:
         return {name: int(value) for name, value in (pair.split("=") for pair in text.split(","))}
     except ValueError:
-        raise UsageError(f"axes are AXIS=VALUE,..., not {text!r}") from None
+        raise UsageError(f"axes must be given as AXIS=VALUE,..., not {text!r}") from None
 
 
 def _workloads(folder: Path, name: str, definition: Mapping[str, Any]) -> list[Shape]:

@@ -67,7 +67,7 @@ class EvalBackend:
         elif self.folder and self.folder.is_dir():
             spec = harness.spec(f"{prob.prob_type}/{prob.prob_id}", self.folder)
         else:
-            wrong = f", and {self.folder} is no folder" if self.folder else ""
+            wrong = f", and {self.folder} is not a folder" if self.folder else ""
             raise UsageError(
                 f"a clone of autocomp is needed{wrong}: pass its folder as "
                 "EvalBackend(folder=...), or set the environment variable AUTOCOMP_ROOT"

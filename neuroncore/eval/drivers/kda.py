@@ -64,13 +64,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--build-baselines", action="store_true", help=f"write {BASELINES}")
     parser.add_argument("--fast", action="store_true", help="use one hidden seed, not five")
     parser.add_argument("--num-cores", type=int, choices=(1, 2, 4, 8), default=1)
-    parser.add_argument("--timeout", type=int, default=900, help="CPU seconds of a candidate")
+    parser.add_argument(
+        "--timeout", type=int, default=900, help="limit of a candidate's CPU time, in seconds"
+    )
     return parser
 
 
 def _main(arguments: argparse.Namespace) -> int:
     if arguments.candidate and (not arguments.op or arguments.build_baselines):
-        raise UsageError("--candidate needs --op, and excludes --build-baselines")
+        raise UsageError("--candidate needs --op, and can't be used with --build-baselines")
     if arguments.num_cores != 1:
         raise UsageError("problems of NKIBench run on one core: use --num-cores 1")
     folder = Path(os.environ.get("NKIBENCH_ROOT", "../AccelOpt/NKIBench"))

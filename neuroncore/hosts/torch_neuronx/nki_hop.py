@@ -1,4 +1,4 @@
-"""The module torch_neuronx.nki_hop, which makes operators of torch from kernels. AWS has it for
+"""The module torch_neuronx.nki_hop, which makes operators of torch from kernels. It belongs to
 torch's native backend (torch 2.11 and later)."""
 
 from __future__ import annotations
