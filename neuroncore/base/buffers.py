@@ -20,7 +20,8 @@ Array = npt.NDArray[Any]
 CACHE_LINE = 64
 BYTE, FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
 SMALL = 1 << 18  # smaller blocks are not recycled, because the allocator is fast enough for them
-# unused blocks are freed when they have about this many bytes
+# about this many bytes may be allocated in addition to the bytes in use; then unused blocks are
+# freed
 KEPT_BYTES = 1 << 27
 LARGE = KEPT_BYTES // 2  # larger blocks are not recycled, because they would replace all others
 

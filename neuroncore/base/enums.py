@@ -38,7 +38,7 @@ class reduce_cmd(ApiEnum):
 
 
 class dge_mode(ApiEnum):
-    """The writer of the descriptors of a DMA transfer."""
+    """The unit that writes the descriptors of a DMA transfer: software, hardware, or none."""
 
     unknown = 0
     swdge = 1

@@ -59,10 +59,11 @@ LABELS = {
 
 
 class NeuronError(Exception):
-    """The root of every error of this package."""
+    """The base class of all errors of this package."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return the text that IPython shows instead of a traceback through neuroncore."""
+        """Return the text that IPython shows in place of a traceback. Tracebacks would only show
+        code of neuroncore."""
         return [f"{type(self).__name__}: {self}"]
 
 

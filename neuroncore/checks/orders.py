@@ -202,7 +202,7 @@ def _rows(items: Items) -> Iterator[int]:
 
 
 def _positions(rows: Array) -> Array:
-    """Return, for each row, its position in `rows`."""
+    """Return an array with the position of each row in `rows`."""
     at = np.empty(len(rows), np.int64)
     at[rows] = np.arange(len(rows))
     return at

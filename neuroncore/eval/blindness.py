@@ -51,7 +51,7 @@ class Blindness:
     weak_results: Sequence[int]
 
     def lines(self) -> Iterator[str]:
-        """Yield the report."""
+        """Yield the lines of the report."""
         for blind_spot in self.unseen:
             yield (
                 f"line {blind_spot.place.line}: the results pass even if {blind_spot.instruction} "

@@ -13,7 +13,7 @@ LENGTH = struct.Struct("<Q")
 
 
 def send(file: int, content: bytes) -> None:
-    """Write a frame."""
+    """Write `content` as a frame to the file descriptor `file`."""
     write(file, LENGTH.pack(len(content)) + content)
 
 

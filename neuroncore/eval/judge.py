@@ -170,7 +170,8 @@ def _of_shape(content: bytes, spec: Spec, case: Case, *, why: bool) -> dict[str,
 
 
 def _of_seed(record: Record, spec: Spec, hidden: Hidden) -> dict[str, Any]:
-    """Replay a record on hidden inputs, and return the errors of its results."""
+    """Replay a record on hidden inputs. Return the family of the inputs and the errors of the
+    results (`comparison.errors`)."""
     try:
         replay = Replay(record, hidden.arrays, snapshots=0)
         results = replay.results()

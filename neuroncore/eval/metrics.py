@@ -1,4 +1,5 @@
-"""Figures of a timeline in a verdict, with the names that search programs read.
+"""Figures of a timeline for a verdict. They have the names that AccelOpt and kda-for-trainium read,
+which are programs that search for fast kernels.
 
 A what-if is the estimate of the kernel after one change: an edit of the kernel, or a limit of the
 machine that is removed."""

@@ -23,8 +23,9 @@ from neuroncore.record.program import Program, Record
 
 def taken(record: Record) -> dict[str, Any]:
     """Return the path of a record of one core, as a dict. The entry `decisions` has the values that
-    determine the path, in order. The entry `chosen` has a hash of each distinct instruction, which
-    covers all its arguments, and a hash of each constant that the host adds."""
+    determine the path, in order. The entry `chosen` has a hash of each distinct instruction and of
+    each constant that the host adds. The hash of an instruction covers its arguments and numbers,
+    but not registers."""
     (program,) = record.programs
     values = np.array(program.data.branches, np.int64).reshape(-1, 4)[:, 2]
     return {"decisions": values.tolist(), "chosen": sorted(_chosen(program))}

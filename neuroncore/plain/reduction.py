@@ -30,7 +30,9 @@ def tensor_scalar_reduce(i: Any) -> None:
 
 
 def select_reduce(i: Any) -> None:
-    """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p];  reduce_res[p] = max_f"""
+    """dst[p, f] = on_true[p, f] if predicate[p, f] != 0 else on_false[p]
+
+    reduce_res[p] = the greatest of dst[p, :]"""
     where = (i.predicate.bits() != 0) ^ bool(i.reverse_pred)
     out = np.where(where, i.on_true.rows(), column(i.on_false))
     i.core.reduce(i, i.on_true, out, i.reduce_op, i.reduce_cmd)

@@ -52,7 +52,7 @@ class Registers:
         self.loaded[row] = wrapped(value)
 
     def back_to(self, row: int) -> None:
-        """Forget the values that were loaded in this row and later."""
+        """Forget the values that this row and later rows have loaded."""
         self.loaded = {at: value for at, value in self.loaded.items() if at < row}
         self._values.clear()
 
