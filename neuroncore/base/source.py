@@ -132,7 +132,7 @@ def user_above(frame: FrameType | None) -> FrameType | None:
     ours, users = _our_code, _users_code
     while frame is not None:
         code = frame.f_code
-        if id(code) not in ours:  # most frames end here, and the test is faster than a call
+        if id(code) not in ours:  # most frames are in `ours`; this test is faster than `is_ours`
             if users.get(id(code)) is code:
                 return frame
             if id(code) in _entry_points:

@@ -42,7 +42,7 @@ class Checked:
     verified: Sequence[str] = ()
     runs: Sequence[str] = ()
     ours: bool = False
-    advice: str = ""  # how to run a file of which nothing was run
+    advice: str = ""  # if nothing was run: how to run the file
 
     def count(self, severity: str) -> int:
         """Return the number of findings with this severity."""

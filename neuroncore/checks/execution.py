@@ -134,8 +134,9 @@ def _refused(failure: dict[str, Any]) -> Finding:
 
 
 def _frames(stack: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the frames of a kernel's error as text, innermost first: where the next function called
-    it, and its integer variables, such as those of loops."""
+    """Yield the frames of a kernel's error as text, innermost first. The text of a frame states the
+    place at which the next frame called its function, and its integer variables, such as the
+    variables of loops."""
     for depth, frame in enumerate(stack):
         numbers = [f"{name}={v}" for name, v in frame.items() if name not in ("function", "place")]
         inside = f" ({', '.join(numbers[:8])})" if numbers else ""

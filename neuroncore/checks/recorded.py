@@ -265,7 +265,7 @@ def _few_lanes(call: Call, machine: Machine) -> str | None:
     if call.engine is engine.dma or not (call.reads or call.writes) or _multiplies(call):
         return None
     if all(partitions.letter is None for partitions, _ in call.instruction.shapes.values()):
-        return None  # all operands have one partition: the instruction takes no more
+        return None  # the instruction accepts only operands of one partition
     lanes = max((view.partitions for view in call.views() if view.on_chip), default=0)
     every = machine.limits.partitions
     if not 0 < lanes <= every * FEW_LANES:

@@ -48,7 +48,8 @@ def encoded(kind: bytes, parts: Sequence[bytes]) -> bytes:
 
 
 def isolation(content: bytes) -> Isolation:
-    """Return the isolation that the beginning of an answer states; none for a shorter answer."""
+    """Return the isolation that an answer states at its beginning. If the answer is too short,
+    return an Isolation without any."""
     if len(content) < ISOLATION.size:
         return Isolation()
     return Isolation(*ISOLATION.unpack_from(content))

@@ -28,7 +28,7 @@ else:
 
 Level = Literal["process", "linux"]
 
-SET_DEATH_SIGNAL, SET_DUMPABLE, SET_SECCOMP, NO_NEW_PRIVILEGES = 1, 4, 22, 38  # of prctl
+SET_DEATH_SIGNAL, SET_DUMPABLE, SET_SECCOMP, NO_NEW_PRIVILEGES = 1, 4, 22, 38  # options of prctl
 KILL = 9
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls of Landlock
 RULE_BENEATH, VERSION = 1, 1
@@ -166,10 +166,11 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split()))
 
 
-# fork, vfork, ptrace, process_vm_*, sockets, userfaultfd, bpf, io_uring, perf, keys, mounts,
-# unshare, setns, pidfd, kexec, modules, mknod; another session or group, in which the process would
-# outlive its judge; signals; memory and queues that several processes share; and the modes, owners,
-# times and attributes of files, which Landlock leaves open
+# The denied system calls: fork, vfork, ptrace, process_vm_*, sockets, userfaultfd, bpf, io_uring,
+# perf, keys, mounts, unshare, setns, pidfd, kexec, modules, mknod; calls that create a session or a
+# process group, in which the process would outlive its judge; signals; memory and queues that
+# several processes share; and changes of the modes, owners, times and attributes of files, which
+# Landlock does not prevent.
 CALLS = {
     "x86_64": Calls(
         0xC000003E,
@@ -194,11 +195,11 @@ CALLS = {
         167,
     ),
 }
-LOAD, EQUAL, AT_LEAST, BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of the filter's language
+LOAD, EQUAL, AT_LEAST, BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of a filter
 ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 NOT_PERMITTED, NOT_THERE = 1, 38
 NUMBER_AT, ARCHITECTURE_AT, ARGUMENT_AT = 0, 4, 16
-OTHER_TABLE = 0x40000000  # x86's calls with pointers of 32 bits, under other numbers
+OTHER_TABLE = 0x40000000  # from this number on: x86's system calls with pointers of 32 bits
 THREAD = 0x10000  # CLONE_THREAD
 FILTER = 2
 

@@ -48,7 +48,7 @@ class JudgingSetting:
     why: bool
 
 
-_workers: dict[JudgingSetting, Worker] = {}  # of this process
+_workers: dict[JudgingSetting, Worker] = {}  # the Workers of this process
 
 
 def judged_batch(setting: JudgingSetting, batch: Batch) -> list[Verdict]:

@@ -11,7 +11,7 @@ import numpy as np
 from neuroncore.plain.formats import FORMATS, Array, F
 
 IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf,
-            "abs_max": 0.0, "abs_min": np.inf}  # registers after a reset  # fmt: skip
+            "abs_max": 0.0, "abs_min": np.inf}  # the register after a reset  # fmt: skip
 _erf, _erfc = np.vectorize(erf, [np.float64]), np.vectorize(erfc, [np.float64])
 
 
