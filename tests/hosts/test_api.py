@@ -325,7 +325,7 @@ def test_a_record_alone_is_not_a_saved_run(tmp_path):
 
     run = neuroncore.run(add, A, B)
     save(Record(run.record.programs), tmp_path / "one.record")
-    with pytest.raises(UsageError, match=r"Run\.save writes all of a run"):
+    with pytest.raises(UsageError, match=r"Run\.save writes a whole run"):
         neuroncore.load(tmp_path / "one.record")
 
 
