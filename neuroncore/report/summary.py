@@ -47,11 +47,12 @@ SPILLS = ("spill_save_bytes", "spill_reload_bytes")
 class Product:
     """The work of a call in the array of the Tensor engine. It consists of `count` pairs of the
     instructions LDWEIGHTS and MATMUL; each pair has `flops` flops, and reads `weights_bytes` and
-    `moving_bytes` bytes per partition of the two operands. `transposes` is true if the product is a
-    transpose."""
+    `moving_bytes` bytes per partition of the two operands. A cell of the array multiplies `at_once`
+    pairs of numbers at a time. `transposes` is true if the product is a transpose."""
 
     count: int
     flops: int
+    at_once: int
     transposes: bool
     weights_bytes: int
     moving_bytes: int
@@ -61,7 +62,8 @@ class Product:
 class Counters:
     """Counts of a run. `bytes` (including spills) and `flops` are counted by the profiler's names,
     and `opcodes` counts instructions by queue and opcode. `transfers` is the number of DMA
-    transfers of the program, and `transfer_bytes` the bytes that they move."""
+    transfers of the program, and `transfer_bytes` the bytes that they move. `at_once` is the
+    largest `Product.at_once`."""
 
     bytes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(BYTES + SPILLS, 0)))
     flops: Counter[str] = field(
@@ -70,6 +72,7 @@ class Counters:
     opcodes: Counter[tuple[int, str]] = field(default_factory=Counter)
     transfers: int = 0
     transfer_bytes: int = 0
+    at_once: int = 1
 
     def of_queue(self, queue: int) -> int:
         """Return the number of instructions of a queue."""
@@ -170,6 +173,7 @@ def _count(counters: Counters, call: Call, queue: int, times: int, machine: Mach
             counters.flops[f"{kind}_flops"] += work.flops * work.count * times
             counters.flops[f"adjusted_{kind}_flops"] += work.flops * passes * times
         counters.flops["model_flops"] += work.flops * times * (not work.transposes)
+        counters.at_once = max(counters.at_once, work.at_once)
     if is_transfer(call, queue):
         counters.transfers += times
         counters.transfer_bytes += call.written_bytes * times
@@ -190,12 +194,11 @@ def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
     traits = call.instruction.traits
     if not (traits.bytes_counted and traits.computes):
         return
-    streams = _streams(call)
-    size = _of_all_partitions if call.engine is engine.dma else _in_a_partition
-    for names, verb in ((streams, "read"), (call.writes, "write")):
+    moves = call.engine is engine.dma
+    for names, verb in ((_streams(call), "read"), (call.writes, "write")):
         for view in map(call.view, names):
             memory = "hbm" if view.region in HBM else view.region.value
-            yield f"{memory}_{verb}_bytes", size(view)
+            yield f"{memory}_{verb}_bytes", view.nbytes if moves else _in_a_partition(view)
 
 
 def _streams(call: Call) -> list[str]:
@@ -224,10 +227,11 @@ def product(call: Call, machine: Machine) -> Product | None:
     else:
         moving = _in_a_partition(call.view(traits.streams))
     once = call.arguments.get(traits.onezero) or (transposes and machine.has("native_transpose"))
-    elements = weights.size * (PACK if weights.dtype.element else 1)
+    elements, dst = weights.size * (PACK if weights.dtype.element else 1), call.view("dst")
     return Product(
         1 if once or weights.dtype is not float32 else machine.fixed.float32_passes,
-        2 * elements * call.view("dst").free_size,
+        2 * elements * dst.free_size,
+        1 if transposes else elements // (weights.partitions * dst.partitions),
         transposes,
         _in_a_partition(weights),
         moving,
@@ -236,10 +240,6 @@ def product(call: Call, machine: Machine) -> Product | None:
 
 def _in_a_partition(view: View) -> int:
     return view.free_size * view.dtype.itemsize
-
-
-def _of_all_partitions(view: View) -> int:
-    return view.nbytes
 
 
 Array = npt.NDArray[Any]
@@ -415,7 +415,7 @@ def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
     hbm = moved["hbm_read_bytes"] + moved["hbm_write_bytes"]
     model = share_of_peak(timeline, counters, "model_flops")
     cores = cores_together(machine)
-    peak = _peak(machine)
+    peak = _peak(machine, counters)
     fields = {
         "mfu_estimated_percent": model,
         "mfu_inst_estimated_percent": model,
@@ -433,13 +433,13 @@ def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
 def share_of_peak(timeline: Timeline, counters: Counters, flops: str) -> float:
     """Return the flops of a counter as a fraction of the flops that the array of one core could do
     in the same time. `flops` is the name of the counter."""
-    return counters.flops[flops] / (_peak(timeline.machine) * timeline.total_ns or 1.0)
+    return counters.flops[flops] / (_peak(timeline.machine, counters) * timeline.total_ns or 1.0)
 
 
-def _peak(machine: Machine) -> float:
-    """Return the peak of the array in flops per nanosecond: a multiplication and an addition per
-    cell and cycle."""
-    return 2 * machine.pe_cells * machine.engines["tensor"].clock_ghz
+def _peak(machine: Machine, counters: Counters) -> float:
+    """Return the peak of the array in flops per nanosecond, for the fastest kind of product of the
+    run: a cell does `at_once` multiplications and as many additions in each cycle."""
+    return 2 * counters.at_once * machine.pe_cells * machine.engines["tensor"].clock_ghz
 
 
 def _left_out(timeline: Timeline) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import re
 
+import ml_dtypes
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
@@ -84,6 +85,42 @@ def test_the_text_relates_all_flops_to_the_peak_of_mfu(target, dtype):
     model, *more, _ = (float(share) for share in re.findall(r"([\d.]+)%", line))
     twice = [pytest.approx(2 * model, abs=0.2)]
     assert model > 1 and more == (twice if dtype is np.float32 else [])
+
+
+def products_of_fp8(a, count, kind):
+    """`count` products of numbers of 8 bits, two (double_row) or four (mx) of a pair at a time."""
+    out = nl.ndarray((128, 512), nl.float32, buffer=nl.shared_hbm)
+    total = nl.ndarray(out.shape, nl.float32, buffer=nl.psum)
+    b = nl.zeros((128, 2, 512) if kind == "double_row" else (128, 512), a.dtype)
+    scales = nl.zeros((128, 512), nl.uint8)
+    loaded = nl.load(a)
+    for n in range(count):
+        if kind == "mx":
+            parts = (one.view(nl.float8_e5m2_x4) for one in (loaded, b))
+            nisa.nc_matmul_mx(total, *parts, scales[:, :128], scales, accumulate=n > 0)
+        else:
+            nisa.nc_matmul(total, loaded, b, perf_mode=kind, accumulate=n > 0)
+    nl.store(out, nl.copy(total))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "at_once"),
+    [("none", "trn2", 1), ("double_row", "trn2", 2), ("double_row", "trn3", 2), ("mx", "trn3", 4)],
+)
+def test_the_peak_is_that_of_the_fastest_products(kind, target, at_once):
+    """Otherwise the share would be more than 100 %."""
+    shape = (128, 2, 128) if kind == "double_row" else (128, 128)
+    a = np.ones(shape, np.uint32 if kind == "mx" else ml_dtypes.float8_e5m2)
+    run = launch(products_of_fp8, (a, 200, kind), tensor=NkiTensor, target=target)
+    timeline = schedule(run.core.program, run.machine)
+    fields, peak = figures(timeline), PEAK_TFLOPS[target] * 1e12 * at_once
+    assert fields["model_flops"] == 2 * at_once * 128 * 128 * 512 * 200
+    share = fields["mfu_estimated_percent"]
+    assert share == pytest.approx(fields["model_flops"] / peak / fields["total_time"], rel=0.01)
+    assert 0.7 < share < 1
+    (line,) = (one for one in as_text(timeline) if one.startswith("used"))
+    assert f" {share:.1%} of peak flops" in line
 
 
 def product_only(a, b):
