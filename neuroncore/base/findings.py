@@ -32,8 +32,9 @@ class CodeRule:
     such source was probably written for it.
 
     `example` is a diff of the lines that follow `header`. The text with the "-" lines has a finding
-    with this code, at one of the "-" lines. The text with the "+" lines has no such finding. Codes
-    that errors have too have no example, because `neuroncore explain` has a page for each of them.
+    with this code, at one of the "-" lines. The text with the "+" lines has no such finding. If a
+    code is also the code of an error, it has no example, because `neuroncore explain` has a page
+    for each of these codes.
     """
 
     code: str

@@ -22,9 +22,10 @@ FILE = "candidate.py"
 
 
 class Request(NamedTuple):
-    """A request to run a candidate. `source` is its source, and `case` the index of the case to run
-    it on (None for all cases). Some loops and conditions depend on values that the device computes.
-    `decisions` has these values, in the order in which the kernel uses them."""
+    """A request to run a candidate. `source` is the candidate's source. `case` is the index of the
+    case on which the candidate runs (None for all cases). Some loops and conditions depend on
+    values that the device computes. `decisions` has these values, in the order in which the kernel
+    uses them."""
 
     source: str
     case: int | None = None

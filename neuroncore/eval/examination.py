@@ -1,4 +1,4 @@
-"""Checks the programs of a candidate's record before they are replayed."""
+"""Checks the programs of a candidate's record before the record is replayed."""
 
 from __future__ import annotations
 

@@ -208,8 +208,8 @@ class Run:
         return verifying.verdict_of(self.record, self.results)
 
     def steps(self, *inputs: Any, **options: Any) -> Replay:
-        """Return a replay that steps through the instructions. It is before the first instruction.
-        `inputs` is explained at `replay`, and `options` are keyword arguments of `Replay`."""
+        """Return a replay, at the position before the first instruction. `inputs` is explained at
+        `replay`, and `options` are keyword arguments of `Replay`."""
         arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         return replaying.Replay(self.record, arrays or None, **options)
 

@@ -57,7 +57,7 @@ NEGATIVE_ZERO = _NegativeZero()
 
 def zero(value: Any) -> Any:
     """Return the part of a key for a value that is 0, 0.0, -0.0 or False. For -0.0, this is
-    NEGATIVE_ZERO, because a key must distinguish -0.0 from 0.0. Otherwise it is the value."""
+    NEGATIVE_ZERO, because a key must distinguish -0.0 from 0.0. For others, it is the value."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 

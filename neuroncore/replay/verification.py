@@ -239,9 +239,9 @@ class Verdict:
 
 
 class _Before(NamedTuple):
-    """Data about an instruction that is only available before it is executed. `storages` has the
-    storages of its results by number. `leftover` maps names of operands to flags of the elements
-    that depend on uninitialized memory."""
+    """Data about an instruction that is only available before the instruction runs. `storages` has
+    the storages of its results by number. `leftover` maps names of operands to flags of the
+    elements that depend on uninitialized memory."""
 
     storages: Mapping[int, Storage]
     leftover: Mapping[str, Array]
