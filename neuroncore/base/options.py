@@ -67,8 +67,9 @@ class Options:
     """How every memory stores floats that are narrower than float32. `own` stores them in their own
     format. `float32` stores them in float32 and so does not round them, like AWS's simulator with
     NKI_PRECISE_FP=0 ("Precise Floating-Point Mode" in its guide). An error that remains with
-    `float32` is an error in the program, not a rounding error. With `float32`, results are float32
-    arrays, and tensors can't be viewed as another format. Packed formats keep their own format."""
+    `float32` comes from the program, not from the rounding of narrow formats. With `float32`,
+    results are float32 arrays, and tensors can't be viewed as another format. Packed formats keep
+    their own format."""
 
     stochastic: bool = False
     """Round stochastically in casts from float32 to narrower floats, on every engine and in DMA,

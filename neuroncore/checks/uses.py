@@ -255,10 +255,10 @@ def _candidates(uses: Uses, storage: Array) -> Array:
 
 
 def _overwritten(uses: Uses, storage: Array, read: int, writer: int) -> int | None:
-    """Return the last instruction before `writer` that wrote, through the tensor of operand `read`,
-    bytes that operand `read` and the result of `writer` share. Return None if there is no such
-    instruction, or if `writer` reads all bytes that it overwrites. `storage` has the storage of
-    each operand."""
+    """Return the last instruction before `writer` that wrote to the tensor of operand `read`, and
+    whose result shares bytes with this operand and with the result of `writer`. Return None if
+    there is no such instruction, or if `writer` reads all bytes that it overwrites. `storage` has
+    the storage of each operand."""
     start, end = uses.columns.start[writer : writer + 2]
     (target,) = (k for k in range(start, end) if uses.writes[k])
     sources = [k for k in range(start, end) if not uses.writes[k]]
@@ -430,9 +430,10 @@ def _carried(uses: Uses, nesting: Nesting) -> Iterator[tuple[int, int, int]]:
 
 
 def _overwritten_later(uses: Uses, nesting: Nesting, read: Array) -> Iterator[tuple[int, int, int]]:
-    """Yield (operand, writer, depth) for operands in `read`, if the last instruction `writer` of
-    the program that writes their bytes comes after the read, in another iteration of the loop at
-    `depth`. Operands whose bytes the same iteration wrote before the read are left out."""
+    """Yield (operand, writer, depth) for operands in `read`. The instruction `writer` is the last
+    one in the program that writes the operand's bytes. It comes after the read, in another
+    iteration of the loop at `depth`. Operands whose bytes the same iteration wrote before the read
+    are left out."""
     near, start = uses.program.boxes().near
     last = np.full(len(start) - 1, -1, np.int64)  # the last writer of a box
     np.maximum.at(last, uses.box[uses.writes], uses.user[uses.writes])
