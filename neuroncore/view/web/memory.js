@@ -112,7 +112,7 @@ class MemoryMap {
     });
   }
 
-  /** Draw the tiles, and return the labels that fit. Of tiles smaller than a pixel, draw one per pixel. */
+  /** Draw the tiles, and return the labels that fit. If tiles are smaller than a pixel, draw one tile per pixel. */
   drawTiles() {
     const { board } = this, taken = new Uint8Array((board.width + 1) * HEIGHT);
     const chosen = this.chosen(), labels = [];
