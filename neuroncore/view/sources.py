@@ -107,8 +107,8 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 
 def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
-    """Return the format of the weights for each line with products. If a line has several products,
-    it is the format of the one with most flops. line[i] is the line of instruction i."""
+    """Return the kind of product (`_kind`) for each line with products. If a line has several
+    kinds, it is the kind of the product with most flops. line[i] is the line of instruction i."""
     calls, call = timeline.program.calls, timeline.columns.call
     flops = np.array([_product_flops(used, timeline.machine) for used in calls], np.int64)
     products = np.flatnonzero(flops[call] > 0)
@@ -116,9 +116,21 @@ def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
     row, index = np.divmod(each, len(calls))
     formats: dict[int, str] = {}
     for at in np.argsort(-flops[index] * counts, kind="stable")[::-1].tolist():  # largest last
-        used = calls[index[at]]
-        formats[int(row[at])] = used.view(used.instruction.traits.weights).dtype.name
+        formats[int(row[at])], _ = _kind(calls[index[at]], timeline.machine)
     return formats
+
+
+def _kind(call: Call, machine: Machine) -> tuple[str, float]:
+    """Return the kind of a product, and the peak of this kind in TFLOPS. The kind is the format of
+    the weights; with 8-bit floats also whether the array multiplies two rows at a time."""
+    dtype, peaks = call.view(call.instruction.traits.weights).dtype, machine.peak_tflops
+    if dtype.kind == "packed":
+        return dtype.name, peaks["mx"]
+    if dtype.itemsize > 1:
+        return dtype.name, peaks[dtype.name]
+    work = product(call, machine)
+    double = work is not None and work.at_once > 1
+    return dtype.name + " double_row" * double, peaks["float8"] * (1 + double)
 
 
 def _product_flops(call: Call, machine: Machine) -> int:
@@ -152,12 +164,13 @@ def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | Non
 
 
 def roofline(timeline: Timeline) -> dict[str, Any]:
-    """Return the roofs in TFLOPS by format, the HBM bandwidth in GB/s, and the kernel's point in
-    the diagram: its flops, its HBM bytes and its TFLOPS."""
+    """Return the roofs in TFLOPS by kind of product (`_kind`), the HBM bandwidth in GB/s, and the
+    kernel's point in the diagram: its flops, its HBM bytes and its TFLOPS."""
     machine, figures = timeline.machine, summary(timeline)
+    products = (used for used in timeline.program.calls if _product_flops(used, machine))
     moved = figures["hbm_read_bytes"] + figures["hbm_write_bytes"]
     return {
-        "peak_tflops": dict(machine.peak_tflops),
+        "peak_tflops": dict(_kind(used, machine) for used in products),
         "format": _formats(timeline, np.zeros(len(timeline.queue), np.int64)).get(0),
         "hbm_gigabytes_per_s": machine.hbm.stack_gigabytes_per_s,
         "flops": figures["model_flops"],

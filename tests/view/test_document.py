@@ -2,6 +2,9 @@
 
 import json
 
+import nki
+import nki.isa as nisa
+import nki.language as nl
 import numpy as np
 import pytest
 from hypothesis import given
@@ -75,6 +78,46 @@ def test_figures_and_shares_of_lines_agree_with_the_run(shown):
         assert 0 <= line["efficiency"] <= 1
         assert line["flying_ns"] <= found.timelines[0].total_ns
     assert sum(line["flops"] for line in core["lines"]) == core["figures"]["model_flops"]
+
+
+@nki.jit
+def multiplied(a, kind):
+    """A product of the kind `kind`, in 50 instructions."""
+    out = nl.ndarray((128, 512), nl.float32, buffer=nl.shared_hbm)
+    total = nl.ndarray(out.shape, nl.float32, buffer=nl.psum)
+    weights, moving = nl.load(a), nl.zeros((128, *a.shape[1:-1], 512), a.dtype)
+    scales = nl.zeros((128, 512), nl.uint8)
+    for n in range(50):
+        if kind == "double_row":
+            nisa.nc_matmul(total, weights, moving, perf_mode=kind, accumulate=n > 0)
+        elif kind:
+            parts = (one.view(getattr(nl, kind)) for one in (weights, moving))
+            nisa.nc_matmul_mx(total, *parts, scales[:, :128], scales, accumulate=n > 0)
+        else:
+            nisa.nc_matmul(total, weights, moving, accumulate=n > 0)
+    nl.store(out, nl.copy(total))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "target", "named", "peak"),
+    [
+        ("float32", "", "trn2", "float32", 20),
+        ("bfloat16", "", "trn3", "bfloat16", 79),
+        ("float8_e5m2", "", "trn1", "float8_e5m2", 92),
+        ("float8_e4m3fn", "", "trn3", "float8_e4m3fn", 79),
+        ("float8_e4m3", "double_row", "trn2", "float8_e4m3 double_row", 158),
+        ("uint32", "float8_e4m3fn_x4", "trn3", "float8_e4m3fn_x4", 315),
+        ("uint16", "float4_e2m1fn_x4", "trn3", "float4_e2m1fn_x4", 315),
+    ],
+)
+def test_the_roofline_has_the_roof_of_the_kinds_of_products(dtype, kind, target, named, peak):
+    a = np.ones((128, 2, 128) if kind == "double_row" else (128, 128), dtype)
+    (core,) = document(neuroncore.run(multiplied, a, kind, target=target).view())["cores"]
+    roofline = core["roofline"]
+    assert (roofline["format"], roofline["peak_tflops"]) == (named, {named: peak})
+    assert 0.1 * peak < roofline["tflops"] < peak
+    assert {line["format"] for line in core["lines"] if line["flops"]} == {named}
 
 
 def test_edits_are_the_suggestions_and_come_first_of_the_what_ifs():
