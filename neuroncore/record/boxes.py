@@ -308,7 +308,7 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
         areas=_areas(fields[:, 0], storages, storages.of_window[shown]),
         pattern=pattern,
         patterns=Patterns(start, form, list(forms)),
-        of_window=of_window,
+        of_window=of_window.astype(np.int32),
     )
 
 

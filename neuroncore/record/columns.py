@@ -9,7 +9,7 @@ window moves if its position is only known at run time.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from struct import Struct
@@ -32,6 +32,7 @@ Pack = Callable[..., bytes]
 
 # The parts of a row for `struct`. `loops.apart` reads them as little-endian words of 64 bits.
 BEGIN, WINDOW, VALUES, WORD = "ii", "qqq", "q", "<i8"
+INT32 = np.dtype(np.int32)
 MOVING = 1 << 62  # in rows, the offset of a window that moves is MOVING plus the window's number
 
 
@@ -48,6 +49,14 @@ class Columns:
     start: Array
     operands: Array
     values: Array
+
+    def __post_init__(self) -> None:
+        """Keep numbers in 32 bits: a record has fewer calls, lines, windows and values than that.
+        Loops are then compiled for one type of numbers only."""
+        for name in ("call", "line", "operands", "values"):
+            column = getattr(self, name)
+            if column.dtype is not INT32:
+                object.__setattr__(self, name, column.astype(INT32))
 
     def permuted(self, rows: Array) -> Columns:
         """Return the rows in another order: row k of the result is row rows[k] of these columns."""
@@ -100,6 +109,12 @@ class Written(bytearray):
         self._packed.append((self._before, zlib.compress(self, 1)))
         self.clear()
 
+    def blocks(self) -> Iterator[bytes | bytearray]:
+        """Yield all bytes, in parts that end where `pack` was called."""
+        for _, packed in self._packed:
+            yield zlib.decompress(packed)
+        yield self[:]
+
     def since(self, begin: int = 0) -> bytearray:
         """Return all bytes from position `begin` on, including compressed bytes."""
         if begin >= self._before:
@@ -149,19 +164,28 @@ def valued(calls: Sequence[Call]) -> Array:
 
 
 def apart(
-    written: bytearray, count: int, calls: Sequence[Call], moved: Array
+    written: Written, count: int, calls: Sequence[Call], moved: Array
 ) -> tuple[Columns, Windows]:
-    """Return the columns and the distinct windows of `count` rows. `written` has the bytes of the
-    rows, one after the other, as functions from `packer` made them. Windows are numbered in the
-    order of first use. `moved` has the offsets of the windows that move (`Data.offsets`)."""
-    words = np.frombuffer(written, WORD)
-    call, line, values = (np.empty(count, np.int64) for _ in range(3))
-    start, windows = np.zeros(count + 1, np.int64), np.empty((len(words) // 3, 3), np.int64)
-    columns = call, line, start, windows, values
-    native.apart.over(count)(words, tiles_of(calls), valued(calls), *columns)
-    windows = windows[: start[-1]]
-    first, number = distinct(windows)
-    return Columns(call, line, start, number, values), _windows(windows.take(first, axis=0), moved)
+    """Return the columns and the distinct windows of `count` rows, which `packer` has written one
+    after the other. Windows are numbered in the order of first use. `moved` has the offsets of the
+    windows whose position is only known at run time (`Data.offsets`)."""
+    call, line, values = (np.empty(count, np.int32) for _ in range(3))
+    start, operands, windows = np.zeros(count + 1, np.int64), list[Array](), list[Array]()
+    kinds, row, known = (tiles_of(calls), valued(calls)), 0, 0
+    for block in written.blocks():
+        words = np.frombuffer(block, WORD)
+        used = np.empty((len(words) // 3, 3), np.int64)
+        columns = call, line, start, used, values
+        end = native.apart.over(count)(words, *kinds, row, *columns)
+        first, number = distinct(used[: start[end] - start[row]])
+        operands.append((known + number).astype(np.int32))
+        windows.append(used.take(first, axis=0))
+        row, known = end, known + len(first)
+    numbers, table = np.concatenate(operands), np.concatenate(windows)
+    if len(windows) > 1:  # blocks use windows of earlier blocks
+        first, number = distinct(table)
+        numbers, table = number.astype(np.int32)[numbers], table.take(first, axis=0)
+    return Columns(call, line, start, numbers, values), _windows(table, moved)
 
 
 def _windows(fields: Array, moved: Array) -> Windows:
@@ -204,7 +228,13 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
     `joined`). widths[i] is the number of integers in row i. Raise ValueError if the widths do not
     add up to the length of `rows`, if a row has no Call, or if a row has fewer or more numbers than
     its Call needs."""
-    if (rows < 0).any() or (widths < 2).any() or widths.sum() != len(rows):
+    narrow = rows.astype(np.int32)
+    if (
+        (narrow != rows).any()
+        or (rows < 0).any()
+        or (widths < 2).any()
+        or widths.sum() != len(rows)
+    ):
         raise ValueError("the rows do not fit their widths")
     bounds = _starts(widths)
     begins, ends = bounds[:-1], bounds[1:]

@@ -55,19 +55,20 @@ def apart(
     words: Array,
     tiles: Array,
     has_values: Array,
+    first: int,
     call: Array,
     line: Array,
     start: Array,
     windows: Array,
     values: Array,
-) -> None:
+) -> int:
     """Split rows, which follow each other in `words`, into the columns `call` to `values`
-    (`record.columns.Columns`). The first word (64 bits) of a row has ~call in the upper half and
-    the line in the lower half. Three words for each window follow. If the row has values, a word
-    with their index follows. `tiles` has the number of windows of each Call, and `has_values` a
-    flag for each Call with values."""
-    at, operand = 0, 0
-    for i in range(call.shape[0]):
+    (`record.columns.Columns`), from their row `first` on. Return the row after the last one. The
+    first word (64 bits) of a row has ~call in the upper half and the line in the lower half. Three
+    words for each window follow. If the row has values, a word with their index follows. `tiles`
+    has the number of windows of each Call, and `has_values` a flag for each Call with values."""
+    at, operand, i = 0, 0, first
+    while at < words.shape[0]:
         call[i], line[i] = ~(words[at] >> 32), words[at] & LOWER
         at += 1
         for _ in range(tiles[call[i]]):
@@ -75,11 +76,13 @@ def apart(
             windows[operand, 1] = words[at + 1]
             windows[operand, 2] = words[at + 2]
             at, operand = at + 3, operand + 1
-        start[i + 1] = operand
+        start[i + 1] = start[first] + operand
         values[i] = -1
         if has_values[call[i]]:
             values[i] = words[at]
             at += 1
+        i += 1
+    return i
 
 
 FEW = 64  # up to this many rows, a dict is used instead of the loop, which may run in plain Python
@@ -141,7 +144,7 @@ def distinct(rows: Array) -> tuple[Array, Array]:
     that is equal to each distinct row, and the number of each row's distinct row."""
     if len(rows) <= FEW:
         return _few_distinct(rows)
-    count, rows = len(rows), np.ascontiguousarray(rows)
+    count, rows = len(rows), np.ascontiguousarray(rows, np.int64)
     first, number = np.empty(count, np.int64), np.empty(count, np.int64)
     slots = no_slots(count)
     different = _distinct.over(count)(rows, slots, first, number)

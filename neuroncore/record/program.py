@@ -335,7 +335,7 @@ class Program:
         """Return the tables that are derived from the rows; they are made again after changes."""
         if self._read is None or len(self._read.columns.call) != len(self):
             moved, births = self.data.offsets(), self.births.since()
-            columns, windows = apart(self.rows.since(), self.count, self.calls, moved)
+            columns, windows = apart(self.rows, self.count, self.calls, moved)
             storages_used = storages(windows, self.geometries, births, self.names, self.calls)
             self._read = _Read(columns, windows, storages_used, self.geometries)
         return self._read
