@@ -83,8 +83,9 @@ def differing(
     (`plain.reading.approximate`), BLAS, or None if all bits must be equal."""
     operand: Operand = arguments[name]
     if function == BLAS:
-        room = np.abs(decode(operand.held, emulator)).max(initial=0) * BLAS_ROOM
-        wrong = ~(np.abs(decode(operand.held, emulator) - operand.values()) <= room)
+        actual = decode(operand.held, emulator)
+        room = np.abs(actual[np.isfinite(actual)]).max(initial=0) * BLAS_ROOM
+        wrong = ~(np.abs(actual - operand.values()) <= room)
         wrong &= unequal(operand, emulator, strict=False)
     elif function is not None and name != row.call.writes[0]:
         wrong = _beyond_sum(operand, emulator, arguments[row.call.writes[0]])

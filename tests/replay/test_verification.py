@@ -25,6 +25,7 @@ from neuroncore.frontend.outcome import NeuronWarning
 from neuroncore.frontend.settings import settings
 from neuroncore.plain.memory import PlainTensor
 from neuroncore.plain.reading import Reading
+from neuroncore.replay import verification
 
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((2, 64, 32)).astype(np.float32)
@@ -147,6 +148,29 @@ def test_a_difference_between_a_run_and_its_replay_is_reported():
     run.results[0][3, 4] += 1
     found = run.verify().difference
     assert (found.instruction, found.operand, found.element) == ("the run", "result 0", (3, 4))
+
+
+@nki.jit
+def multiplied(x, y):
+    total = nl.ndarray((x.shape[1], y.shape[1]), nl.float32, buffer=nl.psum)
+    scales = nl.full((128, 128), 127, nl.uint8)
+    parts = (tile(source).view(nl.float8_e4m3fn_x4) for source in (x, y))
+    nisa.nc_matmul_mx(total, *parts, scales[:, : x.shape[1]], scales[:, : y.shape[1]])
+    return result(nl.copy(total))
+
+
+@pytest.mark.parametrize("special", [np.nan, 448.0])
+def test_a_sum_in_any_order_may_have_elements_that_are_not_finite(special, monkeypatch):
+    """The allowed difference is relative to the largest of the other elements."""
+    x, y = np.random.default_rng(0).standard_normal((2, 128, 512)).astype("float8_e4m3fn")
+    x[5, 2] = special
+    options = Options(matmul="blas")
+    run = neuroncore.run(
+        multiplied, x.view(np.uint32), y.view(np.uint32), target="trn3", options=options
+    )
+    assert run.verify().difference is None
+    monkeypatch.setattr(verification, "BLAS_ROOM", 0.0)
+    assert run.verify().difference is not None
 
 
 def test_settings_verify_each_launch(monkeypatch, capsys):
