@@ -291,7 +291,8 @@ def _verdict(agreement: Agreement) -> str:
 def _compared(agreement: Agreement) -> Iterator[str]:
     yield from compared(agreement.comparisons)
     limits = ", ".join(f"{t:.3g}" for t in agreement.tolerances)
-    yield f"{_verdict(agreement)}   (a relative L2 error of {limits} is allowed)"
+    option = "" if agreement else "; --tol allows another"
+    yield f"{_verdict(agreement)}   (a relative L2 error of {limits} is allowed{option})"
 
 
 def _timed(run: Run, answers: bool) -> Iterator[str]:

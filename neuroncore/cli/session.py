@@ -304,7 +304,9 @@ class Session:
     def run_script(self, file: Path) -> None:
         """Run a file as Python would, and report its launches as they finish."""
         tree = values.parsed(file)
-        idle = UsageError(f"{file} does nothing as a script; name a kernel: {file}::KERNEL")
+        kernels = [f"{file}::{name}" for name in _decorated(tree)[:3]] or [f"{file}::KERNEL"]
+        named = " or ".join(kernels)
+        idle = UsageError(f"{file} does nothing as a script; name a kernel: {named}")
         has_main = _has_main(tree)
         if not has_main and not _has_foreign_decorator(tree):
             raise idle
@@ -401,6 +403,12 @@ def _has_main(tree: ast.Module) -> bool:
     return any(not isinstance(node, passive) for node in tree.body[docstring:]) or any(
         isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) for node in tree.body
     )
+
+
+def _decorated(tree: ast.Module) -> list[str]:
+    """Return the names of the functions of a file that have a decorator."""
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    return [node.name for node in functions if node.decorator_list]
 
 
 def _has_foreign_decorator(tree: ast.Module) -> bool:

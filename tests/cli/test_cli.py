@@ -265,7 +265,7 @@ def test_trace_opens_in_perfetto(file, capsys):
     [
         (["nowhere.py"], "no file"),
         (["nowhere.py::double"], "nowhere.py"),
-        (["mine.py"], "does nothing as a script"),
+        (["mine.py"], "does nothing as a script; name a kernel: mine.py::double"),
         (["mine.py::dubble"], "'double'"),
         (["mine.py::double", "--inputs", "missing"], "missing"),
         (["mine.py::double", "--args", "float99[1,2]"], "float99"),
