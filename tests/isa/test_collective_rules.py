@@ -40,7 +40,7 @@ def test_other_invalid_arguments_of_collectives_are_refused():
     reduce = (ncc.all_reduce, ALL)
     refused(ShapeError, "the same number of elements", through_hbm, X4, (4, 3), *reduce, op=nl.add)
     refused(OperatorError, "not an operator", through_hbm, X4, (4, 2), *reduce, op=nl.multiply)
-    refused(TargetError, "priority", through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1)
+    refused(TargetError, "priorities", through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1)
     ran(through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1, target="trn3")
     refused(
         SignatureError, "priority is 4", through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=4,

@@ -319,5 +319,5 @@ def test_no_engine_computes_with_them(name):
 def test_older_machines_do_not_have_them(name, target):
     device = Device(target)
     src, dst = made(device, name, patterns(name)), device.empty((3, 7), name)
-    device.refuses(TargetError, "tensor_copy", dst, src, words=[name, target, "mx"])
+    device.refuses(TargetError, "tensor_copy", dst, src, words=[name, target, "trn3"])
     device.refuses(TargetError, "memset", dst, 0, words=[name, target])
