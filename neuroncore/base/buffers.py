@@ -94,9 +94,7 @@ def _new_block(nbytes: int) -> Block:
 def take(nbytes: int) -> Array:
     """Return bytes that no other array uses. They begin with a cache line if `nbytes` is at least
     SMALL."""
-    if nbytes < SMALL:
-        return np.empty(nbytes, BYTE)
-    return array((nbytes,), BYTE) if nbytes <= LARGE else fresh(nbytes)
+    return array((nbytes,), BYTE)
 
 
 def floats(shape: tuple[int, ...]) -> Array:
@@ -105,10 +103,13 @@ def floats(shape: tuple[int, ...]) -> Array:
 
 
 def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an uninitialized array. It is in recycled memory if it has at least SMALL bytes."""
+    """Return an uninitialized array. It is in recycled memory if it has from SMALL to LARGE
+    bytes."""
     size = prod(shape) * dtype.itemsize
     if size < SMALL:
         return np.empty(shape, dtype)
+    if size > LARGE:
+        return np.ndarray(shape, dtype, fresh(size))
     free = _pool.free.get(size)
     if free is None:
         free = _pool.free[size] = []
@@ -130,7 +131,7 @@ def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
 def copied(values: Array) -> Array:
     """Return a copy of a C-contiguous array. The copy is in recycled memory unless it is larger
     than LARGE."""
-    copy = array(values.shape, values.dtype) if values.nbytes <= LARGE else np.empty_like(values)
+    copy = array(values.shape, values.dtype)
     np.copyto(copy, values)
     return copy
 

@@ -203,16 +203,13 @@ def _wait_for_space(
     if sum(in_region) == sum(placed):
         return peak
     free = (np.array(in_region) & ~np.array(placed))[areas.kind]
-    tile = buffers.filled(free.shape, -1, np.int64)
+    tile = buffers.filled(free.shape, -1, np.int32)
     tile[free] = np.arange(np.count_nonzero(free))
     size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
     tile = tile.take(areas.of_box)
     if region is MemoryRegion.sbuf and "slices" in form.program.assume:
         tile, size = _slices(boxes)
-    used = tile[accesses.operands]
-    if not _are_numbered_by_first_use(used):
-        number, size = _by_first_use(used, size)
-        tile = np.where(tile >= 0, number[tile], -1)
+    tile, size = _by_first_use(tile, accesses.operands, size)
     uses = allocation.BufferUses(accesses.start, accesses.operands, tile, form.queue)
     lives = allocation.Lives(
         *buffers.filled((2, len(size)), -1, np.int32),
@@ -228,27 +225,24 @@ def _slices(boxes: Boxes) -> tuple[Array, Array]:
     Tiles in SBUF are divided into slices so that each access is inside one slice."""
     pieces = boxes.pieces
     number = np.where(pieces.movable, np.cumsum(pieces.movable) - 1, -1)
-    return number[pieces.of_box], pieces.width[pieces.movable]
+    return number[pieces.of_box].astype(np.int32), pieces.width[pieces.movable]
 
 
-def _are_numbered_by_first_use(used: Array) -> bool:
-    """Return whether tiles are numbered from 0 in the order of their first use. used[k] is the
-    number of the tile of operand k, or -1. This is the case for programs that no compiler or edit
-    has reordered."""
-    most = np.maximum.accumulate(used)
-    return bool((used[:1] <= 0).all() and (used[1:] <= most[:-1] + 1).all())
-
-
-def _by_first_use(used: Array, size: Array) -> tuple[Array, Array]:
-    """Return a new number for each tile, in the order of first use (unused tiles come last). Also
-    return the sizes of the tiles in this order. used[k] is the number of the tile of operand k, or
-    -1."""
+def _by_first_use(tile: Array, operands: Array, size: Array) -> tuple[Array, Array]:
+    """Return `tile` and `size` with tiles that are numbered in the order of first use (unused tiles
+    come last). tile[b] is the number of the tile of box b, or -1, and size[t] the size of tile
+    t. `operands` are the boxes that instructions use, in order."""
+    used = tile[operands]
+    before = np.maximum.accumulate(used[:-1])
+    before += 1
+    if (used[:1] <= 0).all() and (used[1:] <= before).all():
+        return tile, size  # no compiler or edit has reordered the program
     first = np.full(len(size) + 1, len(used))  # the last entry is for -1
     np.minimum.at(first, used, np.arange(len(used)))
     order = np.argsort(first[:-1], kind="stable")
-    number = np.empty_like(order)
+    number = np.full(len(size) + 1, -1, np.int32)
     number[order] = np.arange(len(order))
-    return number, size[order]
+    return number[tile], size[order]
 
 
 def spill_ns(moves: Moves, machine: Machine) -> float:
