@@ -42,9 +42,15 @@ Trainium and published. `docs/generate/calibration.py` writes the page.
 
 ## Method
 
-Each row of the table of measurements describes a run of a kernel on one core. The row has the
-kernel, whose source is published, the shapes and formats of its arguments, the machine, the way of
-measuring, and the measured time. Two grades of rows are used: direct measurements, and direct
+The table of measurements has one row for each run of a kernel on one core. The source of each
+kernel is published. A row has:
+
+* the kernel, and the shapes and formats of its arguments,
+* the machine,
+* the tool and the way of measuring,
+* the measured time.
+
+Each row has a grade. This page uses rows of two grades: direct measurements, and direct
 measurements with a known caveat.
 
 The estimate of a row is computed in three steps:
@@ -68,16 +74,17 @@ distinguishes three cases:
 
 `isa/compilers.toml` has the reasons for these three models.
 
-`bench/calibration/offsets.toml` has what is known about the launches of each harness: the flags of
-the compiler, the launch path, and the overhead. For Matmul-Inspector (NKI 0.6 on trn1) this file
-has two more facts:
+The file `bench/calibration/offsets.toml` has what is known about the launches of each harness: the
+flags of the compiler, the launch path, and the overhead. For Lonny154/Matmul-Inspector (NKI 0.6 on
+trn1) this file has two more facts:
 
 * GpSimd writes the descriptors, as other authors report for this release.
-* Repeated loads happen once: in profiles of Matmul-Inspector, the device reads only a quarter of
-  the bytes that the kernel loads. For today's API, no other source shows this, and kernels of
-  nki-moe-megakernel and of the SDK contradict it for earlier releases. The model therefore assumes
-  that repeated loads happen once only for the seven rows of Matmul-Inspector, and for other kernels
-  on request (`--loads once`).
+* If a kernel loads the same bytes repeatedly, the device loads them once. In profiles of
+  Matmul-Inspector, the device reads only a quarter of the bytes that the kernel loads. For today's
+  API, no other source shows this behavior, and for earlier releases, kernels of
+  KevGomes1403/nki-moe-megakernel and of the SDK contradict it. The model therefore assumes this
+  behavior only for the seven rows of Matmul-Inspector. The option `--loads once` assumes it for
+  other kernels.
 
 Without these two facts, the estimates of the seven rows would be 1.01 to 1.48 times the
 measurements, and five of them would be within 20 %. The shares of kernels within 20 % in the
@@ -93,11 +100,11 @@ SUMMARY = """\
 
 ## Summary
 
-For a new kernel, expect the figures of the first line, which result from leave-one-source-out
-cross-validation. Each source of kernels is left out in turn, and its kernels are estimated with a
+For a new kernel, expect the figures of the first line of the table. They result from
+cross-validation: each source of kernels is left out in turn, and its kernels are estimated with a
 model that was fitted to all other sources ([below](#evidence-for-the-model)). The second line has
-the estimates of the model in use, which was fitted to all sources. The other lines have the same
-two results for the kernels of each API alone.
+the figures of the model in use, which was fitted to all sources. The other lines have the figures
+of cross-validation and of the model in use for the kernels of each API alone.
 
 The columns have these figures:
 
@@ -118,8 +125,8 @@ ERRORS = """\
 
 The table has the results of `neuroncore score` for all rows, and for groups of rows. The `limit` of
 a kernel is the resource that determines most of its estimate. If an engine or DMA is busy for at
-least three quarters of the time, the busiest one is the limit. Otherwise the limit is the largest
-part of the critical path, which may be latency.
+least three quarters of the time, the limit is the resource that is busy longest. Otherwise the
+limit is the largest part of the critical path. This part may be latency.
 
 """
 
@@ -127,34 +134,37 @@ ORDER = """\
 
 ## Order of variants
 
-The table has two figures for each chain. *Spearman* is the rank correlation of estimates and
-measurements, for chains of at least three variants; the best value is 1. *Pairs in order* is about
-the pairs of variants whose measurements differ by more than 10 %: in how many of these pairs the
-estimates have the order of the measurements.
+The table has two figures for each chain:
+
+* *Spearman* is the rank correlation of estimates and measurements, for chains of at least three
+  variants. The best value is 1.
+* *Pairs in order* counts the pairs of variants whose measurements differ by more than 10 %. The
+  first number is the number of these pairs in which the estimates have the same order as the
+  measurements, and the second number is the number of all these pairs.
 """
 
 RANGES = """\
 
 ## Ranges
 
-Every estimate has a range, in which 80 % of measurements are expected. The ends of a range are the
-estimate times a lower and an upper factor. The factors of a class of kernels come from the ratios
-of measurement to estimate of the measured kernels in this class. Kernels of one class agree in four
-properties:
+Every estimate has a range, in which 80 % of measurements are expected. The lower end of a range is
+the estimate times a lower factor, and the upper end is the estimate times an upper factor. Each
+class of kernels has its own two factors. They are computed from the measured kernels of the class,
+from the ratio of each measurement to its estimate. Kernels of one class agree in four properties:
 
 * the order of the compiler: compiled, scheduled or standalone. For today's API, the launch path
   determines the order.
-* the compiled form, which is the program into which the compiler turns the kernel: certain or
-  uncertain, as explained below.
-* the writer of DMA descriptors.
-* the limit.
+* the certainty of the compiled form: certain or uncertain, as explained below. The compiled form is
+  the program into which the compiler turns the kernel.
+* the writer of DMA descriptors, as explained below.
+* the limit ([see above](#errors)).
 
 The release and the flags of the compiler determine the writer of DMA descriptors:
 
 * *compiler*: the older API's compiler writes the descriptors before the kernel runs. It does so on
   trn1, and on other machines with `--disable-dge`.
-* *device*: the device writes the descriptors of all other kernels of the older API while the kernel
-  runs.
+* *device*: for all other kernels of the older API, the device writes the descriptors while the
+  kernel runs.
 * *software*: software writes the descriptors for today's API since NKI 0.5.
 * *hardware*: hardware writes the descriptors for today's API before NKI 0.5.
 
@@ -196,40 +206,49 @@ CHOICES = """\
 
 ## Evidence for the model
 
-Most costs in the model are documented, or were measured on single instructions. The command
-`neuroncore machines trn2` prints each cost with its source.
+Most costs in the model come from documentation, or from measurements of single instructions. The
+command `neuroncore machines trn2` prints each cost with its source.
 
-The rest of the model was inferred from the latencies of whole kernels, and is called the choices.
-Four kinds of choices exist: numbers of the machines, how far compilers reorder instructions, which
-instructions compilers leave out, and the overhead of harnesses. The choices are listed in
-`choices.toml` and `choices.py` of `bench/calibration/`.
+The rest of the model was inferred from the latencies of whole kernels. This page calls each
+inferred number or rule a *choice*. The choices are listed in `choices.toml` and `choices.py` of
+`bench/calibration/`. They are of four kinds:
+
+* numbers of the machines,
+* how far compilers reorder instructions,
+* which instructions compilers leave out,
+* the overhead of harnesses.
 
 `fit.py` changes one choice at a time, from the value in use to the default value. If this makes the
 mean error of a source's estimates larger by {shown:.1%} or more, the source supports the choice. If
 it makes the mean error smaller by {shown:.1%} or more, the source is against the choice.
 
-In cross-validation, the kernels of a source are estimated with the values that all other sources
-choose. The other sources choose the default value, unless another value gives a smaller error.
+In cross-validation, the kernels of a source are estimated with the values that fit all other
+sources. This page says that the other sources *choose* these values. They choose the default value,
+unless another value gives a smaller error of their own estimates.
 
-Some rules are shown by public compiled programs, traces, profiles or compilers' logs of two
-authors. For these rules, the column "supported by" lists "programs". Latencies do not decide
-whether such a rule is in use, so cross-validation always uses it.
+For some rules there is evidence other than latencies: public compiled programs, traces, profiles or
+compilers' logs of two authors show the rule. For these rules, the column "supported by" names the
+authors' repositories after the word "programs". Such a rule is in use whatever the latencies say,
+so cross-validation always uses it.
 
 In the table, names of numbers are in code font. Numbers of a machine (trn1, trn2) are in
 `isa/machines/`, and numbers of a compiler's order (scheduled, compiled) are in
-`isa/compilers.toml`. In the model, an engine starts the first of its next `window` instructions
-that is ready, and a queue of DMAs starts the first of its next `transfers` transfers that is ready.
-At most `stores_in_flight` stores are in flight; 0 means any number. If `by_first_use` is "yes",
-loads are in the order in which the kernel uses their data. The column "others choose" has each
-value that the other sources chose and, in brackets, for how many of the left-out sources they chose
-it.
+`isa/compilers.toml`. The numbers of an order mean:
+
+* `window`: an engine starts the first of its next `window` instructions that is ready.
+* `transfers`: a queue of DMAs starts the first of its next `transfers` transfers that is ready.
+* `stores_in_flight`: at most this many stores are in flight; 0 means any number.
+* `by_first_use`: if "yes", loads are in the order in which the kernel uses their data.
+
+The column "others choose" is about cross-validation. It has each value that the other sources chose
+and, in brackets, how many times they chose it. (There is one time for each left-out source.)
 """
 
 WEAK = """\
 
-The rules below have little support: each improves the estimates of at most one source, and is not
-shown by compiled programs of two authors. The table above names the other evidence for each rule.
-Each rule is in use, and some estimates would change without it.
+The rules below have little support: each rule improves the estimates of at most one source, and
+compiled programs of two authors do not show it. The table above names the other evidence for each
+rule. All of these rules are in use, and without them some estimates would change.
 
 """
 
@@ -237,8 +256,9 @@ HARNESSES = """\
 
 ## Overhead of harnesses
 
-Each harness adds the same overhead to all of its rows on one machine. The grade of an overhead is
-`fitted` if the overhead was derived from rows of this harness. For harnesses that are not in the
+A harness adds an overhead to the time of the kernel. The table has this overhead for each machine
+and harness; it is the same for all rows of the harness on this machine. The grade `fitted` means
+that the overhead was derived from rows of the harness itself. For harnesses that are not in the
 table, the overhead is unknown, and nothing is added to the estimate.
 """
 

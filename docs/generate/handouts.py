@@ -52,12 +52,14 @@ TEXT = """
 
 The handouts of Stanford's CS149 (assignment 4, part 1) ask students for the times in the first
 table, on trn1 (2024) and trn2 (2025), and for the ratios in the second table. The measurements come
-from profiles in the handouts, and from students who published their measurements. A time is marked
-"off" if its estimate differs from the measurement by more than {close:.0%}. A ratio of times is
-marked "off" if its estimate differs by more than {close_ratio:.0%}. The [known
-errors](#known-errors-of-the-model) have the reason. A time that several people measured has a line
-for each of them. The estimates of these lines differ if the kernels, the flags of the compiler or
-the overheads of the tools differ.
+from profiles in the handouts, and from students who published their measurements.
+
+A time is marked "off" if its estimate differs from the measurement by more than {close:.0%}. A
+ratio of times is marked "off" if its estimate differs from the measured ratio by more than
+{close_ratio:.0%}. The [known errors](#known-errors-of-the-model) have the reason.
+
+If several people measured a time, the table has a line for each of them. The estimates of these
+lines differ if the kernels, the flags of the compiler or the overheads of the tools differ.
 
 {figures}
 {ratios}"""

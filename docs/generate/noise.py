@@ -25,19 +25,20 @@ kernels were measured more than once with one harness. The measurements of such 
 2 %. A pair counts only if its measurements differ by more than {different}.
 
 But Spearman also depends on the order of variants whose measurements differ by less than noise. In
-the table, variants count as equally fast if their measurements are within 1 %, 2 % or 5 % of the
-fastest of them. Any order of their estimates then counts as right. In the first line of the table,
-no variants count as equally fast.
+the next table, variants therefore count as equally fast if their measurements are within 1 %, 2 %
+or 5 % of the fastest of them, and any order of the estimates of such variants counts as right. In
+the first line of the table, no variants count as equally fast.
 
 {spearman}
-A few kernels are in most of the {wrong} pairs whose order is wrong. In the table, each pair is
-counted for only one kernel, the one with more such pairs. The
-[known errors](#known-errors-of-the-model) have the reasons, as far as they are known.
+Of all pairs, {wrong} are in wrong order, and a few kernels are in most of these pairs. The next
+table lists these kernels. If both kernels of a pair are in the table, the pair is counted only for
+the kernel that is in more pairs in wrong order. The [known errors](#known-errors-of-the-model) have
+the reasons, as far as they are known.
 
 {kernels}
-The counters of five rows of kda-for-trainium contradict the latency in the table of measurements,
-which is doubled (see the [known errors](#known-errors-of-the-model)). Without these rows,
-{right} of {pairs} pairs are in order: {share}.
+The table of measurements doubles the latencies of kda-for-trainium, and the counters of five of
+these rows contradict the doubled latency (see the [known errors](#known-errors-of-the-model)).
+Without these five rows, {right} of {pairs} pairs are in order: {share}.
 """
 
 

@@ -12,55 +12,61 @@ Json = dict[str, Any]
 WRONG = (
     (
         "The matrix products of the SDK's tutorial on trn1, except for the last step, take longer "
-        "than estimated. Their times were published with an older compiler.",
+        "than estimated. Their measured times are from an older release of the compiler.",
         ("M0337", "M0339", "M0341"),
     ),
     (
-        "On trn1, transfers of 4 bytes for each partition take longer than estimated: 0.32 us if "
-        "they move 128 partitions, and 0.36 us if they move one. Transfers of 8 bytes for each of "
-        "128 partitions take 0.13 us, and their estimate fits (M0292). So neither the number of "
-        "transfers nor the number of rows explains the difference. Only one source shows this, "
-        "and no public trace on trn1 has such small transfers. On trn2, where GpSimd writes the "
+        "On trn1, transfers of 4 bytes for each partition take longer than estimated. Such a "
+        "transfer takes 0.32 us if it moves 128 partitions, and 0.36 us if it moves one "
+        "partition. A transfer of 8 bytes for each of 128 partitions takes 0.13 us, and its "
+        "estimate fits (M0292). So neither the number of transfers nor the number of rows "
+        "explains the difference. Only one source shows the slow transfers, and no public trace "
+        "on trn1 has transfers of 4 bytes for each partition. On trn2, where GpSimd writes the "
         "descriptors, the estimates fit.",
         ("M0290", "M0291"),
     ),
     (
-        "nki-moe-megakernel has four similar variants of attention with many small transfers. "
-        "Three estimates fit if loads pass stores that wait, which is the rule in use. With this "
-        "rule, the fourth variant takes longer than estimated.",
+        "KevGomes1403/nki-moe-megakernel has four similar variants of attention with many small "
+        "transfers. The model lets loads start before earlier stores that wait. With this rule, "
+        "the estimates of three variants fit, and the fourth variant takes longer than "
+        "estimated.",
         ("M1435",),
     ),
     (
-        "The baseline of NKIBench's bmm, batched float32 products with K = 64, takes less time "
-        "than estimated. Published counters of kda-for-trainium have the time in which the Tensor "
-        "engine is active. Compared with the variant bmm_v1, which runs at half clock, this time "
-        "implies full clock for about 68 % of the baseline's products. In the model, all of these "
-        "products run at half clock, because the baseline has only eight transposes before every "
-        "16 products, and these transposes have too few rows to reach full clock. M0995 has eight "
-        "transposes before every 64 products, and its counters imply full clock for about 11 % of "
-        "the products. The order in which the compiler issues the baseline's transposes is not "
-        "known. If rows of half-filled products also count at half clock, the ratio of the "
-        "baseline does not change, and the ratio of M0996 falls from 0.60 to 0.58.",
+        "The baseline of NKIBench's bmm takes less time than estimated. It computes batched "
+        "float32 products with K = 64. In the model, all of these products run at half clock: "
+        "the baseline has only eight transposes before every 16 products, and these transposes "
+        "have too few rows to reach full clock. On the device, about 68 % of the products seem "
+        "to run at full clock. This follows from published counters of "
+        "Jerry2423/kda-for-trainium, which have the time in which the Tensor engine is active: "
+        "we compared the baseline's time with the time of the variant bmm_v1, which runs at half "
+        "clock. M0995 has eight transposes before every 64 products, and its counters imply full "
+        "clock for about 11 % of its products. The order in which the compiler issues the "
+        "baseline's transposes is not known. We also tried a model in which rows of half-filled "
+        "products count at half clock. With this model, the ratio of the baseline does not "
+        "change, and the ratio of M0996 falls from 0.60 to 0.58.",
         ("M0953", "M0989"),
     ),
     (
-        "The table of measurements doubles every latency of kda-for-trainium, because the "
-        "profiles of kda-for-trainium show about half of the time that one core needs. Two "
-        "variants of silu and one variant of a transposed product would fit without doubling; "
-        "the counters of busy engines of these three variants would fit too. The counters of one "
-        "variant of lora and one variant of swiglu also agree better with half of the latency in "
-        "the table (ratios 0.73 and 0.68).",
+        "The table of measurements doubles every latency of Jerry2423/kda-for-trainium, because "
+        "the profiles of Jerry2423/kda-for-trainium show about half of the time that one core "
+        "needs. For five variants, the latency before doubling seems to be right. For two "
+        "variants of silu and one variant of a transposed product, this latency fits the "
+        "estimate, and also the counters of busy engines. For one variant of lora and one "
+        "variant of swiglu, the counters agree better with this latency than with the doubled "
+        "one (the ratios to this latency are 0.73 and 0.68).",
         ("M1085", "M1087", "M1103", "M1032", "M1094"),
     ),
     (
         "On trn2, matrix products of three kernels with an RMS norm take three to four times as "
-        "long as estimated. A product takes 3.7 us, as if its load began when the previous "
-        "product had ended. With `--loads single`, the ratios are 0.92 to 0.99. The three kernels "
-        "load the same tiles again for each block of rows. The option also makes the estimates of "
-        "some other kernels of the older API on trn2 at least 15 % longer. These other kernels "
-        "load each tile once, and all except M0996 and M1032 fit better without the option (the "
-        "ratio of M1093 is 0.93 without it, and 1.68 with it). Two authors measured the three "
-        "kernels, but AccelOpt published all three, so the rule is not in use.",
+        "long as estimated. A product takes 3.7 us, as if its load began only after the previous "
+        "product had ended. The option `--loads single` turns on a rule with this effect, and "
+        "then the ratios of the three kernels are 0.92 to 0.99. These kernels load the same tiles "
+        "again for each block of rows. The option also makes the estimates of some other kernels "
+        "of the older API on trn2 at least 15 % longer. Those other kernels load each tile once. "
+        "All of them except M0996 and M1032 fit better without the option: the ratio of M1093 is "
+        "0.93 without the option, and 1.68 with the option. Two authors measured the three "
+        "kernels, but only AccelOpt published them, so the rule is not in use.",
         ("M0952", "N0004", "N0005"),
     ),
     (
@@ -75,21 +81,22 @@ WRONG = (
         ("M0363", "M0365", "M0367"),
     ),
     (
-        "Three variants of a depthwise convolution of autocomp take less time than estimated. Each "
-        "has 131,072 instructions on three elements. The compiler must have reduced the number of "
-        "instructions, because the fastest variant takes 3.5 ns for each instruction of its "
-        "source, and no engine is that fast.",
+        "Three variants of a depthwise convolution of autocomp take less time than estimated. "
+        "Each variant has 131,072 instructions, and each instruction computes three elements. The "
+        "fastest variant takes 3.5 ns for each instruction of its source, and no engine is that "
+        "fast. So the compiler must have reduced the number of instructions.",
         ("M0271", "M0272", "M0273"),
     ),
     (
-        "On trn3, attention of nki-moe-megakernel takes less time than estimated. It has chains of "
-        "short Vector instructions, and trn3 seems to execute such chains faster than the model.",
+        "On trn3, attention of KevGomes1403/nki-moe-megakernel takes less time than estimated. "
+        "This attention has chains of short Vector instructions, and trn3 seems to execute such "
+        "chains faster than the model does.",
         ("M1485", "M1486"),
     ),
     (
-        "On trn1, the baseline of rope takes longer than estimated. Vector limits this kernel: the "
-        "copies of half of the partitions seem to stay on Vector, while the model distributes "
-        "them among engines. On trn2, the estimates of rope fit.",
+        "On trn1, the baseline of rope takes longer than estimated. On the device, the copies of "
+        "half of the partitions seem to stay on Vector, which then limits the kernel. The model "
+        "distributes these copies among several engines. On trn2, the estimates of rope fit.",
         ("M0090",),
     ),
 )
@@ -98,14 +105,15 @@ OBSERVED = """
 ## Observed, but not in the model
 
 Public traces and compiled programs of the older API's compiler show behavior that the model does
-not have. A rule for such behavior is not in use for one of two reasons: only one author shows the
-behavior, or the rule makes the estimates of other authors' kernels worse.
+not have. The model has no rule for this behavior, for one of two reasons: only one author's
+programs show the behavior, or a rule for it makes the estimates of other authors' kernels worse.
 
 The figures in the list below are ratios of estimate to measurement, and the best ratio is 1. The
 measurements are the times of the kernels in the 26 traces of `bench/traces.csv`, or the times of
 [all kernels](#all-kernels).
 
-Most figures in the list are from before the model had three of today's rules:
+Most figures in the list were computed before the model had three groups of rules that it has today.
+These rules changed the following ratios:
 
 * Neighboring transfers are merged. This rule improved the median ratio of attention from 0.91 to
   0.97, and the number of traces within 10 % from 19 to 21.
@@ -117,111 +125,125 @@ Most figures in the list are from before the model had three of today's rules:
 
 The device behaves in these ways, and the model does not:
 
-* Each tile in PSUM begins a new bank. Only transposes whose copies are merged share a bank
-  (compiled programs of trainium-kernel-fusion, cs149stanfordasst4 and waahm7). If instructions in
-  the model wait until one of the eight banks is free, the ratio of small convolutions improves from
-  0.73 to 0.79. But two ratios of autocomp's attention on trn1 become worse: 1.08 becomes 1.20, and
-  1.25 becomes 1.56. The transposes of autocomp's attention probably share banks in a way that is
-  not known.
-* If several instructions are ready, the Tensor engine executes the one with the longest path to the
-  end of the program first. If the model selects among 32 instructions in this way, the median
-  ratio of attention improves from 0.91 to 0.94, and the share of rows within 20 % from 87.5 % to
-  87.8 %. But the ratio of six of kda-for-trainium's batched products becomes worse, from 0.98 to
-  0.93, and pairs in order fall from 94.4 % to 91.8 %.
-* Vector and Scalar also execute instructions with the longest path first. Work on tiles that many
-  instructions wait for therefore comes before copies of finished products out of PSUM. If the model
-  has this rule and the rule about banks, the ratio of small convolutions improves from 0.73 to
-  0.91, and 21 of 26 traces are within 10 %. But the median error of all rows rises from 4.9 % to
-  5.6 %. Only cs149stanfordasst4 shows this behavior.
-* The phases of a program take their tiles in another order than in the model. Attention of length
-  1,024 loads the scores of rows 512 to 1,023 before the scores of rows 0 to 511, and its softmax
-  begins 14 us later than in the model. Only trainium-kernel-fusion shows this behavior. A rule for
-  it was not tried.
+* Each tile in PSUM begins a new bank. Only transposes whose copies are merged share a bank. The
+  compiled programs of allenkchau/trainium-kernel-fusion, deepashreeKedia/cs149stanfordasst4 and
+  waahm7/asst4-trainium show this. We tried a rule: instructions wait until one of the eight banks
+  is free. With the rule, the ratio of small convolutions improves from 0.73 to 0.79. But two ratios
+  of autocomp's attention on trn1 become worse: 1.08 becomes 1.20, and 1.25 becomes 1.56. The
+  transposes of autocomp's attention probably share banks in a way that is not known.
+* If several instructions are ready, the Tensor engine executes first the instruction with the
+  longest path to the end of the program. We tried this rule with a choice among the next 32
+  instructions. The median ratio of attention improves from 0.91 to 0.94, and the share of rows
+  within 20 % rises from 87.5 % to 87.8 %. But the ratio of six of Jerry2423/kda-for-trainium's
+  batched products becomes worse, from 0.98 to 0.93, and the share of pairs in order falls from 94.4
+  % to 91.8 %.
+* Vector and Scalar also execute instructions with the longest path first. Therefore, if many
+  instructions wait for a tile, the work on this tile comes before copies of finished products out
+  of PSUM. We tried this rule together with the rule about banks (first item of this list). The
+  ratio of small convolutions improves from 0.73 to 0.91, and 21 of 26 traces are within 10 %. But
+  the median error of all rows rises from 4.9 % to 5.6 %. Only deepashreeKedia/cs149stanfordasst4
+  shows this behavior.
+* On the device, the phases of a program process their tiles in another order than in the model. For
+  example, attention of length 1,024 loads the scores of rows 512 to 1,023 before the scores of rows
+  0 to 511, and its softmax begins 14 us later than in the model. Only
+  allenkchau/trainium-kernel-fusion shows this behavior. We tried no rule for it.
 * At the end of a program, the engine that issued the stores waits for each store for which no
-  instruction has waited yet. The model has these waits, but on trn1, where their time is not known,
-  they take no time. If a wait on trn1 takes 45 ns (the time from one instruction of GpSimd to the
-  next one in four authors' traces), the ratio of M0291 improves from 0.48 to 0.51, but the ratio of
-  M0292 rises from 1.11 to 1.16. If a wait takes 74 ns (the time from the end of the last
-  instruction that starts a transfer to the end of the first wait), the ratio of M0292 is 1.21. The
-  model also lacks these waits for programs whose descriptors the device writes. With the waits, the
-  ratio of M0321 improves from 0.97 to 1.00, but M0320 rises from 1.00 to 1.03, M0322 from 1.02 to
-  1.04, and M0326 from 1.04 to 1.07.
-* A queue of loads also has 16 semaphores, and so at most 16 loads in flight (compiled programs of
-  five authors). If the model has this limit too, the ratio of the transposition improves from 0.87
-  to 0.89. But the ratio of M0341 falls from 0.53 to 0.47, and loads that the SDK's tutorial hoists
-  by hand make its product slower than without hoisting, in contrast to the measurements. So the
-  model must load the tiles of such products in another order than the device.
-* In a transposition, a store completes up to 1.6 us after its last byte was moved, if 16 stores of
-  rows of 512 bytes are in flight (cs149stanfordasst4). Usually this takes 0.35 us. A rule for it
-  was not tried.
-* Scalar copies 16-bit data out of PSUM as half as many 32-bit elements: 128 columns take 103 ns,
-  not 157 (four convolutions in float16 of cs149stanfordasst4). In the model, only Vector copies in
-  this way. If Scalar in the model also copies in this way, the ratios of small convolutions in
-  float16 fall from 0.86 to 0.74 and 0.77, because the device's compiler divides the copies between
-  the two engines less evenly than the model.
-* Tiles of 128, 256 and 512 columns take equally long in a rope of kda-for-trainium on trn2 (M1081,
-  M1080, M1079), as if transfers of neighboring iterations were merged, and neighboring rows moved
-  as one. In the model, loops with more than 512 iterations have no merged transfers, and rows
-  of a merged transfer cost as much as other rows. Only kda-for-trainium shows this behavior.
-* The compiler merges the small instructions of only four of the eight iterations of attention of
-  length 1,024. The products of an iteration stay in PSUM until they have been read, and the
-  products of four iterations fill the eight banks of PSUM. The model merges all eight iterations,
-  so it has three instructions fewer than the device. Only trainium-kernel-fusion shows this
-  behavior. A rule for it was not tried.
-* Transposes on the Tensor engine multiply by an identity matrix. One additional load brings the
-  identity matrix from a file in HBM (compiled programs of five authors on trn1 and trn2). This load
-  is the first or the second to start. The identity matrix arrives 2.0 to 4.2 us after the beginning
-  of the kernel in 12 of 15 traces, and 4.9 to 5.2 us after it in three traces. The tiles that are
-  transposed seldom arrive sooner, so the model has no time for this load.
-* Scalar makes 1,817 of the 3,996 copies of 444 columns in a convolution in float16, although each
-  copy takes 462 ns on Scalar and 184 ns on Vector. Scalar is therefore busy for 94 % of the time.
-  In the model, Scalar makes 1,112 of these copies. Counters of a batched product of
-  kda-for-trainium (M0987: Vector 20 %, Scalar 14 % busy) imply that Scalar makes about half of the
-  copies; in the model, Scalar makes nearly all. Two other rules were tried in the model. With the
-  first rule, a copy goes to the engine that has been free the longest. Then the product's counters
-  fit, 88.9 % of the rows are within 20 %, and the median error of all rows falls by 0.2 %. But the
-  ratio of small convolutions in float16 falls from 0.86 to 0.82. The second rule differs from the
-  first in that the compiler expects a copy to take the same time on both engines. With it, the
-  ratio of small convolutions rises to 0.88, but the ratios of large convolutions rise from 0.86 and
-  1.01 to 1.17 and 1.16. So the device's rule is not known.
-* The compiler chooses engines by the costs that it expects, which are not known. In 17 traces on
-  trn2 with copies, the model puts 1,980 of 9,850 instructions on the wrong engine. Two sets of
-  costs were tried in the model. In both, an instruction takes one cycle for each column and a fixed
-  number of cycles.
-  * In the first set, the fixed number is 60 on Vector and 220 on Scalar (a Scalar activation with a
-    bias has 220 in the model). Then 1,313 instructions are on the wrong engine, 23 traces are
-    within 10 %, the ratio of M1145 improves from 0.86 to 0.95, and no ratio of a row becomes worse
-    by more than 1 %. But all copies out of PSUM go to Vector: 64 in the transposition, and 16 in
-    attention of length 1,024 in float32. On the device, all 64 copies of the transposition and 26
-    of 34 copies of attention are on Scalar.
-  * If only instructions without data in PSUM have the costs of the first set, the copies out of
+  instruction has waited yet. The model differs in two points:
+  * On trn1, the waits take no time in the model, because their time is not known. Two times were
+    tried. The first is 45 ns, the time from one instruction of GpSimd to the next one in four
+    authors' traces. With 45 ns, the ratio of M0291 improves from 0.48 to 0.51, but the ratio of
+    M0292 rises from 1.11 to 1.16. The second is 74 ns, the time from the end of the last
+    instruction that starts a transfer to the end of the first wait. With 74 ns, the ratio of M0292
+    is 1.21.
+  * If the device writes the descriptors of a program, the model has no waits at its end. With the
+    waits, the ratio of M0321 improves from 0.97 to 1.00, but M0320 rises from 1.00 to 1.03, M0322
+    from 1.02 to 1.04, and M0326 from 1.04 to 1.07.
+* Like a queue of stores, a queue of loads has 16 semaphores, so at most 16 loads are in flight
+  (compiled programs of five authors). We tried this limit in the model. The ratio of the
+  transposition improves from 0.87 to 0.89, but the ratio of M0341 falls from 0.53 to 0.47. Also,
+  the SDK's tutorial moves loads out of a loop by hand: this makes the product faster on the device,
+  but slower in the model with the limit. So the model must load the tiles of such products in
+  another order than the device does.
+* A store usually completes 0.35 us after its last byte was moved. In a transposition of
+  deepashreeKedia/cs149stanfordasst4, in which 16 stores of rows of 512 bytes are in flight, a store
+  completes up to 1.6 us after its last byte. We tried no rule for this.
+* Scalar copies 16-bit data out of PSUM as half as many 32-bit elements, so 128 columns take 103 ns
+  instead of 157 ns. Four convolutions in float16 of deepashreeKedia/cs149stanfordasst4 show this.
+  In the model, only Vector copies in this way. If Scalar in the model also copies in this way, the
+  ratios of small convolutions in float16 fall from 0.86 to 0.74 and 0.77. The reason is that the
+  device's compiler divides the copies between the two engines less evenly than the model does.
+* In a rope of Jerry2423/kda-for-trainium on trn2, variants with tiles of 128, 256 and 512 columns
+  take equally long (M1081, M1080, M1079). So the compiler seems to merge transfers of neighboring
+  iterations, and to move neighboring rows as one row. In the model, transfers of loops with more
+  than 512 iterations are not merged, and a row of a merged transfer costs as much as any other row.
+  Only Jerry2423/kda-for-trainium shows this behavior.
+* In attention of length 1,024, a loop has eight iterations, and the compiler merges the small
+  instructions of only four of them. The products of an iteration stay in PSUM until they have been
+  read, and the products of four iterations fill the eight banks of PSUM. The model merges all eight
+  iterations, so it has three instructions fewer than the device. Only
+  allenkchau/trainium-kernel-fusion shows this behavior. We tried no rule for it.
+* Transposes on the Tensor engine multiply by an identity matrix. In compiled programs of five
+  authors on trn1 and trn2, one additional load copies the identity matrix from HBM. This load is
+  the first or the second load that starts. In 12 of 15 traces, the identity matrix arrives 2.0 to
+  4.2 us after the beginning of the kernel. In the other three traces, it arrives 4.9 to 5.2 us
+  after the beginning. The tiles that are transposed seldom arrive sooner than the identity matrix,
+  so the model leaves out the time of this load.
+* The device's compiler divides copies between Vector and Scalar by a rule that is not known. Two
+  kernels show that it is not the rule of the model:
+  * In a convolution in float16, Scalar makes 1,817 of the 3,996 copies of 444 columns, although
+    each copy takes 462 ns on Scalar and 184 ns on Vector. Scalar is therefore busy for 94 % of the
+    time. In the model, Scalar makes 1,112 of these copies.
+  * In a batched product of Jerry2423/kda-for-trainium, M0987, Scalar makes about half of the
+    copies, as its counters imply (Vector is busy for 20 % of the time, and Scalar for 14 %). In the
+    model, Scalar makes nearly all of these copies.
+
+  Two other rules were tried in the model:
+  * With the first rule, a copy goes to the engine that has been free the longest. Then the
+    product's counters fit, 88.9 % of the rows are within 20 %, and the median error of all rows
+    falls by 0.2 %. But the ratio of small convolutions in float16 falls from 0.86 to 0.82.
+  * The second rule is the first rule with one change: the compiler expects a copy to take the same
+    time on both engines. With the second rule, the ratio of small convolutions rises to 0.88, but
+    the ratios of large convolutions rise from 0.86 and 1.01 to 1.17 and 1.16.
+* The compiler chooses the engine of an instruction by costs that it expects. These costs are not
+  known. In 17 traces on trn2 with copies, the model puts 1,980 of 9,850 instructions on the wrong
+  engine. Two sets of costs were tried in the model. In both sets, an instruction takes one cycle
+  for each column, plus a fixed number of cycles.
+  * In the first set, the fixed number is 60 on Vector and 220 on Scalar. (In the model in use, the
+    fixed number of a Scalar activation with a bias is 220.) Then only 1,313 instructions are on the
+    wrong engine, 23 traces are within 10 %, and the ratio of M1145 improves from 0.86 to 0.95. No
+    ratio of a row becomes worse by more than 1 %. But all copies out of PSUM go to Vector: 64 in
+    the transposition, and 16 in attention of length 1,024 in float32. On the device, all 64 copies
+    of the transposition and 26 of 34 copies of attention are on Scalar.
+  * We also tried the first set only for instructions without data in PSUM. Then the copies out of
     PSUM stay on Scalar. The number of instructions on the wrong engine falls by 44 %, 23 traces are
-    within 10 %, the median error of traces is 3.2 %, and no ratio of a row changes by more than
-    1 %. But only cs149stanfordasst4 shows these costs, so they are not in use.
+    within 10 %, and the median error of traces is 3.2 %. No ratio of a row changes by more than 1
+    %. But only deepashreeKedia/cs149stanfordasst4 shows these costs, so they are not in use.
   * In the second set, the fixed number on Vector is 60 for data in SBUF and 120 for data in PSUM.
     On Scalar it is 300 for data in SBUF and 120 for data in PSUM. Then 3 to 4 % of the instructions
-    of large convolutions are on the wrong engine, not 19 %, and the ratios of large convolutions
-    are 0.93 and 0.99. But the ratios of small convolutions in float16 fall from 0.86 to 0.73,
-    because of the order of the program (next item).
-* Each engine executes its instructions in a fixed order. In a small convolution, Vector copies 15
-  inputs of the next tile before it reads a finished product in PSUM. The Tensor engine waits 4 us
-  for the bank of this product, and then runs at half clock. In the model, an engine starts the
-  first of its next 128 instructions that is ready, so nothing waits. Two rules were tried.
-  * With the first rule, Vector starts one of its next 16 instructions. Then the ratios of small
-    convolutions in float16 are 0.92 and 0.94, 23 traces are within 10 %, and all are within 20 %.
-    But two ratios of autocomp become worse: M0257 rises from 1.16 to 1.32, and M0273 from 1.81 to
-    2.63. Only 88.2 % of the rows are within 20 %. If Scalar also starts one of its next 16
-    instructions, the seven ratios of autocomp's sd_attention rise by 0.12 to 0.19. With this limit
-    and the second set of costs above, the ratios of small convolutions are 0.81 and 0.84, and the
-    ratios of large convolutions are 0.93 and 0.99.
-  * With the second rule, the compiler repeatedly takes, from the next 8 instructions of the
-    program, the one that can begin first, and all engines keep the resulting order. Then 22 traces
-    are within 10 %, all are within 20 %, and the median error of traces falls from 3.6 % to 3.2 %.
-    But only 80.8 % of the rows are within 20 %: mamba that spills takes 1.9 to 2.3 times the
-    measured time, and seven of autocomp's kernels of attention take 1.4 to 1.7 times the measured
-    time. If the compiler takes one of the next 32 instructions, the ratio of attention of length
-    1,024 falls from 0.84 to 0.76. If the compiler also counts the eight banks of PSUM in this
-    order, the ratios of attention, convolutions and the transposition change by at most 0.01.
+    of large convolutions are on the wrong engine, instead of 19 %, and the ratios of large
+    convolutions are 0.93 and 0.99. But the ratios of small convolutions in float16 fall from 0.86
+    to 0.73, because the order of the program is wrong in the model (next item).
+* Each engine of the device executes its instructions in a fixed order. For example, in a small
+  convolution, Vector copies 15 inputs of the next tile before it reads a finished product in PSUM.
+  Meanwhile, the Tensor engine waits 4 us for the bank of this product, and then runs at half clock.
+  In the model, an engine starts the first of its next 128 instructions that is ready, so the Tensor
+  engine does not wait. Two rules were tried.
+  * With the first rule, Vector starts the first of its next 16 instructions that is ready. Then the
+    ratios of small convolutions in float16 are 0.92 and 0.94, 23 traces are within 10 %, and all
+    are within 20 %. But two ratios of autocomp become worse: M0257 rises from 1.16 to 1.32, and
+    M0273 from 1.81 to 2.63. Only 88.2 % of the rows are within 20 %. If the limit of 16
+    instructions also applies to Scalar, the seven ratios of autocomp's sd_attention rise by 0.12 to
+    0.19. With this limit and the second set of costs above, the ratios of small convolutions are
+    0.81 and 0.84, and the ratios of large convolutions are 0.93 and 0.99.
+  * With the second rule, the compiler fixes the order of the whole program, and all engines keep
+    it. To find the next instruction, the compiler looks at the next 8 instructions of the program,
+    and takes the one that can begin first. Then 22 traces are within 10 %, all traces are within 20
+    %, and the median error of traces falls from 3.6 % to 3.2 %. But only 80.8 % of the rows are
+    within 20 %. The estimates of mamba that spills are 1.9 to 2.3 times the measured time, and the
+    estimates of seven of autocomp's kernels of attention are 1.4 to 1.7 times the measured time.
+    With 32 instead of 8 instructions, the ratio of attention of length 1,024 falls from 0.84 to
+    0.76. If the compiler also counts the eight banks of PSUM when it fixes the order, the ratios of
+    attention, convolutions and the transposition change by at most 0.01.
 * On trn1, the compiler also omits a copy out of PSUM if an addition is its only reader, even if the
   copy converts to 16 bits: Vector adds the product in PSUM to the sum in SBUF (four compiled
   programs of ewang675/asst4-trainium, with 1,998 such additions each). In the model, all copies out
@@ -269,14 +291,14 @@ figures of all kernels with each rule.
   fill SBUF with tiles of many slices.
 * `copies-in-turn`: copies out of PSUM wait behind long work on their engine, as baselines of
   AccelOpt seem to show. With this rule, the median ratio of autocomp's sd_attention rises from 1.05
-  to 1.77, and that of trainium-kernel-fusion's baseline attention from 0.99 to 1.11.
+  to 1.77, and that of allenkchau/trainium-kernel-fusion's baseline attention from 0.99 to 1.11.
 * `slow-strides`: sample-spectral-dns-on-aws-neuron reports, for NKI 0.6 on trn1, that a DMA is half
   as fast if the rows of its partitions are a power of two apart. Five sources contradict this rule.
   With it, ratios rise from 1.01 to 1.83 (M0240 of autocomp, trn1), from 0.99 to 1.92 (M1079 of
-  kda-for-trainium), from 1.00 to 1.56 (M0372 of the SDK), from 1.00 to 1.46 (M1108 of nki-autotune)
-  and from 0.90 to 1.33 (M0333 of rishic3, whose kernel is a transposition). Matmul-Inspector, the
-  only source of the table with NKI 0.6 on trn1, neither shows the rule nor contradicts it: its
-  ratios change by at most 5 %.
+  Jerry2423/kda-for-trainium), from 1.00 to 1.56 (M0372 of the SDK), from 1.00 to 1.46 (M1108 of
+  awslabs/nki-autotune) and from 0.90 to 1.33 (M0333 of rishic3, whose kernel is a transposition).
+  Lonny154/Matmul-Inspector, the only source of the table with NKI 0.6 on trn1, neither shows the
+  rule nor contradicts it: its ratios change by at most 5 %.
 * `loop-drains`: sample-spectral-dns-on-aws-neuron also reports that each iteration of a loop that
   the device runs ends with a wait for all DMA queues, and that a tile then takes 11.9 us instead of
   3.2 us. No kernel of the table is known to have such a loop.

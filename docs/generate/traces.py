@@ -21,9 +21,10 @@ TEXT = """
 ## Traces of devices
 
 `bench/traces.py` compares {count} published traces of {repositories} repositories with two
-estimates. Each estimate is of the time from the beginning of the kernel's first instruction to the
-end of its last one. The first estimate uses the instructions and the semaphores of the compiled
-program (`neuroncore why FILE.neff`). The second estimate uses the source of the kernel.
+estimates. Traces and estimates are compared by the time from the beginning of the kernel's first
+instruction to the end of its last instruction. The first estimate uses the instructions and the
+semaphores of the compiled program (`neuroncore why FILE.neff`). The second estimate uses the source
+of the kernel.
 
 {estimates}
 For the {attention} traces of attention, the median ratio of the source's estimate to the measured
@@ -33,9 +34,9 @@ The numbers of instructions of Vector, Scalar and GpSimd also agree: in {compute
 the model's number is within 10 % of the device's number, or differs by at most {few}. These numbers
 do not include loads of activation tables and instructions that only wait.
 
-The model has a rule for the clock of the Tensor engine. If the rule is given the products from the
-trace and the beginning of one window, it predicts the measured clock in {right} of {windows}
-windows.
+The model has a rule for the clock of the Tensor engine, which can change from one window of time to
+the next. The rule needs the products of the trace and the beginning of one window. From these it
+predicts the measured clock in {right} of {windows} windows.
 
 In the table of all traces, the columns "own instructions" and "source" have the ratios of the two
 estimates to the measured time. The columns "products", "transfers" and "compute" have numbers of
