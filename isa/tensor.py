@@ -49,7 +49,8 @@ def nc_matmul(
     if is_transpose and core.machine.has("native_transpose"):
         return sums.pass_through
     group = 2 if words.is_double_row(perf_mode) else 1
-    return sums.multiplied(core, dst, stationary, moving, accumulate, group)
+    run = sums.multiplied(core, dst, stationary, moving, accumulate, group)
+    return sums.hinted(run, stationary, is_stationary_onezero, is_moving_onezero)
 
 
 @instruction(

@@ -148,6 +148,21 @@ ANSWER = "import neuroncore.eval.answers as answers\n"
 RESULT = "2 * a.numpy() + b.numpy()"
 # By name: the expected codes, and the source. "passed" means the honest latency.
 CHEATS = {
+    "a product is said to have only zeros and ones": (
+        "NOT_ONEZERO",
+        kernel(
+            """
+out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+two = nl.multiply(nl.shared_identity_matrix(128, nl.float32), 2.0)
+for i in range(0, a.shape[0], 128):
+    x, y = load(a[i:i + 128]), load(b[i:i + 128])
+    twice = nl.ndarray(x.shape, nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(twice, two, x, is_stationary_onezero=True)
+    nisa.tensor_tensor(dst=y, data1=twice, data2=y, op=nl.add)
+    nisa.dma_copy(dst=out[i:i + 128], src=y)
+return out"""
+        ),
+    ),
     "Python computes the result": ("SIGNATURE", kernel(f"return {RESULT}")),
     "a constant of the host": (
         "WRONG_RESULT",

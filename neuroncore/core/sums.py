@@ -110,6 +110,7 @@ def read_out(
     reduce_res.store(np.negative(registers) if negate else registers)
 
 
+OTHERS = PackForm("others", 1, bool)  # whether a tile has other numbers than 0 and 1
 PICKS = PackForm("picks", 1, tuple)  # the row numbers that a matrix of zeros and ones chooses
 
 
@@ -251,6 +252,34 @@ def _put(dst: Tile, fresh: Any, multiply: product.Sum) -> None:
 def _is_direct(dst: Tile) -> bool:
     """Return whether products can be written to the memory of the tile without a copy."""
     return dst.dtype is float32 and len(dst.shape) == 2
+
+
+def hinted(run: Run, stationary: Tile, of_stationary: bool, of_moving: bool) -> Run:
+    """Return a Run that executes `run`, and reports a float32 operand that has numbers other than 0
+    and 1 although the flag of the call says that it has none. With a flag the device needs fewer
+    passes (ISA), but the emulator's sums are the same."""
+    flags = {"stationary": of_stationary, "moving": of_moving}
+    names = [name for name, flag in flags.items() if flag and stationary.dtype is float32]
+    if not names:
+        return run
+
+    def checked(core: Core, dst: Tile, stationary: Tile, moving: Tile) -> None:
+        for name, tile in (("stationary", stationary), ("moving", moving)):
+            if name in names and core.packs.get(tile, OTHERS, _has_others):
+                core.report(
+                    "NOT_ONEZERO",
+                    f"{name} ({tile}) has other numbers than 0 and 1, but is_{name}_onezero=True "
+                    "says that it has none: the device's product may be wrong",
+                )
+        run(core, dst, stationary, moving)
+
+    return checked
+
+
+def _has_others(tile: Tile) -> bool:
+    """Return whether a tile has numbers other than 0 and 1."""
+    values = tile.values()
+    return bool(((values != 0) & (values != 1)).any())
 
 
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:

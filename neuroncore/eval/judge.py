@@ -28,7 +28,9 @@ from neuroncore.time.schedule import Timeline, schedule_cores
 
 Array = npt.NDArray[Any]
 # Codes of findings: a candidate is refused if its record has one of them.
-REFUSED = frozenset(("OUTPUT_NOT_WRITTEN", "UNINIT_READ", "CAPACITY", "RACE", "LOOP_CARRIED_READ"))
+REFUSED = frozenset(
+    ("OUTPUT_NOT_WRITTEN", "UNINIT_READ", "CAPACITY", "RACE", "LOOP_CARRIED_READ", "NOT_ONEZERO")
+)
 
 
 @dataclass(frozen=True)

@@ -145,3 +145,22 @@ def test_a_part_of_the_array_computes_the_same(target, position, size):
     s, x = device.tile(normal(size, 1)), device.tile(normal((size[0], 20), 2))
     product(device, s, x, tile_position=position, tile_size=size)
     device.agrees()
+
+
+@for_all("target", TARGETS)
+@for_all("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("wrong", ["stationary", "moving"])
+def test_a_wrong_hint_of_zeros_and_ones_is_reported(target, dtype, wrong):
+    """The hint has no effect on formats other than float32. It may be wrong for one operand only,
+    and right at the next call."""
+    device, numbers = Device(target), np.random.default_rng(0).standard_normal((77, 33))
+    ones = (numbers > 0).astype(np.float32)
+    for values in (ones, np.where(ones, 1, -0.0), ones * numbers, ones):
+        tiles = {"stationary": ones, "moving": ones, wrong: values}
+        tiles = {name: device.tile(tile, dtype) for name, tile in tiles.items()}
+        hints = {"is_stationary_onezero": True, "is_moving_onezero": True}
+        device.issue("nc_matmul", device.empty((33, 33), buffer="psum"), **tiles, **hints)
+        other = {"stationary": "moving", "moving": "stationary"}[wrong]
+        hint = {f"is_{other}_onezero": True}
+        device.issue("nc_matmul", device.empty((33, 33), buffer="psum"), **tiles, **hint)
+    assert device.findings == (["NOT_ONEZERO"] if dtype == "float32" else [])
