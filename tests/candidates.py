@@ -148,7 +148,7 @@ ANSWER = "import neuroncore.eval.answers as answers\n"
 RESULT = "2 * a.numpy() + b.numpy()"
 # By name: the expected codes, and the source. "passed" means the honest latency.
 CHEATS = {
-    "a product is said to have only zeros and ones": (
+    "a product declares that it has only zeros and ones": (
         "NOT_ONEZERO",
         kernel(
             """
