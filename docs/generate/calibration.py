@@ -224,7 +224,7 @@ it makes the mean error smaller by {shown:.1%} or more, the source is against th
 
 In cross-validation, the kernels of a source are estimated with the values that fit all other
 sources. This page says that the other sources *choose* these values. They choose the default value,
-unless another value gives a smaller error of their own estimates.
+unless another value gives a smaller error for the kernels of these other sources.
 
 For some rules there is evidence other than latencies: public compiled programs, traces, profiles or
 compilers' logs of two authors show the rule. For these rules, the column "supported by" names the
