@@ -73,7 +73,7 @@ class Empty(ModuleType):
 
 
 class Bystanders(MetaPathFinder, Loader):
-    """The last import finder: it finds empty modules for the packages in BYSTANDERS."""
+    """The last import finder: it provides empty modules for the packages in BYSTANDERS."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         known = name.partition(".")[0] in BYSTANDERS
@@ -87,8 +87,8 @@ class Bystanders(MetaPathFinder, Loader):
 
 
 class Bare(MetaPathFinder):
-    """An import finder for packages that match a pattern. It finds their folders without their
-    __init__.py."""
+    """An import finder for packages that match a pattern. It provides such a package as a folder of
+    modules, without executing its __init__.py."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.patterns = patterns

@@ -4,10 +4,11 @@ them.
     python bench/conformance/pairs.py OLDER_SDK SDK AUTOCOMP [-k SUBSTR] [--json]
 
 OLDER_SDK is a checkout of aws-neuron-sdk with the folder `general/nki`, such as release 2.26. SDK
-is a later checkout, with the folder `nki`. A pair is an example that both checkouts have; or the
-reference kernel, or the solution, of a harness that autocomp has for both APIs. If the newer kernel
-adds in the same order, the results must have equal bits; otherwise they may differ by rounding.
-Inputs are smaller than those of the harnesses.
+is a later checkout, with the folder `nki`. AUTOCOMP is a checkout of autocomp, which has harnesses
+for kernels: each has a reference kernel and a published solution. A pair is an example that both
+SDKs have, or the reference kernel or the solution of a harness that autocomp has for both APIs. If
+the newer kernel adds in the same order, the results must have equal bits; otherwise they may differ
+by rounding. Inputs are smaller than the inputs of the harnesses.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ def _skipping(given: dict[str, Any], rows: View, text: str) -> dict[str, Any]:
 
 
 def gather_transpose(maker: Maker) -> None:
-    """Read and transpose rows that an index selects. An index of more than 128 rows has several
-    columns."""
+    """Read and transpose rows that an index selects. If an index selects more than 128 rows, it is
+    a tile with several columns."""
     if maker.target == "trn1":
         return
     rows, free, form = maker.between(2, 60), maker.between(1, 64), maker.choose(NARROW)

@@ -81,10 +81,11 @@ add an instruction, a machine or a format.
   functions: on other inputs, or to inspect tiles before and after any instruction. A Run may list
   its steps (`clause/alu.py`), which are the loops that it calls. Consecutive instructions with
   steps are executed by one call of compiled code (`replay/stretches.py`), with the same loops.
-* **The compiled program** (`time/compiled.py`) is the record after the device's compiler, as far as
-  the model knows this compiler. The compiler leaves out repeated loads and unnecessary copies,
-  chooses the engines that the kernel does not name, and spills tiles that do not fit into SBUF to
-  HBM. The schedule, the counters and the reports all read the compiled program, so they agree.
+* **The compiled program** (`time/compiled.py`) is the record as the device's compiler changes it,
+  as far as this is known. The compiler leaves out repeated loads and unnecessary copies, chooses an
+  engine for instructions for which the kernel names none, and spills to HBM the tiles that do not
+  fit into SBUF. The schedule, the counters and the reports all read the compiled program, so they
+  agree.
 * **The schedule** (`time/schedule.py`) reads only the compiled program. It combines the costs of
   the clauses, the dependencies of the bytes and the order of a compiler into a timeline.
 * **Reports** are functions of the timeline and the record.

@@ -152,8 +152,8 @@ the estimate times a lower factor, and the upper end is the estimate times an up
 class of kernels has its own two factors. They are computed from the measured kernels of the class,
 from the ratio of each measurement to its estimate. Kernels of one class agree in four properties:
 
-* the order of the compiler: compiled, scheduled or standalone. For today's API, the launch path
-  determines the order.
+* the case of the compiler (see [Method](#method)): compiled, scheduled or standalone. For today's
+  API, kernels launched by a framework are scheduled, and all others are standalone.
 * the certainty of the compiled form: certain or uncertain, as explained below. The compiled form is
   the program into which the compiler turns the kernel.
 * the writer of DMA descriptors, as explained below.

@@ -24,11 +24,14 @@ neuroncore check OUT.run ... [--orders N] [--json] [--sarif OUT.sarif]
 
 `neuroncore check` reports the errors that the device or its compiler would report, likely mistakes,
 and slow operations. It reads the file and everything that its kernels call, without executing any
-of it. It then runs the kernel that you name, if it has arguments (`--args`, `--inputs`, or a
-function `inputs` in the same file), and files that launch kernels under `if __name__ ==
-"__main__":`. These runs happen in a separate process with limits on time and memory (`--seconds`,
-`--memory`), and their records are checked. `--static` skips the runs. The last line says what was
-done.
+of it. It then runs two things:
+
+* the kernel that you name, if there are arguments for it (`--args`, `--inputs`, or a function
+  `inputs` in the same file)
+* each file that launches kernels under `if __name__ == "__main__":`, if you name no kernel of it
+
+These runs happen in a separate process with limits on time and memory (`--seconds`, `--memory`),
+and their records are checked. `--static` skips the runs. The last line says what was done.
 
 A saved run has no source: its record is checked, and nothing is run.
 

@@ -246,10 +246,10 @@ The device behaves in these ways, and the model does not:
     attention, convolutions and the transposition change by at most 0.01.
 * On trn1, the compiler also omits a copy out of PSUM if an addition is its only reader, even if the
   copy converts to 16 bits: Vector adds the product in PSUM to the sum in SBUF (four compiled
-  programs of ewang675/asst4-trainium, with 1,998 such additions each). In the model, all copies out
-  of PSUM stay on trn1, as counters of AccelOpt's swiglu show. In these programs, the model
-  therefore has 1,998 instructions too many on Scalar. Only ewang675/asst4-trainium shows this
-  behavior. A rule for it was not tried.
+  programs of ewang675/asst4-trainium, with 1,998 such additions each). For trn1, the model omits no
+  copy out of PSUM, because the counters of AccelOpt's swiglu show that the compiler kept these
+  copies. In the four programs, the model therefore has 1,998 instructions too many on Scalar. Only
+  ewang675/asst4-trainium shows this behavior. A rule for it was not tried.
 * In some kernels, neighboring iterations copy rows of one tile into another tile, which only a
   product reads. On trn1, the compiler omits these copies in float16: the product reads the rows
   where they are, by an access pattern with two steps. Convolutions of ewang675/asst4-trainium and

@@ -89,10 +89,11 @@ gives 1024 and stochastic rounding 2056. The latter is one sample:
 ## Training
 
 Gradient descent subtracts a small number from a large one, w -= rate * gradient, thousands of
-times. Rounding to nearest loses the update if |rate * gradient| is below half a step at w. This
-holds for every update below |w| / 512. In this example, one kernel trains a linear classifier of
-handwritten digits, 8 x 8 pixels, with 64 x 10 weights. The weights have the format of the argument
-`w` and everything else is float32, so only the last instruction of a step rounds:
+times. Rounding to nearest loses the update if |rate * gradient| is below half of the distance
+between neighboring numbers at w. In bfloat16, every update below |w| / 512 is lost. In this
+example, one kernel trains a linear classifier of handwritten digits, 8 x 8 pixels, with 64 x 10
+weights. The weights have the format of the argument `w` and everything else is float32, so only the
+last instruction of a step rounds:
 
 {trained}
 

@@ -173,11 +173,11 @@ several_in_hbm = holds(
     "srcs", "several tensors must be in hbm",
     lambda call: len(call["srcs"]) == 1 or not all(view.on_chip for view in call["srcs"]),
     BufferKindError,
-    because="only tensors in hbm can be coalesced (several of them in one call)",
+    because="one call can take several tensors (coalesce them) only if they are in hbm",
 )  # fmt: skip
 one_tensor = holds(
     "srcs", "srcs has exactly one tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
-    because="this collective can't coalesce tensors (take several of them in one call)",
+    because="this collective takes one tensor in each call: it can't coalesce several",
 )  # fmt: skip
 one_format = holds(
     "dsts", "a dst has the format of its src",

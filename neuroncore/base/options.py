@@ -73,9 +73,9 @@ class Options:
 
     stochastic: bool = False
     """Round stochastically in casts from float32 to narrower floats, on every engine and in DMA,
-    like NEURON_RT_STOCHASTIC_ROUNDING_EN=1. It is off by default, as on the device. Casts to
-    float32 and to integers, constants, and numbers that the Tensor engine and quantize_mx read are
-    always rounded to nearest even."""
+    like NEURON_RT_STOCHASTIC_ROUNDING_EN=1. It is off by default, as on the device. These are
+    always rounded to nearest even: casts to float32, casts to integers, constants, and the numbers
+    that the Tensor engine and quantize_mx read."""
 
     stochastic_seed: int = 0
     """The seed of stochastic rounding, 32 bits (NEURON_RT_STOCHASTIC_ROUNDING_SEED, whose default

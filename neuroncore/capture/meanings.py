@@ -196,7 +196,10 @@ def _zero(bits: int) -> int:
     """Return 0, the code that a fill writes for `bits` = 0 if the format is not 32 bits wide. Raise
     UsageError for other values of `bits`, because their effect on such a format is unknown."""
     if bits:
-        raise UsageError("the effect of a fill with a value other than 0 is known only for 32 bits")
+        raise UsageError(
+            "it is not known what a fill with a value other than 0 writes to a format that is not "
+            "32 bits wide"
+        )
     return 0
 
 

@@ -203,7 +203,7 @@ def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
     """Return the cost function of one pass over the largest operand, at the engine's rate for this
     kind of work.
 
-    `extra` names a field of the machine's fixed costs: the cycles that are added.
+    `extra` names a field of the machine's fixed costs, whose cycles are added to the cost.
     """
 
     def cost(call: Call, machine: Machine) -> Cost:
@@ -440,10 +440,10 @@ def transpose_kind(data: View) -> str:
 
 
 def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int) -> Cost:
-    """Return the cost of an instruction of the Tensor engine: `columns` of moving data stream past
-    `weights` columns of weights.
+    """Return the cost of an instruction of the Tensor engine. The moving data, of `columns`
+    columns, pass the weights, of `weights` columns.
 
-    A transpose that consists of two products, one of the upper and one of the lower bits, loads
+    If a transpose consists of two products, one for the upper and one for the lower bits, it loads
     weights for each product."""
     unit, fixed = machine.engines["tensor"], machine.fixed
     weights_view = call.view(call.instruction.traits.weights)

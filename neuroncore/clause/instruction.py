@@ -354,7 +354,7 @@ class Call:
 
     @property
     def shown_arguments(self) -> dict[str, Any]:
-        """The arguments of the call that messages show, by name. Lists are replaced by their tiles;
+        """The call's arguments, by name, as messages show them. Lists are replaced by their tiles;
         None and False are left out."""
         lists = {name.partition("[")[0] for name in self.arguments if "[" in name}
         arguments = ((n, v) for n, v in self.arguments.items() if n not in lists)

@@ -70,7 +70,10 @@ def add_import(actions: Any) -> None:
         "--trace", type=Path, metavar="OUT.json", help="write a timeline for Perfetto"
     )
     parser.add_argument(
-        "--html", type=Path, metavar="OUT.html", help="write the page of neuroncore view"
+        "--html",
+        type=Path,
+        metavar="OUT.html",
+        help="write an HTML page of the run, as `neuroncore view` does",
     )
     add_launches(parser, named=False)
     parser.set_defaults(command=import_, is_script=lambda _: False)

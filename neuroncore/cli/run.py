@@ -206,20 +206,20 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--launch",
         choices=get_args(LaunchPath),
-        help="how a kernel of today's API (`nki`) is launched, for the estimate: by a framework, "
-        "whose compiler reorders instructions, or standalone, in the order of the source (default: "
-        "framework)",
+        help="how the estimate assumes that a kernel of today's API (`nki`) is launched: by a "
+        "framework, whose compiler reorders instructions, or standalone, in the order of the "
+        "source (default: framework)",
     )
     parser.add_argument(
         "--descriptors",
         choices=choices()["descriptors"],
-        help="for the estimate: whether hardware or software writes the descriptors of DMAs of "
-        "today's API (`nki`) that have no dge_mode (default: hardware)",
+        help="whether the estimate assumes that hardware or software writes the descriptors of "
+        "DMAs of today's API (`nki`) that have no dge_mode (default: hardware)",
     )
     parser.add_argument(
         "--loads",
         choices=choices()["loads"],
-        help="when loads begin, for the estimate. ahead: as soon as there is space (default); "
+        help="when loads begin in the estimate. ahead: as soon as there is space (default); "
         "single: a load of an operand of a product waits until a product has read the tile that "
         "the previous load at the same line wrote; limited: every load waits in this way if the "
         "tiles that DMA writes take more than 88 KiB of a partition; once: the same bytes are "
@@ -229,18 +229,18 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "--assume",
         type=assumed,
         metavar="RULES",
-        help=f"for the estimate: one or more of the rules {', '.join(ASSUMPTIONS)}, separated by "
-        "commas. Only one source describes each rule; docs/estimates.md explains the rules "
-        "(default: none)",
+        help="further rules that the estimate assumes: one or more of "
+        f"{', '.join(ASSUMPTIONS)}, separated by commas. Only one source describes each rule; "
+        "docs/estimates.md explains the rules (default: none)",
     )
     parser.add_argument(
         "--clock-phase",
         type=clock_phase,
         metavar="PART",
-        help="for the estimate: the Tensor engine's clock changes its rate at the ends of windows "
-        "of 3,413 ns; PART of a window, from 0 to less than 1, has passed when the first "
-        "product begins. On a device this part differs from run to run (default: a phase that "
-        "gives about the mean of all phases)",
+        help="the phase of the Tensor engine's clock in the estimate. The clock changes its rate "
+        "at the ends of windows of 3,413 ns; PART of a window, from 0 to less than 1, has passed "
+        "when the first product begins. On a device this part differs from run to run (default: a "
+        "phase that gives about the mean of all phases)",
     )
 
 
@@ -360,7 +360,9 @@ def _values(text: str) -> range | Literal["some"] | None:
         return "some"
     first, colon, last = text.partition(":")
     if not (colon and first.isdecimal() and last.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not A:B, some or none")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is none of these values: A:B (numbers of instructions), 'some', 'none'"
+        )
     return range(int(first), int(last))
 
 
@@ -373,7 +375,8 @@ def _window(text: str) -> documents.PageWindow:
             first, last = (float(match[n]) * NANOSECONDS[match[n + 1]] for n in (1, 3))
             return documents.PageWindow(first, last, ns=True)
     raise argparse.ArgumentTypeError(
-        f"{text!r} is not A:B, two instructions or two times, where A is before B"
+        f"{text!r} is not A:B with A less than B: two numbers of instructions (100:200), or two "
+        "points in time with units (1.5us:3us)"
     )
 
 

@@ -1206,12 +1206,13 @@ def nc_matmul_sparse(
     places: Any,
     accumulate: Any,
 ) -> Offsets | None:
-    """dst[m, n] (+)= sum_k stationary[k, m] * moving[A (k // A) + a, c, n]
+    """dst[m, n] (+)= sum_k stationary[k, m] * moving[A * (k // A) + a, c, n]
 
-    pattern is (A, N): A of N adjacent weights are kept. The N places of a group are in A partitions
-    with N/A slots each. A weight is kept with its place as a tag of 4 bits, in tags[k, m // 4]: a
-    N/A + c for partition a and slot c, or c A + a if places is "slot". Products are summed as in
-    nc_matmul. No released API has this instruction (`Options.experimental`).
+    `pattern` is (A, N): of each N adjacent weights, A are kept. The N moving numbers of such a
+    group are in A partitions, with N / A slots each. The tag of weight [k, m], 4 bits of
+    tags[k, m // 4], gives its partition `a` in the group and its slot `c`. The tag is
+    a * (N / A) + c, or c * A + a if `places` is "slot". Products are summed as in nc_matmul. No
+    released API has this instruction (`Options.experimental`).
     """
     offsets = None
     if call.dynamic:

@@ -71,8 +71,9 @@ REASONS = {
         "give the result the sizes and the format that the shape function returns",
     ),
     "STREAM": Reason(
-        "a stream has as many elements as its tensor, until it is closed",
-        "count the elements that are read and written",
+        "a stream ends after the last element of its tensor, and nothing can be read or written "
+        "after close()",
+        "read or write each element of the tensor at most once, before close()",
     ),
     "TCM_FREE": Reason(
         "the state of the device's allocator becomes invalid",

@@ -244,7 +244,7 @@ def parsed(path: Path) -> Module:
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
     except (MemoryError, RecursionError):  # Python raises these for very deep nesting
-        raise UsageError(f"{path} is nested too deeply") from None
+        raise UsageError(f"the code of {path} is nested too deeply to be read") from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise UsageError(f"{path}:{line}: {getattr(error, 'msg', error)}") from None

@@ -57,7 +57,9 @@ def read(file: Path, kernel: str | None, api: str | None) -> Read:
     try:
         return _read(Modules(file), kernel, api)
     except RecursionError:
-        raise UsageError(f"{file} is nested too deeply") from None
+        raise UsageError(
+            f"the code of {file}, or of a file that it imports, is nested too deeply to be read"
+        ) from None
 
 
 def _read(modules: Modules, kernel: str | None, api: str | None) -> Read:

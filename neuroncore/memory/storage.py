@@ -294,8 +294,8 @@ class Memory:
         return storage
 
     def layout(self, region: MemoryRegion, shape: Dims, dtype: Format, name: str = "") -> Layout:
-        """Return the layout of a tensor without an address. Raises PartitionLimitError and
-        CapacityError if it doesn't fit on the chip."""
+        """Return the layout of a tensor whose address the kernel does not choose. Raises
+        PartitionLimitError and CapacityError if the tensor doesn't fit on the chip."""
         known = self._layouts.get((region, shape, dtype))
         if known is not None:
             return known

@@ -85,7 +85,10 @@ def quantize(
         scales = _by_largest(form, _blocks(values, block)) if scale is None else _scales(scale)
         return Quantized(_divided(form, values, scales, mode, seed), scales)
     if mode != "nearest":
-        raise UsageError(f"{dtype} is rounded to nearest even, as on the device; not {mode}")
+        raise UsageError(
+            f"mode is {mode!r}, but {dtype} is always rounded to nearest even ('nearest'), as on "
+            "the device"
+        )
     if scale is not None:
         scales = _powers(scale)
         return Quantized(_divided(form, values, _scales(scales)), scales)

@@ -73,7 +73,7 @@ def test_requested_values_are_on_the_page(folder, values):
 def test_an_invalid_range_of_values_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["view", "mine.py::double", "-o", "page.html", "--values", "5"])
-    assert "'5' is not A:B, some or none" in capsys.readouterr().err
+    assert "'5' is none of these values: A:B" in capsys.readouterr().err
 
 
 def test_without_a_name_the_page_is_named_after_the_kernel_or_the_script(folder, capsys):
@@ -198,7 +198,7 @@ def test_a_page_has_the_requested_window(folder, capsys):
         with pytest.raises(SystemExit):
             main(["view", "mine.py::double", "-o", "page.html", "--window", wrong])
         said = capsys.readouterr().err
-        assert f"{wrong!r} is not A:B, two instructions or two times, where A is before B" in said
+        assert f"{wrong!r} is not A:B with A less than B: two numbers" in said
 
 
 def test_serve_prints_its_address_and_runs_until_it_is_stopped(monkeypatch, capsys):

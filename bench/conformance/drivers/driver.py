@@ -84,8 +84,9 @@ def drives(
     faults: Mapping[str, Fault] | None = None,
 ) -> Callable[[Drive], Drive]:
     """Return a decorator that adds a function to DRIVERS, as the driver of a kernel or of one
-    kernel for each variant in `each`. `faults` has the variants that can't agree, by name; a driver
-    without variants has a single variant with the name ""."""
+    kernel for each variant in `each`. `faults` has, by name of the variant, the faults because of
+    which a kernel can't agree with its reference. A driver without variants has a single variant,
+    with the name ""."""
 
     def listed(drive: Drive) -> Drive:
         variants = each if callable(each) else lambda checkout: each

@@ -85,8 +85,8 @@ class StandIn:
 
     @property
     def packs(self) -> Packs:
-        """A new, empty cache for packed operands of products. It is new for each product, because
-        operands of one evaluation must not be used in the next evaluation."""
+        """A new, empty cache for packed operands of products. Each access returns another cache, so
+        that no evaluation uses an operand that an earlier evaluation has packed."""
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:

@@ -204,7 +204,7 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
             argument=name,
             expected="[[tensor of channel 0], [tensor of channel 1], ...]",
             got=f"{by_channel!r:.80}",
-            because="this collective can't coalesce tensors (take several of them in one call)",
+            because="this collective takes one tensor in each call: it can't coalesce several",
         )
     return [tensors[0] for tensors in by_channel]
 

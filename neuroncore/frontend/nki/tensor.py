@@ -237,8 +237,8 @@ class NkiTensor(Assigned):
             raise ViewError(
                 f"{self} can't be indexed indirectly",
                 got=f"strides {self.strides}",
-                because="offsets count the elements of a partition of sbuf or psum, one after "
-                "the other",
+                because="an offset is the number of an element in its partition, so the tensor "
+                "must be in sbuf or psum, and contiguous within each partition",
             )
         chosen = Dynamic(index, 1, prod(self.shape[1:]) - 1, picks=True)
         if len(index.shape) != 2 or index.shape[0] != self.shape[0]:

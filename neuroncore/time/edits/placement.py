@@ -1,5 +1,5 @@
-"""Edits of a kernel: instructions move to another engine, operands become bfloat16, products are
-added in PSUM, or every second barrier is removed."""
+"""Edits of a kernel: instructions move to another engine, operands become bfloat16, products
+accumulate in PSUM, or every second barrier is removed."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ def summed_in_psum(base: Change, line: Line) -> Edit | None:
     if not any(map(_adds_product, line.calls)):
         return None
     make = partial(_accumulated, place=line.place)
-    return edit(base, line.place, "accumulate the products in PSUM instead of adding", make)
+    action = "accumulate the products in PSUM instead of adding each one to a tile"
+    return edit(base, line.place, action, make)
 
 
 def _adds_product(call: Call) -> bool:
@@ -142,9 +143,9 @@ def _adds_product(call: Call) -> bool:
 
 
 def _accumulated(program: Program, place: Place) -> Edited | None:
-    """Return the program in which additions of products to a tile take no time, because the
-    products accumulate in PSUM. If additions to the same tile follow each other without another use
-    of the tile, only the last one takes time: it becomes the copy out of PSUM."""
+    """Return the program in which products accumulate in PSUM instead of being added to a tile;
+    None if this changes nothing. If several additions to a tile follow each other, and nothing else
+    uses the tile between them, only the last one takes time: it represents the copy out of PSUM."""
     accesses, free = accesses_of(program), np.zeros(len(program), np.bool_)
     psum_bytes = 0
     for call, rows in rows_by_call(program, place):

@@ -123,10 +123,10 @@ def in_sbuf(value: Any, name: str) -> Tensor:
 
 
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the operands of an instruction, x and y, so that the engine can read both. If both are
-    in PSUM, or if GpSimd will read them (`on_gpsimd`), one operand that a broadcast
-    (`matrix.across_partitions`) made in PSUM is copied to SBUF: y if a broadcast made it, otherwise
-    x. Other operands are returned unchanged."""
+    """Return x and y, the operands of an instruction, so that the engine can read both. If both are
+    in PSUM, or if GpSimd will read them (`on_gpsimd`), an operand that a broadcast
+    (`matrix.across_partitions`) made in PSUM is copied to SBUF. If a broadcast made both, only y is
+    copied. Other operands are returned unchanged."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:
