@@ -86,8 +86,8 @@ def _work(form: Compiled, machine: Machine, queues: Queues) -> Work:
     if "loop-drains" in program.assume:
         first, needs = _with(first, needs, *reported.drains(program, queues).T)
     first, needs = _with(first, needs, *members_waits(form.heads, first, needs))
-    previous = buffers.array(form.flow.previous.shape, form.flow.previous.dtype)
-    previous[:] = form.flow.previous
+    previous = buffers.filled((len(row), len(QUEUES)), -1, np.int32)
+    previous[form.flow.overwriting] = form.flow.previous
     previous[:, SYNC] = np.maximum(previous[:, SYNC], program.decided())
     return Work(
         queue=form.queue,

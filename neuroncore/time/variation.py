@@ -164,8 +164,8 @@ def _renamed(form: Compiled) -> Compiled:
     """Return the compiled form in which instructions wait only for data (`Variation.renamed`)."""
     boxes = form.program.boxes().table
     first, needs = flow.flow_of_data(form.flow.first, form.flow.needs, form.accesses, boxes)
-    no_previous = np.full_like(form.flow.previous, -1)
-    return replace(form, flow=form.flow._replace(first=first, needs=needs, previous=no_previous))
+    nothing = {name: getattr(form.flow, name)[:0] for name in ("overwriting", "previous")}
+    return replace(form, flow=form.flow._replace(first=first, needs=needs, **nothing))
 
 
 def _varied(work: Work, variation: Variation) -> Work:

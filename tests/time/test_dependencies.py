@@ -34,7 +34,8 @@ def test_an_overwrite_waits_for_the_last_readers_and_the_last_of_each_queue():
     readers = READERS + 8
     found = flow([1] * readers + [0], [1] * readers + [0])
     assert needs(found, readers) == [*range(readers - 1, 7, -1)]
-    assert found.previous[readers].tolist() == [-1, readers - 1]
+    assert found.overwriting.tolist() == [readers]
+    assert found.previous.tolist() == [[-1, readers - 1]]
 
 
 def test_readers_before_the_last_writer_are_not_waited_for():

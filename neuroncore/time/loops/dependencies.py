@@ -44,9 +44,9 @@ class Accesses(NamedTuple):
 class Flow(NamedTuple):
     """The dependencies. Instruction i waits for needs[first[i]:first[i + 1]]: the last writers of
     all bytes that it reads or overwrites, and up to READERS of the last readers of each box that it
-    overwrites. It also waits for previous[i, q], the last instruction of queue q that reads bytes
-    that i overwrites. reload[i] is True if the stationary tile of i differs from the tile that is
-    in the PE array then.
+    overwrites. Instruction overwriting[n] also waits for previous[n, q], the last instruction of
+    queue q that reads bytes that it overwrites (-1 for none). reload[i] is True if the stationary
+    tile of i differs from the tile that is in the PE array then.
 
     The definition that reaches operand k is its last writer, reaching[k]. killer[i] is the first
     instruction that overwrites a part of the result of i. `reaching` is empty if the caller asked
@@ -55,6 +55,7 @@ class Flow(NamedTuple):
 
     first: Array
     needs: Array
+    overwriting: Array
     previous: Array
     reload: Array
     reaching: Array
@@ -66,7 +67,7 @@ class Users(NamedTuple):
     since the last write. The readers of box b are a chain of operands: latest[b] is the last
     reader, earlier[k] is the reader before operand k, and reading[k] is the instruction of operand
     k. noted[p] is the last instruction that is known to wait for instruction p. `loaded` is the box
-    in the PE array, and its writer."""
+    in the PE array, and its writer. made[0] is the length of `Flow.overwriting` so far."""
 
     writer: Array
     reader: Array
@@ -75,6 +76,7 @@ class Users(NamedTuple):
     reading: Array
     noted: Array
     loaded: Array
+    made: Array
 
 
 def dependencies(
@@ -87,7 +89,8 @@ def dependencies(
     flow = Flow(
         first=np.zeros(count + 1, np.int64),
         needs=buffers.array((4 * count + 64,), INT32),
-        previous=buffers.filled((count, queues), -1, np.int32),
+        overwriting=buffers.array((count,), INT32),
+        previous=buffers.array((count, queues), INT32),
         reload=np.zeros(count, np.bool_),
         reaching=np.zeros(operands if defines else 0, np.int32),
         killer=np.full(count, count, np.int32),
@@ -100,14 +103,19 @@ def dependencies(
         reading=buffers.array((operands,), INT32),
         noted=np.full(count, -1, np.int32),
         loaded=np.full(2, -1, np.int32),
+        made=np.zeros(1, np.int64),
     )
     done, room = 0, len(flow.needs)
     while done < count:
         done = _dependencies.over(count)(done, queue, accesses, weights, users, flow)
         if done < count:
             flow = flow._replace(needs=np.concatenate((flow.needs, np.empty_like(flow.needs))))
-    needs = flow.needs[: flow.first[-1]]
-    return flow._replace(needs=needs.copy() if len(flow.needs) > room else needs)
+    needs, made = flow.needs[: flow.first[-1]], int(users.made[0])
+    return flow._replace(
+        needs=needs.copy() if len(flow.needs) > room else needs,
+        overwriting=flow.overwriting[:made],
+        previous=flow.previous[:made],
+    )
 
 
 @compiled
@@ -175,7 +183,14 @@ def _overwritten(i: int, b: Any, writer: Any, users: Users, flow: Flow) -> None:
     if writer >= 0:
         flow.killer[writer] = min(flow.killer[writer], i)
     for q in range(flow.previous.shape[1]):
-        flow.previous[i, q] = max(flow.previous[i, q], users.reader[b, q])
+        if users.reader[b, q] >= 0:
+            n = users.made[0] - 1
+            if n < 0 or flow.overwriting[n] != i:
+                n += 1
+                flow.overwriting[n], users.made[0] = i, n + 1
+                for each in range(flow.previous.shape[1]):
+                    flow.previous[n, each] = -1
+            flow.previous[n, q] = max(flow.previous[n, q], users.reader[b, q])
 
 
 @borrowing
