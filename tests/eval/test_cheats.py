@@ -47,6 +47,9 @@ def test_a_cheat_is_refused_or_gets_the_honest_latency(name, worker, honest):
     else:
         assert verdict["error"]["code"] in codes.split(), verdict["error"]
         assert len(verdict["error"]["message"]) <= 400
+    if "NOT_ONEZERO" in codes:
+        lines = source.splitlines()
+        assert "is_stationary_onezero" in lines[verdict["error"]["line"] - 1]
     if name in ("outlives its parent", "takes memory that is shared"):
         assert verdict["error"]["message"] == "-1"
 

@@ -411,3 +411,24 @@ def test_cores_that_never_continue_are_reported(monkeypatch, waits):
 def never():
     """An instruction that starts again each time, which a damaged record may have."""
     raise Waits
+
+
+@nki.jit
+def roots(x, y):
+    a, b = loaded(x), loaded(y)
+    for tile in (a, b):
+        nisa.activation(tile, nl.rsqrt, tile)
+    nisa.activation(b, nl.log, b)
+    return stored(a), stored(b)
+
+
+def test_a_finding_of_a_replay_is_at_the_line_of_the_kernel():
+    """Each finding appears once, also if the replay returns to an earlier state."""
+    run = neuroncore.run(roots, np.abs(X), np.abs(Y))
+    replay = cursor.Replay(run.record, [-np.abs(X), np.abs(Y)])
+    replay.to(len(run.instructions))
+    replay.to(1)
+    replay.to(len(run.instructions))
+    (finding,) = [found for core in replay.cores for found in core.findings]
+    assert (finding.code, finding.place.file) == ("OUT_OF_RANGE", __file__)
+    assert "nl.rsqrt" in finding.place.text
