@@ -108,7 +108,7 @@ def local_gather(
     table = src_buffer.codes().reshape(cores, lanes, -1)
     indices = index.codes().reshape(cores, lanes, -1)
     indices = indices.swapaxes(1, 2).reshape(cores, -1)[:, :num_valid_indices]
-    inside(indices, table.shape[2], num_elem_per_idx, "index", "core")
+    inside(indices, table.shape[2], num_elem_per_idx, "index", "GpSimd core")
     places = indices.astype(np.intp)[:, np.newaxis, :, np.newaxis] + np.arange(num_elem_per_idx)
     gathered = np.take_along_axis(table, places.reshape(cores, 1, -1), 2)
     dst.codes()[...] = gathered.reshape(dst.shape)
@@ -144,7 +144,7 @@ def inside(indices: Array, size: int, run: int, argument: str, group: str) -> No
         expected=f"0 to {size - run}",
         got=str(indices[number, place]),
         because=f"a partition has {size} elements"
-        + (f", and an index selects {run} adjacent ones" if run > 1 else ""),
+        + (f", and an index selects {run} adjacent elements" if run > 1 else ""),
     )
 
 

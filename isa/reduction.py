@@ -259,7 +259,7 @@ def with_old_axes(run: Run, axis: int | tuple[int, ...], core: Core, dst: Tile, 
     """Run the reduction, and report that only releases 0.1 and 0.2 of the API accept its axes."""
     core.report(
         "AXIS_FROM_WITHIN",
-        f"tensor_reduce: axis={axis} of {data} counts from the innermost axis, which is axis 1 in "
-        "releases 0.1 and 0.2 of the API; later releases refuse it",
+        f"tensor_reduce: axis={axis} of {data} is counted from the innermost axis, which is axis 1 "
+        "in releases 0.1 and 0.2 of the API; later releases refuse this axis",
     )
     run(core, dst, data)

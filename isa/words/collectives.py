@@ -63,7 +63,7 @@ def most_by_gpsimd(call: Call) -> int:
 
 
 both_cores = holds(
-    "cores", "core_barrier synchronizes cores 0 and 1", lambda call: call["cores"] == CORES,
+    "cores", "core_barrier can only synchronize cores 0 and 1", lambda call: call["cores"] == CORES,
     expected=str(CORES),
 )  # fmt: skip
 
@@ -71,7 +71,8 @@ both_cores = holds(
 EXCHANGE = (
     same_dtype("src", "dst"),
     holds(
-        "src", "with dma_engine.gpsimd_dma, a partition of src has at most gpsimd_dma_elements",
+        "src",
+        "with dma_engine.gpsimd_dma, src must have at most gpsimd_dma_elements per partition",
         lambda call: call.view("src").free_size <= most_by_gpsimd(call)
         or call["dma_engine"] is dma_engine.dma,
         FreeSizeError, lambda call: f"at most {most_by_gpsimd(call)} elements per partition",
@@ -161,7 +162,7 @@ def _numbered(call: Call) -> list[int]:
 
 
 pairs_of_tensors = holds(
-    "dsts", "there is a dst for each src, and at least one",
+    "dsts", "dsts must have one tensor for each tensor of srcs, and at least one",
     lambda call: 0 < len(call["srcs"]) == len(call["dsts"]), SignatureError,
 )  # fmt: skip
 one_memory = holds(
@@ -170,42 +171,43 @@ one_memory = holds(
     because="a collective cannot mix memories", hint="copy with nisa.dma_copy first",
 )  # fmt: skip
 several_in_hbm = holds(
-    "srcs", "several tensors must be in hbm",
+    "srcs", "if srcs has several tensors, all of them must be in hbm",
     lambda call: len(call["srcs"]) == 1 or not all(view.on_chip for view in call["srcs"]),
     BufferKindError,
     because="one call can take several tensors (coalesce them) only if they are in hbm",
 )  # fmt: skip
 one_tensor = holds(
-    "srcs", "srcs has exactly one tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
+    "srcs", "srcs must have only one tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
     because="this collective takes one tensor in each call: it can't coalesce several",
 )  # fmt: skip
 one_format = holds(
-    "dsts", "a dst has the format of its src",
+    "dsts", "a dst must have the format of its src",
     every(lambda src, dst: src.dtype is dst.dtype), DtypeError,
     because="a collective converts nothing",
 )  # fmt: skip
 equal_sizes = holds(
-    "dsts", "a dst has the same number of elements as its src",
+    "dsts", "a dst must have as many elements as its src",
     every(lambda src, dst: src.size == dst.size), ShapeError,
 )  # fmt: skip
 two_dimensional = holds(
-    "srcs", "a tile in sbuf has two axes: the partition axis and one free axis",
+    "srcs", "a tile in sbuf must have two axes: the partition axis and one free axis",
     lambda call: all(len(view.shape) == 2 for view in _views(call) if view.on_chip), ShapeError,
     because="collectives of tiles in SBUF support only one free dimension",
 )  # fmt: skip
 disjoint = holds(
-    "replica_group", "each rank occurs at most once, and no list is empty",
+    "replica_group",
+    "in replica_group, each rank must occur at most once, and no list may be empty",
     lambda call: call["replica_group"] and all(call["replica_group"])
     and len(set(_numbered(call))) == len(_numbered(call)), SignatureError,
     because="groups must not overlap",
 )  # fmt: skip
 equal_groups = holds(
-    "replica_group", "the lists of replica_group have equal lengths",
+    "replica_group", "the lists of replica_group must have equal lengths",
     lambda call: len({len(ranks) for ranks in call["replica_group"]}) == 1, SignatureError,
     because="a kernel is compiled once, so its tensors have the same shape on all ranks",
 )  # fmt: skip
 channelled = holds(
-    "channel_ids", "there is a different channel for each src",
+    "channel_ids", "channel_ids must have a different channel for each tensor of srcs",
     lambda call: len(set(call["channel_ids"])) == len(call["channel_ids"]) == len(call["srcs"]),
     SignatureError,
 )  # fmt: skip
@@ -218,7 +220,7 @@ prioritised = needs(
 priorities = one_of("priority", (None, 0, 1, 2, 3), SignatureError)
 first_dim = one_of("collective_dim", (0,))
 an_axis = holds(
-    "collective_dim", "collective_dim is an axis of the tensors",
+    "collective_dim", "collective_dim must be an axis of the tensors",
     lambda call: all(0 <= call["collective_dim"] < len(view.shape) for view in _views(call)),
 )  # fmt: skip
 
@@ -244,25 +246,26 @@ def _is_times(call: Call, whole: Any, part: Any) -> bool:
 
 times_src = holds(
     "dsts",
-    "along collective_dim, the size of a dst is the size of its src times the number of ranks "
+    "along collective_dim, the size of a dst must be the size of its src times the number of ranks "
     "in a group",
     lambda call: every(lambda src, dst: _is_times(call, dst, src))(call),
-    expected=lambda call: f"{_ranks(call)} times {call['srcs'][0]}",
+    expected=lambda call: f"{_ranks(call)} times the size of {call['srcs'][0]}",
 )  # fmt: skip
 times_dst = holds(
     "srcs",
-    "along collective_dim, the size of a src is the size of its dst times the number of ranks "
+    "along collective_dim, the size of a src must be the size of its dst times the number of ranks "
     "in a group",
     lambda call: every(lambda src, dst: _is_times(call, src, dst))(call),
-    expected=lambda call: f"{_ranks(call)} times {call['dsts'][0]}",
+    expected=lambda call: f"{_ranks(call)} times the size of {call['dsts'][0]}",
 )  # fmt: skip
 in_pieces = holds(
-    "srcs", "axis 0 of a src is cut into equal pieces, one for each rank of a group",
+    "srcs", "the size of axis 0 of a src must be a multiple of the number of ranks in a group",
     lambda call: all(view.shape[0] % _ranks(call) == 0 for view in call["srcs"]),
     expected=lambda call: f"a multiple of {_ranks(call)}",
+    because="axis 0 is cut into equal pieces, one for each rank",
 )  # fmt: skip
 equal_others = holds(
-    "others", "each tensor of `others` has the shape and the format of its src",
+    "others", "each tensor of `others` must have the shape and the format of its src",
     lambda call: [(v.shape, v.dtype) for v in call["srcs"]]
     == [(v.shape, v.dtype) for v in call["others"]],
 )  # fmt: skip
@@ -287,7 +290,8 @@ def once_each(call: Call, machine: Machine) -> Any:
     ends = [list(end) for end in zip(*pairs, strict=True)] if all(map(_is_pair, pairs)) else []
     if ends and all(len(set(end)) == len(end) for end in ends):
         return None
-    twice, none = "a rank occurs twice as a source or as a target", "there is at least one pair"
+    twice = "a rank is the source of two pairs, or the target of two pairs"
+    none = "source_target_pairs must list one or more pairs of ranks"
     return fault("source_target_pairs", twice if ends else none, "(source, target), ...", pairs)
 
 

@@ -63,7 +63,7 @@ HARDWARE = needs("hardware_dge", "hardware descriptor generation", "dge_mode", b
 PRIORITIES = (
     needs("dma_priority", "DMA priorities", "priority", lambda call: call["priority"] is not None),
     holds(
-        "priority", "priority is 0 (first) to 3, or None",
+        "priority", "priority must be 0 (first) to 3, or None",
         lambda call: call["priority"] in (None, 0, 1, 2, 3), SignatureError, "0 (first) to 3",
     ),
 )  # fmt: skip
@@ -71,8 +71,8 @@ PRIORITIES = (
 
 def by_software(kind: type[KernelError]) -> Rule:
     return holds(
-        "dge_mode", "dge_mode is unknown or swdge for a gather or scatter: the GpSimd engine's "
-        "software writes its descriptors",
+        "dge_mode", "for a gather or scatter, dge_mode must be unknown or swdge, because software "
+        "on the GpSimd engine writes the descriptors",
         lambda call: call["dge_mode"] in SOFTWARE or not picks_rows(call), kind, "unknown or swdge",
     )  # fmt: skip
 
@@ -82,7 +82,7 @@ COPY = (
     bits_if_opaque("dst", "src"),
     by_software(BufferKindError),
     holds(
-        "engine", "engine is sync or scalar with dge_mode=hwdge; in other modes, omit `engine`",
+        "engine", "engine must be sync or scalar with dge_mode=hwdge; omit `engine` in other modes",
         lambda call: call["engine"] in (engine.unknown, *(COMMAND if by_hardware(call) else ())),
         BufferKindError,
         because="the sequencers of sync and scalar support only hardware descriptors",
@@ -97,7 +97,7 @@ COPY = (
 
 def is_constant(name: str) -> Rule:
     return holds(
-        name, f"the address of {name} is constant, or an index picks its rows",
+        name, f"the address of {name} must be constant, unless an index picks its rows",
         lambda call: all(view.dynamic != AT_RUN_TIME for view in call.tiles(name).values()),
         DynamicControlError, "a constant address, or rows selected by a vector offset",
         because="descriptors of dma_compute are written before the kernel runs, not at run time",
@@ -108,18 +108,18 @@ def is_constant(name: str) -> Rule:
 COMPUTE = (
     holds(
         "oob_mode",
-        "oob_mode is error if no index picks rows: constant addresses are never out of bounds",
+        "oob_mode must be error if no index picks rows: constant addresses are never out of bounds",
         lambda call: call["oob_mode"] is oob_mode.error or picks_rows(call),
         SignatureError, "oob_mode.error, or rows that an index picks",
     ),
     holds(
-        "srcs", "srcs lists 1 to dma_sources tensors",
+        "srcs", "srcs must list 1 to dma_sources tensors",
         lambda call: 0 < len(call["srcs"]) <= call.machine.limits.dma_sources,
         expected=lambda call: f"1 to {call.machine.limits.dma_sources}",
     ),
     same_total("dst", "srcs"),
     holds(
-        "scales", "scales is None, or 1.0 for each of srcs",
+        "scales", "scales must be None, or 1.0 for each tensor of srcs",
         lambda call: call["scales"] in (None, (1.0,) * len(call["srcs"])), OperatorError,
         lambda call: f"None, or {len(call['srcs'])} times 1.0",
         because="the engines add, but do not multiply",
@@ -129,18 +129,18 @@ COMPUTE = (
     is_constant("srcs"),
     holds(
         "srcs",
-        "if an index picks rows, srcs has two tensors, and the index picks rows of exactly one of "
-        "them",
+        "if an index picks rows, srcs must have two tensors, and the index must pick rows of "
+        "exactly one of them",
         lambda call: not picks_rows(call) or [bool(v.dynamic) for v in call["srcs"]] in ONE_OF_TWO,
         expected="[dst, data[i]] into SBUF, or [dst[i], data] into dst[i] in HBM",
     ),
     holds(
-        "dst", "if an index picks rows of srcs but not of dst, dst is in SBUF",
+        "dst", "if an index picks rows of srcs but not of dst, dst must be in SBUF",
         lambda call: call.view("dst").region is SBUF or call.view("dst").dynamic
         or not picks_rows(call), BufferKindError, "sbuf",
     ),
     holds(
-        "srcs", "if an index picks rows of dst, the other operand is in SBUF",
+        "srcs", "if an index picks rows of dst, the other operand must be in SBUF",
         lambda call: call.view("dst").dynamic != PICKED
         or all(view.dynamic or view.region is SBUF for view in call["srcs"]),
         BufferKindError, "rows in hbm, and the other operand in sbuf",
@@ -184,48 +184,48 @@ def fits_gathers(call: Call) -> bool:
 
 TRANSPOSE = (
     same_dtype("src", "dst"),
-    holds("src", "src has 2, 3 or 4 axes", order),
+    holds("src", "src must have 2, 3 or 4 axes", order),
     holds(
-        "axes", "axes exchanges the first axis and the last",
+        "axes", "axes must exchange the first axis and the last axis, and no others",
         lambda call: call["axes"] in (None, order(call)), expected=order,
         hint="reorder the inner axes with src.permute",
     ),
     holds(
-        "dst", "the axes of dst are axes (1, 0), (2, 1, 0) or (3, 1, 2, 0) of src",
+        "dst", "the axes of dst must be axes (1, 0), (2, 1, 0) or (3, 1, 2, 0) of src",
         lambda call: call.view("dst").shape == transposed(call) or not order(call),
         expected=transposed,
     ),
     holds(
-        "src", "with hardware descriptors, and for a gather, an element of src has 2 bytes",
+        "src", "with hardware descriptors, and for a gather, an element of src must have 2 bytes",
         lambda call: call.view("src").dtype.itemsize == 2
         or not (by_hardware(call) or picks_rows(call)),
         DtypeError, "2 bytes", also="NCC_ISFV902",
     ),
     by_software(SignatureError),
     holds(
-        "dge_mode", "dge_mode is not swdge if src has a static address",
+        "dge_mode", "dge_mode must not be swdge if src has a static address",
         lambda call: call["dge_mode"] is not dge_mode.swdge or call.view("src").dynamic,
-        SignatureError, "unknown or none or hwdge",
+        SignatureError, "unknown, none or hwdge",
     ),
     holds(
         "oob_mode",
-        "oob_mode is error if src has a static address, which is never out of bounds",
+        "oob_mode must be error if src has a static address, which is never out of bounds",
         lambda call: call["oob_mode"] is oob_mode.error or call.view("src").dynamic,
         SignatureError, "oob_mode.error, or a run-time index into src",
     ),
     HARDWARE,
     needs("indirect_transpose", "gathers that transpose", "src", picks_rows),
     holds(
-        "src", "with hardware descriptors, a src of two axes has 16 rows. A src of more axes has "
-        "size n = 1, 2, 4, 8 or 16 along axis 0, and n times the size of the second-to-last axis "
-        "is a multiple of 16 (ISA)",
+        "src", "with hardware descriptors, a src of two axes must have 16 rows. A src of more axes "
+        "must have size n = 1, 2, 4, 8 or 16 along axis 0, and n times the size of the "
+        "second-to-last axis must be a multiple of 16 (ISA)",
         lambda call: fits_hardware(call) or not by_hardware(call),
         expected=hardware_rows, hint="leave dge_mode out",
     ),
     holds(
         "src",
-        "a src of a gather has a multiple of 16 rows; if it has four axes, axis 1 or axis 2 has "
-        "size 1 (ISA)",
+        "a src of a gather must have a multiple of 16 rows; if it has four axes, axis 1 or axis 2 "
+        "must have size 1 (ISA)",
         lambda call: fits_gathers(call) or not picks_rows(call),
         expected=lambda call: f"a multiple of {at_a_time(call)} rows; with four axes, size 1 along "
         "axis 1 or axis 2",

@@ -135,7 +135,7 @@ def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
         return None
     return fault(
         "data" if data.picked_by else "dst",
-        f"arithmetic on {data.dtype} takes no indirect views",
+        f"arithmetic on {data.dtype} can't use an indirect view",
         "float32, narrower integers or a bitvec operator",
         f"{call['op0']} from {data.dtype} to {dst.dtype}",
     )
@@ -147,7 +147,7 @@ def names_sources(call: Call, machine: Machine) -> Fault | None:
     255 if dst keeps its value"""
     mask, src, quadrant = call["shuffle_mask"], call.view("src"), machine.limits.quadrant
     if len(mask) != quadrant or not all(0 <= m < quadrant or m == KEEP for m in mask):
-        expected = f"{quadrant} numbers from 0 to {quadrant - 1}, or {KEEP}"
+        expected = f"{quadrant} numbers, each of them from 0 to {quadrant - 1} or {KEEP}"
         problem = f"shuffle_mask must name a source for each of {quadrant} partitions"
         return fault("shuffle_mask", problem, expected, list(mask))
     _, origin = shuffled(mask, call.view("dst").partitions, src.partitions)
@@ -245,7 +245,7 @@ def registers_of_data_or_more(call: Call, machine: Machine) -> Fault | None:
     count, beyond = data.partitions, machine.limits.partitions - data.partition
     if count <= result.partitions <= beyond:
         return None
-    problem = f"reduce_res has {result.partitions} partitions, data has {count}"
+    problem = f"reduce_res has {result.partitions} partitions, but data has {count}"
     return fault("reduce_res", problem, f"{count} partitions, as data ({data})")
 
 
@@ -329,13 +329,13 @@ def counts_multiply(call: Call, machine: Machine) -> Fault | None:
         return fault("pattern", problem, f"1 to {most} [step, count] pairs", call["pattern"])
     if prod(counts) == size and min(counts) > 0:
         return None
-    problem = f"the pattern counts {prod(counts)} elements, dst has {size} per partition"
+    problem = f"the pattern counts {prod(counts)} elements, but dst has {size} per partition"
     return fault("pattern", problem, f"counts that multiply to {size}", call["pattern"])
 
 
 PATTERN = (
     holds(
-        "pattern", "pattern lists [step, count] pairs of integers",
+        "pattern", "pattern must list [step, count] pairs of integers",
         lambda call: all(len(pair) == 2 for pair in call["pattern"]), SignatureError,
     ),
     counts_multiply,
@@ -353,13 +353,13 @@ def filled(call: Call, machine: Machine) -> Fault | None:
     count = available if valid is None else valid
     if not 0 < count <= min(available, limit):
         name = "index" if valid is None else "num_valid_indices"
-        because = f"index has {available} entries for a GpSimd core, and a core takes {limit}"
+        because = f"index has {available} entries for each GpSimd core, which takes at most {limit}"
         problem = f"a GpSimd core can't take {count} indices"
         expected = f"1 to {min(available, limit)}"
         return fault(name, problem, expected, count, because=because)
     if dst.free_size == count * run:
         return None
-    problem = f"{count} indices of {run} elements don't fill dst ({dst})"
+    problem = f"{count} indices of {run} elements each don't fill dst ({dst}) exactly"
     return fault("dst", problem, f"{count * run} elements per partition", dst.free_size)
 
 
@@ -409,7 +409,7 @@ def shape_of_states(call: Call) -> tuple[int, ...]:
 
 def states_of_a_lane(name: str) -> Rule:
     return holds(
-        name, f"{name} is [P, 6], or [P, 24] for a Vector engine whose state can be read",
+        name, f"{name} must be [P, 6], or [P, 24] for a Vector engine whose state can be read",
         lambda call: call.view(name).shape == shape_of_states(call),
         expected=lambda call: f"{shape_of_states(call)} for the {call.engine.name} engine",
     )  # fmt: skip
@@ -424,7 +424,7 @@ def of_probabilities(call: Call) -> tuple[Format, ...]:
 DROPOUT = (
     same_dtype("dst", "data"),
     holds(
-        "prob", "prob is float32 if data has integers; if data has floats, any float format (ISA)",
+        "prob", "prob must be float32 if data has integers, or any float if data has floats (ISA)",
         lambda call: not isinstance(call["prob"], View)
         or call["prob"].dtype in of_probabilities(call),
         DtypeError, lambda call: " or ".join(of_probabilities(call)),

@@ -70,13 +70,13 @@ def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
 
     enough = holds(
         scale,
-        f"{scale} holds the scales of {data}: 4 partitions for each quadrant (32 partitions)",
+        f"{scale} must hold the scales of {data}: 4 partitions for each quadrant (32 partitions)",
         lambda call: call.view(scale).partitions >= rows(call),
         expected=lambda call: f"at least {rows(call)} partitions",
     )
     placed = holds(
         scale,
-        f"{scale} starts in the quadrant of 32 partitions that {data} is in",
+        f"{scale} must start in the quadrant of 32 partitions in which {data} is",
         lambda call: not call.view(scale).stepped and call.view(scale).partition in starts(call),
         StartPartitionError,
         lambda call: f"consecutive partitions; the first is one of {starts(call)}",

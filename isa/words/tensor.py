@@ -76,7 +76,7 @@ def moving_fits(call: Call, machine: Machine) -> Fault | None:
     most = limits.moving_free_bfloat16 if narrow else limits.moving_free_float32
     if count <= most:
         return None
-    problem = f"moving has {count} columns; {machine.name} takes {most}"
+    problem = f"moving has {count} columns; {machine.name} takes at most {most}"
     banks = "all banks" if machine.has("results_across_banks") else "one bank"
     expected = f"at most {most} elements along the free axes"
     hint = f"loop over pieces of {most} columns (nl.tile_size.gemm_moving_fmax)"
@@ -91,10 +91,10 @@ def operand_formats(call: Call, machine: Machine) -> Fault | None:
     if (s in WIDE) == (x in WIDE) and {s, x} != {float8_e4m3, float8_e4m3fn}:
         return None
     expected = (
-        "both of 32 bits (float32, tfloat32), or both of fewer bits, but not float8_e4m3 with "
-        "float8_e4m3fn"
+        "two formats of 32 bits (float32, tfloat32), or two formats of fewer bits other than "
+        "float8_e4m3 with float8_e4m3fn"
     )
-    hint = "convert one of them with nisa.tensor_copy into a tile of the other format"
+    hint = "convert one operand with nisa.tensor_copy into a tile of the other operand's format"
     return fault(
         "moving", f"stationary is {s} and moving is {x}", expected, f"{s} and {x}", hint=hint
     )
@@ -110,7 +110,9 @@ def result_format(call: Call, machine: Machine) -> Fault | None:
             return None
         expected = f"{data} or a format of 16 bits" if data in NARROW else data
         because = "transpose mode passes bits through and converts nothing"
-        return fault("dst", f"a transpose of {data} can't be {dst}", expected, because=because)
+        return fault(
+            "dst", f"the result of a transpose of {data} can't be {dst}", expected, because=because
+        )
     if dst is float32 or (dst is bfloat16 and machine.has("psum_bfloat16")):
         return None
     return fault(
@@ -154,7 +156,7 @@ def array_tiling(call: Call, machine: Machine) -> Fault | None:
     return fault("tile_size", problem) if problem else None
 
 
-@rule(because="indirect views and a tiled array exclude each other")
+@rule(because="an indirect view can't be combined with a tiled array")
 def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
     """with an indirect view tile_position is (0, 0)"""
     position = tuple(call["tile_position"] or (0, 0))
@@ -166,8 +168,8 @@ def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
 
 
 @rule(
-    because="in fast modes, each element of the array multiplies several numbers, and column "
-    "tiling excludes this"
+    because="in fast modes, each element of the array multiplies several numbers, which can't be "
+    "combined with column tiling"
 )
 def rows_only(call: Call, machine: Machine) -> Fault | None:
     """in fast modes, a tile may be a part of the array's rows, but has all of its columns"""
@@ -179,8 +181,8 @@ def rows_only(call: Call, machine: Machine) -> Fault | None:
         f"tile_position {tuple(position)} and tile_size {tuple(size)} select only a part of the "
         "array's columns"
     )
-    got = f"{tuple(size)} at {tuple(position)}"
-    return fault("tile_size", problem, f"(rows, {whole}) at (row, 0)", got)
+    got = f"tile_size {tuple(size)} at tile_position {tuple(position)}"
+    return fault("tile_size", problem, f"tile_size (rows, {whole}) at (row, 0)", got)
 
 
 def doubles(call: Call) -> bool:
@@ -190,7 +192,7 @@ def doubles(call: Call) -> bool:
 def in_halves(name: str) -> Rule:
     return holds(
         name,
-        f"in double_row mode {name} is [K/2, 2, columns]",
+        f"in double_row mode, {name} must be [K/2, 2, columns]",
         lambda call: not doubles(call) or call.view(name).shape[1:-1][:1] == (2,),
         because="each row of the array multiplies two elements of a column and adds the products",
         hint="pad an odd K with zeros",
@@ -201,7 +203,7 @@ def in_halves(name: str) -> Rule:
 MODES = (*matmul_perf_mode, *(mode.name for mode in matmul_perf_mode))
 MATMUL = (
     holds(
-        "perf_mode", "perf_mode is a nisa.matmul_perf_mode, or its name",
+        "perf_mode", "perf_mode must be a member of nisa.matmul_perf_mode, or its name",
         lambda call: call["perf_mode"] in MODES, SignatureError,
         ", ".join(map(repr, matmul_perf_mode)), early=True,
     ),
@@ -229,7 +231,7 @@ MATMUL = (
         sentence="indirect views have formats of 8 or 16 bits (ISA)",
     ),
     holds(
-        "moving", "moving is not an indirect view if it is the identity of a transpose (ISA)",
+        "moving", "moving, the identity matrix of a transpose, must not be an indirect view (ISA)",
         lambda call: not (call["is_transpose"] and call.view("moving").picked_by), ViewError,
     ),
 )  # fmt: skip
@@ -279,7 +281,7 @@ def one_format(call: Call, machine: Machine) -> Fault | None:
             return None
     if dst is data:
         return None
-    return fault("data", f"data is {data}, dst is {dst}", dst, data)
+    return fault("data", f"data is {data}, but dst is {dst}", dst, data)
 
 
 def array(call: Call) -> bool:
@@ -312,7 +314,7 @@ def fits_the_engine(call: Call, machine: Machine) -> Fault | None:
 
 FITS_ARRAY = {"because": "the Tensor engine loads data into its array as the stationary tile"}
 FITS_LANES = {
-    "because": "a lane exchanges data within its group of partitions only",
+    "because": "a lane can exchange data only within its group of partitions",
     "hint": "use the Tensor engine for up to 128 x 128: put data in SBUF and dst in PSUM",
     "also": "err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
 }
@@ -354,12 +356,12 @@ SPARSE_MATMUL = (
     one_of("pattern", packed.PATTERNS, SignatureError),
     one_of("places", packed.PLACES, SignatureError),
     holds(
-        "moving", "moving is [K, slots, columns], with N / A slots for the pattern (A, N)",
+        "moving", "moving must be [K, slots, columns], with N / A slots for the pattern (A, N)",
         lambda call: call.view("moving").shape[1:2] == (slots(call),)
         and len(call.view("moving").shape) == 3,
     ),
     holds(
-        "stationary", "K is a multiple of A for the pattern (A, N)",
+        "stationary", "K must be a multiple of A for the pattern (A, N)",
         lambda call: call["pattern"] in packed.PATTERNS
         and call.view("stationary").partitions % call["pattern"][0] == 0,
     ),

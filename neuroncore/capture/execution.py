@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.units import plural
 from neuroncore.capture import encoding
 from neuroncore.capture.encoding import Condition, DecodedInstruction
 from neuroncore.capture.meanings import AXES, MEANINGS, State
@@ -248,9 +247,9 @@ def _deadlock(state: State, graph: Graph, waiting: list[Waiting]) -> str:
     many other engines wait."""
     engine, number, wait = waiting[0]
     user = graph.semaphores.get(wait.number, "")
-    others = plural(len(waiting) - 1, "other engine")
     return (
         f"the program waits forever: {_named(engine, graph.code[engine], number)} waits for "
         f"semaphore {wait.number}{f' ({user})' if user else ''} {wait.kind[1:]} {wait.value}, but "
-        f"its value is {state.semaphores.get(wait.number, 0)}, with {others} waiting"
+        f"its value is {state.semaphores.get(wait.number, 0)}; other engines that wait: "
+        f"{len(waiting) - 1}"
     )

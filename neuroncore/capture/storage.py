@@ -162,7 +162,7 @@ def _end(
     variable: Variable | None, offset: int, sizes: Sequence[int], steps: Sequence[int], form: str
 ) -> DmaEnd:
     if variable is None or not sizes or steps[0] != 1 or len(sizes) != len(steps):
-        raise UsageError("a static DMA block has an unknown variable, or its layout is not known")
+        raise UsageError("a static DMA block has an unknown variable or an unknown layout")
     return DmaEnd(variable, offset, steps[1:], sizes[1:], sizes[0], lookup(form))
 
 
@@ -170,7 +170,7 @@ def fitted(values: Array, shape: Sequence[int]) -> Array:
     """Return an array in another shape. Raise UsageError if that shape has more or fewer
     elements."""
     if values.size != prod(shape):
-        raise UsageError(f"{values.size:,} elements are where {prod(shape):,} are expected")
+        raise UsageError(f"there are {values.size:,} elements where {prod(shape):,} are expected")
     return values.reshape(shape)
 
 

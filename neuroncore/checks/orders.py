@@ -320,7 +320,7 @@ def _of_iterations(record: Record, count: int) -> Iterations:
         rows = [permutations.rows(seed) for permutations in programs]
         moved |= _moved(programs, rows)
         if not moved.any():
-            why = "no iteration can change places: all share data from their first instruction on"
+            why = "no iterations can change places: all share data from their first instruction on"
             return Iterations(among=len(moved), untried=why)
         differing = _permuted(record, programs, rows, expected)
         if differing:
@@ -371,7 +371,7 @@ def _iterations_finding(
     return Finding(
         "ORDER_MATTERS",
         f"if the iterations run in another order, {differing}"
-        + (f"; the first two whose order matters are {both}" if both else ""),
+        + (f"; the first two instructions whose order matters are {both}" if both else ""),
         [*places.values()][-1] if places else None,
         severity=None if places else "note",
         because="iterations of an affine_range may run in any order and at the same time",
@@ -493,7 +493,7 @@ def _cores_finding(
         f"instruction {a.row} of {launch.who(a)} ({launch.line(a).short})" for a in first[:2]
     )
     message = (
-        f"if the cores run in another order, {differing}; the first two whose order matters are "
-        f"{first_text} and {second_text}"
+        f"if the cores run in another order, {differing}; the first two instructions whose order "
+        f"matters are {first_text} and {second_text}"
     )
     return Finding("ORDER_MATTERS", message, launch.line(first.second))

@@ -444,14 +444,15 @@ def _race_finding(race: Race, launch: LaunchAccesses) -> Finding:
     place, line = launch.line(second), launch.line(first)
     message = (
         f"{launch.who(second)} writes bytes of HBM that {launch.who(first)} "
-        f"{'writes' if first.writes else 'reads'} at {line.short}, and nothing synchronizes the two"
+        f"{'writes' if first.writes else 'reads'} at {line.short}, and nothing synchronizes the "
+        "two accesses"
     )
     if not _do_the_same(race, launch):
         return Finding("RACE", message, place)
     message_of_both = (
-        f"{message}; both write the same bytes from one line, so the result is right only if the "
+        f"{message}; both run the same line of source, so the result is right only if both write "
     )
-    return Finding("RACE", f"{message_of_both}values are the same", place, severity="note")
+    return Finding("RACE", f"{message_of_both}the same values", place, severity="note")
 
 
 def _do_the_same(race: Race, launch: LaunchAccesses) -> bool:

@@ -238,7 +238,7 @@ def _too_many(call: Call, machine: Machine, name: str, axis: int, most: int) -> 
     view = call.view(name)
     actual = _sizes(view)[axis]
     return FreeSizeError(
-        f"{call.name}: {name} has {actual} {WHERE[axis]}; {machine.name} takes {most}",
+        f"{call.name}: {name} has {actual} {WHERE[axis]}; {machine.name} takes at most {most}",
         argument=name,
         expected=f"at most {most} {'elements along the free axes' if axis else WHERE[0]}",
         got=str(view),
@@ -385,7 +385,7 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
     most = size * index.free_size if rows == size else rows
     if view.free_size > most:
         yield ShapeError(
-            f"{call.name}: {name} picks {view.free_size} elements, its index has {most} for "
+            f"{call.name}: {name} picks {view.free_size} elements, but its index has {most} for "
             + (f"each {size} partitions" if rows == size else f"the last {rows} partitions"),
             argument=name,
             expected=f"num_elem <= {most}",
@@ -425,7 +425,7 @@ def _starts_apart(
         got=f"partitions {view.partition} and {index.partition}",
         because="the offsets of a partition are in the same partition, or group of partitions, of "
         "the index",
-        hint="in `address`, give both the same first partition",
+        hint="give both tensors the same first partition with `address`",
     )
 
 

@@ -91,7 +91,8 @@ class Operand:
         count = view.distinct_free_size if view.region is PSUM else view.free_size
         if count > most:
             yield FreeSizeError(
-                f"{name} has {view.free_size} elements per partition; {machine.name} takes {most}",
+                f"{name} has {view.free_size} elements per partition; {machine.name} takes at most "
+                f"{most}",
                 argument=name,
                 expected=f"at most {most} elements along the free axes",
                 got=str(view),

@@ -75,7 +75,7 @@ def formats_of(
     def check(call: Call, machine: Machine) -> Fault | None:
         for name, view in _named(call, names):
             if of(view) and view.dtype not in formats:
-                return fault(name, f"{name} can't be {view.dtype} here", listed)
+                return fault(name, f"{name} can't be {view.dtype} in this call", listed)
         return None
 
     return check
@@ -132,7 +132,7 @@ def same_total(first: str, second: str) -> Rule:
         if name is None:
             return None
         b = tiles[name]
-        statement = f"{name} has {b.size} elements, {first} has {a.size}"
+        statement = f"{name} has {b.size} elements, but {first} has {a.size}"
         return fault(second, statement, f"{a.size} elements ({a})", f"{b.size} elements ({b})")
 
     return check
@@ -147,7 +147,7 @@ def same_dtype(first: str, second: str, because: str | None = CONVERTS_NOTHING) 
         if len(pair) < 2 or pair[0].dtype is pair[1].dtype:
             return None
         forms = [view.dtype for view in pair]
-        return fault(second, f"{second} is {forms[1]}, {first} is {forms[0]}", *forms)
+        return fault(second, f"{second} is {forms[1]}, but {first} is {forms[0]}", *forms)
 
     return check
 
@@ -230,9 +230,12 @@ def only_if(
         value, other = call[argument], call[partner]
         if not value or test(other):
             return None
-        statement = f"{argument} does not go with {partner}={_name(other)}"
+        statement = f"{argument} can't be used with {partner}={_name(other)}"
         return fault(
-            argument, statement, f"{partner} that {condition}", f"{partner}={_name(other)}"
+            argument,
+            statement,
+            f"a value of {partner} that {condition}",
+            f"{partner}={_name(other)}",
         )
 
     return check
@@ -373,13 +376,15 @@ def within_one_bank(name: str) -> Rule:
 def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
     """Require a feature of the machine if the instruction runs on this engine."""
 
-    @rule(TargetError, f"runs on the {unit.name} engine only of machines with {feature}", hint=hint)
+    sentence = f"only machines with {feature} run this instruction on the {unit.name} engine"
+
+    @rule(TargetError, sentence, hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:
         if call.engine is not unit or machine.has(feature):
             return None
         return fault(
             "engine",
-            f"does not run on the {unit.name} engine of {machine.name}",
+            f"this instruction does not run on the {unit.name} engine of {machine.name}",
             having(feature),
             f"{machine.name} ({machine.generation})",
         )

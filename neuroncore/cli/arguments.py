@@ -46,7 +46,7 @@ def argument(text: str, rng: np.random.Generator) -> Any:
             return ast.literal_eval(text)
         except (ValueError, SyntaxError):
             raise UsageError(
-                f"--args {text!r} is not an array such as float32[128,512] or a Python literal"
+                f"--args {text!r} is neither an array such as float32[128,512] nor a Python literal"
             ) from None
     form = lookup(match[1])
     shape = tuple(int(n) for n in match[2].split(","))

@@ -48,7 +48,7 @@ def add_harness(parser: argparse.ArgumentParser) -> None:
         "--harness",
         choices=(*get_args(HarnessName), "none"),
         default="none",
-        help="also report the time that this tool would measure: the estimate and the overhead of "
+        help="also report the time that this tool would measure: the estimate plus the overhead of "
         "the tool (default: none)",
     )
 
@@ -291,7 +291,7 @@ def _verdict(agreement: Agreement) -> str:
 def _compared(agreement: Agreement) -> Iterator[str]:
     yield from compared(agreement.comparisons)
     limits = ", ".join(f"{t:.3g}" for t in agreement.tolerances)
-    option = "" if agreement else "; --tol allows another"
+    option = "" if agreement else "; --tol changes this limit"
     yield f"{_verdict(agreement)}   (a relative L2 error of {limits} is allowed{option})"
 
 

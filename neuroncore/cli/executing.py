@@ -38,9 +38,16 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="execute the program on the CPU, with random inputs of --seed (experimental)",
     )
     for option, meaning in (
-        ("--arrays", "execute the program with the arrays of these names as its inputs"),
+        (
+            "--arrays",
+            "execute the program; its inputs are the arrays of the same names in this file",
+        ),
         ("--save", "execute the program, and write its outputs to this file"),
-        ("--expect", "execute the program, and compare its outputs with the arrays of these names"),
+        (
+            "--expect",
+            "execute the program, and compare its outputs with the arrays of the same names in "
+            "this file",
+        ),
     ):
         parser.add_argument(option, type=Path, metavar="FILE.npz", help=meaning)
     parser.add_argument(

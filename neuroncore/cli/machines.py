@@ -166,7 +166,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def machines(arguments: argparse.Namespace) -> int:
     if arguments.check:
         if arguments.json:
-            raise UsageError("--check prints text: it does not go with --json")
+            raise UsageError("--check prints text, and can't be combined with --json")
         return check()
     name = arguments.name
     if arguments.json:

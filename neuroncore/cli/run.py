@@ -347,7 +347,7 @@ def _tolerance(text: str) -> float:
     except ValueError:
         value = -1.0
     if not value >= 0.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a relative error: 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a relative error, which is 0 or more")
     return value
 
 

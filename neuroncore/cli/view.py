@@ -72,7 +72,7 @@ def view(arguments: argparse.Namespace) -> int:
     resolve_world(arguments, arguments.file)
     if arguments.watch:
         if arguments.serve:
-            raise UsageError("--watch writes a file: it does not go with --serve")
+            raise UsageError("--watch writes a file, and can't be combined with --serve")
         return _watch(arguments)
     document = Document(arguments)
     code = finished(arguments, document)

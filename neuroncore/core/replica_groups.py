@@ -153,7 +153,7 @@ def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
     each = instance(core).chip.cores // 2
     on_one = len({rank // each for rank in group}) == 1
     ok = core.world.cores == 2 and len(group) == each and on_one
-    _check_group(core, group, ok, f"all {each} ranks of one chip, of 2 cores each")
+    _check_group(core, group, ok, f"all {each} ranks of one chip, with 2 cores each")
     _check_slots(displaced)
 
 
@@ -170,7 +170,7 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
         whole = len(group) == len(chips) * each and len(chips) > 1
         in_a_row = sorted(group) == list(range(min(group), max(group) + 1))
         ok = whole and in_a_row and core.world.cores == 2
-        expected = "consecutive ranks, of 2 cores each, that are all ranks of several chips"
+        expected = "all ranks of several chips; the ranks must be consecutive, with 2 cores each"
     else:
         per_server = each * where.chips_per_server
         places = {rank % per_server for rank in group}

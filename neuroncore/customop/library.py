@@ -305,7 +305,7 @@ def _check_stack(flags: Sequence[str]) -> None:
 def _order(order: str, cores: int) -> list[int]:
     """Return the numbers of the cores in the order (one of ORDERS) in which they run."""
     if order not in ORDERS:
-        raise UsageError(f"order is one of {', '.join(ORDERS)}, not {order!r}")
+        raise UsageError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
     every = list(range(cores))
     if order == "reverse":
         every.reverse()

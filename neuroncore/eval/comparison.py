@@ -37,7 +37,10 @@ def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any
     if spec.finish is not None:
         got = _several(spec.finish(_alone(got), _alone(expected)))
     if len(got) != len(expected):
-        raise Refused("WRONG_RESULT", f"{len(got)} results; the reference has {len(expected)}")
+        raise Refused(
+            "WRONG_RESULT",
+            f"the candidate has {len(got)} results, but the reference has {len(expected)}",
+        )
     errors_of_results = [
         _error(result, want, spec) for result, want in zip(got, expected, strict=True)
     ]
@@ -64,7 +67,7 @@ def _error(got: Any, want: Array, spec: Spec) -> ResultError:
         raise Refused("WRONG_RESULT", f"a result is {type(got).__name__}, not a tensor")
     least_bytes = min(want.dtype.itemsize, WIDEST)
     if got.dtype.itemsize < least_bytes and got.dtype.name not in spec.narrow:
-        raise Refused("WRONG_DTYPE", f"a result is {got.dtype}; the reference has {want.dtype}")
+        raise Refused("WRONG_DTYPE", f"a result is {got.dtype}, but the reference has {want.dtype}")
     try:
         differences = compare(got, want)
     except Incomparable as error:
@@ -73,7 +76,7 @@ def _error(got: Any, want: Array, spec: Spec) -> ResultError:
     relative = differences.max_abs / top if top else (math.inf if differences.max_abs else 0.0)
     place = list(differences.worst)
     result_error = ResultError(differences.rel_l2, relative, differences.max_abs, place)
-    where = f"element {place} is {differences.got:g}, the reference {differences.want:g}"
+    where = f"element {place} is {differences.got:g}, but {differences.want:g} in the reference"
     if not result_error.relative_l2 <= spec.tol:
         limit = f"relative L2 error {result_error.relative_l2:.3g}, allowed {spec.tol:g}"
         raise Refused("WRONG_RESULT", f"{limit}; {where}", errors=_plain(result_error))

@@ -103,7 +103,7 @@ def compare(got: Any, want: Any) -> Comparison:
     numeric."""
     a, b = _numeric(got), _numeric(want)
     if a.shape != b.shape:
-        raise Incomparable(f"the result has shape {a.shape}, the reference {b.shape}")
+        raise Incomparable(f"the result has shape {a.shape}, but the reference has {b.shape}")
     if not a.size:
         return Comparison(0.0, 0.0, (), 0.0, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):

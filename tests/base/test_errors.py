@@ -68,7 +68,10 @@ ILLEGAL = {
         *("FREE_SIZE", ValueError),
         "def kernel(x):\n    d = tile(4, 1024, buffer=nl.psum)\n"
         "    nisa.nc_matmul(d, tile(4, 4), «tile(4, 1024)»)\n",
-        {"statement": "moving has 1024 columns; trn2 takes 512", "hint": "loop over pieces of 512"},
+        {
+            "statement": "moving has 1024 columns; trn2 takes at most 512",
+            "hint": "loop over pieces of 512",
+        },
     ),
     "contraction": (
         *("SHAPE_MISMATCH", ValueError),

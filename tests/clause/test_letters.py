@@ -86,7 +86,7 @@ def test_a_limit_of_the_machine():
     assert not wrong("src: P F<=stationary_free", src=view(4, 128))
     (error,) = wrong("src: P F<=stationary_free", src=view(4, 129))
     assert type(error) is FreeSizeError
-    assert "129" in error.statement and "takes 128" in error.statement
+    assert "129" in error.statement and "takes at most 128" in error.statement
 
 
 def test_a_factor_that_the_clause_gives():

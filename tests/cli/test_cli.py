@@ -168,7 +168,7 @@ def test_results_are_compared_wherever_they_are(file, capsys, kernel, reference)
         ("does_nothing", "forgotten", "changes none of its arguments"),
         ("double", "forgotten", "returns 1 arrays, but the reference has 0"),
         ("double", "twice_two", "returns 1 arrays, but the reference has 2"),
-        ("double", "of_another_shape", "shape (4, 8), the reference (2, 8)"),
+        ("double", "of_another_shape", "shape (4, 8), but the reference has (2, 8)"),
     ],
 )
 def test_results_that_do_not_match_fail(file, capsys, kernel, reference, said):

@@ -308,7 +308,7 @@ def test_an_operator_that_does_not_exist_is_refused():
         _ = library().none
     with pytest.raises(UsageError, match="no operator 'none'"):
         library().run("none")
-    with pytest.raises(UsageError, match="order is one of forward"):
+    with pytest.raises(UsageError, match="order must be one of forward"):
         eight().run("shared", random(8), 0, order="sideways")
 
 

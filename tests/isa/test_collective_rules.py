@@ -26,8 +26,8 @@ from neuroncore.base.errors import (
 @pytest.mark.parametrize(
     ("groups", "why"),
     [
-        ([[0, 1], [1, 2, 3]], "each rank occurs at most once"),
-        ([[0, 1, 2, 3], []], "no list is empty"),
+        ([[0, 1], [1, 2, 3]], "each rank must occur at most once"),
+        ([[0, 1, 2, 3], []], "no list may be empty"),
         ([[0, 1, 2, 4]], "the replica group has rank 4"),
         ([[0, 1, 2]], "the replica group lacks rank 3, which calls the collective"),
     ],
@@ -38,7 +38,7 @@ def test_invalid_groups_are_refused(groups, why):
 
 def test_other_invalid_arguments_of_collectives_are_refused():
     reduce = (ncc.all_reduce, ALL)
-    refused(ShapeError, "the same number of elements", through_hbm, X4, (4, 3), *reduce, op=nl.add)
+    refused(ShapeError, "as many elements as its src", through_hbm, X4, (4, 3), *reduce, op=nl.add)
     refused(OperatorError, "not an operator", through_hbm, X4, (4, 2), *reduce, op=nl.multiply)
     refused(TargetError, "priorities", through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1)
     ran(through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1, target="trn3")
@@ -66,7 +66,7 @@ def test_other_invalid_arguments_of_collectives_are_refused():
         [[0, 1], [1, 0]],
     )  # fmt: skip
     refused(
-        SignatureError, "twice as a source", through_hbm, X4, (4, 2), ncc.collective_permute,
+        SignatureError, "the source of two pairs", through_hbm, X4, (4, 2), ncc.collective_permute,
         [[0, 1], [2, 1]],
     )  # fmt: skip
 
@@ -92,9 +92,9 @@ def test_four_ranks_of_trn1_are_neighbors():
     ("srcs", "dsts", "kind", "why"),
     [
         ("s", "h", BufferKindError, "all tensors must be in hbm, or all in sbuf"),
-        ("ss", "ss", BufferKindError, "several tensors must be in hbm"),
-        ("h", "hh", SignatureError, "a dst for each src"),
-        ("", "", SignatureError, "a dst for each src"),
+        ("ss", "ss", BufferKindError, "all of them must be in hbm"),
+        ("h", "hh", SignatureError, "one tensor for each tensor of srcs"),
+        ("", "", SignatureError, "one tensor for each tensor of srcs"),
         ("h", "b", DtypeError, "the format of its src"),
         ("x", "h", BufferKindError, "is an argument of the kernel"),
         ("h", "x", BufferKindError, "is an argument of the kernel"),

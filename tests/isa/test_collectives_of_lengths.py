@@ -91,5 +91,5 @@ def test_the_group_that_a_gather_of_lengths_needs_has_the_ranks_of_two_cores():
     arguments = x, rows, 16, ncc.all_gather_v, ncc.ReplicaGroup(ALL), False, False
     with pytest.raises(SignatureError) as caught:
         neuroncore.run(with_lengths, per_rank=[arguments] * 4, lnc=1)
-    assert "all 4 ranks of one chip, of 2 cores each" in str(caught.value)
+    assert "all 4 ranks of one chip, with 2 cores each" in str(caught.value)
     assert "ranks 0 to 3, 1 core each" in str(caught.value)
