@@ -216,11 +216,14 @@ def _format(value: Any, name: str) -> Format:
         made_by = library(value)
         to = made_by.cast if made_by else ".astype(np.{})"
         real = getattr(dtype, "kind", "f") in "iuf"
+        hint = f"convert the array with {to.format('float32')} or {to.format('int32')}"
+        if str(dtype) == "float4_e2m1fn":
+            hint = "pack four numbers into each uint16, and view it as nl.float4_e2m1fn_x4"
         raise DtypeError(
             f"argument {name or 'of the kernel'} has dtype {dtype}",
             expected="a NeuronCore format of at most 32 bits",
             because=f"the engines have no {'64-bit numbers' if real else 'such values'}",
-            hint=f"convert the array with {to.format('float32')} or {to.format('int32')}",
+            hint=hint,
         ) from None
 
 

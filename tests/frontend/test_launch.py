@@ -438,3 +438,12 @@ def test_a_number_without_a_member_is_refused():
 
     with pytest.raises(SignatureError, match="dge_mode must be a"):
         wrong(values(3, 7))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "advice"), [("float4_e2m1fn", "float4_e2m1fn_x4"), ("int4", "astype")]
+)
+def test_an_array_of_4_bits_is_refused_with_advice(dtype, advice):
+    with pytest.raises(DtypeError, match=f"has dtype {dtype}") as refusal:
+        neuroncore.run(nki.jit(lambda x: x), np.ones((4, 8)).astype(dtype), target="trn3")
+    assert advice in refusal.value.hint
