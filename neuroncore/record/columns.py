@@ -169,8 +169,9 @@ def apart(
     """Return the columns and the distinct windows of `count` rows, which `packer` has written one
     after the other. Windows are numbered in the order of first use. `moved` has the offsets of the
     windows whose position is only known at run time (`Data.offsets`)."""
-    call, line, values = (np.empty(count, np.int32) for _ in range(3))
-    start, operands, windows = np.zeros(count + 1, np.int64), list[Array](), list[Array]()
+    call, line, values = np.empty((3, count), INT32)
+    operands: list[Array] = []
+    start, windows = np.zeros(count + 1, np.int64), list[Array]()
     kinds, row, known = (tiles_of(calls), valued(calls)), 0, 0
     for block in written.blocks():
         words = np.frombuffer(block, WORD)
@@ -178,13 +179,15 @@ def apart(
         columns = call, line, start, used, values
         end = native.apart.over(count)(words, *kinds, row, *columns)
         first, number = distinct(used[: start[end] - start[row]])
-        operands.append((known + number).astype(np.int32))
+        operands.append((known + number).astype(INT32))
         windows.append(used.take(first, axis=0))
         row, known = end, known + len(first)
-    numbers, table = np.concatenate(operands), np.concatenate(windows)
+    numbers, table = operands[0], windows[0]
     if len(windows) > 1:  # blocks use windows of earlier blocks
+        table = np.concatenate(windows)
         first, number = distinct(table)
-        numbers, table = number.astype(np.int32)[numbers], table.take(first, axis=0)
+        numbers = number.astype(INT32)[np.concatenate(operands)]
+        table = table.take(first, axis=0)
     return Columns(call, line, start, numbers, values), _windows(table, moved)
 
 

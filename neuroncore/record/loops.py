@@ -68,7 +68,8 @@ def apart(
     words for each window follow. If the row has values, a word with their index follows. `tiles`
     has the number of windows of each Call, and `has_values` a flag for each Call with values."""
     at, operand, i = 0, 0, first
-    while at < words.shape[0]:
+    before, count = start[first], words.shape[0]
+    while at < count:
         call[i], line[i] = ~(words[at] >> 32), words[at] & LOWER
         at += 1
         for _ in range(tiles[call[i]]):
@@ -76,7 +77,7 @@ def apart(
             windows[operand, 1] = words[at + 1]
             windows[operand, 2] = words[at + 2]
             at, operand = at + 3, operand + 1
-        start[i + 1] = start[first] + operand
+        start[i + 1] = before + operand
         values[i] = -1
         if has_values[call[i]]:
             values[i] = words[at]
