@@ -36,12 +36,17 @@ and their records are checked. `--static` skips the runs. The last line says wha
 A saved run has no source: its record is checked, and nothing is run.
 
 With `--orders N` the record of each launch is executed again in up to N other legal orders of the
-cores of all ranks. For the older API's affine_range it is also executed in up to N other orders
-of the iterations. The last line says how many unsynchronized pairs of accesses, and how many
-iterations, were reordered, and whether all orders give results with the same bits. If iterations
-add to the same sum, the additions keep the kernel's order, because another order may round
-differently. The instructions of one iteration, and of loops of today's API (which are unrolled),
-are not reordered, because no bits depend on their order. In Python use `Run.orders(N)`.
+cores of all ranks. If the kernel has an affine_range of the older API, its iterations are also
+executed in up to N other orders. The last line of the output says:
+
+* how many unsynchronized pairs of accesses were reordered
+* how many iterations were reordered
+* whether all orders give results with the same bits
+
+Some orders always stay as they are. If iterations add to the same sum, the additions keep the
+kernel's order, because another order may round differently. The instructions of one iteration keep
+their order, because no bits depend on it. The same holds for loops of today's API, which are
+unrolled. In Python, use `Run.orders(N)` instead of the option.
 
 | severity | meaning | exit code |
 | --- | --- | --- |
@@ -52,23 +57,29 @@ are not reordered, because no bits depend on their order. In Python use `Run.ord
 
 The exit code is 2 for wrong usage and 3 for a fault of neuroncore. If a run ends early, because of
 a Python exception or a limit, the last line has the reason, and the exit code depends on the
-findings alone. `neuroncore run` reports errors
-and warnings of the source as warnings; with `--strict` it refuses errors. In Python,
-`neuroncore.check(file, kernel=None, api=None, target=None, static=False)` returns the findings as
-objects. The source check cannot see values that exist only during a run. A run is not sandboxed: a
+findings alone.
+
+`neuroncore run` also checks the source. It reports errors and warnings of the source as warnings,
+but with `--strict` it refuses a kernel with errors. In Python, `neuroncore.check(file, kernel=None,
+api=None, target=None, static=False)` returns the findings as objects.
+
+The check of the source cannot see values that exist only during a run. A run is not sandboxed: a
 kernel's file can do anything that Python can.
 
 `--api` names the release to check against: 0.1 is neuronxcc.nki up to SDK 2.26, and 0.2 to 0.6 are
 nki of SDK 2.27 to 2.32. The default is the release that fits the kernel best, or the latest one if
-several releases fit equally well. A release fits better than another one if the check reports fewer
-errors for it or, with equally many errors, fewer warnings. Only errors and warnings of two kinds
-count: names and parameters that a release lacks, and forms that only 0.2 accepts, such as
-`platform_target` or a number for `dge_mode`.
+several releases fit equally well. A release fits better than another release if the check reports
+fewer errors for it. If the numbers of errors are equal, the release with fewer warnings fits
+better. Only errors and warnings of two kinds count: names and parameters that a release lacks, and
+forms that only 0.2 accepts, such as `platform_target` or a number for `dge_mode`.
 
 If this default is one of 0.2 to 0.5, names and forms that the latest release refuses are reported
-too, one severity lower, so name the release that you write for. If the kernel fits other releases
-equally well, the known issues of these releases are reported as notes. The rules about the Python
-subset are those of the front end that parses a kernel's source. The tracing front end of 0.6 runs
+too, one severity lower. To avoid these reports, name the release that you write for with `--api`.
+If the kernel fits other releases equally well, the known issues of these releases are reported as
+notes.
+
+NKI has two front ends. The first one parses the source of a kernel and accepts only a subset of
+Python. The rules about the Python subset are for this front end. The tracing front end of 0.6 runs
 Python itself, so only DYNAMIC_CTRL and the rules of loops apply to it.
 
 `neuroncore explain CODE` shows a code with an example that is reported and one that is not.

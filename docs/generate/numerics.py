@@ -35,11 +35,13 @@ LEVELS = """\
 
 ## How close float32 kernels come
 
-The table has the relative L2 distance from float64, in units of 1e-7, for kernels of this project
-with float32 operands, by the options `fp32_matmul` and `matmul`. `numpy` is the same formula in
-numpy's float32. kda-for-trainium measured 28.7 for a float32 attention kernel (gqa_full) on trn2;
-neither `chain` nor `four_pass` explains so large a distance. `python bench/precision_levels.py`
-prints the table.
+The table has the relative L2 distance of results from float64, in units of 1e-7, for kernels of
+this project with float32 operands. The columns are values of the options `fp32_matmul` (`chain`,
+`four_pass`) and `matmul` (`blas`). The column `numpy` has the same formula in numpy's float32.
+`python bench/precision_levels.py` prints the table.
+
+On a device, a larger distance was measured: Jerry2423/kda-for-trainium has 28.7 for a float32
+attention kernel (gqa_full) on trn2. Neither `chain` nor `four_pass` explains this distance.
 
 | kernel | chain | four_pass | blas | numpy |
 | --- | --- | --- | --- | --- |
@@ -70,15 +72,15 @@ CONVERSIONS = {
     ),
     "C4": (
         "a number that is half a step or more above the largest number of a format with "
-        "infinities becomes infinity; so the lowest float32 becomes minus infinity in "
-        "narrower formats",
+        "infinities becomes infinity; therefore the lowest float32 number becomes minus infinity "
+        "in narrower formats with infinities",
         "numerics.test_codec.test_floats_overflow_half_a_step_above_the_largest",
         "isa.test_selection.test_the_fill_value_becomes_infinite_in_formats_with_a_smaller_range",
     ),
     "C5": (
-        "there are two kinds of e4m3: float8_e4m3 reaches 240 and has infinities; "
-        "float8_e4m3fn reaches 448 and has only NaN, so larger numbers become NaN or, with an"
-        " option, 448",
+        "there are two formats e4m3. float8_e4m3 reaches 240 and has infinities. float8_e4m3fn "
+        "reaches 448 and has no infinities, so larger numbers become NaN or, with the option "
+        "`fn_overflow`, 448",
         "numerics.test_codec.test_the_two_kinds_of_e4m3_differ",
         "core.test_options.test_fn_overflow",
     ),
@@ -108,7 +110,7 @@ CONVERSIONS = {
         "isa.test_copy.test_copies_between_all_pairs_of_formats",
     ),
     "C10": (
-        "a 32-bit integer is therefore rounded twice on its way to a narrow float",
+        "because of C9, a 32-bit integer is rounded twice when it is converted to a narrow float",
         "numerics.test_codec.test_an_integer_is_rounded_twice_on_its_way_to_bfloat16",
         "isa.test_copy.test_copies_between_all_pairs_of_formats",
     ),
@@ -132,16 +134,16 @@ STOCHASTIC = {
         "numerics.test_numerics_published.test_golden_stochastic",
     ),
     "S2": (
-        "a magnitude is rounded up if the 32-bit random word is below 2^32 times f, where f is its "
-        "distance from the next lower number of the format, as a part of the step to the next "
-        "higher one",
+        "a magnitude lies between two neighboring numbers of the format. f is its distance from "
+        "the lower number, divided by the distance of the two numbers. The magnitude is rounded "
+        "up if the 32-bit random word is below 2^32 times f",
         "numerics.test_stochastic.test_the_word_below_which_a_number_goes_up_is_the_exact_fraction",
         "numerics.test_stochastic.test_the_definition_and_the_loops_agree",
         "numerics.test_numerics_published.test_stochastic_rounding_agrees_with_gfloat",
     ),
     "S3": (
-        "the share of numbers that are rounded up is f (see S2), without bias, and numbers are "
-        "rounded independently of each other",
+        "of many equal numbers, the share f (see S2) is rounded up, without bias. Each number is "
+        "rounded independently of the others",
         "numerics.test_stochastic.test_up_as_often_as_the_fraction_and_independently",
     ),
     "S4": (
@@ -178,9 +180,9 @@ TENSOR = {
     "T2": ("with the option `chain`, products are added from row 0 to the last row",),
     "T3": ("the products of a tile are added and rounded first; then this sum is added to PSUM",),
     "T4": (
-        "without `accumulate`, the first product that writes an element of PSUM overwrites "
-        "it, and later products add; `accumulate=True` adds to the contents, with a finding "
-        "if they are uninitialized or from another engine",
+        "without `accumulate`, the first product that writes an element of PSUM overwrites it, "
+        "and later products add to it. `accumulate=True` adds to the contents of PSUM; if these "
+        "are uninitialized or from another engine, there is a finding",
     ),
     "T5": (
         "fused multiply-adds and separate operations give different bits only for float32 operands",
@@ -190,13 +192,13 @@ TENSOR = {
         "be written to a 16-bit format",
     ),
     "T7": (
-        "on v2 a transpose is a product with an identity matrix (the same guide): NaN and "
-        "infinities spread, and -0 becomes +0; the parameter is_transpose changes no result "
-        "there (nki.isa.nc_matmul)",
+        "on v2 a transpose is a product with an identity matrix (the SDK's guide to Trainium2), "
+        "so NaN and infinities spread, and -0 becomes +0. The parameter is_transpose changes no "
+        "result on v2 (nki.isa.nc_matmul)",
     ),
     "T8": (
-        "32-bit formats may be combined with each other, and so may narrower formats, except "
-        "float8_e4m3fn with float8_e4m3",
+        "the two operands of a product may both have 32-bit formats, or both narrower formats, "
+        "except float8_e4m3fn with float8_e4m3",
     ),
     "T9": ("the mode `double_row` computes a product over 256 rows instead of 128",),
     "T10": ("float32 products, as a chain or in four passes, are as accurate as float32 allows",),
@@ -226,12 +228,12 @@ VECTOR = {
     "V5": ("32-bit integers are exact on the GpSimd engine, and computed in float32 elsewhere",),
     "V6": ("a scan gives the results of its loop in Python; its state is float32",),
     "V7": (
-        "a running reduction has the previous value as its left operand; reduction commands "
-        "reset, load or continue it",
+        "each step of a running reduction has the previous value as its left operand. Reduction "
+        "commands reset, load or continue the reduction",
     ),
     "V8": (
-        "accumulator registers keep their value until an instruction that uses the register "
-        "overwrites it; a result may be written in place",
+        "an accumulator register keeps its value until an instruction that uses the register "
+        "overwrites the value. A result may be written to the tile of an operand",
     ),
     "V9": (
         "searches such as max8 treat duplicates, NaN and missing values as documented",
@@ -269,7 +271,7 @@ MICROSCALING = {
     ),
     "X2": ("scales and elements are those of the vendor's reference, by both rules for scales",),
     "X3": ("zeros, the smallest scale and the largest scale are converted correctly",),
-    "X4": ("quantizing numbers that were quantized before changes nothing",),
+    "X4": ("numbers that were quantized before do not change if they are quantized again",),
     "X5": (
         "products agree with numpy's einsum; a NaN scale gives NaN, and scales that cancel do"
         " not overflow",

@@ -21,10 +21,10 @@ ALIAS = alias.PATH
 TEXT = """\
 # Rounding: sums that stagnate, and sums that do not
 
-This page is a worked example in NKI kernels. It shows the effect of bfloat16 on a long sum and on
-training, and how stochastic rounding helps. All output and plots come from the tenth chapter of the
-kernels ([source](../kernels/ch10_rounding.py)). `docs/generate/rounding.py` writes this page; a
-test runs the program and fails if a figure differs.
+This page is a worked example in NKI kernels. It shows how bfloat16 affects a long sum and training,
+and how stochastic rounding helps. All output and plots come from the tenth chapter of the kernels
+([source](../kernels/ch10_rounding.py)). `docs/generate/rounding.py` writes this page; a test runs
+the program and fails if a figure differs.
 
 ```sh
 pip install 'neuroncore[digits,plots]'
@@ -33,17 +33,18 @@ neuroncore run kernels/ch10_rounding.py
 
 ## One number
 
-bfloat16 has eight significant bits. The next number after 1 is 1 + 2^-7, and everything between
-them is rounded to one of the two. With rounding to nearest, a number a fifth of the way up always
-becomes 1, and the fifth is lost. Stochastic rounding makes a random choice. If L <= v < H are
-neighbors in the format,
+bfloat16 has eight significant bits. The next number after 1 is 1 + 2^-7, and every number between 1
+and 1 + 2^-7 is rounded to one of the two. Take the number a fifth of the way from 1 to 1 + 2^-7.
+With rounding to nearest, it always becomes 1, and the fifth is lost. Stochastic rounding makes a
+random choice. If v is the number, and L <= v < H are neighbors in the format,
 
     P(v becomes H) = (v - L) / (H - L),   otherwise it becomes L.
 
-The mean of the results is v. Their variance is f (1 - f) (H - L)^2, where f is this probability. A
-number that the format represents exactly never changes.
+The mean of many results is v. The variance of the results is f (1 - f) (H - L)^2, where f is the
+probability that v becomes H. A number that the format represents exactly never changes.
 
-Engines compute in float32 and round when they write. A copy to a tile in another format is enough:
+Engines compute in float32, and round when they write a result. So a copy to a tile in a narrower
+format rounds a number:
 
 {narrowed}
 
@@ -51,9 +52,10 @@ Run it on many copies of one number, a fifth of the way from 1 to its neighbor:
 
 {prints 0}
 
-`neuroncore.numerics.stochastic_test` counts how often the number was rounded up, and looks for
-correlations between elements at distances of 1, 2, 3, 4, 128 and 512. By chance, each of these
-seven tests is more than 4.5 standard deviations off once in 150,000 times.
+The last line of the output is from `neuroncore.numerics.stochastic_test`, which makes seven tests.
+One test counts how often the number was rounded up. The other six look for correlations between
+elements at distances of 1, 2, 3, 4, 128 and 512. By chance, the result of a test is more than 4.5
+standard deviations off once in 150,000 times.
 
 ## A long sum
 
@@ -61,28 +63,30 @@ Let s be a bfloat16 number to which x = 1/8 is added repeatedly.
 
 {running_sums}
 
-From 2^k to 2^(k+1), bfloat16 numbers are 2^(k-7) apart. With rounding to nearest, s + x equals s
-as soon as x is at most half of that distance. Exactly half is a tie, which rounds to the even
-neighbor, and a power of two is even. The sum therefore stops at the first
+From 2^k to 2^(k+1), bfloat16 numbers are 2^(k-7) apart. With rounding to nearest, s + x equals s as
+soon as x is less than half of this distance. If x is exactly half of the distance, s + x is a tie,
+which rounds to the even neighbor. A power of two is even. The sum therefore stops at the first
 
     2^k with 2^(k-8) >= x:    x = 1/8 stops at 32.
 
-With stochastic rounding every addition keeps its mean, so the expected sum is always right, at
-the cost of spread. Where numbers are u apart (u > x), an addition rounds up by u with probability
-x/u, which adds x (u - x) to the variance. The program computes the exact probability of every
-possible sum and compares the results with them:
+With stochastic rounding, the mean result of every addition is exact, so the expected sum is always
+right. The price is a spread of the sums. Where numbers are u apart (u > x), an addition increases
+the sum by u with probability x/u, and else leaves it unchanged. This adds x (u - x) to the
+variance. The program computes the exact probability of every possible sum, and compares the results
+with these probabilities:
 
 {prints 1}
 
 ![Running sums and where they end](rounding_sums.svg)
 
-Left: with rounding to nearest the sum is right up to 32, then stagnates for 3840 additions. With
-stochastic rounding a sum increases rarely, but in large steps. Right: the final sums of all lanes
-and seeds, with the distribution from the equation.
+On the left: with rounding to nearest, the sum is right up to 32, and then stagnates for 3840
+additions. With stochastic rounding, a sum increases rarely, but in large steps. On the right: the
+final sums of all lanes and seeds, and the distribution that the program computed.
 
 The vendor's page on rounding modes has a similar sum, 1024 + 2048 times 0.5 in float16. From 1024
-on, float16 numbers are 1 apart, so every addition is a tie. The page says that rounding to nearest
-gives 1024 and stochastic rounding 2056. The latter is one sample:
+on, float16 numbers are 1 apart, so every addition is a tie. According to the vendor's page, the sum
+is 1024 with rounding to nearest, and 2056 with stochastic rounding. The sum 2056 is a single sample
+of a random result:
 
 {prints 2}
 
@@ -104,19 +108,20 @@ All three runs use the same initial weights, the same images in the same order, 
 ![Loss and accuracy by epoch](rounding_training.svg)
 
 With rounding to nearest, training almost stops, because most updates are lost. The weights that
-still change are small, and so are their steps. With stochastic rounding only some weights change in
-an epoch, but each changes by a whole step. On average, the change equals the update, and the curve
-matches float32, with half the memory for weights.
+still change are small, so the distance to their next bfloat16 number is small too. With stochastic
+rounding, only some weights change in an epoch, but each of these changes by at least one step of
+the format. On average, the change equals the update. The curve matches the curve of float32, with
+half the memory for weights.
 
 The rate and the initial weights (normal, with a standard deviation of 0.3) were chosen to make the
 effect clear. With five times the rate and a fifth of the epochs, rounding to nearest costs only a
-few points of accuracy. However, to converge, training usually has to lower its rate.
+few points of accuracy. But training usually has to lower its rate to converge.
 
 ## When to use which
 
-* If you can keep a sum in float32, do so: PSUM is float32, and so is the state of
-  `tensor_tensor_scan` whatever format it writes. A sum of 4096 terms is then exact here, while the
-  stochastic sum scatters by 5 %.
+* If you can keep a sum in float32, do so. PSUM is float32. The state of `tensor_tensor_scan` is
+  also float32, whatever format the instruction writes. In float32, the sum of 4096 terms above is
+  exact, while the sums with stochastic rounding scatter by 5 %.
 * Stochastic rounding is for numbers that must be *stored* in a narrow format and are updated often:
   weights, optimizer states, running averages.
 * `NEURON_RT_STOCHASTIC_ROUNDING_EN=1` turns stochastic rounding on for a whole program, for every
@@ -126,7 +131,7 @@ few points of accuracy. However, to converge, training usually has to lower its 
   spreads on this page also hold for the device, but the bits do not. In neuroncore, each element of
   each instruction has a separate random word ([numerics](numerics.md), `stochastic_bits`). Two
   launches with the same seed use the same words. So if several launches continue one computation,
-  give each a different seed, or use one launch, as above.
+  give each launch a different seed, or use a single launch, as on this page.
 
 Further reading: S. Gupta et al., "Deep learning with limited numerical precision", ICML 2015;
 M. Croci et al., "Stochastic rounding: implementation, error analysis and applications", Royal
