@@ -248,7 +248,7 @@ def with_random_numbers(x):
 
 @pytest.mark.parametrize(
     ("kernel", "why"),
-    [(sums_first, "no iteration can change places"), (with_random_numbers, "random")],
+    [(sums_first, "no iterations can change places"), (with_random_numbers, "random")],
 )
 def test_loops_that_are_not_replayed_are_reported(kernel, why):
     found = neuroncore.run(kernel, X).orders(3)
