@@ -71,7 +71,9 @@ def formats_of(
     the rule."""
     listed = ", ".join(formats)
 
-    @rule(DtypeError, sentence or f"{_listed(names)}: {listed}", **reasons)
+    @rule(
+        DtypeError, sentence or f"{_listed(names)} must have one of the formats {listed}", **reasons
+    )
     def check(call: Call, machine: Machine) -> Fault | None:
         for name, view in _named(call, names):
             if of(view) and view.dtype not in formats:
@@ -179,8 +181,8 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
     @rule(
         DtypeError,
-        f"{_listed(names)}: a number or a float32 tile for an arithmetic operator, a number or an "
-        "integer tile for a bitvec operator",
+        f"{_listed(names)} must be a number or a float32 tile for an arithmetic operator, and a "
+        "number or an integer tile for a bitvec operator",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         bits = call[op].kind == "bitvec"
@@ -205,8 +207,8 @@ def operand_of(**operands: str) -> Rule:
 
     @rule(
         OperatorError,
-        f"{_listed(tuple(operands.values()))}: a tile or a number if the operator has two "
-        "operands, None or 0 if it has one",
+        f"{_listed(tuple(operands.values()))} must be a tile or a number if the operator has two "
+        "operands, and None or 0 if the operator has only one operand",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         for op, name in ((call[op], name) for op, name in operands.items()):
@@ -414,7 +416,7 @@ def two_operands(*ops: str) -> Rule:
 
     @rule(
         OperatorError,
-        f"{_listed(ops)}: only operators of two operands",
+        f"{_listed(ops)} must have two operands",
         hint="use nisa.tensor_scalar or nisa.activation",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -446,7 +448,7 @@ def runs_there(*ops: str) -> Rule:
 
     @rule(
         OperatorError,
-        f"{_listed(ops)}: the engine must have the operator",
+        f"the engine must have the operator of {_listed(ops)}",
         hint="omit `engine`: then an engine that has the operator is chosen",
     )
     def check(call: Call, machine: Machine) -> Fault | None:

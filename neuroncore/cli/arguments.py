@@ -92,7 +92,8 @@ def parsed(path: Path) -> ast.Module:
         raise UsageError(saved)
     if files.is_capture(path):
         raise UsageError(
-            f"{path} is from a device, not Python: `neuroncore why`, `view` and `diff` read it"
+            f"{path} is a file from a device, not a Python file: `neuroncore why`, `view` and "
+            "`diff` read it"
         )
     raise _not_text(path, content)
 

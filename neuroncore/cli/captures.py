@@ -101,7 +101,7 @@ def refuse_others(arguments: argparse.Namespace) -> None:
     for name in (*ESTIMATED, "args", "inputs"):
         if getattr(arguments, name) is not None:
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{arguments.file} is from a device: {option} is for kernels")
+            raise UsageError(f"{arguments.file} is from a device, but {option} is only for kernels")
     for word in (*arguments.others, *arguments.behind):
         hint = "`neuroncore profile import` has --source, --trace and --html"
         raise UsageError(f"{arguments.file} is from a device, and takes no {word}: {hint}")

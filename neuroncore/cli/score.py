@@ -400,4 +400,4 @@ def _calibrated(rows: Sequence[MeasuredRow], groups: Sequence[Summary]) -> Itera
         known = overheads(machine.load(group.machine).name).get(group.harness)
         if known is not None:
             overhead = f"the overhead of {group.harness}, as in isa/harnesses.toml"
-            yield f"  {known.value:g} us of this are {overhead}"
+            yield f"  {known.value:g} us of this difference are {overhead}"

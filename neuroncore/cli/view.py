@@ -86,7 +86,9 @@ def _view_capture(arguments: argparse.Namespace) -> int:
     --serve and --watch, because a capture has no values and does not change."""
     if arguments.serve or arguments.watch:
         option = "--serve" if arguments.serve else "--watch"
-        raise UsageError(f"{arguments.file} is from a device: {option} is for kernels and scripts")
+        raise UsageError(
+            f"{arguments.file} is from a device, but {option} is only for kernels and scripts"
+        )
     captures.refuse_others(arguments)
     captures.write_page(captures.load(arguments, arguments.file), arguments.html)
     if arguments.open:

@@ -349,7 +349,8 @@ def settle(
         warnings.warn(f"nisa.{instruction.name} ignores {name}=", stacklevel=3)
     if extra:
         raise SignatureError(
-            f"{instruction.name} takes {len(arguments) + instruction.named} positional arguments",
+            f"{instruction.name} takes at most {len(arguments) + instruction.named} positional "
+            "arguments",
             expected=form,
             got=f"{len(arguments) + instruction.named + len(extra)} positional arguments",
         )

@@ -201,7 +201,7 @@ def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Arr
         part.core.report(
             "INTEGER_SUM",
             f"{wrong} of {codes.size} sums of {tiles[0].dtype} over ranks are not exact: ranks are "
-            f"added in float32, which represents all integers up to {EXACT} only",
+            f"added in float32, which represents all integers only up to {EXACT}",
             site=part.site,
         )
 

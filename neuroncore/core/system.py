@@ -86,7 +86,7 @@ def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile)
     sent = f"{codes.shape} {received.dtype}"
     if (received.dtype, len(codes), codes.size) != (dst.dtype, dst.shape[0], dst.size):
         raise ShapeError(
-            f"{point}: core {sender} sends {sent}, core {rank} expects {dst.shape} {dst.dtype}",
+            f"{point}: core {sender} sends {sent}, but core {rank} expects {dst.shape} {dst.dtype}",
             argument="dst",
             expected=sent,
             got=str(dst),

@@ -55,7 +55,7 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
         raise Refused("WRONG_CORES", message)
     storages = {array.storage for array in setting.inputs}
     if len(setting.inputs) != arrays or len(storages) != arrays:
-        message = f"the record has {len(setting.inputs)} inputs, the specification has {arrays}"
+        message = f"the record has {len(setting.inputs)} inputs, but the specification has {arrays}"
         raise Refused("WRONG_INPUTS", message)
     trusted = replace(setting, options=spec.options, arrays={}, world=World(1, spec.cores))
     return Record(record.programs, {}, trusted)

@@ -171,8 +171,11 @@ class Construct(NamedTuple):
     example: str
 
 
-A_COMPREHENSION, A_GENERATOR = "a comprehension in a kernel", "{function} is a generator: it yields"
-CAUGHT, ASYNC = "exceptions are caught in a kernel", "async code in a kernel"
+A_COMPREHENSION, A_GENERATOR = (
+    "a kernel contains a comprehension",
+    "{function} is a generator: it yields",
+)
+CAUGHT, ASYNC = "a kernel catches exceptions", "a kernel contains async code"
 CONSTRUCTS = {
     construct.kind: construct
     for construct in (
@@ -180,13 +183,13 @@ CONSTRUCTS = {
         Construct(ast.SetComp, "COMPREHENSION", A_COMPREHENSION, "n = {i for i in (1, 2)}"),
         Construct(ast.DictComp, "COMPREHENSION", A_COMPREHENSION, "n = {'a': i for i in (1, 2)}"),
         Construct(
-            *(ast.GeneratorExp, "GENERATOR", "a generator expression in a kernel"),
+            *(ast.GeneratorExp, "GENERATOR", "a kernel contains a generator expression"),
             "n = sum(i for i in (1, 2))",
         ),
         Construct(ast.Yield, "GENERATOR", A_GENERATOR, "yield 1"),
         Construct(ast.YieldFrom, "GENERATOR", A_GENERATOR, "yield from (1, 2)"),
-        Construct(ast.Lambda, "LAMBDA", "a lambda in a kernel", "f = lambda n: n"),
-        Construct(ast.Set, "SET", "a set in a kernel", "n = {1, 2}"),
+        Construct(ast.Lambda, "LAMBDA", "a kernel contains a lambda", "f = lambda n: n"),
+        Construct(ast.Set, "SET", "a kernel contains a set", "n = {1, 2}"),
         Construct(ast.Try, "TRY", CAUGHT, "try: n = 1\nexcept ValueError: n = 2"),
         Construct(ast.TryStar, "TRY", CAUGHT, "try: n = 1\nexcept* ValueError: n = 2"),
         Construct(ast.Await, "ASYNC", ASYNC, "async def f(g):\n    await g()"),
@@ -194,11 +197,11 @@ CONSTRUCTS = {
         Construct(ast.AsyncWith, "ASYNC", ASYNC, "async def f(g):\n    async with g: g"),
         Construct(ast.AsyncFunctionDef, "ASYNC", ASYNC, "async def f(): return 1"),
         Construct(
-            *(ast.Match, "MATCH", "a match statement in a kernel"),
+            *(ast.Match, "MATCH", "a kernel contains a match statement"),
             "match x.shape:\n    case _: n = 1",
         ),
         Construct(
-            *(ast.NamedExpr, "WALRUS", "an assignment inside an expression"),
+            *(ast.NamedExpr, "WALRUS", "an expression contains an assignment"),
             "n = (m := 1) + 1",
         ),
     )
@@ -216,7 +219,7 @@ def constructs(spot: Spot) -> Iterator[Report]:
 def sets(spot: Spot) -> Iterator[Report]:
     """Report sets that a call creates."""
     if isinstance(spot.node, ast.Call) and _calls_one_of(spot.node, ("set", "frozenset")):
-        yield "SET", spot.node, "a set in a kernel"
+        yield "SET", spot.node, "a kernel contains a set"
 
 
 @RULES.about(ast.Compare, ast.Call)
@@ -255,9 +258,9 @@ def values(spot: Spot) -> Iterator[Report]:
     """Report values that the language of kernels doesn't have."""
     match spot.node:
         case ast.Constant(value=complex()) | ast.Call(func=ast.Name(id="complex")):
-            yield "VALUE_TYPE", spot.node, "a complex number in a kernel"
+            yield "VALUE_TYPE", spot.node, "a kernel contains a complex number"
         case ast.Constant(value=bytes()) | ast.Call(func=ast.Name(id="bytes" | "bytearray")):
-            yield "VALUE_TYPE", spot.node, "bytes in a kernel"
+            yield "VALUE_TYPE", spot.node, "a kernel contains bytes"
         case ast.Constant() | ast.BinOp() | ast.UnaryOp() if _is_wide(spot.node):
             number = literal(spot.node)
             yield "VALUE_TYPE", spot.node, f"the integer {number} needs more than 32 bits"
@@ -277,7 +280,7 @@ def values_of_the_file(spot: Spot) -> Iterator[Report]:
             yield "SET", node, f"the global {node.id} is a set"
     meaning = scope.program.modules.meaning(scope.module, node)
     if isinstance(meaning, str) and "." in meaning and meaning.partition(".")[0] in NUMBERS:
-        yield "VALUE_TYPE", node, f"{meaning} in a kernel"
+        yield "VALUE_TYPE", node, f"a kernel uses {meaning}"
 
 
 @RULES.about(ast.Call)

@@ -145,7 +145,7 @@ def requests(program: Program, order: Order) -> Iterator[tuple[str, str]]:
     if program.software and order in PATHS.values():
         yield "DMA", "software on GpSimd writes the descriptors (--descriptors software)"
     if (loads := program.loads) != "ahead":
-        effect = "of the same bytes happen once" if loads == "once" else "wait for their turn"
+        effect = "the same bytes are loaded once" if loads == "once" else "loads wait for products"
         yield "loads", f"{effect} (--loads {loads}), which only one source reports"
     if program.assume:
         yield "assumes", f"{', '.join(program.assume)} (--assume), which only one source reports"

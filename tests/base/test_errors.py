@@ -166,7 +166,10 @@ ILLEGAL = {
     "too many arguments": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    «nisa.tensor_copy(x, x, nisa.vector_engine, 'n', 5)»\n",
-        {"statement": "takes 4 positional arguments", "expected": "nisa.tensor_copy(dst, src,"},
+        {
+            "statement": "takes at most 4 positional arguments",
+            "expected": "nisa.tensor_copy(dst, src,",
+        },
     ),
     "numpy in a kernel": (
         *("SIGNATURE", TypeError),

@@ -144,7 +144,7 @@ def test_a_syntax_error_of_text_that_the_script_evaluates_has_the_script_s_trace
             ["mine.py::double", "--args", "float32[" + ",".join(["1"] * 70) + "]"],
             "can't be created",
         ),
-        (["mine.py::double", "--args", "float32[,]"], "is not an array"),
+        (["mine.py::double", "--args", "float32[,]"], "is neither an array"),
         (["mine.py::double", "--inputs", "raised"], "no function 'raised'"),
         (["mine.py::double", "--inputs", "generated"], "arguments can't be copied"),
         (

@@ -38,7 +38,9 @@ def test_a_row_may_have_the_arguments_of_its_launch(capsys, folder):
     row = 'kernel.py::double,"float32[128,64]",trn2,neuron-profile,20,{}\n'
     (folder / "rows.csv").write_text(head + row.format("standalone,0.5") + row.format(","))
     assert main(["calibrate", "rows.csv"]) == 0
-    assert "15.1 us of this are the overhead of neuron-profile" in capsys.readouterr().out
+    assert (
+        "15.1 us of this difference are the overhead of neuron-profile" in capsys.readouterr().out
+    )
     for facts, said in (("alone,", "'standalone'"), (",1.5", "line 2: clock_phase")):
         (folder / "rows.csv").write_text(head + row.format(facts))
         assert main(["calibrate", "rows.csv"]) == 2

@@ -127,7 +127,7 @@ class Index(Affine):
         fits = len(sizes) == len(shape)
         if not fits or any(m not in (1, n) for m, n in zip(sizes, shape, strict=True)):
             raise ShapeError(
-                f"the index expression has the shape {self.shape}, and the tile {shape}",
+                f"the index expression has the shape {self.shape}, but the tile has {shape}",
                 argument="mask",
                 expected="sizes that are equal, or 1",
             )

@@ -299,7 +299,7 @@ def _shaped(dst: Tensor, value: Tensor) -> Tensor:
         return dst.shaped(value.shape)
     except ShapeError:
         raise ShapeError(
-            f"store: the value has shape {value.shape}, dst {dst.shape}",
+            f"store: the value has shape {value.shape}, but dst has {dst.shape}",
             argument="value",
             position=1,
             expected=str(dst.shape),
