@@ -1,11 +1,11 @@
-"""Run a published script without packages that it imports, but that its kernels do not need.
+"""Run a published script without the packages that it imports but that its kernels do not need.
 
     python bench/conformance/bystanders.py [--bare PATTERN ...] FILE|-m MODULE [ARGUMENT ...]
 
 A file or a module is run as a script. The packages in BYSTANDERS are usually installed only on
-instances with a model. If such a package is not installed, an empty module replaces it: every name
-in that module is a class that does nothing. Packages that match a pattern of --bare are imported
-without executing their __init__.py.
+instances that run models. If such a package is not installed, an empty module replaces it: every
+name in that module is a class that does nothing. Packages that match a pattern of --bare are
+imported without executing their __init__.py.
 """
 
 from __future__ import annotations

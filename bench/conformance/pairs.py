@@ -188,7 +188,7 @@ def examples(older: Path, newer: Path) -> Iterator[tuple[str, str, str, str]]:
 
 def harnesses(autocomp: Path, scratch: Path) -> Iterator[tuple[str, str, str, str]]:
     """Yield the pairs of autocomp's harnesses: a name, a key of PAIRS, and FILE:KERNEL for both
-    APIs. In the files, the solution with the harness's number replaces the harness's mark."""
+    APIs. In the files, the solution with the harness's number replaces the mark for a solution."""
     for key in (key for key in PAIRS if key.startswith("trn-")):
         suite, _, stem = key.partition("/")
         files, kernels = [], []

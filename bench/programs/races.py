@@ -1,6 +1,7 @@
 """Finds the lines of a kernel whose instructions, on two cores of a rank, use the same bytes
-without a defined order. The byte positions are those of the plain reading, and the order follows
-from counts of the meetings of each core."""
+without a defined order. The byte positions are those of the plain reading. A meeting is an
+instruction, such as a barrier, for which both cores wait; its number on each core gives the order
+of the other instructions."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ MOST = 20  # findings; if there are more races, some have no finding
 
 def wrong(programs: Sequence[Program], world: World, uses: Uses, found: Sequence[Finding]) -> str:
     """Say how the findings about races differ from the races of a record; "" if they do not. Each
-    race between first uses must have a finding. Races between later uses of the same bytes may have
-    findings."""
+    race between the first uses of bytes after a meeting must have a finding. Races between later
+    uses of the same bytes may have findings."""
     wanted, least = set[Lines](), set[Lines]()
     for rank in range(world.ranks):
         for lines, are_first in _of_rank(programs, world, rank, uses):

@@ -22,8 +22,8 @@ def dma_copy(maker: Maker) -> None:
 
 
 def _descriptors(maker: Maker, same: bool) -> dict[str, str]:
-    """Return the arguments that state what writes the descriptors of a DMA, or usually none. `same`
-    says that the DMA converts nothing."""
+    """Return the arguments that state what writes the descriptors of a DMA; usually there are none.
+    `same` is true if the DMA converts nothing."""
     if maker.chance(0.8):
         return {}
     if same and maker.target != "trn1" and maker.chance(0.5):
@@ -181,7 +181,7 @@ def register_store(maker: Maker) -> None:
 
 class Turns(NamedTuple):
     """The `text` of a loop, with the word `call` in place of an instruction, and the index `at` of
-    the columns of an iteration. If it is `backward`, it begins with the last columns."""
+    the columns of an iteration. A `backward` loop begins with the last columns."""
 
     text: str
     at: str

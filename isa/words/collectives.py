@@ -88,7 +88,7 @@ ANY: dict[str, Any] = {"starts": False, "free_dims": None, "many": True}
 JOINED: dict[str, Any] = {"regions": (*HBM, SBUF), **ANY}
 MOVED: dict[str, Any] = {"moved": True, **JOINED}
 IN_HBM: dict[str, Any] = {"moved": True, "regions": HBM, **ANY}
-# Sources are read when all ranks have arrived; only then are unwritten elements found.
+# Sources are read when all ranks have arrived, so unwritten elements are found only then.
 Srcs = Annotated[list[Tile], Operand(reads=True, partial=True, **MOVED)]
 Dsts = Annotated[list[Tile], Operand(writes=True, **MOVED)]
 Addends = Annotated[list[Tile], Operand(reads=True, partial=True, **JOINED)]

@@ -382,9 +382,9 @@ def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, nee
 
 
 def _needs_software(view: View, mode: dge_mode | None) -> bool:
-    """Return whether software has to write the descriptors of a transfer: always for gathers and
-    scatters and if the kernel requests software; for an offset that is in memory, unless the kernel
-    requests hardware."""
+    """Return whether software has to write the descriptors of a transfer. It has to for gathers and
+    scatters, and if the kernel requests software. If an offset is in memory, it has to unless the
+    kernel requests hardware."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
     return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
 

@@ -62,7 +62,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="refuse kernels with errors of `neuroncore check`, which are otherwise warnings",
+        help="refuse kernels in which `neuroncore check` finds errors (default: print warnings)",
     )
     parser.add_argument(
         "--trace", type=Path, metavar="OUT.json", help="write a timeline for Perfetto"

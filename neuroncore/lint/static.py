@@ -89,11 +89,11 @@ def _spots(scopes: Scopes) -> list[Spot]:
 
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
-    """Return the releases that fit the source best. They are the releases with the fewest errors
-    about names and parameters that they lack, and, among those, with the fewest such warnings.
-    `forms` are findings about source that the latest release refuses and older releases accept;
-    each also counts for the releases that refuse this source. A file that uses the older API fits
-    only the first release."""
+    """Return the releases that fit the source best: those with the fewest errors about names and
+    parameters that the release lacks. If several releases have equally few errors, the releases
+    with the fewest such warnings fit best. `forms` are findings about source that the latest
+    release refuses and older releases accept; each also counts for the releases that refuse this
+    source. A file that uses the older API fits only the first release."""
     if latest.program.modules.first.is_older or any(
         scope_of_function.is_older for scope_of_function in latest.all()[:1]
     ):

@@ -193,9 +193,9 @@ class Memory:
     """Allocates the storage of one core. Storages are numbered per core, so the numbers do not
     depend on which core runs first. Storages in shared HBM are numbered per rank.
 
-    A tensor without an address gets separate bytes, which are reused for later tensors of the same
-    size. If the kernel chooses an `address=(partition, byte)`, the tensor is a window on the bytes
-    of the whole memory (`Image`), where overlaps behave as on the chip.
+    If the kernel chooses no address, the tensor gets separate bytes, which are reused for later
+    tensors of the same size. If the kernel chooses an `address=(partition, byte)`, the tensor is a
+    window on the bytes of the whole memory (`Image`), where overlaps behave as on the chip.
     """
 
     def __init__(self, machine: Machine, hbm: HbmMemory, core: int = 0) -> None:

@@ -75,7 +75,8 @@ def quantize(
 
     `scale` sets the scales, in the form that `dequantize` describes.
 
-    Raises UsageError for other formats, and for blocks that don't fit the shape.
+    Raises UsageError for other formats, for a `mode` other than "nearest" in microscaling, and for
+    blocks that don't fit the shape.
     """
     values = as_floats(array)
     scheme = SCALED.get(plain(dtype)) if isinstance(dtype, str) else None
