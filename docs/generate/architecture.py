@@ -58,29 +58,33 @@ add an instruction, a machine or a format.
   defines the engines, the rules and the cost. The docstring is the equation. `isa/` is installed as
   `neuroncore.isa`; the first use of an instruction loads all clauses into one table.
 * **The core** has the memories, the options, the findings and the record. A launch
-  (`frontend/launch.py`) creates one or two cores, enters arrays as tensors in HBM and calls the
-  kernel. `on` makes a core current, so that API functions find it.
+  (`frontend/launch.py`) creates one or two cores, turns the argument arrays into tensors in HBM,
+  and calls the kernel. `on` makes a core the current core, which the functions of the API use.
 * **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format. All
-  tiles that differ only in their offset share one `Geometry` (`memory/geometry.py`). Checks of
-  calls, numpy strides and the meanings of indices are computed once for each `Geometry`. So a new
-  tile that has a known `Geometry` costs little.
-* **The instruction runs** in two generated functions of its clause. The kernel calls the first one
-  (`frontend/instructions.py`), which binds the arguments, checks the call unless an equal one was
-  checked before (`core/legality.py`), and appends a row to the record. The second one
-  (`core/execute.py`) computes into the destination immediately, in program order; a replay calls it
-  too. A `Call` is a use of an instruction with certain shapes, formats and operators, but without
-  data. Some clauses make every decision that depends on the Call only once, and return a `Run`: a
-  function of the data, which the Call keeps for its later uses (`core/binding.py`).
-  `docs/generate/functions.py` writes both files of functions.
-* **The record** (`Program`) has a row of numbers for each instruction. They identify its Call, its
-  source line, its windows (the elements of tensors that it reads and writes), and the numbers that
-  may differ between uses of the Call. Other data, such as which instructions touch the same bytes,
-  are computed when they are needed. The file of a record (`record/saved.py`) has JSON and columns
-  of integers, and is checked when it is read.
-* **The replay** (`replay/cursor.py`) executes a record again without the kernel, with the same
-  functions: on other inputs, or to inspect tiles before and after any instruction. A Run may list
-  its steps (`clause/alu.py`), which are the loops that it calls. Consecutive instructions with
-  steps are executed by one call of compiled code (`replay/stretches.py`), with the same loops.
+  tiles that differ only in their offset share one `Geometry` (`memory/geometry.py`). For each
+  `Geometry`, three things are computed only once: checks of calls, numpy strides, and the meanings
+  of indices. So a new tile that has a known `Geometry` costs little.
+* **The instruction runs** in two generated functions of its clause. `docs/generate/functions.py`
+  writes the files of these functions.
+  * The kernel calls the first function (`frontend/instructions.py`). It binds the arguments, checks
+    the call unless an equal call was checked before (`core/legality.py`), and appends a row to the
+    record.
+  * The second function (`core/execute.py`) computes the result and writes it to the destination
+    immediately, in program order. A replay calls this function too.
+  * A `Call` is a use of an instruction with certain shapes, formats and operators, but without
+    data. Some clauses make every decision that depends on the Call only once, and return a `Run`.
+    The Run is a function of the data, which the Call keeps for its later uses (`core/binding.py`).
+* **The record** (`Program`) has a row of numbers for each instruction. The row identifies the Call
+  of the instruction, its source line, and its windows, which are the elements of tensors that it
+  reads and writes. The row also has the numbers that may differ between uses of the Call. Other
+  data, such as which instructions touch the same bytes, are computed when they are needed. The file
+  of a record (`record/saved.py`) has JSON and columns of integers. The file is checked when it is
+  read.
+* **The replay** (`replay/cursor.py`) executes a record again, with the same functions but without
+  the kernel. A replay may have other inputs, or inspect tiles before and after any instruction. A
+  Run may list its steps (`clause/alu.py`), which are the loops that it calls. Consecutive
+  instructions with steps are executed by one call of compiled code (`replay/stretches.py`), with
+  the same loops.
 * **The compiled program** (`time/compiled.py`) is the record as the device's compiler changes it,
   as far as this is known. The compiler leaves out repeated loads and unnecessary copies, chooses an
   engine for instructions for which the kernel names none, and spills to HBM the tiles that do not
@@ -90,9 +94,9 @@ add an instruction, a machine or a format.
   the clauses, the dependencies of the bytes and the order of a compiler into a timeline.
 * **Reports** are functions of the timeline and the record.
 
-NKI has two dialects: today's API, and the older API `neuronxcc.nki`, which has the same clauses
-under older names. `--precision` executes the same instructions in float64 as well. `neuroncore
-score` schedules saved records.
+NKI has two dialects: today's API, and the older API `neuronxcc.nki`. The functions of the older API
+issue the same clauses under older names. With `--precision`, the same instructions are also
+executed in float64. `neuroncore score` schedules saved records.
 
 ## Rooms
 
