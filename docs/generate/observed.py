@@ -274,8 +274,8 @@ The device behaves in these ways, and the model does not:
 
 ## Rules on request
 
-Only one source reports each of the rules in the table, so all of them are off by default. The
-options `--assume` and `--loads` ([estimates.md](estimates.md)) turn them on. The table has the
+Each of the rules in the table is reported by only one source, so all of them are off by default.
+The options `--assume` and `--loads` ([estimates.md](estimates.md)) turn them on. The table has the
 figures of all kernels with each rule.
 
 | rule | estimates that change | median error | within 20 % |
@@ -292,16 +292,16 @@ figures of all kernels with each rule.
 * `copies-in-turn`: copies out of PSUM wait behind long work on their engine, as baselines of
   AccelOpt seem to show. With this rule, the median ratio of autocomp's sd_attention rises from 1.05
   to 1.77, and that of allenkchau/trainium-kernel-fusion's baseline attention from 0.99 to 1.11.
-* `slow-strides`: sample-spectral-dns-on-aws-neuron reports, for NKI 0.6 on trn1, that a DMA is half
-  as fast if the rows of its partitions are a power of two apart. Five sources contradict this rule.
-  With it, ratios rise from 1.01 to 1.83 (M0240 of autocomp, trn1), from 0.99 to 1.92 (M1079 of
-  Jerry2423/kda-for-trainium), from 1.00 to 1.56 (M0372 of the SDK), from 1.00 to 1.46 (M1108 of
-  awslabs/nki-autotune) and from 0.90 to 1.33 (M0333 of rishic3, whose kernel is a transposition).
-  Lonny154/Matmul-Inspector, the only source of the table with NKI 0.6 on trn1, neither shows the
-  rule nor contradicts it: its ratios change by at most 5 %.
-* `loop-drains`: sample-spectral-dns-on-aws-neuron also reports that each iteration of a loop that
-  the device runs ends with a wait for all DMA queues, and that a tile then takes 11.9 us instead of
-  3.2 us. No kernel of the table is known to have such a loop.
+* `slow-strides`: a DMA is half as fast if the rows of its partitions are a power of two bytes
+  apart. sample-spectral-dns-on-aws-neuron reports this for NKI 0.6 on trn1. Five sources contradict
+  this rule. With the rule, ratios rise from 1.01 to 1.83 (M0240 of autocomp, trn1), from 0.99 to
+  1.92 (M1079 of Jerry2423/kda-for-trainium), from 1.00 to 1.56 (M0372 of the SDK), from 1.00 to
+  1.46 (M1108 of awslabs/nki-autotune) and from 0.90 to 1.33 (M0333 of rishic3, whose kernel is a
+  transposition). Lonny154/Matmul-Inspector, the only source of the table with NKI 0.6 on trn1,
+  neither shows the rule nor contradicts it: its ratios change by at most 5 %.
+* `loop-drains`: if the device runs a loop, each iteration ends with a wait for all DMA queues.
+  sample-spectral-dns-on-aws-neuron reports this too, and that a tile then takes 11.9 us instead of
+  3.2 us. As far as is known, the device runs no loop of the kernels in the table of measurements.
 * `--loads single` and `--loads limited` change estimates of the older API: 76.3 % and 85.3 % of
   them are within 20 %, instead of 86.7 %.
 """
