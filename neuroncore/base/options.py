@@ -244,7 +244,9 @@ def assumptions(text: Any) -> tuple[str, ...]:
     rules = tuple(text.split(",") if text else ()) if isinstance(text, str) else (repr(text),)
     if unknown := [rule for rule in rules if rule not in ASSUMPTIONS]:
         known = ", ".join(ASSUMPTIONS)
-        raise UsageError(f"assume has {unknown[0]!r}; it may have {known}, separated by commas")
+        raise UsageError(
+            f"assume has {unknown[0]!r}; known rules are {known} (separated by commas)"
+        )
     return rules
 
 

@@ -109,7 +109,7 @@ def _passes(
     chosen = {"LOW": [(low, x_low), (low, x_finite)], "HIGH": [(finite, x_low), (high, x_high)]}
     if stationary not in chosen or moving_mode not in SKIPPED:
         raise UsageError(
-            f"the fp32 mode of the weights is {stationary or 'none'}, that of the product "
+            f"the weights have the fp32 mode {stationary or 'none'}, and the product has the mode "
             f"{moving_mode or 'none'}: this combination is not known"
         )
     return chosen[stationary][SKIPPED[moving_mode] :]

@@ -84,8 +84,8 @@ def add_program(parser: argparse.ArgumentParser) -> None:
         "--neff",
         type=Path,
         metavar="FILE.neff",
-        help="the compiled program of a trace, which has the compiler's names (default: the file "
-        "next to the trace with the same name)",
+        help="the compiled program that belongs to the trace; it has the compiler's names "
+        "(default: the file next to the trace with the same name)",
     )
 
 

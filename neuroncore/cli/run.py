@@ -93,15 +93,15 @@ def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
         "--window",
         type=_window,
         metavar="A:B",
-        help="the part of the run on the page: instructions (1000:2000) or times (10us:20us); the "
-        "default is the first million instructions",
+        help="the part of the run that the page shows: instructions (1000:2000) or times "
+        "(10us:20us); the default is the first million instructions",
     )
     parser.add_argument(
         "--values",
         type=_values,
         metavar="A:B",
         default="some",
-        help="the contents of operands on the page: `some` (default) stores up to 3 MB of them, "
+        help="which contents of operands the page has: `some` (default) stores up to 3 MB of them, "
         "and small pictures of the rest; A:B stores all elements for instructions A to B - 1; "
         "`none` stores nothing",
     )
@@ -249,7 +249,7 @@ def _add_reference(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ref",
         metavar="FUNC",
-        help="a function of the same arguments that returns the expected result",
+        help="a function that takes the kernel's arguments and returns the expected result",
     )
     parser.add_argument(
         "--tol",
@@ -282,8 +282,8 @@ def _add_emulation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--uninitialized",
         choices=choices()["uninitialized"],
-        help="the effect of reads of uninitialized memory. report: they give NaN, or 4 for "
-        "integers, and a warning (default); zeros: 0 and a warning; raise: an error",
+        help="what a read of uninitialized memory gives. report: NaN, or 4 for integers, and a "
+        "warning (default); zeros: 0 and a warning; raise: an error",
     )
     parser.add_argument(
         "--precision",

@@ -201,7 +201,7 @@ def _check_slots(displaced: bool) -> None:
         argument="has_rdispls",
         expected="False",
         got="True",
-        because="the compiler supports it only for all_to_all_v, if switches connect the chips",
+        because="the compiler supports it only for all_to_all_v, on chips that switches connect",
     )
 
 

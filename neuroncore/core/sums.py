@@ -313,8 +313,8 @@ def report_other_engine(core: Core, dst: Tile) -> None:
         core.report(
             "PSUM_FOREIGN",
             lambda: (
-                f"dst ({dst}) accumulates onto data that another engine wrote, which is undefined "
-                f"on {core.machine.name}: begin the sum with a matmul (accumulate=False)"
+                f"dst ({dst}) accumulates onto data that another engine wrote: the result is "
+                f"undefined on {core.machine.name}; begin the sum with a matmul (accumulate=False)"
             ),
             dst.storage.id,
         )

@@ -285,8 +285,8 @@ def _operator(row: str) -> tuple[str, LibraryOperator]:
     library, name, kernel, taken, shape = row.split()
     if taken != shape:
         raise UsageError(
-            f"{name}: the kernel {kernel} takes ({_words(taken)}), its shape function "
-            f"({_words(shape)}); both must take the same parameters"
+            f"{name}: the kernel {kernel} takes ({_words(taken)}), and its shape function "
+            f"takes ({_words(shape)}); both must take the same parameters"
         )
     return name, LibraryOperator(library, name, taken.rstrip("."))
 

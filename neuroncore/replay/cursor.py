@@ -80,7 +80,7 @@ class Replay:
             raise UsageError(
                 "the record can't be replayed on other inputs: the kernel skipped an access whose "
                 "index was out of bounds, or returns a view at an index, and the record does not "
-                "have this index. With other inputs, the index may differ: run the kernel on these "
+                "have this index. The index may depend on the inputs: run the kernel on the other "
                 "inputs instead"
             )
         self.record, self.setting, self.room = record, setting, snapshots

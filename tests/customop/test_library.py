@@ -360,7 +360,9 @@ def test_invalid_libraries_are_refused(written):
         written(KERNEL, "")
     with pytest.raises(UsageError, match=r"(?s)do not compile.*no_such_name"):
         written("torch::Tensor k(const torch::Tensor& x) { return no_such_name; }", registered)
-    with pytest.raises(UsageError, match=r"takes \(double\), its shape function \(Tensor\)"):
+    with pytest.raises(
+        UsageError, match=r"takes \(double\), and its shape function takes \(Tensor\)"
+    ):
         written("torch::Tensor k(double x) { return torch::ones({1}, torch::kInt); }", registered)
     many = "".join(f'm.def("o{i}", &s, "k");' for i in range(11))
     with pytest.raises(UsageError, match="registers 11 functions; a library has at most 10"):

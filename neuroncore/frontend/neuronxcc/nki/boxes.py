@@ -161,8 +161,8 @@ def check_apart(places: list[Box]) -> None:
         part = taken[tuple(slice(first, first + count) for first, count in place)]
         if part.any():
             raise NotEmulated(
-                "a call can't combine elements in several rectangles: it has a mask that chooses "
-                "more than one rectangle, or a tile whose axes no access pattern describes"
+                "a call can't combine elements in several rectangles: the call has a mask that "
+                "chooses several rectangles, or a tile whose axes no access pattern describes"
             )
         part[...] = True
 
