@@ -216,5 +216,5 @@ def test_a_mask_has_no_axes_beyond_its_own(key):
 def test_a_mask_over_other_axes_than_the_tile_is_refused():
     mask = nl.arange(4)[:, None] < 2
     assert mask.boxes((4, 9)) == [((0, 2), (0, 9))]
-    with pytest.raises(KernelError, match=r"\(4, 1\), and the tile \(5, 9\)"):
+    with pytest.raises(KernelError, match=r"\(4, 1\), but the tile has \(5, 9\)"):
         mask.boxes((5, 9))
