@@ -218,7 +218,7 @@ def constructs(spot: Spot) -> Iterator[Report]:
 @RULES.about(ast.Call)
 def sets(spot: Spot) -> Iterator[Report]:
     """Report sets that a call creates."""
-    if isinstance(spot.node, ast.Call) and _calls_one_of(spot.node, ("set", "frozenset")):
+    if isinstance(spot.node, ast.Call) and _calls_one_of(spot.scope, spot.node, "set", "frozenset"):
         yield "SET", spot.node, "a kernel contains a set"
 
 
@@ -257,9 +257,13 @@ def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Report:
 def values(spot: Spot) -> Iterator[Report]:
     """Report values that the language of kernels doesn't have."""
     match spot.node:
-        case ast.Constant(value=complex()) | ast.Call(func=ast.Name(id="complex")):
+        case ast.Constant(value=complex()):
             yield "VALUE_TYPE", spot.node, "a kernel contains a complex number"
-        case ast.Constant(value=bytes()) | ast.Call(func=ast.Name(id="bytes" | "bytearray")):
+        case ast.Call() if _calls_one_of(spot.scope, spot.node, "complex"):
+            yield "VALUE_TYPE", spot.node, "a kernel contains a complex number"
+        case ast.Constant(value=bytes()):
+            yield "VALUE_TYPE", spot.node, "a kernel contains bytes"
+        case ast.Call() if _calls_one_of(spot.scope, spot.node, "bytes", "bytearray"):
             yield "VALUE_TYPE", spot.node, "a kernel contains bytes"
         case ast.Constant() | ast.BinOp() | ast.UnaryOp() if _is_wide(spot.node):
             number = literal(spot.node)
@@ -276,7 +280,7 @@ def values_of_the_file(spot: Spot) -> Iterator[Report]:
         if _is_wide(file_value):
             message = f"{node.id} is {literal(file_value)}, which needs more than 32 bits"
             yield "VALUE_TYPE", node, message
-        if isinstance(file_value, ast.Set) or _calls_one_of(file_value, ("set", "frozenset")):
+        if isinstance(file_value, ast.Set) or _calls_one_of(scope, file_value, "set", "frozenset"):
             yield "SET", node, f"the global {node.id} is a set"
     meaning = scope.program.modules.meaning(scope.module, node)
     if isinstance(meaning, str) and "." in meaning and meaning.partition(".")[0] in NUMBERS:
@@ -297,9 +301,10 @@ def wide_values(spot: Spot) -> Iterator[Report]:
         yield "VALUE_TYPE", node, f"{meaning} creates a number with more than 32 bits"
 
 
-def _calls_one_of(node: ast.expr, names: Sequence[str]) -> bool:
+def _calls_one_of(scope: Scope, node: ast.expr, *names: str) -> bool:
+    """Return whether an expression calls one of these built-in functions of Python."""
     called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Name) and called.id in names
+    return isinstance(called, ast.Name) and called.id in names and scope.is_of_python(called.id)
 
 
 def _is_wide(node: ast.AST) -> bool:
@@ -344,7 +349,7 @@ def _not_a_string(scope: Scope, key: ast.expr) -> str:
 
 def _is_dictionary(scope: Scope, node: ast.expr) -> bool:
     value = scope.stands_for(node)
-    return isinstance(value, ast.Dict) or _calls_one_of(value, ("dict",))
+    return isinstance(value, ast.Dict) or _calls_one_of(scope, value, "dict")
 
 
 @RULES.about(ast.FunctionDef)

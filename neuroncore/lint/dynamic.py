@@ -379,18 +379,11 @@ def host_state(spot: Spot) -> Iterator[Report]:
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
     meaning = scope.program.modules.meaning(scope.module, _made_by(scope, node))
-    if isinstance(node, ast.Name) and _is_of_python(scope, node):
+    of_host = isinstance(node, ast.Name) and node.id in ROLES["host_functions"]
+    if isinstance(node, ast.Name) and of_host and scope.is_of_python(node.id):
         yield "IMPURE_KERNEL", node, f"{node.id} of the host is used in a kernel"
     elif isinstance(meaning, str) and _is_of_the_host(meaning):
         yield "IMPURE_KERNEL", node, f"{meaning} of the host is used in a kernel"
-
-
-def _is_of_python(scope: Scope, node: ast.Name) -> bool:
-    """Return whether a node is a built-in function of Python that reads from the host."""
-    if node.id not in ROLES["host_functions"]:
-        return False
-    module, local = scope.module, (*scope.bindings, *scope.parameters)
-    return node.id not in (*local, *module.values, *module.definitions, *module.imports)
 
 
 def _made_by(scope: Scope, node: ast.expr) -> ast.expr:

@@ -159,6 +159,12 @@ class Scope(Names):
     def is_older(self) -> bool:
         return self.names_older or self.scopes.release == RELEASES[0]
 
+    def is_of_python(self, name: str) -> bool:
+        """Return whether the name of one of Python's built-ins has its usual meaning in the
+        function, because neither the function nor its file binds the name."""
+        module, local = self.module, (*self.bindings, *self.parameters)
+        return name not in (*local, *module.values, *module.definitions, *module.imports)
+
     def all_inner(self) -> Iterator[Scope]:
         """Yield the scopes of the functions that are defined in this function, at any depth."""
         for inner in self.inner.values():

@@ -184,6 +184,16 @@ def test_file_access_is_reported_but_not_functions_of_the_same_name(tmp_path):
     assert not found(tmp_path, "def open(name):\n    return name\n" + text)
 
 
+@pytest.mark.parametrize("name", ["set", "frozenset", "complex", "bytes", "bytearray"])
+def test_values_of_python_are_reported_but_not_functions_of_the_same_name(tmp_path, name):
+    path, text = tmp_path / "mine.py", kernel(f"{name}(1)")
+    path.write_text(text, "utf-8")
+    (finding,) = neuroncore.check(path, static=True).findings
+    assert finding.code == ("SET" if "set" in name else "VALUE_TYPE")
+    path.write_text(f"def {name}(one):\n    return 1\n{text}", "utf-8")
+    assert not neuroncore.check(path, static=True).findings
+
+
 def test_results_of_nki_language_are_on_the_chip(tmp_path):
     text = kernel("more = nl.exp(tile)").replace("return out", "return out, more")
     text += "\nkernel(np.ones((128, 512), np.float32))\n"
