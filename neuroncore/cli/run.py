@@ -358,12 +358,13 @@ def _values(text: str) -> range | Literal["some"] | None:
         return None
     if text == "some":
         return "some"
-    first, colon, last = text.partition(":")
-    if not (colon and first.isdecimal() and last.isdecimal()):
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if match is None or int(match[1]) >= int(match[2]):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is none of these values: A:B (numbers of instructions), 'some', 'none'"
+            f"{text!r} is none of these values: 'some', 'none', or A:B, two numbers of instructions "
+            "with A less than B"
         )
-    return range(int(first), int(last))
+    return range(int(match[1]), int(match[2]))
 
 
 def _window(text: str) -> documents.PageWindow:

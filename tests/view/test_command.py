@@ -70,10 +70,11 @@ def test_requested_values_are_on_the_page(folder, values):
         assert ["data" in tile for tile in core["values"]["tiles"]] == [True, False]
 
 
-def test_an_invalid_range_of_values_is_refused(capsys):
+@pytest.mark.parametrize("values", ["5", "5:2", "3:3", "a:b"])
+def test_an_invalid_range_of_values_is_refused(values, capsys):
     with pytest.raises(SystemExit):
-        main(["view", "mine.py::double", "-o", "page.html", "--values", "5"])
-    assert "'5' is none of these values: A:B" in capsys.readouterr().err
+        main(["view", "mine.py::double", "-o", "page.html", "--values", values])
+    assert f"{values!r} is none of these values: 'some', 'none', or A:B" in capsys.readouterr().err
 
 
 def test_without_a_name_the_page_is_named_after_the_kernel_or_the_script(folder, capsys):
