@@ -361,8 +361,7 @@ def _values(text: str) -> range | Literal["some"] | None:
     match = re.fullmatch(r"(\d+):(\d+)", text)
     if match is None or int(match[1]) >= int(match[2]):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is none of these values: 'some', 'none', or A:B, two numbers of "
-            "instructions with A less than B"
+            f"{text!r} is none of these: 'some', 'none', A:B (instructions, A less than B)"
         )
     return range(int(match[1]), int(match[2]))
 

@@ -207,7 +207,7 @@ def test_a_pattern_of_wider_elements_keeps_an_offset_of_whole_elements():
     bytes_of = {4: device.zeros((8, 4), "uint8", "hbm"), 6: device.zeros((8, 6), "uint8", "hbm")}
     row = {width: tensor[device.call(nisa.register_alloc, 2)] for width, tensor in bytes_of.items()}
     assert row[4].ap([[1, 1]], dtype="int32").dynamic[0].step == 1
-    with pytest.raises(ViewError, match="can't have another"):
+    with pytest.raises(ViewError, match="multiples of 6 bytes"):
         row[6].ap([[1, 1]], dtype="int32")
 
 
@@ -236,6 +236,8 @@ def test_each_partition_may_have_its_own_row():
     rows = np.array([[3], [0], [3]], np.int32)
     gathered = device.tile(VALUES, buffer="hbm").vector_select(0, device.tile(rows))
     assert gathered.shape == (3, 6, 5) and gathered.is_indirect()
+    with pytest.raises(ViewError, match="or an index, so ap can't change its pattern"):
+        gathered.ap([[30, 3], [1, 5]])
     dst = device.empty((3, 6, 5))
     device.issue("dma_copy", dst, gathered)
     assert np.array_equal(dst.numpy(), VALUES[rows[:, 0]])
@@ -257,11 +259,11 @@ def test_each_partition_may_have_its_own_row():
             "exclude each other",
         ),
         (lambda t, r, i: t.ap([[30, 4], [1, 2]], vector_offset=i), ViewError, "hbm"),
-        (lambda t, r, i: t[:, r].ap([[30, 4], [1, 2]], 0), ViewError, "can't have another"),
+        (lambda t, r, i: t[:, r].ap([[30, 4], [1, 2]], 0), ViewError, "can't add another"),
         (
             lambda t, r, i: t[:, r].ap([[30, 4], [1, 2]], scalar_offset=i, indirect_dim=1),
             ViewError,
-            "can't have another",
+            "can't add another",
         ),
         (lambda t, r, i: t[:, i[:, nl.ds(r, 1)]], ViewError, "at a run-time offset"),
         (

@@ -74,7 +74,7 @@ def test_requested_values_are_on_the_page(folder, values):
 def test_an_invalid_range_of_values_is_refused(values, capsys):
     with pytest.raises(SystemExit):
         main(["view", "mine.py::double", "-o", "page.html", "--values", values])
-    assert f"{values!r} is none of these values: 'some', 'none', or A:B" in capsys.readouterr().err
+    assert f"{values!r} is none of these: 'some', 'none', A:B" in capsys.readouterr().err
 
 
 def test_without_a_name_the_page_is_named_after_the_kernel_or_the_script(folder, capsys):
