@@ -169,8 +169,9 @@ def left_out(
     points: Mapping[str, ScoredPoint], found: Iterator[tuple[Row, Record | str]],
     of_source: Mapping[str, Setting], estimates: Estimates,
 ) -> Iterator[ScoredPoint]:  # fmt: skip
-    """Yield the point of each measured kernel that has a record. Its estimate uses the values that
-    the other sources chose (`of_source`, by source)."""
+    """Yield the point of each measured kernel that has a record. The estimate of the point uses no
+    measurement of the kernel's own source: `of_source[source]` has the values of the model's
+    choices that are best for the kernels of all other sources."""
     for row, record in found:
         if isinstance(record, str) or row["id"] not in points:
             continue

@@ -33,8 +33,8 @@ class Nest(NamedTuple):
         return text
 
     def around(self, maker: Maker, *body: str, of: Sequence[str] = LOOPS) -> list[str]:
-        """Return the lines of the loops around the lines `body` of the innermost loop. The kind of
-        each loop is drawn from `of`."""
+        """Return the source of the nested loops, as lines. `body` has the lines in the innermost
+        loop, without their indentation. The kind of each loop is drawn from `of`."""
         lines, space = [], ""
         for name, turns in self.loops:
             lines.append(f"{space}for {name} in nl.{maker.choose(of)}({turns}):")

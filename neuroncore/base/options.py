@@ -180,8 +180,9 @@ class Options:
     """The order in which collectives add the tensors of ranks, and where they round the sum to the
     tensor's format. `chain`: in the order of the group, in float32, rounded once. `ring`: the
     partial sum for a rank travels around the group to this rank. Every hop writes the sum to
-    memory, and so rounds it. `mesh`: first the ranks of each chip, rounded once, and then the
-    chips. The device's order is not published. It depends on the algorithm that the runtime
+    memory, and so rounds it. `mesh`: the tensors of the ranks of each chip are added first, and
+    each of these sums is rounded once. Then the sums of the chips are added, and the result is
+    rounded. The device's order is not published. It depends on the algorithm that the runtime
     selects, and so on the size of the tensor."""
 
     rings: int = 0

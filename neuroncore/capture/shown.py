@@ -3,8 +3,9 @@ times of a capture are measured, or estimated from a compiled program.
 
 A row is an instruction of the kernel or a transfer; rows are sorted by begin. Columns are arrays
 with an element for each row, which the view compresses. Times are in ticks since the kernel began.
-A site is a place in the source, or a statement if places are unknown. An event is numbered as in
-`causes.Causes`.
+A site is a place in the source; if places are unknown, it is a statement in the compiler's list. An
+event is also an instruction or a transfer, but events are not sorted: they have the numbers that
+`causes.Causes` uses.
 """
 
 from __future__ import annotations

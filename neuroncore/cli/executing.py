@@ -69,7 +69,10 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
     if arguments.source or arguments.args or arguments.inputs:
         raise UsageError("--execute takes --arrays FILE.npz or --seed, not a kernel's arguments")
     if arguments.target and machine.load(arguments.target).name != program.target:
-        raise UsageError(f"--execute: the program was compiled for {program.target}")
+        raise UsageError(
+            f"--execute: the program was compiled for {program.target}, so it can't run on "
+            f"--target {arguments.target}"
+        )
     drawn = arguments.arrays is None
     inputs = execution.drawn(program, arguments.seed) if drawn else _loaded(arguments.arrays)
     expected = {} if arguments.expect is None else _loaded(arguments.expect)

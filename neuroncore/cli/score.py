@@ -91,8 +91,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=CALIBRATION / "record.py",
         metavar="FILE.py",
-        help="a program that fills the folder: FILE.py CSV FOLDER --sources ... "
-        "(default: bench/calibration/record.py of a checkout of neuroncore)",
+        help="a program that writes records to the folder of --records. It is called as FILE.py "
+        "CSV FOLDER --sources ... (default: bench/calibration/record.py in a checkout of "
+        "neuroncore)",
     )
     parser.add_argument(
         "--offsets",

@@ -201,7 +201,8 @@ def _check_slots(displaced: bool) -> None:
         argument="has_rdispls",
         expected="False",
         got="True",
-        because="the compiler supports it only for all_to_all_v, on chips that switches connect",
+        because="the compiler supports has_rdispls=True only for all_to_all_v, and only if "
+        "switches connect the chips",
     )
 
 

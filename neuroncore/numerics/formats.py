@@ -120,8 +120,9 @@ class Format(str):
 
     @cached_property
     def is_opaque(self) -> bool:
-        """True if engines only move the format and multiply matrices of it, but don't compute with
-        it."""
+        """True for a format that most instructions refuse (packed formats and scales). Accepted
+        are operands of instructions that move data, and operands that list the format, such as
+        those of products of MX matrices."""
         return self.held == "memory"
 
     @property

@@ -55,12 +55,14 @@ class Replay:
     position.
 
     A step is one instruction of one core. Steps of several cores are in the order of the run.
-    `inputs` are arrays by name, in order, or for each rank. By default, they are the inputs of the
-    run, if the record has them. To move back, the replay restores a snapshot, and executes the
-    steps after it. All snapshots together take at most `snapshots` bytes. If this is 0, moving back
-    begins at the first step. `turns` chooses the core of the next step (`Turns`). The list of cores
-    that can continue begins with the core of the last step, if this core can continue. By default,
-    the first core in the list continues, as in the run.
+    `inputs` is a dictionary of arrays by name, a sequence of arrays in the order of the record's
+    inputs, or a sequence with the inputs of each rank. By default, they are the inputs of the run,
+    if the record has them. To move back, the replay restores a snapshot, and executes the steps
+    after it. All snapshots together take at most `snapshots` bytes. If this is 0, moving back
+    begins at the first step. `turns` is a function that chooses the core of the next step
+    (`Turns`). It is called with the list of the cores that can continue. The list begins with the
+    core of the last step, if this core can continue. Without `turns`, the first core in the list
+    continues, as in the run.
 
     Raises UsageError for inputs with other names, shapes or formats, for an incomplete record, and
     if the kernel would take another branch with these inputs. Raises KernelError, with the kernel's

@@ -72,9 +72,10 @@ class Policy:
         return "software" if self.software else "hardware"
 
     def generates(self, machine: Machine) -> bool:
-        """Return whether the device writes descriptors while a kernel of the older API runs:
-        hardware writes those for tensors that the kernel both writes and reads, and GpSimd all
-        others."""
+        """Return whether the device writes descriptors while a kernel of the older API runs. This
+        needs `dge`, and a machine whose hardware can write descriptors; otherwise the compiler
+        writes them before the kernel runs. Hardware then writes the descriptors for tensors that
+        the kernel both writes and reads. GpSimd writes all other descriptors."""
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 

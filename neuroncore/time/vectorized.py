@@ -75,8 +75,9 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
     be merged. Also return, for each row of the new program, the first of the rows that it is merged
     with. This is -1 for rows that are not merged, and for the first row itself.
 
-    The operands of a merged instruction fill at most a bank of PSUM with float32. Only loops with
-    at most `reach` rows per iteration are split, because the compiler reorders no further.
+    The largest operand of a merged instruction has at most as many elements per partition as a bank
+    of PSUM has float32 numbers. Only loops with at most `reach` rows per iteration are split,
+    because the compiler does not move an instruction past more rows than that.
     """
     no_heads = np.full(len(program), -1, np.int32)
     marks = program.data.marks()

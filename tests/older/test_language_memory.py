@@ -292,7 +292,7 @@ def test_atomic_rmw_only_adds(op):
         nl.atomic_rmw(out[nl.load(index), nl.arange(F)[None, :]], nl.load(values), op)
         return out
 
-    with pytest.raises(OperatorError, match="combine by"):
+    with pytest.raises(OperatorError, match="combine src with the contents of dst by"):
         nki.simulate_kernel(kernel, np.zeros((P, 1), np.int32), numbers(P, F))
 
 

@@ -274,8 +274,8 @@ class Step:
                 written.parts.append(results[written.name].codes())
 
     def _sampled(self, name: str, tile: Tile) -> Tile:
-        """Return the sample of an input whose values are the same in all evaluations, or the input
-        itself if it is not sampled."""
+        """Return the sample of an input. Return the input itself if it is not sampled, or if
+        evaluations get different values for it (`joining`)."""
         if name not in self.sample or any(joining.name == name for joining in self.joining):
             return tile
         codes = tile.codes()[self.sample[name]]

@@ -123,7 +123,11 @@ def _inputs(definition: Mapping[str, Any], shape: Shape, seed: int) -> Iterator[
             continue
         lengths: Sequence[Any] = [sizes.get(axis) for axis in tensor["shape"]]
         if None in lengths:
-            raise UsageError(f"{definition['name']} needs values of {', '.join(tensor['shape'])}")
+            unknown = [axis for axis in tensor["shape"] if sizes.get(axis) is None]
+            raise UsageError(
+                f"the workload of {definition['name']} does not give the length of "
+                f"{', '.join(unknown)}, an axis of the input {name}"
+            )
         yield _random(random, lengths, tensor["dtype"])
 
 

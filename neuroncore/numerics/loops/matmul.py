@@ -245,8 +245,10 @@ def _pack_weights(s: Array, weights: Array) -> None:
 
 @inlined
 def _moving(x: Array, panel: Array, vectors: int, once: bool) -> Array:
-    """Return the columns of `x` for a panel, copied to `panel`. If the columns are read only once
-    (`once`), return `x` without a copy, unless it has gaps or too few columns."""
+    """Return the first `vectors` * LANES columns of `x`, copied to `panel`. If `x` has fewer
+    columns, the rest of the panel is zeros. `x` itself is returned, without a copy, if it has
+    enough columns, the elements of a row are adjacent in memory, and the columns are read only once
+    (`once`)."""
     whole = x.strides[1] == FLOAT_BYTES and x.shape[1] >= vectors * LANES
     if not whole:
         _pad(x, panel, vectors * LANES)

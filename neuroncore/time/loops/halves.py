@@ -1,5 +1,6 @@
-"""The order of instructions on halves of tiles, for `neuroncore.time.edits.halves`. A box is a
-rectangle of bytes in a memory (`record.boxes`)."""
+"""Reorders a program whose tiles are processed in halves: the instructions on second halves come as
+late as possible. Used by `neuroncore.time.edits.halves`. A box is a rectangle of bytes in a memory
+(`record.boxes`)."""
 
 from __future__ import annotations
 

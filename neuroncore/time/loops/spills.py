@@ -124,8 +124,9 @@ def _mixed(key: Any, value: Any) -> Any:
 @compiled
 def repeated(accesses: Accesses, same_as: Array) -> Array:
     """Return, for each instruction that only repeats earlier work, the last instruction that wrote
-    the original of its result. Return -1 for an instruction that writes nothing, or that writes a
-    piece that repeats no other."""
+    `same_as` of its first result. `same_as[p]` is the first piece that was written with the same
+    content as piece p, or p itself. An instruction only repeats earlier work if each piece that it
+    writes has another piece in `same_as`. Return -1 for all other instructions."""
     start, reads, piece, _ = accesses
     originals, writer = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
     for i in range(originals.shape[0]):

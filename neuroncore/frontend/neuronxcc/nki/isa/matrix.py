@@ -213,7 +213,11 @@ def dma_copy(
         return
     op = token(dst_rmw_op)
     if getattr(op, "operator", None) is not newer.add.operator:  # each dialect has its own nl.add
-        raise OperatorError(f"dma_copy can't combine by {op!r}", expected="np.add, or None")
+        raise OperatorError(
+            f"dma_copy can't combine src with the contents of dst by {op!r}",
+            argument="dst_rmw_op",
+            expected="np.add, or None",
+        )
     dst = _picked_row(dst)
     sums = {"srcs": [source, dst], "reduce_op": op, "oob_mode": modes["oob_mode"]}
     # in the older API, sums to the same row wait for each other (SDK 2.26, nki.isa.dma_copy)
