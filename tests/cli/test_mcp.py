@@ -81,6 +81,6 @@ def test_tools_run_kernels_in_isolated_processes(tmp_path):
     for name in ("writes", "reads", "network", "forks"):
         assert "Error" in found[name][0] and "kernel on trn2" not in found[name][0], found[name]
     assert "KILLED: the process ended by signal 11" in found["crashes"][0]
-    assert "TIME: more than 1 s" in found["spins"][0]
+    assert "TIME: the process took more than 1 s" in found["spins"][0]
     assert found["outside"][1]
     assert found["after"] == found["run"]
