@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from types import CodeType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from neuroncore.base import source
@@ -113,10 +113,10 @@ class KernelError(NeuronError, ValueError, AssertionError):
             return self.stack[0][0] if self.stack else None
         return syntax.argument(self.stack[0][0], self._name, self._position)
 
-    def placed(self, site: tuple[CodeType, int] | None) -> Self:
+    def placed(self, site: source.Site | None) -> Self:
         """Change the place of this error to `site` in the user's code (None: no place), and return
         the error."""
-        self._visits = [(*site, {})] if site else []
+        self.stack = [(source.place_of(site), {})] if site else []
         return self
 
     def coming_through(self, trace: TracebackType | None) -> Self:

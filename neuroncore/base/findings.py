@@ -67,10 +67,6 @@ class Finding:
         for name in missing:
             object.__setattr__(self, name, getattr(rule(self.code), name))
 
-    def move_to(self, place: Place | None) -> None:
-        """Set the place of a new finding, before anything else has read it."""
-        object.__setattr__(self, "place", place)
-
     def __str__(self) -> str:
         where = f"{self.place}:{self.place.column + 1}: " if self.place else ""
         return f"{where}{self.severity}[{self.code}] {self.message}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import linecache
 import os.path
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import CodeType, FrameType, TracebackType
@@ -169,6 +169,17 @@ def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
     return None if frame is None else (frame.f_code, instruction_of(frame))
 
 
+def place_of(site: Site) -> Place:
+    """Return the place of a site."""
+    return site if isinstance(site, Place) else place(*site)
+
+
+def key_of(site: Site) -> Hashable:
+    """Return a key of a site for a dict. While the dict has the key, the caller must keep the site:
+    a code object is known by its id, because equal code of two functions has the same hash."""
+    return site if isinstance(site, Place) else (id(site[0]), site[1])
+
+
 def span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
     """Return the first line, the last line, the first column and the end column of an instruction.
     Columns count bytes."""
@@ -187,6 +198,10 @@ _spans: dict[int, tuple[CodeType, list[tuple[int | None, ...]]]] = {}
 CODES = 4096  # the most code objects that are kept; a program may create any number of kernels
 # code objects are not compared by value, because equal objects may come from different files
 _places: Sites[Place] = Sites(CODES)
+
+# A site is a place in the user's code: a code object and the offset of an instruction in its
+# bytecode. A record that was read from a file has only the place.
+Site = tuple[CodeType, int] | Place
 
 
 def _keep_code(kept: dict[int, CodeType], code: CodeType) -> None:

@@ -142,7 +142,7 @@ def our_fault(instruction: Instruction, core: Core, error: Exception) -> Emulato
     """Return the error that reports an unexpected exception of an instruction. No rule of the
     instruction raised the exception, so it is neuroncore's fault."""
     site = core.birthplace()
-    where = "" if site is None else f"{source.place(*site)}: "
+    where = "" if site is None else f"{source.place_of(site)}: "
     cause = f"{type(error).__name__}: {error}"
     return EmulatorError(f"{where}neuroncore failed at {instruction.name}: {cause}", hint=REPORT)
 

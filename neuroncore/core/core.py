@@ -3,8 +3,7 @@ instructions are executed by the functions that `docs/generate/functions.py` wri
 clauses.
 
 Leftovers are elements that were never written, or that depend on such elements
-(`neuroncore.core.leftovers`). A site is a place in the user's code (`Born`): a code object and the
-offset of a Python instruction in its bytecode."""
+(`neuroncore.core.leftovers`). A site is a place in the user's code (`neuroncore.base.source`)."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -144,7 +143,8 @@ class Core:
         self.packs = Packs()
         self.shadow: ShadowOfCore | None = None
         self.watch: Watching | None = None
-        # the current place in the user's code, set by a frontend while it stays the same
+        # the current place in the user's code: a frontend sets it while it stays the same, and a
+        # replay sets it for each row
         self.site: Born = None
         # by site of a loop that the device runs: for each execution, the number of its iterations
         self.iterations: dict[Born, list[int]] = {}
@@ -279,7 +279,7 @@ class Core:
         if len(columns) < flat.shape[1]:
             where += f", {_span('element', columns)} of each row"
         here = "read as 0" if self.options.zeros_as_leftovers else HOW_IT_READS
-        born = f", allocated at {source.place(*storage.born)}" if storage.born else ""
+        born = f", allocated at {source.place_of(storage.born)}" if storage.born else ""
         count = int(missing.sum())
         amount = f"{count} of {tile.size} elements" if count < tile.size else "all elements"
         message = (
@@ -303,7 +303,7 @@ class Core:
         is the text, or a function that returns the text and is called only if the finding is
         new."""
         site = site or self.birthplace()
-        key = code, *((id(site[0]), site[1]) if site else ()), *subject
+        key = code, site and source.key_of(site), *subject
         known = self._by_site.get(key)
         if known is None:
             text = message if isinstance(message, str) else message()
@@ -321,7 +321,7 @@ class Core:
     ) -> Finding:
         """Return the finding for a code, a line and a subject. It is created if none exists."""
         site = site or self.birthplace()
-        place = source.place(*site) if site else None
+        place = source.place_of(site) if site else None
         finding = Finding(code, message, place, severity)
         return self._by_place.setdefault((code, place, *subject), finding)
 
@@ -376,6 +376,7 @@ class Core:
         assert program is not None
         number_of = program.line if births else program.line_of_row
         if self.site is not None:
+            assert type(self.site) is tuple  # only replays have other sites, and record nothing
             return number_of(*self.site)
         known = self.lines.at(frame.f_code, frame.f_lasti)
         if known is not None:
@@ -420,6 +421,7 @@ class Core:
         program = self.program
         assert program is not None
         if self.site is not None:
+            assert type(self.site) is tuple  # as in `line`
             return program.line(*self.site)
         # the caller is neuroncore's, so its frame need not be tested, which takes time
         frame = sys._getframe(3)
@@ -454,9 +456,8 @@ class Core:
             self.program.data.constant(storage)
         return storage
 
-    def birthplace(self) -> tuple[CodeType, int] | None:
-        """Return the current place in the user's code: a code object, and the offset of a Python
-        instruction in its bytecode. Return None if no user code runs."""
+    def birthplace(self) -> Born:
+        """Return the current place in the user's code. Return None if no user code runs."""
         return self.site or source.site(source.user_frame())
 
 

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from neuroncore.base import source
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.clause import product
 from neuroncore.clause.instruction import Call
@@ -282,8 +283,13 @@ def _indexed_storages(tiles: Iterable[Tile]) -> Iterator[Storage]:
 
 def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:
     assert tile.storage.gaps is not None
-    site_key = site and (id(site[0]), site[1])
-    return site_key, deferred, tile.geometry, tile.offset, tile.storage.gaps.written
+    return (
+        site and source.key_of(site),
+        deferred,
+        tile.geometry,
+        tile.offset,
+        tile.storage.gaps.written,
+    )
 
 
 def _results(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from types import CodeType
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from neuroncore.base.errors import (
     SignatureError,
     StartPartitionError,
 )
+from neuroncore.base.source import Site
 from neuroncore.machine import Machine, Psum, Sbuf
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims, Flags, Gaps
@@ -35,8 +35,7 @@ RANK_IDS = 1 << 32  # the distance between the first storage numbers of consecut
 # a rank has three ranges of storage numbers, each of this size: for storages that its cores share,
 # for those of core 0, and for those of core 1
 CORE_IDS = 1 << 30
-# a place in the user's code: a code object, and the offset of an instruction in its bytecode
-Born = tuple[CodeType, int] | None
+Born = Site | None  # a place in the user's code, if it is known
 
 
 class DeferredWork(Protocol):

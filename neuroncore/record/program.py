@@ -121,7 +121,7 @@ class Program:
         self.flags: tuple[str, ...] = ()  # flags of the kernel's compiler
         self.left_out = 0  # instructions after the last one that is recorded
         self.calls: list[Call] = []
-        self.lines: list[tuple[CodeType, int] | source.Place] = []
+        self.lines: list[source.Site] = []
         self.data = Data()
         # pairs: an instruction, and an earlier instruction for which it waits
         self._edges = array("i")
@@ -406,8 +406,7 @@ class Program:
         return is_there
 
     def place(self, line: int) -> source.Place:
-        site = self.lines[line]
-        return site if isinstance(site, source.Place) else source.place(*site)
+        return source.place_of(self.lines[line])
 
     def name_of(self, kind: Area) -> str:
         """Return the name of a tensor. If it has no name, return the name of the variable to which

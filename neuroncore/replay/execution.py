@@ -167,8 +167,8 @@ class Execution:
             self.check_branches()
         at = number - self._first
         row = self._chunk[at] if 0 <= at < len(self._chunk) else self._row()
-        plan, findings = self.plans[row[0]], self.core.findings
-        known = len(findings)
+        plan = self.plans[row[0]]
+        self.core.site = self.program.lines[row[1]]
         try:
             arguments = self._arguments(plan, row)
             offsets = plan.run(self.core, plan.call, *arguments)
@@ -177,8 +177,6 @@ class Execution:
         except KernelError as error:
             error.place, error.stack = self.program.place(row[1]), []
             raise
-        for finding in findings[known:]:  # the core has placed them where the caller is
-            finding.move_to(self.program.place(row[1]))
         if plan.loads >= 0:
             self.registers.loaded[number] = arguments[plan.loads].value
         self.row = number + 1

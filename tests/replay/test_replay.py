@@ -432,3 +432,28 @@ def test_a_finding_of_a_replay_is_at_the_line_of_the_kernel():
     (finding,) = [found for core in replay.cores for found in core.findings]
     assert (finding.code, finding.place.file) == ("OUT_OF_RANGE", __file__)
     assert "nl.rsqrt" in finding.place.text
+
+
+@nki.jit
+def half_written(x):
+    tile = nl.ndarray((4, 8), nl.float32, nl.sbuf)
+    a, b = (nl.ndarray((4, 8), nl.float32, nl.sbuf) for _ in range(2))
+    nisa.dma_copy(tile[:, :4], x[:4, :4])
+    nisa.tensor_copy(a, tile)
+    nisa.tensor_copy(b, tile)
+    return stored(a), stored(b)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_replay_has_the_findings_of_the_run_with_their_lines(tmp_path, saved):
+    """Two lines that read the same elements have two findings, also in a record from a file."""
+    run = neuroncore.run(half_written, X)
+    if saved:
+        run.save(tmp_path / "run.npz")
+        run = neuroncore.load(tmp_path / "run.npz")
+    replay = cursor.Replay(run.record, [X])
+    replay.to(len(run.instructions))
+    (core,) = replay.cores
+    first, second = ((f.code, f.place) for f in core.findings)
+    assert [first, second] == [(f.code, f.place) for f in run.findings if f.code == "UNINIT_READ"]
+    assert first != second

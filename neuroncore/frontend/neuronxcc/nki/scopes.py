@@ -219,7 +219,7 @@ def check_read(storage: Storage, name: str) -> None:
     scope = storage.scope
     if scope is None or not scope.over:
         return
-    born = f" at {source.place(*storage.born)}" if storage.born else ""
+    born = f" at {source.place_of(storage.born)}" if storage.born else ""
     raise ScopeError(
         f"{name} was made{born} in a loop iteration that has ended",
         argument=name,

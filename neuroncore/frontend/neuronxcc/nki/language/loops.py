@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from neuroncore.base import source
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import SignatureError
 from neuroncore.core.core import current
@@ -103,7 +104,7 @@ def _sum_so_far(loops: list[LoopIndex], data: Tensor, form: Format) -> Tensor:
     site = core.birthplace()
     reduced = {id(index.loop) for index in loops}
     outer = tuple(int(i) for i in running().loops if id(i.loop) not in reduced)
-    key = (None if site is None else (id(site[0]), site[1]), outer)
+    key = (site and source.key_of(site), outer)
     sums: dict[Any, Tensor] = loops[0].loop.sums
     if key not in sums:
         scope = enclosing_iteration(running().loops, [index.loop for index in loops])
