@@ -23,19 +23,20 @@ neuroncore check OUT.run ... [--orders N] [--json] [--sarif OUT.sarif]
 ```
 
 `neuroncore check` reports the errors that the device or its compiler would report, likely mistakes,
-and slow operations. It reads the file and everything that its kernels call, without executing any
-of it. It then runs two things:
+and slow operations. It first checks the source: it reads the file and everything that its kernels
+call, and executes none of it. Then it runs these kernels, and checks the records of the runs:
 
 * the kernel that you name, if there are arguments for it (`--args`, `--inputs`, or a function
   `inputs` in the same file)
 * each file that launches kernels under `if __name__ == "__main__":`, if you name no kernel of it
 
-These runs happen in a separate process with limits on time and memory (`--seconds`, `--memory`),
-and their records are checked. `--static` skips the runs. The last line says what was done.
+The runs happen in a separate process with limits on time and memory (`--seconds`, `--memory`).
+`--static` skips the runs. The last line says what was done.
 
-A saved run has no source: its record is checked, and nothing is run.
+`OUT.run` is a run that `neuroncore run --save` wrote. It has no source: its record is checked, and
+nothing is run.
 
-With `--orders N` the record of each launch is executed again in up to N other legal orders of the
+`--orders N` executes the record of each launch again, in up to N other legal orders of the
 cores of all ranks. If the kernel has an affine_range of the older API, its iterations are also
 executed in up to N other orders. The last line of the output says:
 
@@ -43,10 +44,12 @@ executed in up to N other orders. The last line of the output says:
 * how many iterations were reordered
 * whether all orders give results with the same bits
 
-Some orders always stay as they are. If iterations add to the same sum, the additions keep the
-kernel's order, because another order may round differently. The instructions of one iteration keep
-their order, because no bits depend on it. The same holds for loops of today's API, which are
-unrolled. In Python, use `Run.orders(N)` instead of the option.
+In Python, use `Run.orders(N)` instead of the option. These orders never change:
+
+* If iterations add to the same sum, the additions keep the kernel's order, because another order
+  may round differently.
+* The instructions of one iteration keep their order, because no bits depend on it.
+* The iterations of loops of today's API, which are unrolled, keep their order for the same reason.
 
 | severity | meaning | exit code |
 | --- | --- | --- |
