@@ -63,8 +63,8 @@ def most_by_gpsimd(call: Call) -> int:
 
 
 both_cores = holds(
-    "cores", "core_barrier can only synchronize cores 0 and 1", lambda call: call["cores"] == CORES,
-    expected=str(CORES),
+    "cores", f"cores must be {CORES}", lambda call: call["cores"] == CORES, expected=str(CORES),
+    because="a barrier synchronizes the two cores of a logical core",
 )  # fmt: skip
 
 
@@ -72,7 +72,8 @@ EXCHANGE = (
     same_dtype("src", "dst"),
     holds(
         "src",
-        "with dma_engine.gpsimd_dma, src must have at most gpsimd_dma_elements per partition",
+        "with dma_engine.gpsimd_dma, src must not have more elements per partition than the limit "
+        "gpsimd_dma_elements",
         lambda call: call.view("src").free_size <= most_by_gpsimd(call)
         or call["dma_engine"] is dma_engine.dma,
         FreeSizeError, lambda call: f"at most {most_by_gpsimd(call)} elements per partition",
@@ -162,37 +163,37 @@ def _numbered(call: Call) -> list[int]:
 
 
 pairs_of_tensors = holds(
-    "dsts", "dsts must have one tensor for each tensor of srcs, and at least one",
+    "dsts", "srcs and dsts must have equally many tensors, at least one",
     lambda call: 0 < len(call["srcs"]) == len(call["dsts"]), SignatureError,
 )  # fmt: skip
 one_memory = holds(
     "dsts", "all tensors must be in hbm, or all in sbuf",
     lambda call: len({view.on_chip for view in _views(call)}) == 1, BufferKindError,
-    because="a collective cannot mix memories", hint="copy with nisa.dma_copy first",
+    because="a collective cannot mix memories", hint="first copy the tensors with nisa.dma_copy",
 )  # fmt: skip
 several_in_hbm = holds(
     "srcs", "if srcs has several tensors, all of them must be in hbm",
     lambda call: len(call["srcs"]) == 1 or not all(view.on_chip for view in call["srcs"]),
     BufferKindError,
-    because="one call can take several tensors (coalesce them) only if they are in hbm",
+    because="a call can combine several tensors only if they are in hbm",
 )  # fmt: skip
 one_tensor = holds(
     "srcs", "srcs must have only one tensor", lambda call: len(call["srcs"]) == 1, SignatureError,
-    because="this collective takes one tensor in each call: it can't coalesce several",
+    because="this collective can't combine several tensors in one call",
 )  # fmt: skip
 one_format = holds(
-    "dsts", "a dst must have the format of its src",
+    "dsts", "each tensor of dsts must have the format of its tensor of srcs",
     every(lambda src, dst: src.dtype is dst.dtype), DtypeError,
     because="a collective converts nothing",
 )  # fmt: skip
 equal_sizes = holds(
-    "dsts", "a dst must have as many elements as its src",
+    "dsts", "each tensor of dsts must have as many elements as its tensor of srcs",
     every(lambda src, dst: src.size == dst.size), ShapeError,
 )  # fmt: skip
 two_dimensional = holds(
     "srcs", "a tile in sbuf must have two axes: the partition axis and one free axis",
     lambda call: all(len(view.shape) == 2 for view in _views(call) if view.on_chip), ShapeError,
-    because="collectives of tiles in SBUF support only one free dimension",
+    because="collectives of tiles in SBUF support only one free axis",
 )  # fmt: skip
 disjoint = holds(
     "replica_group",
@@ -246,26 +247,26 @@ def _is_times(call: Call, whole: Any, part: Any) -> bool:
 
 times_src = holds(
     "dsts",
-    "along collective_dim, the size of a dst must be the size of its src times the number of ranks "
-    "in a group",
+    "along collective_dim, a tensor of dsts must have the size of its tensor of srcs times the "
+    "number of ranks in a group",
     lambda call: every(lambda src, dst: _is_times(call, dst, src))(call),
     expected=lambda call: f"{_ranks(call)} times the size of {call['srcs'][0]}",
 )  # fmt: skip
 times_dst = holds(
     "srcs",
-    "along collective_dim, the size of a src must be the size of its dst times the number of ranks "
-    "in a group",
+    "along collective_dim, a tensor of srcs must have the size of its tensor of dsts times the "
+    "number of ranks in a group",
     lambda call: every(lambda src, dst: _is_times(call, src, dst))(call),
     expected=lambda call: f"{_ranks(call)} times the size of {call['dsts'][0]}",
 )  # fmt: skip
 in_pieces = holds(
-    "srcs", "the size of axis 0 of a src must be a multiple of the number of ranks in a group",
+    "srcs", "axis 0 of each tensor of srcs must be a multiple of the number of ranks in a group",
     lambda call: all(view.shape[0] % _ranks(call) == 0 for view in call["srcs"]),
-    expected=lambda call: f"a multiple of {_ranks(call)}",
-    because="axis 0 is cut into equal pieces, one for each rank",
+    expected=lambda call: f"a multiple of {_ranks(call)} along axis 0",
+    because="axis 0 is divided into equal pieces, one for each rank",
 )  # fmt: skip
 equal_others = holds(
-    "others", "each tensor of `others` must have the shape and the format of its src",
+    "others", "each tensor of others must have the shape and the format of its tensor of srcs",
     lambda call: [(v.shape, v.dtype) for v in call["srcs"]]
     == [(v.shape, v.dtype) for v in call["others"]],
 )  # fmt: skip
@@ -273,8 +274,8 @@ equal_others = holds(
 
 @rule(
     SignatureError,
-    "if each core is a rank, the cores of a group of 4 ranks are adjacent",
-    because="on trn1, a link joins only neighboring cores (runtime release notes)",
+    "if each core is a rank, the cores of a group of 4 ranks must be adjacent",
+    because="on trn1, a link connects only neighboring cores (runtime release notes)",
 )
 def adjacent_fours(call: Call, machine: Machine) -> Any:
     fours = [ranks for ranks in call["replica_group"] if len(ranks) == 4]
@@ -284,14 +285,14 @@ def adjacent_fours(call: Call, machine: Machine) -> Any:
     return fault("replica_group", "the cores of a group of 4 ranks are not adjacent", got=apart[0])
 
 
-@rule(SignatureError, "each rank is at most once a source and once a target")
+@rule(SignatureError, "each rank must be at most once a source, and at most once a target")
 def once_each(call: Call, machine: Machine) -> Any:
     pairs: Sequence[Sequence[int]] = call["source_target_pairs"]
     ends = [list(end) for end in zip(*pairs, strict=True)] if all(map(_is_pair, pairs)) else []
     if ends and all(len(set(end)) == len(end) for end in ends):
         return None
-    twice = "a rank is the source of two pairs, or the target of two pairs"
-    none = "source_target_pairs must list one or more pairs of ranks"
+    twice = "a rank is the source, or the target, of two pairs of source_target_pairs"
+    none = "source_target_pairs must have one or more pairs of ranks"
     return fault("source_target_pairs", twice if ends else none, "(source, target), ...", pairs)
 
 
@@ -301,7 +302,7 @@ def _is_pair(ranks: Sequence[int]) -> bool:
 
 @rule(
     ShapeError,
-    "metadata_tensor is uint32, with 3 rows (4 with has_rdispls) and a column for each rank",
+    "metadata_tensor must be uint32, with 3 rows (4 with has_rdispls) and a column for each rank",
 )
 def rows_of_numbers(call: Call, machine: Machine) -> Any:
     view, rows = call.view("metadata_tensor"), 4 if call["has_rdispls"] else 3

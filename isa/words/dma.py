@@ -64,16 +64,16 @@ PRIORITIES = (
     needs("dma_priority", "DMA priorities", "priority", lambda call: call["priority"] is not None),
     holds(
         "priority", "priority must be 0 (first) to 3, or None",
-        lambda call: call["priority"] in (None, 0, 1, 2, 3), SignatureError, "0 (first) to 3",
+        lambda call: call["priority"] in (None, 0, 1, 2, 3), SignatureError, "0 to 3, or None",
     ),
 )  # fmt: skip
 
 
 def by_software(kind: type[KernelError]) -> Rule:
     return holds(
-        "dge_mode", "for a gather or scatter, dge_mode must be unknown or swdge, because software "
-        "on the GpSimd engine writes the descriptors",
+        "dge_mode", "for a gather or scatter, dge_mode must be unknown or swdge",
         lambda call: call["dge_mode"] in SOFTWARE or not picks_rows(call), kind, "unknown or swdge",
+        because="software on the GpSimd engine writes the descriptors of gathers and scatters",
     )  # fmt: skip
 
 
@@ -82,10 +82,10 @@ COPY = (
     bits_if_opaque("dst", "src"),
     by_software(BufferKindError),
     holds(
-        "engine", "engine must be sync or scalar with dge_mode=hwdge; omit `engine` in other modes",
+        "engine", "engine is allowed only with dge_mode=hwdge, and must then be sync or scalar",
         lambda call: call["engine"] in (engine.unknown, *(COMMAND if by_hardware(call) else ())),
-        BufferKindError,
-        because="the sequencers of sync and scalar support only hardware descriptors",
+        BufferKindError, got=lambda call: f"{call['engine']!r} with {call['dge_mode']!r}",
+        because="the sync and scalar engines can issue only DMAs with hardware descriptors",
     ),
     HARDWARE,
     same_dtype("src", "dst", "hardware descriptors don't convert formats").when(
@@ -97,33 +97,34 @@ COPY = (
 
 def is_constant(name: str) -> Rule:
     return holds(
-        name, f"the address of {name} must be constant, unless an index picks its rows",
+        name, f"{name} must have a constant address, unless an index picks rows",
         lambda call: all(view.dynamic != AT_RUN_TIME for view in call.tiles(name).values()),
-        DynamicControlError, "a constant address, or rows selected by a vector offset",
+        DynamicControlError, "a constant address, or rows that a vector offset picks",
         because="descriptors of dma_compute are written before the kernel runs, not at run time",
-        hint="move the data with nisa.dma_copy first",
+        hint="first move the data with nisa.dma_copy",
     )  # fmt: skip
 
 
 COMPUTE = (
     holds(
         "oob_mode",
-        "oob_mode must be error if no index picks rows: constant addresses are never out of bounds",
+        "oob_mode must be error, unless an index picks rows",
         lambda call: call["oob_mode"] is oob_mode.error or picks_rows(call),
-        SignatureError, "oob_mode.error, or rows that an index picks",
+        SignatureError, "oob_mode.error", because="a constant address is never out of bounds",
     ),
     holds(
-        "srcs", "srcs must list 1 to dma_sources tensors",
+        "srcs", "srcs must have at least one tensor, and at most dma_sources (a limit)",
         lambda call: 0 < len(call["srcs"]) <= call.machine.limits.dma_sources,
-        expected=lambda call: f"1 to {call.machine.limits.dma_sources}",
+        expected=lambda call: f"1 to {call.machine.limits.dma_sources} tensors",
+        got=lambda call: len(call["srcs"]),
     ),
     same_total("dst", "srcs"),
     holds(
         "scales", "scales must be None, or 1.0 for each tensor of srcs",
         lambda call: call["scales"] in (None, (1.0,) * len(call["srcs"])), OperatorError,
-        lambda call: f"None, or {len(call['srcs'])} times 1.0",
-        because="the engines add, but do not multiply",
-        hint="scale with nisa.tensor_scalar once the tile is in SBUF",
+        lambda call: f"None or {[1.0] * len(call['srcs'])}",
+        because="the DMA engines add, but do not multiply",
+        hint="scale the tile with nisa.tensor_scalar when it is in SBUF",
     ),
     is_constant("dst"),
     is_constant("srcs"),
@@ -132,7 +133,7 @@ COMPUTE = (
         "if an index picks rows, srcs must have two tensors, and the index must pick rows of "
         "exactly one of them",
         lambda call: not picks_rows(call) or [bool(v.dynamic) for v in call["srcs"]] in ONE_OF_TWO,
-        expected="[dst, data[i]] into SBUF, or [dst[i], data] into dst[i] in HBM",
+        expected="[dst, data[i]] for dst in SBUF, or [dst[i], data] for dst[i] in HBM",
     ),
     holds(
         "dst", "if an index picks rows of srcs but not of dst, dst must be in SBUF",
@@ -143,7 +144,7 @@ COMPUTE = (
         "srcs", "if an index picks rows of dst, the other operand must be in SBUF",
         lambda call: call.view("dst").dynamic != PICKED
         or all(view.dynamic or view.region is SBUF for view in call["srcs"]),
-        BufferKindError, "rows in hbm, and the other operand in sbuf",
+        BufferKindError, "the picked rows in hbm, and the other operand in sbuf",
     ),
 )  # fmt: skip
 
@@ -173,8 +174,8 @@ def fits_hardware(call: Call) -> bool:
 def hardware_rows(call: Call) -> str:
     axes = len(call.view("src").shape)
     group = at_a_time(call)
-    many = f"n = 1, 2, 4, 8 or {group} along axis 0, and n times the size of axis {axes - 2} is a"
-    return f"{group} rows" if axes < 3 else f"size {many} multiple of {group}"
+    many = f"of axis 0 is 1, 2, 4, 8 or {group}; times the size of axis {axes - 2}, it is a"
+    return f"{group} rows" if axes < 3 else f"the size {many} multiple of {group}"
 
 
 def fits_gathers(call: Call) -> bool:
@@ -186,48 +187,48 @@ TRANSPOSE = (
     same_dtype("src", "dst"),
     holds("src", "src must have 2, 3 or 4 axes", order),
     holds(
-        "axes", "axes must exchange the first axis and the last axis, and no others",
+        "axes", "axes must exchange the first and the last axis, and no others",
         lambda call: call["axes"] in (None, order(call)), expected=order,
         hint="reorder the inner axes with src.permute",
     ),
     holds(
-        "dst", "the axes of dst must be axes (1, 0), (2, 1, 0) or (3, 1, 2, 0) of src",
+        "dst", "dst must have the shape of src with the first and the last axis exchanged",
         lambda call: call.view("dst").shape == transposed(call) or not order(call),
         expected=transposed,
     ),
     holds(
-        "src", "with hardware descriptors, and for a gather, an element of src must have 2 bytes",
+        "src", "with dge_mode=hwdge, and for a gather, an element of src must have 2 bytes",
         lambda call: call.view("src").dtype.itemsize == 2
         or not (by_hardware(call) or picks_rows(call)),
-        DtypeError, "2 bytes", also="NCC_ISFV902",
+        DtypeError, "elements of 2 bytes", also="NCC_ISFV902",
     ),
     by_software(SignatureError),
     holds(
-        "dge_mode", "dge_mode must not be swdge if src has a static address",
+        "dge_mode", "dge_mode must not be swdge if src has a constant address",
         lambda call: call["dge_mode"] is not dge_mode.swdge or call.view("src").dynamic,
         SignatureError, "unknown, none or hwdge",
     ),
     holds(
         "oob_mode",
-        "oob_mode must be error if src has a static address, which is never out of bounds",
+        "oob_mode must be error, unless src has a run-time index",
         lambda call: call["oob_mode"] is oob_mode.error or call.view("src").dynamic,
-        SignatureError, "oob_mode.error, or a run-time index into src",
+        SignatureError, "oob_mode.error", because="a constant address is never out of bounds",
     ),
     HARDWARE,
     needs("indirect_transpose", "gathers that transpose", "src", picks_rows),
     holds(
-        "src", "with hardware descriptors, a src of two axes must have 16 rows. A src of more axes "
-        "must have size n = 1, 2, 4, 8 or 16 along axis 0, and n times the size of the "
-        "second-to-last axis must be a multiple of 16 (ISA)",
+        "src", "with dge_mode=hwdge, a src of two axes must have 16 rows. For more axes, the size "
+        "of axis 0 must be 1, 2, 4, 8 or 16; times the size of the second-to-last axis, it must be "
+        "a multiple of 16 (ISA)",
         lambda call: fits_hardware(call) or not by_hardware(call),
         expected=hardware_rows, hint="leave dge_mode out",
     ),
     holds(
         "src",
-        "a src of a gather must have a multiple of 16 rows; if it has four axes, axis 1 or axis 2 "
-        "must have size 1 (ISA)",
+        "for a gather, the size of axis 0 of src must be a multiple of 16; if src has four axes, "
+        "axis 1 or axis 2 must have size 1 (ISA)",
         lambda call: fits_gathers(call) or not picks_rows(call),
-        expected=lambda call: f"a multiple of {at_a_time(call)} rows; with four axes, size 1 along "
+        expected=lambda call: f"a multiple of {at_a_time(call)} rows; with four axes, size 1 of "
         "axis 1 or axis 2",
     ),
     *PRIORITIES,

@@ -11,6 +11,7 @@ import numpy as np
 
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.base.errors import DtypeError, OperatorError, SignatureError
+from neuroncore.base.units import either, plural
 from neuroncore.clause import cost, rules
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.immediate import INT32, Immediate, Register
@@ -102,28 +103,31 @@ def open_arithmetic(call: Call, machine: Machine) -> list[engine]:
     hint="use engine=nisa.engine.vector",
 )
 def multiplies_then_adds(call: Call, machine: Machine) -> Fault | None:
-    """the Scalar engine multiplies, adds, or multiplies and then adds"""
+    """on the Scalar engine, op0 must be multiply or add, and only add may follow multiply"""
     if call.engine is not scalar or in_pipeline(call):
         return None
     names = [op.name for op in (call["op0"], call["op1"]) if op]
-    problem = f"the Scalar engine can't do {' then '.join(names)}"
-    return fault("op0", problem, "multiply then add, multiply, or add", ", ".join(names))
+    got = " and then ".join(names)
+    problem = f"the Scalar engine can't compute {got}"
+    return fault("op0", problem, "multiply, add, or multiply and then add", got)
 
 
-@rule(OperatorError, hint="omit `engine`: then an engine that has the operator is chosen")
+@rule(OperatorError)
 def only_what_vector_lacks(call: Call, machine: Machine) -> Fault | None:
-    """on the GpSimd engine an operator is rsqrt or power, which the Vector engine lacks"""
+    """on the GpSimd engine, op0 or op1 must be rsqrt or power, which the Vector engine lacks"""
     lacking = operators_vector_lacks(call)
     fits = lacking and all("gpsimd" in op.engines for op in lacking)
     if call.engine is not gpsimd or fits:
         return None
-    problem = f"{(*lacking, call['op0'])[0]} does not run on the GpSimd engine"
-    return fault("op0", problem, "nl.rsqrt or nl.power", f"op0={call['op0']}, op1={call['op1']}")
+    problem = f"{call.name} does not run {(*lacking, call['op0'])[0]} on the GpSimd engine"
+    hint = None if lacking else "omit `engine`: then the Vector engine is chosen"
+    got = f"op0={call['op0']}, op1={call['op1']}"
+    return fault("op0", problem, "nl.rsqrt or nl.power", got, hint=hint)
 
 
 @rule(
     OperatorError,
-    because="32-bit integers may be addresses, and arithmetic on addresses takes no indirect views",
+    because="arithmetic on addresses takes no indirect views, and 32-bit integers may be addresses",
 )
 def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
     """arithmetic from 32-bit integers to 32-bit integers takes no indirect views"""
@@ -135,7 +139,7 @@ def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
         return None
     return fault(
         "data" if data.picked_by else "dst",
-        f"arithmetic on {data.dtype} can't use an indirect view",
+        f"arithmetic from {data.dtype} to {dst.dtype} can't use an indirect view",
         "float32, narrower integers or a bitvec operator",
         f"{call['op0']} from {data.dtype} to {dst.dtype}",
     )
@@ -143,18 +147,18 @@ def no_indirect_addresses(call: Call, machine: Machine) -> Fault | None:
 
 @rule()
 def names_sources(call: Call, machine: Machine) -> Fault | None:
-    """shuffle_mask has, for each partition of a quadrant, the number of its source partition, or
-    255 if dst keeps its value"""
+    """shuffle_mask must have, for each partition of a quadrant, the number of its source partition,
+    or 255 if dst keeps its value"""
     mask, src, quadrant = call["shuffle_mask"], call.view("src"), machine.limits.quadrant
     if len(mask) != quadrant or not all(0 <= m < quadrant or m == KEEP for m in mask):
-        expected = f"{quadrant} numbers, each of them from 0 to {quadrant - 1} or {KEEP}"
+        expected = f"{quadrant} numbers from 0 to {quadrant - 1}, or {KEEP} to keep dst's value"
         problem = f"shuffle_mask must name a source for each of {quadrant} partitions"
         return fault("shuffle_mask", problem, expected, list(mask))
     _, origin = shuffled(mask, call.view("dst").partitions, src.partitions)
     if (origin < src.partitions).all():
         return None
     problem = f"shuffle_mask selects partition {origin.max()}, which src does not have"
-    return fault("shuffle_mask", problem, f"0 to {src.partitions - 1}", src)
+    return fault("shuffle_mask", problem, f"partitions 0 to {src.partitions - 1}", src)
 
 
 COPY = (
@@ -167,7 +171,7 @@ TENSOR_TENSOR = (
     rules.two_operands("op"),
     rules.bitvec_on_integers("dst", "data1", "data2", ops=("op",)),
     rules.runs_there("op").when(
-        "(checked for operators that only GpSimd has)",
+        "(checked for operators that only the GpSimd engine has)",
         lambda call: call["op"].engines == ("gpsimd",),
     ),
 )
@@ -237,7 +241,7 @@ Total = Annotated[
     also="err_num_partition_mismatch",
 )
 def registers_of_data_or_more(call: Call, machine: Machine) -> Fault | None:
-    """reduce_res has at least as many partitions as data"""
+    """reduce_res must have at least as many partitions as data"""
     # nki-library's router_topk of NKI 0.2 reads registers of more partitions than data has
     data, result = call.view("data"), call["reduce_res"]
     if not isinstance(result, View):
@@ -245,17 +249,17 @@ def registers_of_data_or_more(call: Call, machine: Machine) -> Fault | None:
     count, beyond = data.partitions, machine.limits.partitions - data.partition
     if count <= result.partitions <= beyond:
         return None
-    problem = f"reduce_res has {result.partitions} partitions, but data has {count}"
-    return fault("reduce_res", problem, f"{count} partitions, as data ({data})")
+    problem = f"reduce_res has {plural(result.partitions, 'partition')}, but data has {count}"
+    return fault("reduce_res", problem, f"{plural(count, 'partition')}, as data ({data})")
 
 
 @rule(OperatorError)
 def two_steps(call: Call, machine: Machine) -> Fault | None:
-    """op0 and op1 are a pair that the input stage supports"""
+    """op0 and op1 must be a pair that the input stage supports"""
     op0, op1 = call["op0"], call["op1"]
     if (op0.name, op1.name) in STEPS:
         return None
-    expected = ", ".join(f"({first}, {second})" for first, second in STEPS)
+    expected = f"(op0, op1) is {either(f'({first}, {second})' for first, second in STEPS)}"
     return fault("op1", f"op1={op1} can't follow op0={op0}", expected, f"({op0.name}, {op1.name})")
 
 
@@ -265,7 +269,7 @@ BIAS = (
         "constant bias",
         "bias",
         lambda call: call["bias"] == "number",
-        hint="fill a [P, 1] tile with nisa.memset, and pass the tile",
+        hint="fill a tile of shape (P, 1) with nisa.memset, and pass the tile",
         also="NCC_IBIR605",
     ),
     rules.needs(
@@ -320,17 +324,17 @@ Start = Annotated[VirtualRegister | int, Register(number=True, numbers=OFFSET)]
 
 @rule()
 def counts_multiply(call: Call, machine: Machine) -> Fault | None:
-    """pattern has 1 to iota_dims counts, whose product is the number of elements per partition of
-    dst"""
+    """pattern must have 1 to iota_dims counts, and their product must be the number of elements per
+    partition of dst"""
     counts = [pair[-1] for pair in call["pattern"] if pair]
     size, most = call.view("dst").free_size, machine.limits.iota_dims
     if not 0 < len(counts) <= most:
-        problem = f"the pattern has {len(counts)} axes"
+        problem = f"the pattern has {len(counts)} pairs"
         return fault("pattern", problem, f"1 to {most} [step, count] pairs", call["pattern"])
     if prod(counts) == size and min(counts) > 0:
         return None
-    problem = f"the pattern counts {prod(counts)} elements, but dst has {size} per partition"
-    return fault("pattern", problem, f"counts that multiply to {size}", call["pattern"])
+    problem = f"the counts {counts} must be positive, and their product must be {size}"
+    return fault("pattern", problem, f"{size} elements per partition, as dst", call["pattern"])
 
 
 PATTERN = (
@@ -344,8 +348,8 @@ PATTERN = (
 
 @rule()
 def filled(call: Call, machine: Machine) -> Fault | None:
-    """the elements that the indices gather fill dst exactly. The indices are all elements of index,
-    or its first num_valid_indices elements. There are at most gather_indices of them"""
+    """the elements that the indices gather must fill dst exactly. The indices are all elements of
+    index, or its first num_valid_indices elements; at most gather_indices of them"""
     run, valid, dst = call["num_elem_per_idx"], call["num_valid_indices"], call.view("dst")
     limits = machine.limits
     available = limits.gpsimd_core_partitions * call.view("index").free_size
@@ -355,12 +359,13 @@ def filled(call: Call, machine: Machine) -> Fault | None:
         name = "index" if valid is None else "num_valid_indices"
         because = f"index has {available} entries for each GpSimd core, which takes at most {limit}"
         problem = f"a GpSimd core can't take {count} indices"
-        expected = f"1 to {min(available, limit)}"
+        expected = f"1 to {min(available, limit)} indices"
         return fault(name, problem, expected, count, because=because)
     if dst.free_size == count * run:
         return None
-    problem = f"{count} indices of {run} elements each don't fill dst ({dst}) exactly"
-    return fault("dst", problem, f"{count * run} elements per partition", dst.free_size)
+    gathered = f"{count} {'index gathers' if count == 1 else 'indices gather'}"
+    problem = f"{gathered} {count * run} elements, but dst has {dst.free_size} per partition"
+    return fault("dst", problem, f"{count * run} elements per partition", dst)
 
 
 LOCAL_GATHER = (
@@ -409,7 +414,7 @@ def shape_of_states(call: Call) -> tuple[int, ...]:
 
 def states_of_a_lane(name: str) -> Rule:
     return holds(
-        name, f"{name} must be [P, 6], or [P, 24] for a Vector engine whose state can be read",
+        name, f"{name} must have the shape [P, 24] on the Vector engine, or [P, 6] on GpSimd",
         lambda call: call.view(name).shape == shape_of_states(call),
         expected=lambda call: f"{shape_of_states(call)} for the {call.engine.name} engine",
     )  # fmt: skip
@@ -424,10 +429,10 @@ def of_probabilities(call: Call) -> tuple[Format, ...]:
 DROPOUT = (
     same_dtype("dst", "data"),
     holds(
-        "prob", "prob must be float32 if data has integers, or any float if data has floats (ISA)",
+        "prob", "prob must be float32 if data has integers, and any float if data has floats (ISA)",
         lambda call: not isinstance(call["prob"], View)
         or call["prob"].dtype in of_probabilities(call),
-        DtypeError, lambda call: " or ".join(of_probabilities(call)),
+        DtypeError, lambda call: either(of_probabilities(call)),
     ),
 )  # fmt: skip
 

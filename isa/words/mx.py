@@ -9,6 +9,7 @@ import numpy as np
 
 from neuroncore.base.enums import engine
 from neuroncore.base.errors import StartPartitionError
+from neuroncore.base.units import either
 from neuroncore.clause import cost
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM, SBUF, Operand
@@ -70,16 +71,16 @@ def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
 
     enough = holds(
         scale,
-        f"{scale} must hold the scales of {data}: 4 partitions for each quadrant (32 partitions)",
+        f"{scale} must have the scales of {data}: 4 partitions for each 32 partitions of {data}",
         lambda call: call.view(scale).partitions >= rows(call),
         expected=lambda call: f"at least {rows(call)} partitions",
     )
     placed = holds(
         scale,
-        f"{scale} must start in the quadrant of 32 partitions in which {data} is",
+        f"{scale} must start in the same quadrant (32 partitions) as {data}",
         lambda call: not call.view(scale).stepped and call.view(scale).partition in starts(call),
         StartPartitionError,
-        lambda call: f"consecutive partitions; the first is one of {starts(call)}",
+        lambda call: f"consecutive partitions that start at {either(starts(call))}",
         got=lambda call: f"partition {call.view(scale).partition}",
     )
     return enough, placed

@@ -95,10 +95,10 @@ def folded(call: Call) -> int:
     hint="transpose first, or sum over partitions by a product with ones (nisa.nc_matmul)",
 )
 def last_axes(call: Call, machine: Machine) -> Fault | None:
-    """axis contains only the last free axes, such as (1,) of a 2-D tile or (2, 3) of a 4-D one"""
+    """axis must be the last free axes, such as (1,) of a 2-D tile or (2, 3) of a 4-D tile"""
     if reduced_axes(call):
         return None
-    problem = f"can't reduce axis {call['axis']} of {call.view('data')}"
+    problem = f"axis={call['axis']} of {call.view('data')} can't be reduced"
     return fault("axis", problem, "the last free axes", call["axis"])
 
 
@@ -110,7 +110,7 @@ REDUCE = (
         "op",
         "is an arithmetic operator",
         lambda op: op.kind == "arithmetic",
-        because="negate multiplies the result by -1.0; bit patterns are not multiplied",
+        because="negate multiplies the result by -1.0, and bit patterns are not multiplied",
     ),
 )
 SCALAR_REDUCE = (
@@ -180,7 +180,7 @@ Numbers = Annotated[Tile, reads("float32 int32", SBUF, partial=True)]
 
 @rule(OperatorError, because="outside the range, the engine can only write the lowest float32")
 def fills_with_the_least(call: Call, machine: Machine) -> Fault | None:
-    """on_false_value is the lowest float32 number, about -3.4e38"""
+    """on_false_value must be the lowest float32 number, about -3.4e38"""
     value = call["on_false_value"]
     with np.errstate(over="ignore"):
         if np.float32(value) == LEAST:
@@ -193,46 +193,46 @@ RANGE_SELECT = (fills_with_the_least, rules.commands("idle", "reset", "reduce", 
 
 @rule(early=True)
 def pairs(call: Call, machine: Machine) -> Fault | None:
-    """dst is [1, 2, F]: starts, then ends"""
+    """dst must have the shape [1, 2, F]: starts, then ends"""
     dst, ids = call.view("dst"), call.view("segment_ids")
     if dst.shape[1] == 2 and dst.free_size == 2 * ids.free_size:
         return None
-    problem = f"dst has no room for a start and an end for each of {ids.free_size} elements"
+    problem = f"dst has no room for a start and an end for each element of segment_ids ({ids})"
     return fault("dst", problem, f"(1, 2, {ids.free_size})")
 
 
 @rule()
 def two_axes(call: Call, machine: Machine) -> Fault | None:
-    """src, val_dst and idx_dst have two axes"""
+    """src, val_dst and idx_dst must have two axes"""
     for name in ("src", "val_dst", "idx_dst"):
         if len(call.view(name).shape) != 2:
-            return fault(name, f"{name} must have two axes", "(partitions, elements)")
+            return fault(name, f"{name} must have two axes", "the shape (partitions, elements)")
     return None
 
 
 @rule(FreeSizeError)
 def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
-    """n is at least 8, at most the number of elements in a group of src, and at most the limit of
-    the instruction"""
+    """n must be from 8 to the number of elements in a group of src, and at most topk_elements (a
+    limit of the machine)"""
     src, n, limit = call.view("src"), call["n"], machine.limits.topk_elements
     group = machine.limits.gpsimd_core_partitions
     most = min(limit, group * src.free_size)
     if EIGHT <= n <= most:
         return None
     because = (
-        f"a group of src has {group} partitions of {src.free_size} elements, and the instruction "
-        f"searches at most {limit} elements"
+        f"a group of src has {group} partitions with {src.free_size} elements each, and the "
+        f"instruction searches at most {limit} elements"
     )
-    return fault("n", f"n is {n}", f"{EIGHT} to {most} for src {src}", n, because=because)
+    return fault("n", f"n can't be {n} for src ({src})", f"{EIGHT} to {most}", n, because=because)
 
 
 @rule(FreeSizeError)
 def results(call: Call, machine: Machine) -> Fault | None:
-    """val_dst has at most n results, and at most as many as the instruction returns"""
+    """val_dst must have at most n elements per partition, and at most topk_results (a limit)"""
     count, most = call.view("val_dst").free_size, min(machine.limits.topk_results, call["n"])
     if count <= most:
         return None
-    problem = f"val_dst has room for {count} elements, and the instruction returns at most {most}"
+    problem = f"val_dst has {count} elements per partition, but the instruction returns {most}"
     return fault("val_dst", problem, f"1 to {most} elements per partition")
 
 
@@ -255,8 +255,8 @@ def wide(core: Core, reduce_res: Tile | None) -> Tile | None:
     if reduce_res is not None and reduce_res.dtype is not float32:
         core.report(
             "NARROW_MAXIMUM",
-            f"reduce_res is {reduce_res.dtype}, in which the maximum of a row that has only "
-            "the fill value may become -inf",
+            f"reduce_res is {reduce_res.dtype}: if a row has only the fill value, its maximum may "
+            "become -inf in this format",
             reduce_res.storage.id,
         )
     return reduce_res

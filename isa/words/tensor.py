@@ -18,6 +18,7 @@ from neuroncore.base.errors import (
     UnknownNameError,
     ViewError,
 )
+from neuroncore.base.units import either
 from neuroncore.clause import cost, product
 from neuroncore.clause.immediate import Immediate
 from neuroncore.clause.instruction import Call
@@ -70,7 +71,7 @@ def columns(call: Call, name: str) -> int:
 
 @rule(FreeSizeError)
 def moving_fits(call: Call, machine: Machine) -> Fault | None:
-    """moving has at most moving_free_float32 columns, or moving_free_bfloat16 if dst is bfloat16"""
+    """moving must have at most moving_free_float32 columns (moving_free_bfloat16 for bfloat16)"""
     count, limits = columns(call, "moving"), machine.limits
     narrow = call.view("dst").dtype is bfloat16
     most = limits.moving_free_bfloat16 if narrow else limits.moving_free_float32
@@ -78,48 +79,45 @@ def moving_fits(call: Call, machine: Machine) -> Fault | None:
         return None
     problem = f"moving has {count} columns; {machine.name} takes at most {most}"
     banks = "all banks" if machine.has("results_across_banks") else "one bank"
-    expected = f"at most {most} elements along the free axes"
     hint = f"loop over pieces of {most} columns (nl.tile_size.gemm_moving_fmax)"
     because = f"the result must fit into {banks} of PSUM"
-    return fault("moving", problem, expected, because=because, hint=hint)
+    return fault("moving", problem, f"at most {most} columns", because=because, hint=hint)
 
 
 @rule(DtypeError, because="the array supports one kind of multiplication at a time")
 def operand_formats(call: Call, machine: Machine) -> Fault | None:
-    """float32 and TF32 pair only with each other; float8_e4m3fn does not pair with float8_e4m3"""
+    """both operands or none must have 32 bits; float8_e4m3fn can't be combined with float8_e4m3"""
     s, x = (view.dtype for view in call.views("stationary", "moving"))
     if (s in WIDE) == (x in WIDE) and {s, x} != {float8_e4m3, float8_e4m3fn}:
         return None
-    expected = (
-        "two formats of 32 bits (float32, tfloat32), or two formats of fewer bits other than "
-        "float8_e4m3 with float8_e4m3fn"
-    )
-    hint = "convert one operand with nisa.tensor_copy into a tile of the other operand's format"
-    return fault(
-        "moving", f"stationary is {s} and moving is {x}", expected, f"{s} and {x}", hint=hint
-    )
+    expected = "float32 or tfloat32 for both operands, or for none"
+    if {s, x} == {float8_e4m3, float8_e4m3fn}:
+        expected = "float8_e4m3 and float8_e4m3fn not in one product"
+    hint = "copy one operand with nisa.tensor_copy into a tile of the other operand's format"
+    problem = f"stationary is {s}, but moving is {x}"
+    return fault("moving", problem, expected, f"{s} and {x}", hint=hint)
 
 
 @rule(DtypeError)
 def result_format(call: Call, machine: Machine) -> Fault | None:
-    """dst is float32, or bfloat16 on machines whose PSUM accepts it; for a transpose that moves
-    bits, dst has a format that accepts these bits"""
+    """dst must be float32, or bfloat16 on machines with psum_bfloat16. For a transpose on machines
+    with native_transpose, dst must have the format of stationary, float32 for tfloat32, or any
+    16-bit format for an 8-bit format"""
     dst, data = call.view("dst").dtype, call.view("stationary").dtype
     if call["is_transpose"] and machine.has("native_transpose"):
         if carries(dst, data):
             return None
         expected = f"{data} or a format of 16 bits" if data in NARROW else data
         because = "transpose mode passes bits through and converts nothing"
-        return fault(
-            "dst", f"the result of a transpose of {data} can't be {dst}", expected, because=because
-        )
+        problem = f"dst can't be {dst} for a transpose of {data}"
+        return fault("dst", problem, expected, because=because)
     if dst is float32 or (dst is bfloat16 and machine.has("psum_bfloat16")):
         return None
     return fault(
         "dst",
         f"dst can't be {dst} on {machine.name}",
         "float32" + (" or bfloat16" if machine.has("psum_bfloat16") else ""),
-        because="the Tensor engine writes its sums as float32",
+        because="the Tensor engine adds in float32, and can store a sum only in these formats",
         hint="to round the result, copy it to a narrower tile in SBUF with nisa.tensor_copy",
     )
 
@@ -132,10 +130,10 @@ def carries(dst: Format, data: Format) -> bool:
     return dst is data or (data in NARROW and dst.itemsize == 2)
 
 
-@rule(because="the 128 x 128 array splits into equal parts")
+@rule(because="the 128 x 128 array can only be divided into equal parts")
 def array_tiling(call: Call, machine: Machine) -> Fault | None:
-    """tile_position and tile_size use all rows or columns of the array, or a half, a quarter and so
-    on, down to array_part"""
+    """tile_position and tile_size must select all rows or columns of the array, or a half, a
+    quarter and so on, down to array_part (a limit)"""
     position, size = call["tile_position"], call["tile_size"]
     if not position and not size:
         return None
@@ -146,9 +144,9 @@ def array_tiling(call: Call, machine: Machine) -> Fault | None:
     if not position or not size:
         problem = "tile_position and tile_size must be given together"
     elif len(position) != 2 or len(size) != 2:
-        problem = "tile_position and tile_size are pairs of a row and a column"
+        problem = "tile_position and tile_size must each have two numbers: (row, column)"
     elif any(n not in parts for n in size):
-        problem = f"tile_size {tuple(size)}: each size must be one of {parts}"
+        problem = f"tile_size is {tuple(size)}, but each of its numbers must be {either(parts)}"
     elif any(p < 0 or p % n or p + n > whole for p, n in zip(position, size, strict=True)):
         problem = f"no tile of tile_size {tuple(size)} begins at tile_position {tuple(position)}"
     elif s.partitions > size[0] or columns(call, "stationary") > size[1]:
@@ -158,7 +156,7 @@ def array_tiling(call: Call, machine: Machine) -> Fault | None:
 
 @rule(because="an indirect view can't be combined with a tiled array")
 def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
-    """with an indirect view tile_position is (0, 0)"""
+    """with an indirect view, tile_position must be (0, 0)"""
     position = tuple(call["tile_position"] or (0, 0))
     name = next((n for n in ("dst", "stationary", "moving") if call.view(n).picked_by), None)
     if name is None or position == (0, 0):
@@ -168,21 +166,19 @@ def indirect_uses_the_whole_array(call: Call, machine: Machine) -> Fault | None:
 
 
 @rule(
-    because="in fast modes, each element of the array multiplies several numbers, which can't be "
-    "combined with column tiling"
+    because="if an element of the array multiplies several numbers at a time, the array's columns "
+    "can't be divided"
 )
 def rows_only(call: Call, machine: Machine) -> Fault | None:
-    """in fast modes, a tile may be a part of the array's rows, but has all of its columns"""
+    """tile_position and tile_size must select all columns of the array"""
     position, size = call["tile_position"] or (), call["tile_size"] or ()
     whole = machine.limits.stationary_free
     if tuple(position[1:]) in ((), (0,)) and tuple(size[1:]) in ((), (whole,)):
         return None
-    problem = (
-        f"tile_position {tuple(position)} and tile_size {tuple(size)} select only a part of the "
-        "array's columns"
-    )
-    got = f"tile_size {tuple(size)} at tile_position {tuple(position)}"
-    return fault("tile_size", problem, f"tile_size (rows, {whole}) at (row, 0)", got)
+    problem = "tile_position and tile_size must select all columns of the array"
+    got = f"tile_size={tuple(size)}, tile_position={tuple(position)}"
+    expected = f"tile_size=(rows, {whole}), tile_position=(row, 0)"
+    return fault("tile_size", problem, expected, got)
 
 
 def doubles(call: Call) -> bool:
@@ -192,7 +188,7 @@ def doubles(call: Call) -> bool:
 def in_halves(name: str) -> Rule:
     return holds(
         name,
-        f"in double_row mode, {name} must be [K/2, 2, columns]",
+        f"in double_row mode, {name} must have the shape [K/2, 2, columns]",
         lambda call: not doubles(call) or call.view(name).shape[1:-1][:1] == (2,),
         because="each row of the array multiplies two elements of a column and adds the products",
         hint="pad an odd K with zeros",
@@ -205,7 +201,7 @@ MATMUL = (
     holds(
         "perf_mode", "perf_mode must be a member of nisa.matmul_perf_mode, or its name",
         lambda call: call["perf_mode"] in MODES, SignatureError,
-        ", ".join(map(repr, matmul_perf_mode)), early=True,
+        either(map(repr, matmul_perf_mode)), early=True,
     ),
     needs("double_row", "double_row mode", "perf_mode", doubles, early=True),
     formats_of("stationary", "moving", formats=NARROW, early=True).when(
@@ -214,9 +210,9 @@ MATMUL = (
     in_halves("stationary"),
     in_halves("moving"),
     holds(
-        "is_transpose", "double_row cannot be combined with is_transpose",
+        "is_transpose", "is_transpose=True can't be combined with double_row mode",
         lambda call: not (doubles(call) and call["is_transpose"]), OperatorError,
-        because="a transpose passes on one element of each row, and has nothing to add",
+        because="double_row mode adds two products, and a transpose has nothing to add",
     ),
     rows_only.when("in double_row mode", doubles),
     moving_fits,
@@ -228,7 +224,8 @@ MATMUL = (
     formats_of(
         "dst", "stationary", "moving", formats=(float16, bfloat16, *NARROW),
         of=lambda view: bool(view.picked_by),
-        sentence="indirect views have formats of 8 or 16 bits (ISA)",
+        sentence="an indirect view must have a format of 8 or 16 bits (ISA)",
+        because="an indirect view must have a format of 8 or 16 bits",
     ),
     holds(
         "moving", "moving, the identity matrix of a transpose, must not be an indirect view (ISA)",
@@ -271,9 +268,9 @@ def choose(call: Call, machine: Machine) -> engine:
 
 @rule(DtypeError, because="the instruction moves bits and converts nothing")
 def one_format(call: Call, machine: Machine) -> Fault | None:
-    """dst has the format of data, or a format that accepts the result of the Tensor engine. If this
-    engine multiplies (v2), its sums are float32, and dst may be float32 (published kernels for trn1
-    do this: autocomp, SD attention)."""
+    """dst must have the format of data, or a format that accepts the result of the Tensor engine.
+    On machines without native_transpose, the engine multiplies, so dst may be float32 (as in
+    published kernels for trn1: autocomp, SD attention)"""
     dst, data = call.view("dst").dtype, call.view("data").dtype
     if call.engine is tensor:
         native = machine.has("native_transpose")
@@ -294,22 +291,22 @@ through_the_array = holds(
     lambda call: call.view("data").region is SBUF and call.view("dst").region is PSUM,
     BufferKindError,
     "data in sbuf, dst in psum",
-    lambda call: f"data ({call.view('data')}) to dst ({call.view('dst')})",
-    because="the array reads SBUF and writes PSUM",
+    lambda call: f"data: {call.view('data')}; dst: {call.view('dst')}",
+    because="the Tensor engine reads SBUF and writes PSUM",
 ).when("on the Tensor engine", array)
 
 
 @rule(FreeSizeError)
 def fits_the_engine(call: Call, machine: Machine) -> Fault | None:
-    """data has at most stationary_free columns on the Tensor engine, and vector_transpose rows and
-    columns on the Vector engine"""
+    """data must have at most stationary_free columns on the Tensor engine, and at most
+    vector_transpose rows and columns on the Vector engine (limits of the machine)"""
     data, limits = call.view("data"), machine.limits
     most = limits.stationary_free if array(call) else limits.vector_transpose
     if max(data.free_size, 0 if array(call) else data.partitions) <= most:
         return None
     problem = f"data ({data}) is too large for the {call.engine.name.title()} engine"
     reasons = FITS_ARRAY if array(call) else FITS_LANES
-    return fault("data", problem, f"at most {most} x {most}", **reasons)
+    return fault("data", problem, f"at most {most} x {most} elements", **reasons)
 
 
 FITS_ARRAY = {"because": "the Tensor engine loads data into its array as the stationary tile"}
@@ -356,12 +353,12 @@ SPARSE_MATMUL = (
     one_of("pattern", packed.PATTERNS, SignatureError),
     one_of("places", packed.PLACES, SignatureError),
     holds(
-        "moving", "moving must be [K, slots, columns], with N / A slots for the pattern (A, N)",
+        "moving", "moving must have the shape [K, N / A, columns] for the pattern (A, N)",
         lambda call: call.view("moving").shape[1:2] == (slots(call),)
         and len(call.view("moving").shape) == 3,
     ),
     holds(
-        "stationary", "K must be a multiple of A for the pattern (A, N)",
+        "stationary", "stationary must have a multiple of A partitions for the pattern (A, N)",
         lambda call: call["pattern"] in packed.PATTERNS
         and call.view("stationary").partitions % call["pattern"][0] == 0,
     ),
@@ -387,18 +384,18 @@ def picked(core: Core, moving: Array, tags: Tile, pattern: tuple[int, ...], plac
     """
     if not core.options.experimental:
         raise UnknownNameError(
-            "products with structured sparsity are in no released API",
+            "no released API has products with structured sparsity",
             because="no public compiler accepts such products; neuroncore's semantics are an "
-            "interpretation",
-            hint="Options(experimental=True)",
+            "interpretation of published documents",
+            hint="to use them nevertheless, set Options(experimental=True)",
         )
     kept, among = pattern
     numbers = packed.unpacked(tags.codes().reshape(tags.shape[0], -1))
     if (largest := numbers.max(initial=0)) >= among:
         raise OutOfBoundsError(
-            f"a tag is {largest}, but a group of the pattern has {among} places",
+            f"a tag is {largest}, but a group of the pattern {pattern} has {among} places",
             argument="tags",
-            expected=f"0 to {among - 1}",
+            expected=f"tags from 0 to {among - 1}",
         )
     partition, slot = packed.split(numbers, (kept, among), places)
     first = np.arange(len(numbers))[:, None] // kept * kept

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def duration(ns: float) -> str:
     """Return a time as text, such as "12.3 us". It has three significant digits, or more if the
@@ -26,6 +28,12 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
     """Return a number with its noun, such as "1 call" or "1,200 calls". `nouns` is the plural if it
     does not end in "s"."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
+def either(items: Iterable[object]) -> str:
+    """Return alternatives as text, such as "sbuf, psum or hbm"."""
+    *others, last = map(str, items)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _digits(value: float) -> str:

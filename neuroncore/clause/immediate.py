@@ -59,7 +59,7 @@ class Immediate:
         number = self._number(value)
         if not self.low <= number <= self.high and number == number:
             raise DtypeError(
-                f"{instruction}: {name} is {value}",
+                f"{instruction}: {name} can't be {value}",
                 argument=name,
                 expected=f"{self.low} to {self.high}",
                 got=str(value),

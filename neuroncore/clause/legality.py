@@ -19,6 +19,7 @@ from neuroncore.base.errors import (
     TargetError,
     ViewError,
 )
+from neuroncore.base.units import either, plural
 from neuroncore.clause.instruction import Call, Parameter
 from neuroncore.clause.letters import Term
 from neuroncore.clause.operand import PSUM, SBUF, Act, Op, Operand, Static
@@ -45,7 +46,7 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
     instruction = call.instruction
     if instruction.feature and not machine.has(instruction.feature):
         yield TargetError(
-            f"{machine.name} doesn't have {call.name}",
+            f"{machine.name} does not have the instruction {call.name}",
             expected=having(instruction.feature),
             got=f"{machine.name} ({machine.generation})",
         )
@@ -55,7 +56,7 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
         yield BufferKindError(
             f"{call.name} does not run on the {requested.name} engine",
             argument="engine",
-            expected=" or ".join(e.name for e in instruction.engines),
+            expected=either(e.name for e in instruction.engines),
             got=requested.name,
         )
         return
@@ -105,12 +106,12 @@ def out_of_reach(call: Call, unit: engine) -> list[str]:
 
 def _out_of_reach(call: Call, name: str) -> KernelError:
     return BufferKindError(
-        f"{name} is in psum, which the GpSimd engine can't reach",
+        f"{name} is in psum, which the GpSimd engine can't access",
         argument=name,
         expected="sbuf",
         got=str(call[name]),
-        because="the GpSimd engine can't access PSUM",
-        hint="copy the tile to SBUF first with nisa.tensor_copy, or use another engine",
+        because="the GpSimd engine has no port to PSUM",
+        hint=f"use an operand in SBUF (nisa.tensor_copy copies {name}), or another engine",
     )
 
 
@@ -206,7 +207,7 @@ def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelErro
         argument=name,
         expected=f"the shape ({expected[0]}, {expected[1]})",
         got=str(view),
-        because=f"the instruction needs {_counted(number, axis)} here: {_equation(call)}",
+        because=f"{name} must have {_counted(number, axis)}: {_equation(call)}",
     )
 
 
@@ -217,7 +218,7 @@ def _not_whole(call: Call, name: str, axis: int, step: int) -> KernelError:
         argument=name,
         expected=f"a multiple of {step} {WHERE[axis]}",
         got=str(view),
-        because=f"the instruction works on {step} {WHERE[axis]} at a time: {_equation(call)}",
+        because=f"the instruction works on groups of {step} {WHERE[axis]}: {_equation(call)}",
     )
 
 
@@ -230,7 +231,7 @@ def _too_few(call: Call, machine: Machine, name: str, axis: int, term: Term) -> 
         expected=f"{least}{most} {WHERE[axis]}",
         got=str(view),
         because=f"the instruction works on {least} values at a time",
-        hint="pad the tile",
+        hint=f"pad the tile to at least {least} {WHERE[axis]}",
     )
 
 
@@ -243,7 +244,7 @@ def _too_many(call: Call, machine: Machine, name: str, axis: int, most: int) -> 
         expected=f"at most {most} {'elements along the free axes' if axis else WHERE[0]}",
         got=str(view),
         because="one instruction can't process a larger tile",
-        hint=f"loop over pieces of {most}",
+        hint=f"loop over pieces of {most} {'columns' if axis else WHERE[0]}",
         also="err_size_of_dimension_exceed_arch_limit",
     )
 
@@ -260,14 +261,14 @@ def _differs(
         return _other_lanes(call, name, known.argument)
     if axis == known.axis == 1 and letter == "F" and term.plain and other.free_size == known.size:
         return ShapeError(
-            f"{call.name}: {name} ({view}) and {known.argument} ({other}) differ in "
-            "elements per partition",
+            f"{call.name}: {name} has {_counted(view.free_size, 1)}, but {known.argument} has "
+            f"{other.free_size}",
             argument=name,
-            expected=f"{expected} elements per partition",
-            got=f"{view.free_size}",
-            because="all operands must have the same number of elements per partition, which is "
-            f"{letter} in {_equation(call)}",
-            hint="to repeat one element per partition use nisa.tensor_scalar"
+            expected=f"{_counted(expected, 1)}, as {known.argument} ({other})",
+            got=str(view),
+            because=f"{name} and {known.argument} must have equal numbers of elements per "
+            f"partition: {_equation(call)}",
+            hint="to repeat one element per partition, use nisa.tensor_scalar"
             if view.free_size == 1 or other.free_size == 1
             else None,
         )
@@ -286,8 +287,8 @@ def _axes(letter: str, *places: tuple[int, str]) -> str:
     """Return a sentence: which axes of two operands must have the same size."""
     (axis, name), (other, second) = places
     if axis == other:
-        return f"{letter} is the {AXES[axis]} of both {name} and {second}"
-    return f"{letter} is the {AXES[axis]} of {name} and the {AXES[other]} of {second}"
+        return f"{letter} is the size of the {AXES[axis]} of both {name} and {second}"
+    return f"{letter} is the size of the {AXES[axis]} of {name} and the {AXES[other]} of {second}"
 
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
@@ -307,7 +308,8 @@ def _letter(call: Call, view: View, axis: int, term: Term) -> str:
 def _other_lanes(call: Call, name: str, first: str) -> KernelError:
     view, other = call.view(name), call.view(first)
     return ShapeError(
-        f"{call.name}: {name} has {_counted(view.partitions, 0)}, {first} has {other.partitions}",
+        f"{call.name}: {name} has {_counted(view.partitions, 0)}, but {first} has "
+        f"{other.partitions}",
         argument=name,
         expected=f"{_counted(other.partitions, 0)}, as {first} ({other})",
         got=str(view),
@@ -345,9 +347,9 @@ def picking_violations(call: Call, machine: Machine) -> Iterator[KernelError]:
             yield from _scatters(name, view, lead, call.view(lead), machine)
         if operand.writes and call.engine is engine.scalar and view.region is PSUM:
             yield BufferKindError(
-                f"{call.name}: the Scalar engine can't scatter to {name} in psum",
+                f"{call.name}: the Scalar engine can't scatter to {name}, which is in psum",
                 argument=name,
-                expected="sbuf, or another engine",
+                expected=f"{name} in sbuf, or another engine",
                 got=str(view),
             )
 
@@ -356,7 +358,7 @@ def _only_one_indirect(name: str, other: str, call: Call) -> KernelError:
     return ViewError(
         f"{call.name}: only one of {other} and {name} is an indirect view",
         argument=name,
-        expected="both, with the same index, or neither",
+        expected="two indirect views with the same index, or no indirect view",
         got=f"{other}: {call.view(other)}; {name}: {call.view(name)}",
         because="numbers and their scales are two parts of one tensor",
     )
@@ -370,13 +372,14 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
         yield StartPartitionError(
             f"the index of {name} starts at partition {index.partition}",
             argument=name,
-            expected=f"a multiple of {quadrant}",
+            expected="partition 0, 32, 64 or 96",
             got=f"partition {index.partition}",
-            because="an index must start at partition 0, 32, 64 or 96",
+            because=f"an index must start at the first partition of a quadrant ({quadrant} "
+            "partitions)",
         )
     if index.stepped:
         yield StartPartitionError(
-            f"the index of {name} leaves out partitions",
+            f"the partitions of the index of {name} are not consecutive",
             argument=name,
             expected="consecutive partitions",
             got=f"{index}, strides {index.strides}",
@@ -385,12 +388,13 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
     most = size * index.free_size if rows == size else rows
     if view.free_size > most:
         yield ShapeError(
-            f"{call.name}: {name} picks {view.free_size} elements, but its index has {most} for "
+            f"{call.name}: {name} picks {plural(view.free_size, 'element')}, but its index has "
+            f"{most} for "
             + (f"each {size} partitions" if rows == size else f"the last {rows} partitions"),
             argument=name,
             expected=f"num_elem <= {most}",
             got=f"num_elem={view.free_size}, index {index}",
-            because=f"on the {call.engine.name} engine {size} adjacent partitions share a list of "
+            because=f"on the {call.engine.name} engine, {size} adjacent partitions share a list of "
             f"offsets: offset i is in row i % {size} and column i // {size} of the index",
             hint="pass num_elem to tensor.indirect; by default, num_elem is the number of all "
             "elements of the index",
@@ -419,12 +423,13 @@ def _starts_apart(
     if _starts(view, machine) & _starts(index, machine):
         return
     yield StartPartitionError(
-        f"{name} starts at partition {view.partition}, {index_name} at partition {index.partition}",
+        f"{name} starts at partition {view.partition}, but {index_name} starts at partition "
+        f"{index.partition}",
         argument=argument,
         expected="the same first partition",
         got=f"partitions {view.partition} and {index.partition}",
-        because="the offsets of a partition are in the same partition, or group of partitions, of "
-        "the index",
+        because="the index has the offsets of a partition in the same partition, or in the same "
+        "group of partitions",
         hint="give both tensors the same first partition with `address`",
     )
 

@@ -23,6 +23,7 @@ from neuroncore.base.errors import (
     TargetError,
     ViewError,
 )
+from neuroncore.base.units import either, plural
 from neuroncore.clause.alu import OPERATORS, Function, Operator
 from neuroncore.machine import Machine, having
 from neuroncore.memory import access
@@ -97,15 +98,15 @@ class Operand:
                 expected=f"at most {most} elements along the free axes",
                 got=str(view),
                 because="one instruction can't process a larger tile",
-                hint=f"loop over pieces of {most} elements",
+                hint=f"loop over pieces of {most} columns",
                 also="err_size_of_dimension_exceed_arch_limit",
             )
         yield from _too_many_dims(name, view, getattr(machine.limits, self.free_dims))
         if self.column and view.free_size != 1:
             yield ShapeError(
-                f"{name} must have one element per partition",
+                f"{name} must have one element per partition, not {view.free_size}",
                 argument=name,
-                expected="the shape (P, 1) for a tile of P partitions",
+                expected=f"the shape ({view.partitions}, 1)",
                 got=str(view),
                 because="the instruction takes a single number for each partition",
             )
@@ -132,10 +133,11 @@ def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
     merged = access.free_axes(view.shape, view.strides)
     if merged > most:
         yield ShapeError(
-            f"{name} needs {merged} free axes in its access pattern; the limit is {most}",
+            f"the access pattern of {name} has {merged} free axes, but the limit is {most}",
             argument=name,
-            got=f"strides {view.strides}",
-            because="an instruction can address the partition axis and at most four free axes",
+            expected=f"at most {most} free axes; contiguous axes count as one",
+            got=f"{view}, strides {view.strides}",
+            because=f"an instruction addresses the partition axis and at most {most} free axes",
             hint="first copy the operand into a contiguous tile",
             also="err_exceed_max_supported_dimension",
         )
@@ -146,11 +148,11 @@ def _place(region: MemoryRegion) -> str:
 
 
 def _wrong_region(name: str, view: View, regions: tuple[MemoryRegion, ...]) -> KernelError:
-    places = " or ".join(dict.fromkeys(map(_place, regions)))
+    places = either(dict.fromkeys(map(_place, regions)))
     copies = {
         SBUF: "use a tile in SBUF; nisa.dma_copy copies between SBUF and HBM, and nisa.tensor_copy "
         "between SBUF and PSUM",
-        PSUM: "allocate it with buffer=nl.psum",
+        PSUM: f"allocate {name} with buffer=nl.psum",
     }
     return BufferKindError(
         f"{name} must be in {places}, not in {_place(view.region)}",
@@ -168,30 +170,30 @@ def _wrong_dtype(name: str, view: View, dtypes: tuple[Format, ...], column: bool
     return DtypeError(
         f"{name} can't be {view.dtype}",
         argument=name,
-        expected=", ".join(dtypes),
+        expected=either(dtypes),
         got=str(view),
         because="the engine takes one number per partition only in float32"
         if in_registers
         else None,
-        hint="copy it into a float32 tile with nisa.tensor_copy" if in_registers else None,
+        hint=f"copy {name} into a float32 tile with nisa.tensor_copy" if in_registers else None,
     )
 
 
 def _wrong_width(name: str, view: View, widths: tuple[int, ...]) -> KernelError:
-    units = f"{' or '.join(map(str, widths))} bytes"
+    units = f"{either(widths)} bytes"
     return DtypeError(
-        f"{name} has elements of {view.dtype.itemsize} bytes",
+        f"{name} has elements of {plural(view.dtype.itemsize, 'byte')}",
         argument=name,
-        expected=units,
+        expected=f"elements of {units}",
         got=str(view),
-        because=f"the engine exchanges units of {units}",
+        because=f"the engine moves units of {units}",
         also="NCC_ISFV902",
     )
 
 
 def _computes_not(name: str, view: View) -> KernelError:
     return DtypeError(
-        f"{name} is {view.dtype}, which no engine computes with",
+        f"{name} is {view.dtype}, and no engine computes with this format",
         argument=name,
         expected="a format that holds one number",
         got=str(view),
@@ -214,7 +216,7 @@ def _lacks_format(name: str, view: View, machine: Machine, feature: str | None) 
 
 def _lacks_indirection(name: str, view: View, machine: Machine) -> KernelError:
     return TargetError(
-        f"{name} is an indirect view, which {machine.name} can't access",
+        f"{name} is an indirect view, but {machine.name} has no indirect views",
         argument=name,
         expected=having("tensor_indirection"),
         got=f"{machine.name} ({machine.generation})",
@@ -226,9 +228,9 @@ def _not_indirect(name: str, view: View) -> KernelError:
     return ViewError(
         f"{name} can't be an indirect view",
         argument=name,
-        expected="a tile with a strided access pattern",
+        expected="a tile without an index",
         got=f"{view}, picked by an index",
-        because="this operand of the instruction can't have an index",
+        because="the instruction can't read an index for this operand",
         hint="first gather the elements into a separate tile with nisa.tensor_copy",
     )
 
@@ -237,20 +239,21 @@ def _too_many_partitions(name: str, view: View, most: int) -> KernelError:
     return PartitionLimitError(
         f"{name} has {view.partitions} partitions; the limit is {most}",
         argument=name,
-        expected=f"shape[0] <= {most}",
+        expected=f"at most {most} partitions (shape[0])",
         got=str(view),
-        because=f"axis 0 is the partition axis, and the engine works on {most} partitions at once",
+        because=f"axis 0 is the partition axis, and an instruction works on at most {most} "
+        "partitions",
         hint=f"loop over pieces of {most} rows",
         also="err_num_partition_exceed_arch_limit",
     )
 
 
 def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
-    starts = list(machine.starts(view.partitions))
+    starts, count = either(machine.starts(view.partitions)), plural(view.partitions, "partition")
     return StartPartitionError(
         f"{name} starts at partition {view.partition}",
         argument=name,
-        expected=f"a start at one of the partitions {starts}, for {view.partitions} partitions",
+        expected=f"partition {starts} as the first, because {name} has {count}",
         got=f"partition {view.partition}",
         because="engines access partitions in groups of 32, 64 or 128",
         hint="copy the data to one of these partitions with nisa.dma_copy, or use the free axis "
@@ -261,11 +264,11 @@ def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
 
 def _stepped(name: str, view: View) -> KernelError:
     return StartPartitionError(
-        f"{name} leaves out partitions",
+        f"the partitions of {name} are not consecutive",
         argument=name,
         expected="consecutive partitions",
         got=f"{view}, strides {view.strides}",
-        because="an instruction has a first partition and a number of partitions, but no step",
+        because="an instruction has a first partition and a number of partitions, but no stride",
         hint="first copy the rows to consecutive partitions with nisa.dma_copy",
     )
 
@@ -287,7 +290,7 @@ class Op:
                 f"{name} must be an operator such as nl.add",
                 argument=name,
                 got=repr(value),
-                hint=f"{value!r} is not an operator; call it as a function: {value!r}(...)"
+                hint=f"{value!r} is a function; call it: {value!r}(...)"
                 if repr(value).startswith("nl.")
                 else None,
             )
@@ -296,20 +299,20 @@ class Op:
             yield OperatorError(
                 f"{name}={value} is not an operator of this instruction",
                 argument=name,
-                expected=", ".join(self.names or (f"an {' or '.join(self.kinds)} operator",)),
+                expected=either(self.names or (f"an {either(self.kinds)} operator",)),
                 got=repr(value),
             )
         elif self.reduces and not value.reduces:
             yield OperatorError(
-                f"{name}={value} can't be a reduction",
+                f"{name}={value} can't be used in a reduction",
                 argument=name,
-                expected=", ".join(name for name, op in OPERATORS.items() if op.reduces),
-                because="a reduction applies its operator to its previous result, which only some "
-                "operators allow",
+                expected=either(name for name, op in OPERATORS.items() if op.reduces),
+                because="a reduction combines its previous result with the next element, and only "
+                "some operators can do so",
             )
         if value.feature and not machine.has(value.feature):
             yield TargetError(
-                f"{machine.name} doesn't have {value}",
+                f"{machine.name} does not have the operator {value}",
                 argument=name,
                 expected=having(value.feature),
                 got=f"{machine.name} ({machine.generation})",
@@ -344,7 +347,7 @@ class Static:
             yield SignatureError(
                 f"{name} must be a member of nisa.{self.members.__name__}",
                 argument=name,
-                expected=", ".join(map(repr, self.members)),
+                expected=either(map(repr, self.members)),
                 got=repr(value),
             )
         if self.flag and not (isinstance(value, int | np.bool_ | None) and value in (None, 0, 1)):

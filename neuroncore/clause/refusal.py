@@ -133,10 +133,10 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
     if op is None or operand is None or isinstance(operand, Tile):
         return
     if op.arity == 1:
-        left_out(name, operand, f"{op} has one operand")
+        left_out(name, operand, f"{op} has only one operand")
     require(
         op.kind == "arithmetic" or float(operand).is_integer(),
-        f"{name} must be an integer for {op}",
+        f"{name} must be an integer, because {op} is a bitvec operator",
         DtypeError,
         argument=name,
         got=repr(operand),
@@ -171,7 +171,7 @@ def left_out(name: str, value: Any, because: str) -> None:
     OperatorError unless the argument is the number 0."""
     require(
         not isinstance(value, Tile) and value == 0,
-        f"{name} must be None or 0: {because}",
+        f"{name} must be None or 0, because {because}",
         OperatorError,
         argument=name,
         expected="None or 0",
@@ -192,13 +192,13 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
     if form.element:
         require(
             value == 0,
-            f"{instruction}: a constant of {form} can only be 0",
+            f"{instruction}: {name} must be 0 for {form}, a packed format",
             DtypeError,
             argument=name,
             expected="0",
             got=repr(value),
             because="an element of a packed format is four numbers",
-            hint="memset a view of the tile as integers: tensor.view(nl.uint32)",
+            hint="write integers to a view of the tile: tensor.view(nl.uint32)",
         )
         return 0
     if form.is_integer and value != 0:
@@ -206,12 +206,12 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
         least = low or -(high + 1) // 2
         require(
             _is_whole(value) and least <= int(value) <= high,
-            f"{instruction}: {value!r} is not a value of {form}",
+            f"{instruction}: {name} is {value!r}, but {form} holds only integers",
             DtypeError,
             argument=name,
             expected=f"an integer from {low} to {high}",
-            got=repr(value),
-            because="the constant is stored in the format of dst; nothing is converted",
+            got=f"{type(value).__name__} {value!r}",
+            because="the constant is stored in the format of dst, without a conversion",
         )
         value = int(value) if low else int(value) % (high + 1)
     return arithmetic.constant(dst.held, value)

@@ -16,6 +16,7 @@ from neuroncore.base.errors import (
     ShapeError,
     TargetError,
 )
+from neuroncore.base.units import either, plural
 from neuroncore.clause.instruction import Call
 from neuroncore.clause.operand import PSUM
 from neuroncore.clause.refusal import Fault, Rule, fault, lacks, rule
@@ -55,7 +56,9 @@ def holds(
 def _shown(call: Call, name: str) -> str:
     """Return the argument of a call as text."""
     if name in call.instruction.lists:
-        return f"{len(call[name])} tensors: {', '.join(map(str, call[name]))}"
+        tiles = call[name]
+        listed = f": {', '.join(map(str, tiles))}" if tiles else ""
+        return f"{plural(len(tiles), 'tensor')}{listed}"
     return str(call[name])
 
 
@@ -69,11 +72,9 @@ def formats_of(
     """Require these formats for the named tiles. If `of` is given, the rule applies only to tiles
     for which `of(tile)` is true. `sentence` replaces the rule's sentence. `reasons` are fields of
     the rule."""
-    listed = ", ".join(formats)
+    listed = either(formats)
 
-    @rule(
-        DtypeError, sentence or f"{_listed(names)} must have one of the formats {listed}", **reasons
-    )
+    @rule(DtypeError, sentence or f"{_listed(names)} must be {listed}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
         for name, view in _named(call, names):
             if of(view) and view.dtype not in formats:
@@ -101,13 +102,12 @@ def needs(
 def one_of(argument: str, allowed: tuple[Any, ...], kind: type[KernelError] = ShapeError) -> Rule:
     """Require one of a few values for a parameter."""
 
-    @rule(kind, f"{argument} is {'one of ' * (len(allowed) > 1)}{', '.join(map(str, allowed))}")
+    @rule(kind, f"{argument} must be {either(allowed)}")
     def check(call: Call, machine: Machine) -> Fault | None:
         value = call[argument]
         if value in allowed:
             return None
-        listed = ", ".join(map(str, allowed))
-        return fault(argument, f"{argument} is {value!r}", listed, repr(value))
+        return fault(argument, f"{argument} can't be {value!r}", either(allowed), repr(value))
 
     return check
 
@@ -181,19 +181,19 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
     @rule(
         DtypeError,
-        f"{_listed(names)} must be a number or a float32 tile for an arithmetic operator, and a "
-        "number or an integer tile for a bitvec operator",
+        f"{_listed(names)} must be a number or a tile: a float32 tile for an arithmetic operator, "
+        "an integer tile for a bitvec operator",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         bits = call[op].kind == "bitvec"
         for name, view in _named(call, names):
             if bits and not view.dtype.is_integer:
-                statement = f"{name} is {view.dtype}, and {call[op]} is a bitvec operator"
+                statement = f"{name} can't be {view.dtype} for {call[op]}, a bitvec operator"
                 return fault(name, statement, "an integer format", because=BITS)
             if not bits and view.dtype is not float32:
                 because = "the engine takes one number per partition only in float32"
-                hint = "copy it into a float32 tile with nisa.tensor_copy"
-                statement = f"{name} is {view.dtype}"
+                hint = f"copy {name} into a float32 tile with nisa.tensor_copy"
+                statement = f"{name} can't be {view.dtype} for {call[op]}"
                 return fault(name, statement, "float32", because=because, hint=hint)
         return None
 
@@ -207,15 +207,17 @@ def operand_of(**operands: str) -> Rule:
 
     @rule(
         OperatorError,
-        f"{_listed(tuple(operands.values()))} must be a tile or a number if the operator has two "
-        "operands, and None or 0 if the operator has only one operand",
+        f"{_listed(tuple(operands.values()))} must be a tile or a number for an operator of two "
+        "operands, and None or 0 for an operator of one operand",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         for op, name in ((call[op], name) for op, name in operands.items()):
             if op is not None and op.arity == 1 and isinstance(call[name], View):
-                return fault(name, f"{name} must be None or 0: {op} has one operand", "None or 0")
+                statement = f"{name} must be None or 0, because {op} has only one operand"
+                return fault(name, statement, "None or 0")
             if op is not None and op.arity == 2 and call[name] is None:
-                return fault(name, f"{op} needs {name}", "a tile or a number", "None")
+                statement = f"{op} has two operands, but {name} is None"
+                return fault(name, statement, "a tile or a number", "None")
         return None
 
     return check
@@ -227,18 +229,14 @@ def only_if(
     """Allow an argument only if `test` is true for the argument of another parameter, `partner`.
     `condition` states this condition in words."""
 
-    @rule(OperatorError, f"{argument} is given only if {partner} {condition}", **reasons)
+    @rule(OperatorError, f"{argument} is allowed only if {partner} {condition}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
         value, other = call[argument], call[partner]
         if not value or test(other):
             return None
         statement = f"{argument} can't be used with {partner}={_name(other)}"
-        return fault(
-            argument,
-            statement,
-            f"a value of {partner} that {condition}",
-            f"{partner}={_name(other)}",
-        )
+        expected = f"{argument} only if {partner} {condition}"
+        return fault(argument, statement, expected, f"{partner}={_name(other)}")
 
     return check
 
@@ -251,7 +249,8 @@ def needed_if(argument: str, partner: str, condition: str, test: Callable[[Any],
     def check(call: Call, machine: Machine) -> Fault | None:
         if call[argument] is not None or not test(call[partner]):
             return None
-        return fault(argument, f"{partner}={_name(call[partner])} needs {argument}", got="None")
+        statement = f"{argument} is missing, which {partner}={_name(call[partner])} needs"
+        return fault(argument, statement, got=f"{argument}=None")
 
     return check
 
@@ -263,10 +262,13 @@ def _name(value: Any) -> str:
 def unsupported(argument: str, hint: str) -> Rule:
     """Refuse a parameter that the API reserves for the future."""
 
-    @rule(OperatorError, f"{argument} is not supported", hint=hint)
+    sentence = f"{argument} must be False"
+    because = "the documentation says that the instruction does not support it yet"
+
+    @rule(OperatorError, sentence, because=because, hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:
         value = call[argument]
-        return fault(argument, f"{argument} is not supported", "False", value) if value else None
+        return fault(argument, sentence, "False", value) if value else None
 
     return check
 
@@ -277,8 +279,8 @@ def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.
 
     @rule(
         OperatorError,
-        f"bitvec operators take integers of one width ({_listed(names)}), run on the {unit.name} "
-        "engine, and can't be combined with arithmetic operators",
+        f"with a bitvec operator, {_listed(names)} must be integers of one width, the engine must "
+        f"be {unit.name}, and there must be no arithmetic operator",
         because=BITS,
     )
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -287,9 +289,9 @@ def bitvec_on_integers(*names: str, ops: tuple[str, ...], unit: engine = engine.
         if len(kinds) > 1:
             return fault(
                 ops[1],
-                f"{operators[0]} and {operators[1]} are of different kinds",
-                "both bitvec or both arithmetic",
-                f"{operators[0].kind} and {operators[1].kind}",
+                f"{operators[0]} and {operators[1]} can't be combined in one instruction",
+                "two bitvec operators, or two arithmetic operators",
+                " and ".join(f"{op} ({op.kind})" for op in operators),
                 because="bit patterns and float32 values use different paths through the lane",
             )
         return _bitvec(call, names, unit) if kinds == {"bitvec"} else None
@@ -309,10 +311,10 @@ def _bitvec(call: Call, names: tuple[str, ...], unit: engine) -> Fault | None:
                 kind=DtypeError,
             )
         if view.dtype.itemsize != views[0][1].dtype.itemsize:
-            expected = f"{views[0][1].dtype.bits} bits, as {views[0][0]}"
-            return fault(
-                name, f"{name} and {views[0][0]} differ in width", expected, kind=DtypeError
-            )
+            first, width = views[0][0], views[0][1].dtype.bits
+            statement = f"{name} has {view.dtype.bits} bits, but {first} has {width}"
+            expected = f"integers of {width} bits, as {first}"
+            return fault(name, statement, expected, kind=DtypeError)
     if call.engine is unit:
         return None
     return fault(
@@ -330,15 +332,16 @@ def bits_if_opaque(dst: str, src: str) -> Rule:
 
     @rule(
         DtypeError,
-        "packed formats and scales are copied without conversion",
-        because="microscaling formats are not converted during a copy",
-        hint="quantize with nisa.quantize_mx, or take the bits with tensor.view(dtype)",
+        "if src or dst has a packed format or is a scale, both must have the same format",
+        because="a copy does not convert microscaling formats",
+        hint="quantize with nisa.quantize_mx, or access the bits with tensor.view(dtype)",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         target, source = call.view(dst).dtype, call.view(src).dtype
         if target is source or not (target.is_opaque or source.is_opaque):
             return None
-        return fault(dst, f"{source} can't be converted to {target}", source, target)
+        statement = f"{dst} is {target}, but a copy of {source} must be {source}"
+        return fault(dst, statement, source, target)
 
     return check
 
@@ -349,8 +352,7 @@ def within_one_bank(name: str) -> Rule:
 
     @rule(
         PsumBankError,
-        f"{name} is in one bank of each partition of PSUM, except on machines with "
-        "results_across_banks",
+        f"{name} must be in one bank of PSUM, except on machines with results_across_banks",
         also="NLA001",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -365,11 +367,11 @@ def within_one_bank(name: str) -> Rule:
         return fault(
             name,
             f"{name} crosses a PSUM bank",
-            f"bytes within one bank of {psum.bank_bytes} ({numbers} float32 per partition)",
-            f"bytes {view.byte} to {end} of the partition",
+            f"all bytes in one bank of {psum.bank_bytes} bytes ({numbers} float32 numbers)",
+            f"bytes {view.byte} to {end - 1} of each partition",
             because=f"PSUM has {psum.banks} banks of {psum.bank_bytes} bytes per partition, and "
             "the result of a product must be in one bank",
-            hint=f"use tiles of at most {numbers} columns, and allocate each of them separately",
+            hint=f"use tiles of at most {numbers} float32 columns, and allocate each separately",
         )
 
     return check
@@ -378,7 +380,7 @@ def within_one_bank(name: str) -> Rule:
 def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
     """Require a feature of the machine if the instruction runs on this engine."""
 
-    sentence = f"only machines with {feature} run this instruction on the {unit.name} engine"
+    sentence = f"only machines with {feature} run the instruction on the {unit.name} engine"
 
     @rule(TargetError, sentence, hint=hint)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -386,7 +388,7 @@ def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
             return None
         return fault(
             "engine",
-            f"this instruction does not run on the {unit.name} engine of {machine.name}",
+            f"the {unit.name} engine of {machine.name} does not have this instruction",
             having(feature),
             f"{machine.name} ({machine.generation})",
         )
@@ -397,9 +399,9 @@ def on_engine_needs(unit: engine, feature: str, hint: str) -> Rule:
 def indirect_on(*engines: engine) -> Rule:
     """Require one of these engines if an argument is an indirect view (its index picks
     elements)."""
-    names = " or ".join(e.name for e in engines)
+    names = either(e.name for e in engines)
 
-    @rule(BufferKindError, f"an index can pick elements only on the {names} engine")
+    @rule(BufferKindError, f"only the {names} engine takes indirect views")
     def check(call: Call, machine: Machine) -> Fault | None:
         views = _named(call, tuple(call.arguments))
         name = next((name for name, view in views if view.picked_by), None)
@@ -417,13 +419,13 @@ def two_operands(*ops: str) -> Rule:
     @rule(
         OperatorError,
         f"{_listed(ops)} must have two operands",
-        hint="use nisa.tensor_scalar or nisa.activation",
+        hint="for an operator of one operand, use nisa.tensor_scalar or nisa.activation",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
         for name in ops:
             op = call[name]
             if op is not None and op.arity != 2:
-                statement = f"{name}={op} has one operand"
+                statement = f"{name}={op} has one operand, but the instruction passes two"
                 return fault(name, statement, "an operator of two operands", repr(op))
         return None
 
@@ -433,12 +435,12 @@ def two_operands(*ops: str) -> Rule:
 def commands(*names: str) -> Rule:
     """Require that reduce_cmd is one of these commands."""
 
-    @rule(OperatorError, f"reduce_cmd is {' or '.join(names)}")
+    @rule(OperatorError, f"reduce_cmd must be {either(names)}")
     def check(call: Call, machine: Machine) -> Fault | None:
         command = call["reduce_cmd"].name
         if command in names:
             return None
-        return fault("reduce_cmd", f"reduce_cmd can't be {command}", ", ".join(names), command)
+        return fault("reduce_cmd", f"reduce_cmd can't be {command}", either(names), command)
 
     return check
 
@@ -449,14 +451,19 @@ def runs_there(*ops: str) -> Rule:
     @rule(
         OperatorError,
         f"the engine must have the operator of {_listed(ops)}",
-        hint="omit `engine`: then an engine that has the operator is chosen",
     )
     def check(call: Call, machine: Machine) -> Fault | None:
-        for name in ops:
-            op = call[name]
-            if op is not None and call.engine.name not in op.engines:
-                statement = f"{op} does not run on the {call.engine.name} engine"
-                return fault(name, statement, f"engine {' or '.join(op.engines)}", call.engine.name)
-        return None
+        wrong = [n for n in ops if call[n] is not None and call.engine.name not in call[n].engines]
+        return _missing_there(call, machine, wrong[0]) if wrong else None
 
     return check
+
+
+def _missing_there(call: Call, machine: Machine, name: str) -> Fault:
+    """Return the fault of an operator that the call's engine does not have."""
+    op, unit, choose = call[name], call.engine.name, call.instruction.choose
+    statement = f"{op} does not run on the {unit} engine"
+    if choose is None or choose(call, machine).name not in op.engines:
+        return fault(name, statement, f"an operator of the {unit} engine", op)
+    hint = "omit `engine`: then an engine that has the operator is chosen"
+    return fault(name, statement, f"the {either(op.engines)} engine", unit, hint=hint)

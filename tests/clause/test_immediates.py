@@ -81,7 +81,7 @@ def test_a_float_is_not_accepted_as_an_integer():
 def test_numbers_have_a_range():
     word = Immediate(int, 0, 3)
     assert word.take("dma_copy", "priority", 3) == 3
-    with pytest.raises(DtypeError, match="priority is 4"):
+    with pytest.raises(DtypeError, match="priority can't be 4"):
         word.take("dma_copy", "priority", 4)
 
 

@@ -353,7 +353,7 @@ def test_an_exchange_needs_both_sides():
 
 @pytest.mark.parametrize("ranks", [(2, 0), (1, -1)])
 def test_only_two_ranks_exist(ranks):
-    with pytest.raises(ShapeError, match=r"(send_to|recv_from)_rank is (2|-1)"):
+    with pytest.raises(ShapeError, match=r"(send_to|recv_from)_rank can't be (2|-1)"):
         swapped[2](X, *((rank, rank) for rank in ranks))
 
 
@@ -417,7 +417,7 @@ def test_one_core_alone_has_no_peers():
 
 def test_the_first_generation_has_no_logical_cores(monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
-    with pytest.raises(TargetError, match="trn1 doesn't have core_barrier"):
+    with pytest.raises(TargetError, match="trn1 does not have the instruction core_barrier"):
         crossed[2](X)
 
 
@@ -433,7 +433,7 @@ def test_a_barrier_is_for_both_cores():
         nisa.core_barrier(x, (0, 2))
         return x
 
-    with pytest.raises(ShapeError, match="cores 0 and 1"):
+    with pytest.raises(ShapeError, match="cores must be"):
         odd[2](X)
 
 

@@ -198,7 +198,7 @@ def test_columns_become_partitions():
 
 
 def test_bytes_are_not_transposed():
-    with pytest.raises(DtypeError, match="1 bytes"):
+    with pytest.raises(DtypeError, match="1 byte"):
         called(nl.load_transpose2d, np.zeros((4, 4), np.int8), tiles_in="hbm")
 
 

@@ -38,25 +38,41 @@ def test_invalid_groups_are_refused(groups, why):
 
 def test_other_invalid_arguments_of_collectives_are_refused():
     reduce = (ncc.all_reduce, ALL)
-    refused(ShapeError, "as many elements as its src", through_hbm, X4, (4, 3), *reduce, op=nl.add)
+    refused(
+        ShapeError,
+        "as many elements as its tensor of srcs",
+        through_hbm,
+        X4,
+        (4, 3),
+        *reduce,
+        op=nl.add,
+    )
     refused(OperatorError, "not an operator", through_hbm, X4, (4, 2), *reduce, op=nl.multiply)
     refused(TargetError, "priorities", through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1)
     ran(through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=1, target="trn3")
     refused(
-        SignatureError, "priority is 4", through_hbm, X4, (4, 2), *reduce, op=nl.add, priority=4,
-        target="trn3",
+        SignatureError, "priority can't be 4", through_hbm, X4, (4, 2), *reduce, op=nl.add,
+        priority=4, target="trn3",
     )  # fmt: skip
     gather = (ncc.all_gather, ALL)
-    refused(ShapeError, "collective_dim is 1", through_hbm, X4, (4, 8), *gather, collective_dim=1)
     refused(
-        ShapeError, "the size of its src times", through_sbuf, X4, (4, 8), *gather, collective_dim=0
+        ShapeError, "collective_dim can't be 1", through_hbm, X4, (4, 8), *gather, collective_dim=1
+    )
+    refused(
+        ShapeError,
+        "the size of its tensor of srcs times",
+        through_sbuf,
+        X4,
+        (4, 8),
+        *gather,
+        collective_dim=0,
     )
     refused(
         SignatureError, "have equal lengths", through_hbm, X4, (8, 2), ncc.all_gather,
         [[0, 1], [2, 3, 4]], collective_dim=0,
     )  # fmt: skip
     scatter = {"collective_dim": 1, "op": nl.add}
-    refused(ShapeError, "is 1", through_hbm, X4, (4, 2), ncc.reduce_scatter, ALL, **scatter)
+    refused(ShapeError, "be 1", through_hbm, X4, (4, 2), ncc.reduce_scatter, ALL, **scatter)
     refused(
         BufferKindError, "must be in hbm", through_sbuf, X4, (4, 2), ncc.all_to_all, ALL,
         collective_dim=0,
@@ -66,8 +82,8 @@ def test_other_invalid_arguments_of_collectives_are_refused():
         [[0, 1], [1, 0]],
     )  # fmt: skip
     refused(
-        SignatureError, "the source of two pairs", through_hbm, X4, (4, 2), ncc.collective_permute,
-        [[0, 1], [2, 1]],
+        SignatureError, "the source, or the target, of two pairs", through_hbm, X4, (4, 2),
+        ncc.collective_permute, [[0, 1], [2, 1]],
     )  # fmt: skip
 
 
@@ -93,9 +109,9 @@ def test_four_ranks_of_trn1_are_neighbors():
     [
         ("s", "h", BufferKindError, "all tensors must be in hbm, or all in sbuf"),
         ("ss", "ss", BufferKindError, "all of them must be in hbm"),
-        ("h", "hh", SignatureError, "one tensor for each tensor of srcs"),
-        ("", "", SignatureError, "one tensor for each tensor of srcs"),
-        ("h", "b", DtypeError, "the format of its src"),
+        ("h", "hh", SignatureError, "equally many tensors"),
+        ("", "", SignatureError, "equally many tensors"),
+        ("h", "b", DtypeError, "the format of its tensor of srcs"),
         ("x", "h", BufferKindError, "is an argument of the kernel"),
         ("h", "x", BufferKindError, "is an argument of the kernel"),
         ("3", "3", ShapeError, "one free axis"),

@@ -136,7 +136,7 @@ def in_one_tile(case, tiles, starts):
 
 LAYOUTS = {  # and the refusals of operands that cannot be combined in this way
     strided: ((), ""),
-    with_axes: (ShapeError, r"must have two axes|be \[P, 6\]"),
+    with_axes: (ShapeError, r"must have two axes|or \[P, 6\]"),
     repeated: ((), ""),
     in_memories: (BufferKindError, "(are|is) in psum"),
     in_formats: ((DtypeError, OutOfBoundsError), ""),

@@ -73,7 +73,7 @@ def test_an_index_starts_on_a_quadrant():
     for start in (0, 32, 64, 96):
         device.issue("tensor_copy", dst, src.indirect(index[start : start + 16], 4))
     view = src.indirect(index[16:32], 4)
-    words = ["index of src", "partition 16", "multiple of 32"]
+    words = ["index of src", "partition 16", "0, 32, 64 or 96"]
     device.refuses(StartPartitionError, "tensor_copy", dst, view, words=words)
     view = dst.indirect(index[40:56], 4)
     device.refuses(StartPartitionError, "tensor_copy", view, src, words=["index of dst", "40"])

@@ -29,7 +29,7 @@ def test_strides_count_towards_the_bank():
     s, x = ones(device, 4, 3, 65)
     device.issue("nc_matmul", dst[:, 7:512:8], s, x[:, :64])
     assert (dst.numpy()[:, 7:512:8] == 4).all()
-    device.refuses(PsumBankError, "nc_matmul", dst[:, 7:520:8], s, x, words=["dst", "28 to 2080"])
+    device.refuses(PsumBankError, "nc_matmul", dst[:, 7:520:8], s, x, words=["dst", "28 to 2079"])
 
 
 @for_all("target", TARGETS)

@@ -214,7 +214,7 @@ def test_instructions_start_at_partitions_where_engines_can_start(buffer, start,
         device.issue("memset", part, 1.0)
         assert tile.numpy().sum() == 3 * rows
         return
-    words = ["dst", f"partition {start}", f"{rows} partitions"]
+    words = ["dst", f"partition {start}", f"{rows} partition"]
     device.refuses(StartPartitionError, "memset", part, 1.0, words=words)
 
 

@@ -242,7 +242,7 @@ def test_they_can_be_filled_with_zeros(name):
     dst = made(device, name, patterns(name))
     device.issue("memset", dst, 0)
     assert not dst.codes().any()
-    device.refuses(DtypeError, "memset", dst, 1.0, words=[name, "can only be 0"])
+    device.refuses(DtypeError, "memset", dst, 1.0, words=[name, "must be 0"])
 
 
 def test_scales_can_be_filled_with_a_power_of_two():

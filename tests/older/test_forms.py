@@ -186,7 +186,7 @@ def test_an_instruction_has_four_free_axes():
         return nisa.tensor_reduce(nl.add, t[p, i + a, j + b, k + c], (3, 4, 5, 6))
 
     with pytest.raises(
-        ShapeError, match="data needs 6 free axes in its access pattern; the limit is"
+        ShapeError, match="the access pattern of data has 6 free axes, but the limit is"
     ):
         stored(folded, numbers(6, 4, 5, 6))
 

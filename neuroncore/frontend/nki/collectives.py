@@ -216,11 +216,11 @@ def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
     legal = on_chip if tiles and all(tile.storage.on_chip for tile in tiles) else (0,)
     if dim not in legal:
         raise ShapeError(
-            f"collective_dim is {dim}",
+            f"collective_dim can't be {dim}",
             argument="collective_dim",
             expected=" or ".join(map(str, legal)),
             got=str(dim),
-            because="NKI does not support other dimensions yet",
+            because="NKI does not support other values yet",
         )
 
 
