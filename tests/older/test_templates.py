@@ -1,5 +1,6 @@
 """Iterations that are copied from earlier ones equal those that Python would have run."""
 
+from contextlib import suppress
 from struct import Struct
 
 import numpy as np
@@ -11,8 +12,10 @@ from neuronxcc.nki import language as nl
 import neuroncore
 from neuroncore.base import source
 from neuroncore.base.errors import KernelError
+from neuroncore.base.options import Options
 from neuroncore.core import later
-from neuroncore.frontend.neuronxcc.nki import notes, templates
+from neuroncore.frontend.neuronxcc.nki import known_iterations, notes, templates
+from neuroncore.frontend.settings import settings
 from neuroncore.memory.storage import Memory
 from neuroncore.record import program
 
@@ -338,9 +341,9 @@ def both(kernel, monkeypatch):
     repeated = []
     repeat = templates.Template.repeat
 
-    def counted(*given):
-        done = repeat(*given)
-        repeated.extend([given[-1]] * done)
+    def counted(template, loop_run, outer, values):
+        done = repeat(template, loop_run, outer, values)
+        repeated.extend((*outer, value) for value in values[:done])
         return done
 
     monkeypatch.setattr(templates.Template, "repeat", counted)
@@ -367,6 +370,58 @@ def test_rows_are_the_same_if_they_are_compressed_while_a_kernel_runs(kernel, pa
     whole = outcome(kernel)
     monkeypatch.setattr(program, "PACKED", packed)
     assert outcome(kernel) == whole
+
+
+@pytest.mark.parametrize("ahead", [1, 100])
+@pytest.mark.parametrize("kernel", REPEATED, ids=lambda kernel: kernel.__name__)
+def test_any_number_of_iterations_can_be_made_at_once(kernel, ahead, monkeypatch):
+    whole = outcome(kernel)
+    monkeypatch.setattr(templates, "AHEAD", ahead)
+    assert outcome(kernel) == whole
+
+
+@pytest.mark.parametrize("limit", [5, 11, 12, 20])
+@pytest.mark.parametrize("kernel", [unrolled_in_it, running_sums_of_ragged_tiles, past_the_end])
+def test_a_record_ends_at_its_limit_in_repeated_iterations(kernel, limit, monkeypatch):
+    options = Options(record_limit=limit)
+    with settings(options=options):
+        repeated, plain, _ = both(kernel, monkeypatch)
+    assert repeated == plain
+
+
+class Watching:
+    def begun(self, core):
+        self.core = core
+
+    def done(self, *ranks):
+        pass
+
+
+@pytest.mark.parametrize("kernel", REPEATED, ids=lambda kernel: kernel.__name__)
+def test_the_record_ends_before_an_instruction_that_fails(kernel, monkeypatch):
+    def record(failing):
+        watching, count = Watching(), iter(range(10_000))
+
+        def counted(*given):
+            if next(count) == failing:
+                raise ZeroDivisionError
+            execute(*given)
+
+        monkeypatch.setattr(known_iterations, "_execute", counted)
+        with settings(observer=watching), suppress(KernelError, ZeroDivisionError):
+            nki.jit(kernel)(X)
+        data = watching.core.program.data
+        return watching.core.program, data.marks(), next(count)
+
+    execute = known_iterations._execute
+    whole, marks, count = record(-1)
+    for failing in {0, 1, count // 2, count - 2, count - 1}:
+        part, its_marks, executed = record(failing)
+        assert executed == failing + 1
+        assert whole.rows.since()[: part.rows.size] == part.rows.since()
+        assert part.count == len(part.columns().call) < whole.count
+        begun = its_marks[its_marks[:, 1] >= 0]
+        assert begun.tolist() == marks[marks[:, 1] >= 0][: len(begun)].tolist()
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -25,7 +25,7 @@ and use the same tile objects. `Memory.renew` prepares such a storage for a new 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import ref
 
@@ -51,7 +51,7 @@ from neuroncore.frontend.neuronxcc.nki.repetition import (
     NewStorage,
     fault,
 )
-from neuroncore.frontend.neuronxcc.nki.scopes import Running, first_writes, note_writes
+from neuroncore.frontend.neuronxcc.nki.scopes import LoopRun, Running, first_writes, note_writes
 from neuroncore.frontend.neuronxcc.nki.tensor import Tensor
 from neuroncore.memory.geometry import Layout
 from neuroncore.memory.storage import Memory, Storage
@@ -61,6 +61,7 @@ Numbers = npt.NDArray[np.int64]
 # counters: the number of rows before the iteration, the number of words of marks before the
 # iteration, and the same number with a minus sign
 COUNT, LENGTH, LESS, COUNTERS = range(4)
+MARK = 3  # the words of a mark at the begin or the end of an iteration
 
 
 class _Words:
@@ -85,14 +86,12 @@ class _Words:
         self._base = np.array(self.words, np.int64)
         self._places = np.array(self._at, np.intp), np.array(self._of, np.intp)
 
-    def filled(self, elements: Numbers, count: int) -> bytes:
-        """Return the first `count` words as bytes, after the elements of the vector have been
-        added."""
-        if not count:
-            return b""
-        words, (at, of) = self._base.copy(), self._places
-        words[at] += elements[of]
-        return words[:count].tobytes()
+    def filled(self, elements: Numbers) -> Numbers:
+        """Return the words of each iteration, after the elements of its vector have been added. A
+        row of `elements` is the vector of an iteration."""
+        words, (at, of) = np.tile(self._base, (len(elements), 1)), self._places
+        words[:, at] += elements[:, of]
+        return words
 
 
 class _Known:
@@ -273,24 +272,54 @@ class KnownIterations:
         return self._moves.setdefault(id(place), moves) == moves
 
     def run(
-        self, core: Core, state: Running, numbers: Numbers, number_list: list[int],
-        storages: list[Storage],
+        self, core: Core, state: Running, loop_run: LoopRun, values: Sequence[int],
+        numbers: Numbers, storages_of: Callable[[list[int]], list[Storage] | None],
+    ) -> int:  # fmt: skip
+        """Execute successive iterations, and write their rows and marks to the record. Return the
+        number of iterations. The loop variable has `values`, and a row of `numbers` has the values
+        that the template's numbers have in an iteration. `storages_of` returns the storages of the
+        blocks in `outside` for the numbers of an iteration; the first iteration for which it
+        returns None is not executed. If iterations are noted, there may be only one."""
+        accumulates, site, notes = state.accumulates, core.site, state.notes
+        begun = 0 if notes is None else notes.written
+        numbered: list[list[int]] = []  # the ids of storages, by iteration
+        self._last = self.count, len(self._rows.words), len(self._marks.words)
+        state.notes = storages = None
+        try:
+            for value, number_list in zip(values, numbers.tolist(), strict=False):
+                storages = storages_of(number_list)
+                if storages is None:
+                    break
+                state.accumulates, index = accumulates, loop_run.enter(value)
+                numbered.append([storage.id for storage in storages])
+                try:
+                    self._run(core, state, number_list, storages, numbered[-1])
+                finally:
+                    loop_run.leave(index)
+        finally:
+            state.accumulates, core.site, state.notes = accumulates, site, notes
+            if numbered:
+                self._write(loop_run.number, values, numbers, numbered)
+        if notes is not None and storages is not None:
+            self._note(notes, begun, values[0], number_list, numbered[0], storages)
+        return len(numbered)
+
+    def _run(
+        self, core: Core, state: Running, numbers: list[int], storages: list[Storage],
+        numbered: list[int],
     ) -> None:  # fmt: skip
-        """Execute an iteration, and write its rows and marks to the record. `numbers` are the
-        values that the template's numbers have in this iteration, and `number_list` has the same
-        values as a list. `storages` are the storages of the blocks in `outside`."""
-        numbered = [storage.id for storage in storages]
+        """Execute an iteration with these `numbers`. `storages` are the storages of the blocks in
+        `outside`, and `numbered` has their ids; the ids of new storages are appended. If there is
+        an error, set `_last`."""
         made: list[Storage] = []
         tables, tiles = (made, storages), self._tiles.copy()
-        notes, state.notes = state.notes, None
-        begun = 0 if notes is None else notes.written
         issued = words = marks = 0
         try:
             for event in self._events:
                 if isinstance(event, tuple):
                     new, storage = event
                     if storage is None:
-                        storage = new.made(core, state, number_list)
+                        storage = new.made(core, state, numbers)
                     else:
                         new.renew(core, self._program, storage)
                     made.append(storage)
@@ -299,25 +328,24 @@ class KnownIterations:
                 marks = event.marks
                 for tile, kind, place, geometry, at in event.new:
                     storage = place if kind == FIXED else tables[kind][place]
-                    tiles[tile] = Tensor(storage, geometry, number_list[at])
+                    tiles[tile] = Tensor(storage, geometry, numbers[at])
                 _execute(core, state, event, tiles)
                 issued, words = issued + 1, event.words
-            marks = len(self._marks.words)
-        finally:
+        except BaseException:
+            self._last = issued, words, marks
             numbered += [0] * (len(storages) + len(self._made) - len(numbered))
-            self._write(numbers, numbered, issued, words, marks)
-            state.notes = notes
-        if notes is not None:
-            self._note(notes, begun, number_list, numbered, storages)
+            raise
 
     def _note(
-        self, notes: Notes, begun: int, numbers: list[int], numbered: list[int],
+        self, notes: Notes, begun: int, value: int, numbers: list[int], numbered: list[int],
         storages: list[Storage],
     ) -> None:  # fmt: skip
         """Add the events of an iteration to the notes. The rows of the iteration begin at byte
-        `begun` of the record. `numbers` are the values of the template's numbers. `numbered` are
-        the ids of storages: first the ids of `storages`, then the ids of the new storages."""
+        `begun` of the record. `value` is the loop variable. `numbers` are the values of the
+        template's numbers. `numbered` are the ids of storages: first the ids of `storages`, then
+        the ids of the new storages."""
         rows, made, steps = notes.rows_from(begun), iter(numbered[len(storages) :]), self._steps()
+        notes.begin_iteration(value)
         for event in self._source:
             if type(event) is NewStorage:
                 notes.note(event.noted(numbers, next(made)))
@@ -331,6 +359,7 @@ class KnownIterations:
                 notes.note(IterationStart(numbers[event[1]]))
             else:
                 notes.note(Begin(*event[1:]) if event[0] is Begin else event[0])
+        notes.end_iteration()
 
     def _steps(self) -> Iterator[tuple[int, int]]:
         """Yield (begin, end) for each instruction: its row has the words from begin up to end
@@ -342,17 +371,33 @@ class KnownIterations:
                 begin = event.words
 
     def _write(
-        self, numbers: Numbers, numbered: list[int], issued: int, words: int, marks: int
+        self, loop: int | None, values: Sequence[int], numbers: Numbers, numbered: list[list[int]]
     ) -> None:
-        """Write to the record the rows of the first `issued` instructions, which have `words` words
-        together, and the first `marks` words of marks."""
-        program = self._program
-        iterations = program.data.iterations
-        counters = program.count, iterations.words, -iterations.words
-        elements = np.concatenate((numbers, np.array((*counters, *numbered), np.int64)))
-        program.rows.extend(self._rows.filled(elements, words))
-        iterations.extend(self._marks.filled(elements, marks))
-        program.count += issued
+        """Write the rows and marks of iterations to the record. `loop` is the number of the loop in
+        the marks, or None if its iterations have no marks. A row of `numbers` has the numbers of an
+        iteration, and a row of `numbered` has the ids of the storages that it used. `_last` has
+        what the last iteration writes: the number of instructions, the words of their rows, and the
+        words of marks inside the iteration."""
+        program, count, (issued, words, marks) = self._program, len(numbered), self._last
+        begins = np.empty((count, 0 if loop is None else MARK), np.int64)
+        ends, written = np.zeros_like(begins), program.data.iterations
+        before = program.count + self.count * np.arange(count)
+        if loop is not None:
+            begins[:, 0], begins[:, 1], begins[:, 2] = before, loop, values[:count]
+            ends[:, 0], ends[:, 1] = before + self.count, ~loop
+            ends[-1, 0] = before[-1] + issued
+        each = len(self._marks.words) + 2 * begins.shape[1]
+        length = written.words + begins.shape[1] + each * np.arange(count)
+        counters = np.stack((before, length, -length), axis=1)
+        ids = np.array(numbered, np.int64)
+        elements = np.concatenate((numbers[:count], counters, ids), axis=1)
+        rows = self._rows.filled(elements)
+        inner = np.concatenate((begins, self._marks.filled(elements)), axis=1)
+        program.rows.extend(rows.tobytes()[: WORD * (rows.size - rows.shape[1] + words)])
+        whole = np.concatenate((inner[:-1], ends[:-1]), axis=1)
+        for part in whole, inner[-1, : begins.shape[1] + marks], ends[-1]:
+            written.extend(part.tobytes())
+        program.count += self.count * (count - 1) + issued
         program.make_room()
 
 

@@ -202,7 +202,10 @@ class Limits:
         self._at = np.array([*range(len(guards)), *(at for at, _ in chip), *indices], np.intp)
         self._low, self._high = np.array(bounds, np.int64).reshape(-1, 2).T
 
-    def hold(self, numbers: Numbers) -> bool:
-        """Return whether the numbers of an iteration are within the limits."""
-        limited = numbers[self._at]
-        return not ((limited < self._low) | (limited > self._high)).any()
+    def hold(self, numbers: Numbers) -> int:
+        """Return how many of the first iterations have all of their numbers within the limits. A
+        row of `numbers` has the numbers of an iteration."""
+        limited = numbers[:, self._at]
+        outside = (limited < self._low) | (limited > self._high)
+        beyond = np.flatnonzero(outside.any(axis=1))
+        return int(beyond[0]) if len(beyond) else len(numbers)

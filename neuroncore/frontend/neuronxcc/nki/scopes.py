@@ -79,28 +79,42 @@ class LoopRun:
         if state.notes is not None:
             state.notes.begin_loop(loop)
 
+    @property
+    def number(self) -> int | None:
+        """The number of the loop in the marks of the record; None if the loop has no marks."""
+        return None if self._marks is None else self._marks.number
+
     def begin(self, value: int) -> LoopIndex:
         """Begin an iteration, and return the loop variable."""
+        index = self.enter(value)
+        if self._marks is not None:
+            self._marks.begin(value)
+        if self._state.notes is not None:
+            self._state.notes.begin_iteration(value)
+        return index
+
+    def enter(self, value: int) -> LoopIndex:
+        """Begin an iteration without marking and noting it, and return the loop variable."""
         state, index = self._state, LoopIndex(value)
         index.loop, index.writes = self.loop, self._writes
         state.loops.append(index)
         state.met = dict(self.met)
-        if self._marks is not None:
-            self._marks.begin(value)
-        if state.notes is not None:
-            state.notes.begin_iteration(value)
         return index
 
     def end(self, index: LoopIndex) -> None:
         """End an iteration, also if an error ended it."""
-        index.over = True
-        del self._state.loops[self._depth :]
-        for tiles, block in index.ending or ():
-            del tiles[block]
+        self.leave(index)
         if self._marks is not None:
             self._marks.end()
         if self._state.notes is not None:
             self._state.notes.end_iteration()
+
+    def leave(self, index: LoopIndex) -> None:
+        """End an iteration without marking and noting its end."""
+        index.over = True
+        del self._state.loops[self._depth :]
+        for tiles, block in index.ending or ():
+            del tiles[block]
 
     def end_loop(self) -> None:
         """End the run of the loop."""
@@ -114,13 +128,13 @@ class Marks:
     def __init__(self, state: Running) -> None:
         self._state, self._program = state, current().program
         # compare with None, because a record without rows is false
-        self._number = 0 if self._program is None else self._program.data.iterations.words
+        self.number = 0 if self._program is None else self._program.data.iterations.words
 
     def begin(self, value: int) -> None:
-        self._mark(self._number, value)
+        self._mark(self.number, value)
 
     def end(self) -> None:
-        self._mark(~self._number, 0)
+        self._mark(~self.number, 0)
         if self._state.pending is not None:
             # the rows of the delayed call come later, and would count as rows of the next iteration
             self._program = None

@@ -56,6 +56,7 @@ VARIANTS, FAILURES = (
     4,
     16,
 )  # the most templates of a loop, and the most iterations that fit none of them
+AHEAD = 4096  # the most numbers that are computed at once, for successive iterations
 BIRTH = len(birth(0, 0))
 PLAIN = (bool, int, float, str, tuple, np.generic)
 
@@ -70,12 +71,15 @@ class TracedLoop(Loop):
         names = bound(frame) if several else None
         plan = _plan(frame, state, self) if bound(frame) is None else None
         try:
-            for number, value in enumerate(self.values):
+            number = 0
+            while number < len(self.values):
                 if names and number:
                     # a note if the body places tensors: published kernels increment addresses
                     names.again("warning" if state.met == loop_run.met else "note")
-                if plan is not None and plan.repeats(loop_run, value):
+                if plan and (repeated := plan.repeats(loop_run, self.values[number:])):
+                    number += repeated
                     continue
+                value, number = self.values[number], number + 1
                 noting = plan is not None and plan.begin(value)
                 index = loop_run.begin(value)
                 try:
@@ -134,14 +138,14 @@ class Plan:
         bind, are the same objects as when the plan was made."""
         return all(a is b for a, b in zip(self._read, values, strict=True))
 
-    def repeats(self, loop_run: LoopRun, value: int) -> bool:
-        """Execute the iteration with loop variable `value` without Python, if a template can.
-        Return whether it was executed."""
+    def repeats(self, loop_run: LoopRun, values: range) -> int:
+        """Execute iterations without Python, as far as a template can: the loop variable has
+        `values`, in order. Return how many of these iterations were executed."""
         state = self._state
         if state.pending is not None:
-            return False
-        values = (*map(int, state.loops), value)
-        return any(t.repeat(loop_run, value, values) for t in self._templates)
+            return 0
+        outer = (*map(int, state.loops),)
+        return next(filter(None, (t.repeat(loop_run, outer, values) for t in self._templates)), 0)
 
     def begin(self, value: int) -> bool:
         """Begin to note the iteration with loop variable `value`, unless too many iterations fitted
@@ -409,23 +413,32 @@ class Template:
         tables = [[id(tiles) for tiles, *_ in layout.outside] for layout in (mine, theirs)]
         return tables[0] == tables[1] and all(map(_same, mine.events, theirs.events))
 
-    def _resolved(
-        self, blocks: _Blocks, numbers: Numbers
-    ) -> tuple[list[int], list[Storage]] | None:
-        """Return (numbers as a list, storages of the blocks in `blocks.outside`) of an iteration.
-        Return None if a decision may differ from the decision in the template."""
-        if not self._limits.hold(numbers):
+    def _all_known(self, outer: Values, values: range) -> Numbers | None:
+        """Return the numbers of successive iterations, which are within the limits, one iteration
+        in each row. `outer` are the variables of the loops around this loop, and the first of
+        `values` is the variable of the first iteration. Return None if there are none."""
+        numbers = self._known((*outer, values[0]))
+        if numbers is None:
             return None
-        number_list: list[int] = numbers.tolist()
+        several = self._is_known[-1] and self._state.notes is None
+        most = AHEAD // max(len(numbers), 1) if several else 1
+        steps = np.arange(max(1, min(len(values), most)))
+        all_numbers: Numbers = numbers + np.multiply.outer(steps * values.step, self._changes[-1])
+        held = self._limits.hold(all_numbers)
+        return all_numbers[:held] if held else None
+
+    def _storages(self, numbers: list[int]) -> list[Storage] | None:
+        """Return the storages of the blocks in `_Blocks.outside` in the iteration with these
+        numbers. Return None if a decision may differ from the decision in the template."""
         storages = []
-        for tiles, begin, end, whole in blocks.outside:
-            tile = tiles.get(tuple(number_list[begin:end]))
+        for tiles, begin, end, whole in self._blocks.outside:
+            tile = tiles.get(tuple(numbers[begin:end]))
             if tile is None or not self._is_ready(tile.storage, whole):
                 return None
             storages.append(tile.storage)
         if not all(self._is_ready(*entry) for entry in self._fixed):
             return None
-        return (number_list, storages) if blocks.are_new(number_list) else None
+        return storages if self._blocks.are_new(numbers) else None
 
     def _is_ready(self, storage: Storage, whole: bool) -> bool:
         """Return whether instructions can use a storage now: its loop iteration is not over, and no
@@ -435,9 +448,9 @@ class Template:
         missing = storage.gaps is not None and (whole or storage.id in self._state.fills)
         return not over and not missing
 
-    def _iterations_for(self, core: Core) -> KnownIterations | None:
-        """Return how to make iterations of this template. Return None if an instruction can't be
-        repeated, or if the record has no room."""
+    def _iterations_for(self, core: Core, count: int) -> KnownIterations | None:
+        """Return how to make `count` iterations of this template. Return None if an instruction
+        can't be repeated, or if the record has no room."""
         program = core.program
         if program is None:
             return None
@@ -450,32 +463,25 @@ class Template:
             ends = self._layout.ends
             self._iterations = KnownIterations(program, self._events, ends, *given)
         iterations = self._iterations
-        has_room = program.count + iterations.count <= program.limit
+        has_room = program.count + iterations.count * count <= program.limit
         return iterations if iterations.fits and has_room else None
 
-    def repeat(self, loop_run: LoopRun, value: int, values: Values) -> bool:
-        """Execute the iteration with loop variable `value` without Python, if its numbers are known
-        and all decisions are the same as in the template. `values` are the variables of all running
-        loops. Return whether the iteration was executed."""
+    def repeat(self, loop_run: LoopRun, outer: Values, values: range) -> int:
+        """Execute successive iterations without Python, as long as their numbers are known and all
+        decisions are the same as in the template. `outer` are the variables of the loops around
+        this loop, and `values` the values of its variable. Return the number of iterations that
+        were executed."""
         state, core = self._state, core_of_kernel() or current()
-        numbers = self._known(values)
-        iterations = None if numbers is None else self._iterations_for(core)
+        numbers = self._all_known(outer, values)
+        iterations = None if numbers is None else self._iterations_for(core, len(numbers))
         if numbers is None or iterations is None:
-            return False
-        resolved = self._resolved(self._blocks, numbers)
-        if resolved is None:
-            return False
-        before, site = state.accumulates, core.site
-        index = loop_run.begin(value)
-        if state.notes is not None:
-            bounds = zip(resolved[0], *self._bounds.tolist(), strict=False)
-            state.notes.guards.extend(bounds)
-        try:
-            iterations.run(core, state, numbers, *resolved)
-        finally:
-            state.accumulates, core.site = before, site
-            loop_run.end(index)
-        return True
+            return 0
+        notes = state.notes
+        done = iterations.run(core, state, loop_run, values, numbers, self._storages)
+        if notes is not None and done:
+            bounds = self._bounds.tolist()
+            notes.guards.extend(zip(numbers[0].tolist(), *bounds, strict=False))
+        return done
 
 
 def _same(a: Any, b: Any) -> bool:
