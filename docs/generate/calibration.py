@@ -72,25 +72,24 @@ distinguishes three cases:
 * *standalone*: a kernel of today's API that was compiled without optimizations of the backend. Its
   instructions keep the order of the source.
 
-`isa/compilers.toml` has the reasons for these three models.
+`isa/compilers.toml` has the model of each case, with the reasons.
 
-The file `bench/calibration/offsets.toml` has what is known about the launches of each harness: the
-flags of the compiler, the launch path, and the overhead. For Lonny154/Matmul-Inspector (NKI 0.6 on
-trn1) this file has two more facts:
+The file `bench/calibration/offsets.toml` has the known facts about the launches of each harness:
+the flags of the compiler, the launch path, and the overhead. For Lonny154/Matmul-Inspector (NKI 0.6
+on trn1) this file has two more facts, which the model uses for the seven rows of this source:
 
-* GpSimd writes the descriptors, as other authors report for this release.
+* GpSimd writes the descriptors of DMAs, as other authors report for this release.
 * If a kernel loads the same bytes repeatedly, the device loads them once. In profiles of
-  Matmul-Inspector, the device reads only a quarter of the bytes that the kernel loads. For today's
-  API, no other source shows this behavior, and for earlier releases, kernels of
-  KevGomes1403/nki-moe-megakernel and of the SDK contradict it. The model therefore assumes this
-  behavior only for the seven rows of Matmul-Inspector. The option `--loads once` assumes it for
-  other kernels.
+  Matmul-Inspector, the device reads only a quarter of the bytes that the kernel loads. The model
+  does not assume this for other kernels of today's API, because no other source shows it. Kernels
+  of earlier releases contradict it (KevGomes1403/nki-moe-megakernel and the SDK). The option
+  `--loads once` assumes it for other kernels.
 
 Without these two facts, the estimates of the seven rows would be 1.01 to 1.48 times the
 measurements, and five of them would be within 20 %. The shares of kernels within 20 % in the
 [summary](#summary) would be 0.7 points lower for all kernels, and 3.3 points lower for today's API.
 
-A chain is a set of variants of one kernel that one harness measured.
+This page calls a set of variants of one kernel that one harness measured a *chain*.
 
 The tests of nki-library contain expected latencies. No figure, fit or range on this page uses
 these latencies, because their unit is only inferred, not stated.
@@ -124,9 +123,11 @@ ERRORS = """\
 ## Errors
 
 The table has the results of `neuroncore score` for all rows, and for groups of rows. The `limit` of
-a kernel is the resource that determines most of its estimate. If an engine or DMA is busy for at
-least three quarters of the time, the limit is the resource that is busy longest. Otherwise the
-limit is the largest part of the critical path. This part may be latency.
+a kernel is the resource that determines most of its estimate:
+
+* If an engine or DMA is busy for at least three quarters of the time, the limit is the resource
+  that is busy longest.
+* Otherwise the limit is the largest part of the critical path. This part may be latency.
 
 """
 
@@ -149,8 +150,9 @@ RANGES = """\
 
 Every estimate has a range, in which 80 % of measurements are expected. The lower end of a range is
 the estimate times a lower factor, and the upper end is the estimate times an upper factor. Each
-class of kernels has its own two factors. They are computed from the measured kernels of the class,
-from the ratio of each measurement to its estimate. Kernels of one class agree in four properties:
+class of kernels has its own two factors. They are computed from the measured kernels of the class:
+for each kernel, the measurement is divided by the estimate. Kernels of one class agree in four
+properties:
 
 * the case of the compiler (see [Method](#method)): compiled, scheduled or standalone. For today's
   API, kernels launched by a framework are scheduled, and all others are standalone.
@@ -223,13 +225,13 @@ mean error of a source's estimates larger by {shown:.1%} or more, the source sup
 it makes the mean error smaller by {shown:.1%} or more, the source is against the choice.
 
 In cross-validation, the kernels of a source are estimated with the values that fit all other
-sources. This page says that the other sources *choose* these values. They choose the default value,
-unless another value gives a smaller error for the kernels of these other sources.
+sources. This page says that the other sources *choose* these values. They choose the default value
+of a number or rule, unless another value gives a smaller error for their kernels.
 
-For some rules there is evidence other than latencies: public compiled programs, traces, profiles or
-compilers' logs of two authors show the rule. For these rules, the column "supported by" names the
-authors' repositories after the word "programs". Such a rule is in use whatever the latencies say,
-so cross-validation always uses it.
+Some rules are in use whatever the latencies say, and cross-validation always uses them. For these
+rules, there is other evidence: public compiled programs, traces, profiles or compilers' logs of two
+authors show the rule. The column "supported by" names the authors' repositories after the word
+"programs".
 
 In the table, names of numbers are in code font. Numbers of a machine (trn1, trn2) are in
 `isa/machines/`, and numbers of a compiler's order (scheduled, compiled) are in
@@ -241,7 +243,8 @@ In the table, names of numbers are in code font. Numbers of a machine (trn1, trn
 * `by_first_use`: if "yes", loads are in the order in which the kernel uses their data.
 
 The column "others choose" is about cross-validation. It has each value that the other sources chose
-and, in brackets, how many times they chose it. (There is one time for each left-out source.)
+and, in brackets, how often they chose this value. (Each source is left out once, so the numbers in
+brackets add up to the number of sources.)
 """
 
 WEAK = """\
@@ -257,7 +260,7 @@ HARNESSES = """\
 ## Overhead of harnesses
 
 A harness adds an overhead to the time of the kernel. The table has this overhead for each machine
-and harness; it is the same for all rows of the harness on this machine. The grade `fitted` means
+and harness. All rows of a harness on one machine have the same overhead. The grade `fitted` means
 that the overhead was derived from rows of the harness itself. For harnesses that are not in the
 table, the overhead is unknown, and nothing is added to the estimate.
 """

@@ -90,9 +90,9 @@ RULED = """\
 The table has the rules of `neuroncore/time/` for what compilers do, and the sources that support
 each rule. A rule with one source has no other evidence.
 
-The model has no rule that only a single row of the table of measurements shows. For example, in
-autocomp's sd_attention#3, the compiler seems to fuse the copies to bfloat16 with the instructions
-before these copies: on the device, this variant takes as long as the variant without copies. The
-estimate of sd_attention#3 includes the copies, and is 21 % longer than the measurement. No other
-kernel shows a fusion of copies, so the model has no rule for it.
+If only a single row of the table of measurements shows a behavior, the model has no rule for it.
+For example, only autocomp's sd_attention#3 shows a fusion of copies. In this variant, the compiler
+seems to fuse the copies to bfloat16 with the instructions before these copies: on the device, the
+variant takes as long as the variant without copies. The estimate of sd_attention#3 includes the
+copies, and is 21 % longer than the measurement.
 """

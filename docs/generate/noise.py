@@ -24,10 +24,10 @@ kernels were measured more than once with one harness. The measurements of such 
 {typical} in the median, and by at most {most}. For {close} of the kernels, they differ by less than
 2 %. A pair counts only if its measurements differ by more than {different}.
 
-But Spearman also depends on the order of variants whose measurements differ by less than noise. In
-the next table, variants therefore count as equally fast if their measurements are within 1 %, 2 %
-or 5 % of the fastest of them, and any order of the estimates of such variants counts as right. In
-the first line of the table, no variants count as equally fast.
+Noise does affect Spearman, which also depends on the order of variants whose measurements are
+nearly equal. The next table shows how much. In this table, variants count as equally fast if their
+measurements are within 1 %, 2 % or 5 % of the fastest of them. Any order of the estimates of such
+variants counts as right. In the first line of the table, no variants count as equally fast.
 
 {spearman}
 Of all pairs, {wrong} are in wrong order, and a few kernels are in most of these pairs. The next
@@ -36,8 +36,9 @@ the kernel that is in more pairs in wrong order. The [known errors](#known-error
 the reasons, as far as they are known.
 
 {kernels}
-The table of measurements doubles the latencies of kda-for-trainium, and the counters of five of
-these rows contradict the doubled latency (see the [known errors](#known-errors-of-the-model)).
+The table of measurements doubles the latencies of Jerry2423/kda-for-trainium, and the counters of
+five of these rows contradict the doubled latency (see the
+[known errors](#known-errors-of-the-model)).
 Without these five rows, {right} of {pairs} pairs are in order: {share}.
 """
 

@@ -34,9 +34,10 @@ The numbers of instructions of Vector, Scalar and GpSimd also agree: in {compute
 the model's number is within 10 % of the device's number, or differs by at most {few}. These numbers
 do not include loads of activation tables and instructions that only wait.
 
-The model has a rule for the clock of the Tensor engine, which can change from one window of time to
-the next. The rule needs the products of the trace and the beginning of one window. From these it
-predicts the measured clock in {right} of {windows} windows.
+The clock of the Tensor engine can change from one window of time to the next
+([estimates.md](estimates.md), *Clock*). The rule of the model for this clock needs the products of
+the trace and the beginning of one window. From these it predicts the measured clock in
+{right} of {windows} windows.
 
 In the table of all traces, the columns "own instructions" and "source" have the ratios of the two
 estimates to the measured time. The columns "products", "transfers" and "compute" have numbers of
