@@ -1,7 +1,10 @@
 """Loads that the older API's compiler leaves out, and tiles that don't fit into SBUF.
 
 If a kernel loads the same bytes repeatedly, the compiler loads them once, as long as the tile can
-stay. If a tile does not fit, another tile is saved to HBM, and is reloaded when it is needed.
+stay. The same holds for a tile that several instructions make, such as a memset and a masked load.
+If a tile does not fit, another tile is saved to HBM, and is reloaded when it is needed. A tile is
+not saved only to avoid making it again: if a tile that one line of source makes from HBM can't
+stay, each iteration makes the tile of that line again.
 Counters of published profiles show these rules, but not which tile is saved. The model saves the
 least recently used tile in program order, and drops each tile after its last use.
 """
@@ -15,7 +18,7 @@ import numpy.typing as npt
 
 from neuroncore.record.program import Program
 from neuroncore.time.loops import spills
-from neuroncore.time.loops.work import NO_MOVES, REREAD, Moves
+from neuroncore.time.loops.work import NO_MOVES, RELOADED, Moves
 
 Array = npt.NDArray[Any]
 
@@ -32,14 +35,14 @@ def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Arr
     contents = spills.Contents(columns.call, columns.operands, program.box_table(), pieces.extents)
     repetitions = spills.repetitions.over(len(program))
     with np.errstate(over="ignore"):  # hashes wrap around in plain Python as in compiled loops
-        same_as, load = repetitions(accesses, contents, pieces.on_chip)
+        same_as, maker, loaded = repetitions(accesses, contents, pieces.on_chip)
     if pieces.width[pieces.movable].sum() > capacity:  # some tiles have to be saved
-        tiles = spills.Tiles(load >= 0, pieces.movable, pieces.width, pieces.nbytes)
+        tiles = spills.Tiles(loaded, pieces.movable, pieces.width, pieces.nbytes)
         kind, before, moved = spills.replay(accesses, same_as, tiles, capacity).T
-        loaded = np.flatnonzero(load >= 0)
-        line = columns.line[load[loaded]]
-        reread = np.isin(loaded, moved[kind == REREAD])
-        again = loaded[np.isin(line, line[reread])]
+        from_hbm = np.flatnonzero(maker >= 0)
+        line = columns.line[maker[from_hbm]]
+        removed = np.isin(from_hbm, moved[kind != RELOADED])
+        again = from_hbm[np.isin(line, line[removed])]
         if (same_as[again] != again).any():
             same_as[again] = again
             kind, before, moved = spills.replay(accesses, same_as, tiles, capacity).T

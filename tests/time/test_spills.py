@@ -181,6 +181,23 @@ def test_a_loaded_tile_is_not_saved_but_read_again():
     assert program.traffic(1)[1] == [1, 1, 1]  # the first two tiles are of the other tensor
 
 
+def test_a_tile_of_several_instructions_is_not_saved_but_made_again():
+    """A memset and a load of a part, as a masked load at the edge of an image has them."""
+    program = Program()
+    source = program.zeros((64, WIDTH), buffer="hbm")
+    for _ in range(2):
+        (tile, other) = program.tiles(2)
+        program.write(tile)
+        program.issue("dma_copy", tile[0:64], source)
+        program.read(tile)
+        program.write(other)
+        program.read(other)
+    assert program.kept() == [True] * 5 + [False] * 2 + [True] * 3
+    repeated, moved = program.traffic(1)
+    assert (repeated < 0).all()
+    assert moved == [0, 0, 0]
+
+
 def test_tiles_at_addresses_of_the_kernel_are_not_spilled():
     program = Program()
     tiles = [program.empty((128, WIDTH), address=(0, i * ROOM)) for i in range(3)]

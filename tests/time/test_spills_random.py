@@ -211,15 +211,17 @@ class Model:
 
     def __init__(self, steps, capacity):
         self.steps, self.capacity = steps, capacity
-        self.same_as, self.loads = {}, {}
+        self.same_as, self.loads, self.makers = {}, {}, {}
         self.find_repetitions()
-        _, _, dropped = self.replay()
-        lines = {self.loads[piece].line for piece in dropped}
-        for piece, step in self.loads.items():
+        saved, _, dropped = self.replay()
+        lines = {self.makers[p].line for p in (*saved, *dropped) if p in self.makers}
+        for piece, step in self.makers.items():
             if step.line in lines:
                 self.same_as[piece] = piece
-        self.saved, self.reloaded, dropped = self.replay()
-        self.reread = sum(map(nbytes, dropped))
+        saved, reloaded, dropped = self.replay()
+        self.saved, self.reloaded, self.reread = (
+            sum(map(nbytes, p)) for p in (saved, reloaded, dropped)
+        )
         self.kept = [self.runs(step) for step in steps]
 
     def root(self, piece):
@@ -242,6 +244,7 @@ class Model:
                 if is_load and len(own) == 1:
                     self.loads[piece] = step
                 if is_load:
+                    self.makers[piece] = step
                     content = [(s.made, s.reads) for s in own]
                     self.same_as[piece] = made.setdefault(repr(content), piece)
 
@@ -256,13 +259,13 @@ class Model:
         return kept, set(map(self.root, step.fresh))
 
     def replay(self):
-        """Return the bytes that are saved and reloaded, and the pieces that would have had to stay
-        in order to be available."""
+        """Return the tiles that are saved, the tiles that are reloaded, and the pieces that would
+        have had to stay in order to be available."""
         steps = list(filter(self.runs, self.steps))
         uses = [self.uses(step) for step in steps]
         there = {}  # least recently used first, and whether it is only kept to omit a load
         known, clean = set(), set()  # tiles that were in SBUF before, and tiles that HBM has too
-        saved, reloaded, dropped = 0, 0, []
+        saved, reloaded, dropped = [], [], []
         for i, step in enumerate(steps):
             used, _ = uses[i]
             for tile, piece in used.items():
@@ -270,7 +273,7 @@ class Model:
                     if tile in self.loads:
                         dropped.append(piece)
                     else:
-                        reloaded += nbytes(tile)
+                        reloaded.append(tile)
                 there.pop(tile, None)
                 there[tile] = False
                 known.add(tile)
@@ -282,7 +285,7 @@ class Model:
                 victim = victims[0]
                 del there[victim]
                 if victim not in self.loads and victim not in clean:
-                    saved += nbytes(victim)
+                    saved.append(victim)
                     clean.add(victim)
             clean -= set(map(self.root, step.writes))
             for tile, piece in used.items():

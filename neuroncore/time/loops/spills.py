@@ -49,13 +49,15 @@ class Tiles(NamedTuple):
 
 @compiled
 def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
-    """Return two arrays with an entry for each piece. The first array has the first piece that is
-    loaded from the same bytes, which may be the piece itself. The second array has the instruction
-    that loads the piece, or -1 if no single load fills the piece or if it is written again."""
+    """Return three arrays with an entry for each piece. The first array has the first piece that
+    is made in the same way from the same bytes of HBM, which may be the piece itself. The second
+    array has the last of the instructions that make the piece, or -1 if the piece has other inputs
+    or if it is written again later. The third array states whether a single load makes the
+    piece."""
     start, reads, piece, _ = accesses
     call, operands, boxes, extents = contents
     count = on_chip.shape[0]
-    same_as, load = np.arange(count), np.full(count, -1)
+    same_as, maker = np.arange(count), np.full(count, -1)
     writers, final, alone, first_read = _history(start, reads, piece, count)
     key = np.ones(count, np.uint64)  # a hash of the instructions and bytes that make its content
     inputs = np.zeros(count, np.int64)
@@ -85,15 +87,14 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
                 key[target] = _mixed(key[target], boxes[operands[k], 1 + n] - start_of_piece)
         if i < final[target] or inputs[target] == 0:
             continue
-        if writers[target] == 1:
-            load[target] = i
+        maker[target] = i
         slot = np.int64(key[target] % np.uint64(known.shape[0]))
         while known[slot] >= 0 and key[known[slot]] != key[target]:
             slot = (slot + 1) % known.shape[0]
         if known[slot] < 0:
             known[slot] = target
         same_as[target] = known[slot]
-    return same_as, load
+    return same_as, maker, (maker >= 0) & (writers == 1)
 
 
 @inlined
