@@ -42,10 +42,13 @@ HEAD = """\
 # Architecture
 
 This page follows a line of a kernel, step by step, until it becomes a figure in a report. The facts
-about the hardware are in three places: a clause in `isa/` defines an *instruction*, a file in
-`isa/machines/` defines a *machine*, and a row in `neuroncore/numerics/formats.py` defines a number
-*format*. All other code reads these facts. [CONTRIBUTING.md](../CONTRIBUTING.md) explains how to
-add an instruction, a machine or a format.
+about the hardware are in three places, and all other code reads these facts:
+
+* a clause in `isa/` defines an *instruction*
+* a file in `isa/machines/` defines a *machine*
+* a row in `neuroncore/numerics/formats.py` defines a number *format*
+
+[CONTRIBUTING.md](../CONTRIBUTING.md) explains how to add an instruction, a machine or a format.
 
 ## The path
 
@@ -63,7 +66,7 @@ add an instruction, a machine or a format.
 * **Tiles** are views of storage: an offset, a shape and strides, in a memory and a format. All
   tiles that differ only in their offset share one `Geometry` (`memory/geometry.py`). For each
   `Geometry`, three things are computed only once: checks of calls, numpy strides, and the meanings
-  of indices. So a new tile that has a known `Geometry` costs little.
+  of indices. So it takes little time to create a tile with a known `Geometry`.
 * **The instruction runs** in two generated functions of its clause. `docs/generate/functions.py`
   writes the files of these functions.
   * The kernel calls the first function (`frontend/instructions.py`). It binds the arguments, checks
@@ -72,8 +75,8 @@ add an instruction, a machine or a format.
   * The second function (`core/execute.py`) computes the result and writes it to the destination
     immediately, in program order. A replay calls this function too.
   * A `Call` is a use of an instruction with certain shapes, formats and operators, but without
-    data. Some clauses make every decision that depends on the Call only once, and return a `Run`.
-    The Run is a function of the data, which the Call keeps for its later uses (`core/binding.py`).
+    data. Some clauses make every decision that depends on the Call only once, and return a `Run`,
+    which is a function of the data. The Call keeps the Run for its later uses (`core/binding.py`).
 * **The record** (`Program`) has a row of numbers for each instruction. The row identifies the Call
   of the instruction, its source line, and its windows, which are the elements of tensors that it
   reads and writes. The row also has the numbers that may differ between uses of the Call. Other
@@ -85,11 +88,11 @@ add an instruction, a machine or a format.
   Run may list its steps (`clause/alu.py`), which are the loops that it calls. Consecutive
   instructions with steps are executed by one call of compiled code (`replay/stretches.py`), with
   the same loops.
-* **The compiled program** (`time/compiled.py`) is the record as the device's compiler changes it,
-  as far as this is known. The compiler leaves out repeated loads and unnecessary copies, chooses an
-  engine for instructions for which the kernel names none, and spills to HBM the tiles that do not
-  fit into SBUF. The schedule, the counters and the reports all read the compiled program, so they
-  agree.
+* **The compiled program** (`time/compiled.py`) is the record with the changes that the device's
+  compiler would make, as far as they are known. The compiler leaves out repeated loads and
+  unnecessary copies. It chooses an engine for instructions for which the kernel names none. It
+  spills to HBM the tiles that do not fit into SBUF. The schedule, the counters and the reports all
+  read the compiled program, so they agree.
 * **The schedule** (`time/schedule.py`) reads only the compiled program. It combines the costs of
   the clauses, the dependencies of the bytes and the order of a compiler into a timeline.
 * **Reports** are functions of the timeline and the record.

@@ -54,17 +54,19 @@ means that the library lacks the format.
 
 {scales}
 
-Each count includes the scales. The functions of torchao {torchao} are `_choose_scale_float8`,
-`_quantize_affine_float8` and `to_mx` (scale FLOOR). The function of gfloat is `quantize_block` with
-`compute_scale_amax`; only the first 16 rows are compared with it. None of these libraries has the
+Each count includes scales whose bits differ. The functions of torchao {torchao} are
+`_choose_scale_float8`, `_quantize_affine_float8` and `to_mx` (scale FLOOR). The function of gfloat
+is `quantize_block` with `compute_scale_amax`; only the first 16 rows are compared with this
+function. None of these libraries has the
 device's newer rule for the scales of microscaling (`ocp_x2`), stochastic rounding with seeds of
 instructions, or tfloat32.
 
 ## Speed
 
-One thread, 2^20 numbers, on an x86 server; `python bench/formats.py` measures more.
+The table says how many times as fast as ml_dtypes neuroncore converts 2^20 numbers, on one thread
+of an x86 server. `python bench/formats.py` measures more.
 
-| cast | times as fast as ml_dtypes | back to float32 |
+| format | from float32 | back to float32 |
 | --- | --- | --- |
 {speed}
 """

@@ -32,14 +32,18 @@ SHORT = {
 HEAD = """\
 # Instructions and formats
 
-This table has a row for each instruction and a column for each format. The numbers are
-machines: {machines}. A number means that at least one tile operand of the
-instruction accepts the format on that machine, and that the tests of `tests/isa` issue the
-instruction with this format. A number in brackets means that the instruction accepts the format,
-but that no test issues it with this format. If the number of a machine is absent, the instruction
-refuses the format on that machine. Rules about several operands exclude some combinations as well:
-`neuroncore isa NAME` prints them. The name of an instruction links to its meaning in a few lines of
-numpy.
+The table says which formats each instruction accepts on each machine. It has a row for each
+instruction and a column for each format. The name of an instruction links to its meaning in a few
+lines of numpy. The numbers in the cells are machines: {machines}.
+
+* *A number*: on that machine, at least one tile operand of the instruction accepts the format, and
+  the tests of `tests/isa` issue the instruction with this format.
+* *A number in brackets*: the instruction accepts the format on that machine, but no test issues the
+  instruction with this format.
+* *No number*: the instruction refuses the format on that machine.
+
+Rules about several operands exclude some combinations of formats as well: `neuroncore isa NAME`
+prints these rules.
 
 `docs/generate/instructions.py` writes this page. A test fails if it is stale.
 """

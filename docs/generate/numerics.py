@@ -23,9 +23,10 @@ RUNNERS = DOCS.parent / "bench/conformance/tests"
 HEAD = """\
 # Numerics
 
-This page lists every claim about the numbers that kernels compute, with the tests that check it.
-Then it lists every choice for which nothing is published, with its reason. `neuroncore.numerics`
-has the conversions for use without a kernel.
+This page lists every claim about the numbers that kernels compute, with the tests that check the
+claim. Then it lists the [options](#options). If a behavior of the device is not published, an
+option selects among the possible behaviors, and its text has the reason for the default. To convert
+numbers without a kernel, use `neuroncore.numerics` ([formats.md](formats.md)).
 
 `docs/generate/numerics.py` writes this page. A test fails if the page is stale or names a test that
 does not exist.
@@ -35,13 +36,15 @@ LEVELS = """\
 
 ## How close float32 kernels come
 
-The table has the relative L2 distance of results from float64, in units of 1e-7, for kernels of
-this project with float32 operands. The columns are values of the options `fp32_matmul` (`chain`,
-`four_pass`) and `matmul` (`blas`). The column `numpy` has the same formula in numpy's float32.
+The table has the relative L2 distance between float32 results and float64 results, in units of
+1e-7, for kernels of this project. The columns `chain`, `four_pass` and `blas` have results of the
+kernel with these values of the options `fp32_matmul` (`chain`, `four_pass`) and `matmul` (`blas`).
+The column `numpy` has results of the same formula in numpy's float32.
 `python bench/precision_levels.py` prints the table.
 
-On a device, a larger distance was measured: Jerry2423/kda-for-trainium has 28.7 for a float32
-attention kernel (gqa_full) on trn2. Neither `chain` nor `four_pass` explains this distance.
+On a device, a larger distance was measured: Jerry2423/kda-for-trainium has 28.7 (in the same unit)
+for a float32 attention kernel (gqa_full) on trn2. Neither `chain` nor `four_pass` explains this
+distance.
 
 | kernel | chain | four_pass | blas | numpy |
 | --- | --- | --- | --- | --- |

@@ -34,14 +34,16 @@ neuroncore run kernels/ch10_rounding.py
 ## One number
 
 bfloat16 has eight significant bits. The next number after 1 is 1 + 2^-7, and every number between 1
-and 1 + 2^-7 is rounded to one of the two. Take the number a fifth of the way from 1 to 1 + 2^-7.
-With rounding to nearest, it always becomes 1, and the fifth is lost. Stochastic rounding makes a
-random choice. If v is the number, and L <= v < H are neighbors in the format,
+and 1 + 2^-7 is rounded to one of the two. For example, take the number a fifth of the way from 1 to
+1 + 2^-7. With rounding to nearest, this number always becomes 1, and the fifth is lost.
 
-    P(v becomes H) = (v - L) / (H - L),   otherwise it becomes L.
+Stochastic rounding makes a random choice. If v is the number, and L <= v < H are neighbors in the
+format, v becomes H with the probability
 
-The mean of many results is v. The variance of the results is f (1 - f) (H - L)^2, where f is the
-probability that v becomes H. A number that the format represents exactly never changes.
+    f = (v - L) / (H - L),
+
+and becomes L with the probability 1 - f. The mean of many results is v. The variance of the results
+is f (1 - f) (H - L)^2. A number that the format represents exactly never changes.
 
 Engines compute in float32, and round when they write a result. So a copy to a tile in a narrower
 format rounds a number:
@@ -70,10 +72,10 @@ which rounds to the even neighbor. A power of two is even. The sum therefore sto
     2^k with 2^(k-8) >= x:    x = 1/8 stops at 32.
 
 With stochastic rounding, the mean result of every addition is exact, so the expected sum is always
-right. The price is a spread of the sums. Where numbers are u apart (u > x), an addition increases
-the sum by u with probability x/u, and else leaves it unchanged. This adds x (u - x) to the
-variance. The program computes the exact probability of every possible sum, and compares the results
-with these probabilities:
+right. The price is a spread of the sums. If bfloat16 numbers are u apart (u > x), an addition
+increases the sum by u with probability x/u, and otherwise leaves it unchanged. Each such addition
+adds x (u - x) to the variance of the sum. The program computes the exact probability of every
+possible sum, and compares the results with these probabilities:
 
 {prints 1}
 
@@ -92,12 +94,13 @@ of a random result:
 
 ## Training
 
-Gradient descent subtracts a small number from a large one, w -= rate * gradient, thousands of
-times. Rounding to nearest loses the update if |rate * gradient| is below half of the distance
-between neighboring numbers at w. In bfloat16, every update below |w| / 512 is lost. In this
-example, one kernel trains a linear classifier of handwritten digits, 8 x 8 pixels, with 64 x 10
-weights. The weights have the format of the argument `w` and everything else is float32, so only the
-last instruction of a step rounds:
+Gradient descent subtracts a small update from a large weight thousands of times:
+w -= rate * gradient. Rounding to nearest loses the update if |rate * gradient| is below half of the
+distance between neighboring numbers at w. In bfloat16, every update below |w| / 512 is lost.
+
+In this example, one kernel trains a linear classifier of handwritten digits, 8 x 8 pixels, with 64
+x 10 weights. The weights have the format of the argument `w` and everything else is float32, so
+only the last instruction of a step rounds:
 
 {trained}
 
@@ -107,11 +110,12 @@ All three runs use the same initial weights, the same images in the same order, 
 
 ![Loss and accuracy by epoch](rounding_training.svg)
 
-With rounding to nearest, training almost stops, because most updates are lost. The weights that
-still change are small, so the distance to their next bfloat16 number is small too. With stochastic
-rounding, only some weights change in an epoch, but each of these changes by at least one step of
-the format. On average, the change equals the update. The curve matches the curve of float32, with
-half the memory for weights.
+With rounding to nearest, training almost stops, because most updates are lost. Only small weights
+still change, because the distance from a small number to the next bfloat16 number is small too.
+
+With stochastic rounding, the curve matches the curve of float32, with half the memory for weights.
+Only some weights change in an epoch, but each of these weights changes by at least one step of the
+format. On average, the change equals the update.
 
 The rate and the initial weights (normal, with a standard deviation of 0.3) were chosen to make the
 effect clear. With five times the rate and a fifth of the epochs, rounding to nearest costs only a
