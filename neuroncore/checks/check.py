@@ -7,7 +7,7 @@ format.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,9 @@ class Checked:
     release whose rules apply. `launches` is the number of launches that ran; None if nothing was
     executed. If the run ended early, `unfinished` is a sentence with the reason. `orders` has a
     sentence for each launch that was replayed in other orders. `verified` has a sentence for each
-    launch whose record was compared with the plain reading (`neuroncore.plain`). `ours` is True if
-    a fault of neuroncore ended the run.
+    launch whose record was compared with the plain reading (`neuroncore.plain`). `raised` is True
+    if the Python code of a kernel raised an exception, and `ours` if a fault of neuroncore ended
+    the run.
     """
 
     findings: Sequence[Finding]
@@ -41,6 +42,7 @@ class Checked:
     orders: Sequence[str] = ()
     verified: Sequence[str] = ()
     runs: Sequence[str] = ()
+    raised: bool = False
     ours: bool = False
     advice: str = ""  # if nothing was run: how to run the file
 
@@ -136,18 +138,11 @@ def check(
     file_run = execution.run(
         Path(file), kernel, target, options, limits or execution.ExecutionLimits()
     )
-    findings = _ordered([*sources.findings, *file_run.findings])
-    return Checked(
-        *(
-            findings,
-            sources.files,
-            sources.api,
-            file_run.launches,
-            file_run.unfinished,
-            file_run.orders,
-        ),
-        verified=file_run.verified,
-        ours=file_run.ours,
+    return replace(
+        _checked(file_run, sources.findings),
+        files=sources.files,
+        api=sources.api,
+        launches=file_run.launches,
     )
 
 
@@ -156,14 +151,19 @@ def _of_a_run(
 ) -> Checked:
     """Return the check of a saved run's record."""
     file_run = execution.run(file, None, target, words, limits)
+    return replace(_checked(file_run), runs=(str(file),))
+
+
+def _checked(file_run: execution.FileRun, of_source: Sequence[Finding] = ()) -> Checked:
+    """Return a check with the outcome of running a file, and with the findings of its source."""
     return Checked(
-        findings=_ordered(file_run.findings),
+        findings=_ordered([*of_source, *file_run.findings]),
         files=(),
         api="",
         unfinished=file_run.unfinished,
         orders=file_run.orders,
         verified=file_run.verified,
-        runs=(str(file),),
+        raised=file_run.raised,
         ours=file_run.ours,
     )
 
@@ -182,6 +182,7 @@ def together(checks: Sequence[Checked]) -> Checked:
         [order for check in checks for order in check.orders],
         runs=[*dict.fromkeys(run for check in checks for run in check.runs)],
         verified=[text for check in checks for text in check.verified],
+        raised=any(check.raised for check in checks),
         ours=any(check.ours for check in checks),
         advice=next((check.advice for check in checks if check.advice), ""),
     )

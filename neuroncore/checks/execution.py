@@ -43,13 +43,15 @@ class FileRun:
     run ended early, `unfinished` is a sentence with the reason. `orders` has a sentence for each
     launch that was replayed in other orders. `verified` has a sentence for each launch whose record
     was compared with the plain reading (`neuroncore.plain`). Both are empty unless they were
-    requested. `ours` is True if a fault of neuroncore ended the run."""
+    requested. `raised` is True if the Python code of a kernel raised an exception, and `ours` if a
+    fault of neuroncore ended the run."""
 
     findings: Sequence[Finding]
     launches: int
     unfinished: str | None = None
     orders: Sequence[str] = ()
     verified: Sequence[str] = ()
+    raised: bool = False
     ours: bool = False
 
 
@@ -109,9 +111,12 @@ def _file_run(output: str, code: int, errors: bytes) -> FileRun:
         failure = None
     orders = [launch["orders"] for launch in launches if "orders" in launch]
     verified = [launch["verify"]["text"] for launch in launches if "verify" in launch]
-    ended = failure and failure["statement"]
-    ours = bool(failure and failure.get("ours"))
-    return FileRun(findings, len(launches), ended, orders, verified, ours)
+    if failure is None:
+        return FileRun(findings, len(launches), None, orders, verified)
+    raised, ours = failure.get("line") is not None, failure.get("ours", False)
+    where = f"{failure['file']}:{failure['line']}: " if raised else ""
+    reason = where + failure["statement"]
+    return FileRun(findings, len(launches), reason, orders, verified, raised, ours)
 
 
 def _refused(failure: dict[str, Any]) -> Finding:

@@ -30,7 +30,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "its compiler would report, likely mistakes, and slow operations. Files that launch "
         "kernels, and kernels with arguments, are also run, in a separate process. FILE may also "
         "be a saved run, whose recorded instructions are checked. "
-        "Exit codes: 0 no errors, 1 errors, 2 wrong usage, 3 a fault of neuroncore."
+        "Exit codes: 0 no errors, 1 errors (also of Python), 2 wrong usage, 3 a neuroncore fault."
     )
     parser.allow_abbrev = False
     parser.add_argument("files", nargs="+", metavar="FILE.py[::KERNEL]")
@@ -100,7 +100,8 @@ def command(arguments: argparse.Namespace) -> int:
         print(f"neuroncore: {checked.unfinished}", file=sys.stderr)
     if checked.ours:
         return EmulatorError.exit_code
-    return int(checked.count("error") > 0 or (arguments.strict and checked.count("warning") > 0))
+    failed = checked.raised or checked.count("error") > 0
+    return int(failed or (arguments.strict and checked.count("warning") > 0))
 
 
 def _checked(named: str, arguments: argparse.Namespace) -> Checked:

@@ -85,9 +85,9 @@ def reporting_exits() -> Iterator[None]:
         os._exit = leave
 
 
-def left_in_a_launch(leaving: SystemExit) -> bool:
-    """Return whether the exit was requested inside a kernel."""
-    frames = (frame for frame, _ in traceback.walk_tb(leaving.__traceback__))
+def in_a_launch(error: BaseException) -> bool:
+    """Return whether an error, or a request to exit, is from inside a kernel."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(frame.f_code is launch.__code__ for frame in frames)
 
 
@@ -346,7 +346,7 @@ class Session:
         except RecursionError as error:
             self._failed(too_deep(error), error)
         except SystemExit as leaving:
-            if left_in_a_launch(leaving):
+            if in_a_launch(leaving):
                 statement = f"a kernel ended the process with exit code {leaving.code or 0}"
                 self._failed(f"neuroncore: {statement}", leaving, statement)
             elif leaving.code not in (None, 0):
@@ -365,8 +365,12 @@ class Session:
         """Store an error as the failure of the session, and print `text` on standard error unless
         it is None. `statement` describes errors other than KernelError in the document; without it,
         the message of the error does."""
-        plain = {"statement": statement or str(error)}
-        self.document.failure = error.to_dict() if isinstance(error, KernelError) else plain
+        if isinstance(error, KernelError):
+            self.document.failure = error.to_dict()
+        else:
+            self.document.failure = {"statement": statement or str(error)}
+            if in_a_launch(error) and (place := source.innermost_place(error.__traceback__)):
+                self.document.failure |= {"file": place.file, "line": place.line}
         message = str(error) if isinstance(error, KernelError) else statement
         self.stop = Stop(error, (text or message).removeprefix("neuroncore: "))
         if text is not None:

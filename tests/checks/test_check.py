@@ -143,6 +143,19 @@ def test_a_run_has_limits(file, capsys):
     assert code == 0 and "0 launches run; stopped after 0.5 s" in out
 
 
+@pytest.mark.parametrize(("in_kernel", "code"), [(True, 1), (False, 0)])
+def test_an_exception_in_a_kernel_is_an_error(file, capsys, in_kernel, code):
+    """An exception of a script may be due to a package or a device that this machine lacks."""
+    text = KERNEL.replace("x[0:64, :]", "x")
+    if in_kernel:
+        text = text.replace("    return out\n", "    1 // 0\n    return out\n")
+    file.write_text(text + MAIN + "    1 // 0\n", "utf-8")
+    result, out = checked(capsys, file)
+    assert result == code
+    where = f"{file}:14: " if in_kernel else ""
+    assert out.endswith(f"{where}ZeroDivisionError: integer division or modulo by zero)\n")
+
+
 def test_sarif_has_a_rule_and_a_place_for_each_finding(file, tmp_path, capsys):
     file.write_text(KERNEL.replace("def kernel(x)", "def kernel(x, *, n=1)"), "utf-8")
     out = tmp_path / "out.sarif"
