@@ -86,7 +86,7 @@ NKI has two front ends. The first one parses the source of a kernel and accepts 
 Python. The rules about the Python subset are for this front end. The tracing front end of 0.6 runs
 Python itself, so only DYNAMIC_CTRL and the rules of loops apply to it.
 
-`neuroncore explain CODE` shows a code with an example that is reported and one that is not.
+`neuroncore explain CODE` explains a code, with an example that is reported and a corrected example.
 
 ## In an editor and in CI
 

@@ -51,8 +51,8 @@ RULES = (
      "comes before or after the merged instructions", "compiled",
      "allenkchau/trainium-kernel-fusion (profiles), autocomp (conv1d), "
      "sahiljain01/asst4-trainium (compiled program); not with `skip_middle_end_transformations`. "
-     "A loop whose products accumulate is parallel too: the SDK's documentation of affine_range, "
-     "autocomp (attention)"),
+     "A loop whose products accumulate is parallel too (the SDK's documentation of affine_range, "
+     "autocomp's attention)"),
     ("on trn2, loads and stores of neighboring iterations of a parallel loop are merged, up to "
      "512 KiB",
      "compiled", "allenkchau/trainium-kernel-fusion (compiled programs), logs of compilers with "

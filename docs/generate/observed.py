@@ -304,10 +304,10 @@ The device behaves in these ways, and the model does not:
   * On trn2, a later release of the compiler keeps such copies in float16 too
     (deepashreeKedia/cs149stanfordasst4).
 * **Vector makes other copies within SBUF than in the model.** In the four float32 convolutions of
-  the previous item, Vector makes 21 to 31 % of the copies within SBUF. In the model of
-  ewang675/asst4-trainium's convolution without pooling, Vector makes 27 % of them, but other ones
-  than on the device: 222 of the 3,996 large copies (942 on the device), and 1,326 of the smaller
-  copies (315 on the device).
+  the previous item, Vector makes 21 to 31 % of the copies within SBUF. In the model
+  of the convolution without pooling of ewang675/asst4-trainium, Vector makes 27 % of them, but not
+  the same copies as on the device. In the model, Vector makes 222 of the 3,996 large copies (942 on
+  the device), and 1,326 of the smaller copies (315 on the device).
 * **Stores do not keep the order of the program.** Two kernels show this:
   * In the transposition, stores begin only after the last load was issued, although their data are
     available earlier. Later iterations of the outer loop come first: the first stores are of tiles
@@ -344,10 +344,12 @@ all kernels with each rule.
   to 1.11.
 * `slow-strides`: a DMA is half as fast if the rows of its partitions are a power of two bytes
   apart. The repository sample-spectral-dns-on-aws-neuron reports this for NKI 0.6 on trn1.
-  * Five sources contradict this rule. With the rule, the ratio of M0240 (autocomp, trn1) rises from
-    1.01 to 1.83, of M1079 (Jerry2423/kda-for-trainium) from 0.99 to 1.92, of M0372 (the SDK) from
-    1.00 to 1.56, of M1108 (awslabs/nki-autotune) from 1.00 to 1.46, and of M0333 (a transposition
-    of rishic3/asst4-trainium2) from 0.90 to 1.33.
+  * Five sources contradict this rule. With the rule, these ratios rise:
+    * M0240 (autocomp, trn1) from 1.01 to 1.83
+    * M1079 (Jerry2423/kda-for-trainium) from 0.99 to 1.92
+    * M0372 (the SDK) from 1.00 to 1.56
+    * M1108 (awslabs/nki-autotune) from 1.00 to 1.46
+    * M0333 (a transposition of rishic3/asst4-trainium2) from 0.90 to 1.33
   * Lonny154/Matmul-Inspector, the only source of the table with NKI 0.6 on trn1, neither shows the
     rule nor contradicts it: its ratios change by at most 5 %.
 * `loop-drains`: if the device runs a loop, each iteration ends with a wait for all DMA queues. The
