@@ -241,9 +241,9 @@ The device behaves in these ways, and the model does not:
     model, Scalar makes nearly all of these copies.
 
   Two other rules were tried in the model:
-  * With the first rule, a copy goes to the engine that has been free the longest. Then the
-    product's counters fit, 88.9 % of the rows are within 20 %, and the median error of all rows
-    falls by 0.2 %. But the ratio of small convolutions in float16 falls from 0.86 to 0.82.
+  * With the first rule, a copy goes to the engine that has been free the longest. Then the counters
+    of M0987 fit, 88.9 % of the rows are within 20 %, and the median error of all rows falls by 0.2
+    %. But the ratio of small convolutions in float16 falls from 0.86 to 0.82.
   * The second rule is the first rule with one change: the compiler expects a copy to take the same
     time on both engines. With the second rule, the ratio of small convolutions rises to 0.88, but
     the ratios of large convolutions rise from 0.86 and 1.01 to 1.17 and 1.16.
@@ -354,8 +354,8 @@ all kernels with each rule.
     rule nor contradicts it: its ratios change by at most 5 %.
 * `loop-drains`: if the device runs a loop, each iteration ends with a wait for all DMA queues. The
   repository sample-spectral-dns-on-aws-neuron reports this too, and that a tile then takes 11.9 us
-  instead of 3.2 us. As far as is known, the device runs no loop of the kernels in the table of
-  measurements.
+  instead of 3.2 us. As far as is known, no kernel in the table of measurements has a loop that the
+  device runs.
 * `--loads single` and `--loads limited` change estimates of the older API. With `--loads single`,
   76.3 % of these estimates are within 20 %, and with `--loads limited` 85.3 %, instead of 86.7 %.
 """

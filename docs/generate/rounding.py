@@ -68,8 +68,11 @@ Let s be a bfloat16 number to which x = 1/8 is added repeatedly.
 From 2^k to 2^(k+1), bfloat16 numbers are 2^(k-7) apart. With rounding to nearest, s + x equals s as
 soon as x is less than half of this distance. If x is exactly half of the distance, s + x is a tie,
 which rounds to the even neighbor. A power of two is even. The sum therefore stops at the first
+power of two, 2^k, with
 
-    2^k with 2^(k-8) >= x:    x = 1/8 stops at 32.
+    2^(k-8) >= x.
+
+For x = 1/8, the sum stops at 32.
 
 With stochastic rounding, the mean result of every addition is exact, so the expected sum is always
 right. The price is a spread of the sums. If bfloat16 numbers are u apart (u > x), an addition
