@@ -61,7 +61,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "reference/machines.md", _machines()
 
 
-ERRORS = "One page for each code, with an example that is refused and one that runs."
+ERRORS = "One page for each code, with an example that is refused and an example that runs."
 EACH = "The equation, the operands, the rules with calls that break them, and the cost."
 
 
