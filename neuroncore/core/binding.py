@@ -37,6 +37,7 @@ from neuroncore.base.errors import (
     SignatureError,
     did_you_mean,
 )
+from neuroncore.base.units import plural
 from neuroncore.clause import legality
 from neuroncore.clause.instruction import Call, Instruction, Run
 from neuroncore.clause.operand import Op, spread
@@ -74,7 +75,7 @@ class NkiInstruction:
         self.program, self.row = program, row
 
     def __repr__(self) -> str:
-        return "an instruction, which has no value: it writes its result to dst"
+        return "an instruction (it has no value, because it writes its result to dst)"
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
         """Let this instruction start only after the earlier instructions `producers` have finished.
@@ -89,7 +90,9 @@ class NkiInstruction:
                     position=0,
                 )
             if producer.row > self.row:
-                raise NotEmulated("depends_on can't name an instruction that is issued later")
+                raise NotEmulated(
+                    "depends_on can't take an instruction that is issued after this instruction"
+                )
             if self.program is not None:
                 self.program.wait(self.row, producer.row)
         return self
@@ -349,10 +352,11 @@ def settle(
         warnings.warn(f"nisa.{instruction.name} ignores {name}=", stacklevel=3)
     if extra:
         raise SignatureError(
-            f"{instruction.name} takes at most {len(arguments) + instruction.named} positional "
-            "arguments",
+            f"{instruction.name} takes at most "
+            + plural(len(arguments) + instruction.named, "positional argument"),
             expected=form,
-            got=f"{len(arguments) + instruction.named + len(extra)} positional arguments",
+            got=plural(len(arguments) + instruction.named + len(extra), "positional argument"),
         )
     if absent := _free(arguments):
-        raise SignatureError(f"{instruction.name} needs {', '.join(absent)}", expected=form)
+        missing = f"{instruction.name} lacks the {'argument' if len(absent) == 1 else 'arguments'}"
+        raise SignatureError(f"{missing} {', '.join(absent)}", expected=form)

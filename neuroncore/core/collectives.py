@@ -22,6 +22,7 @@ import numpy as np
 
 from neuroncore.base import buffers
 from neuroncore.base.errors import KernelError, OutOfBoundsError
+from neuroncore.base.units import plural
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.refusal import require
 from neuroncore.core.core import Core, Point
@@ -118,7 +119,7 @@ def _check_alike(name: str, parts: Parts) -> None:
                     argument=argument,
                     expected=f"{value}, as on {there}",
                     got=str(part.alike.get(argument)),
-                    because="a collective is a single operation of all ranks in a group",
+                    because="a collective is one operation of all ranks in a group",
                 )
 
 
@@ -200,8 +201,9 @@ def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Arr
     if wrong:
         part.core.report(
             "INTEGER_SUM",
-            f"{wrong} of {codes.size} sums of {tiles[0].dtype} over ranks are not exact: ranks are "
-            f"added in float32, which represents all integers only up to {EXACT}",
+            f"{wrong} of {plural(codes.size, 'sum')} of {tiles[0].dtype} over ranks "
+            f"{'is' if wrong == 1 else 'are'} not exact: ranks are added in float32, which "
+            f"represents all integers only up to {EXACT}",
             site=part.site,
         )
 
@@ -369,16 +371,16 @@ def _span(
     most = max(room - place, 0) if lengths.displaced else slot
     who, whom = (parts[rank].core.rank for rank in pair)
     for ok, problem, limit in (
-        (begin + count <= there, "sends elements beyond its src", there),
-        (count <= most, f"sends more than rank {whom} has room for", most),
+        (begin + count <= there, "sends elements beyond the end of its src", there),
+        (count <= most, f"sends more elements than dst of rank {whom} has room for", most),
     ):
         require(
             ok,
             f"rank {who} {problem}",
             OutOfBoundsError,
             argument="metadata_tensor",
-            expected=f"at most {limit} elements",
-            got=f"{count} elements from {begin} on",
-            because="counts and positions are read from metadata_tensor at run time",
+            expected=f"at most {plural(limit, 'element')}",
+            got=f"{plural(count, 'element')}, the first at position {begin}",
+            because="the device reads counts and positions from metadata_tensor at run time",
         )
     return begin, count, place

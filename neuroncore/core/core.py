@@ -195,7 +195,7 @@ class Core:
                     f"{name} ({value}) is a tensor of an earlier launch",
                     argument=name,
                     because="the tensors of a kernel exist only while the kernel runs",
-                    hint="return the tensor to the host, and pass it as an argument",
+                    hint="return the tensor to the host, and pass the array to the next launch",
                 )
 
     def leave_out(
@@ -287,7 +287,7 @@ class Core:
             f"have old data; here they {here}"
         )
         if self.options.uninitialized == "raise":
-            raise UninitializedError(message, argument=name, hint="write the tile first")
+            raise UninitializedError(message, argument=name, hint="write the tile before this line")
         return message
 
     def report(

@@ -96,8 +96,9 @@ def _report_outside(core: Core, op: Function, x: Array) -> None:
         core.report(
             "OUT_OF_RANGE",
             lambda: (
-                f"{op} of {x[place]:g}: the engine's tables are valid from {low:g} to {high:g}; "
-                "outside of this range the device's results differ from neuroncore's"
+                f"{op} gets the input {x[place]:.9g}, but its table is valid only from "
+                f"{low:.9g} to {high:.9g}; outside of this range, the device's results differ "
+                "from neuroncore's"
             ),
         )
 

@@ -75,11 +75,11 @@ def places(name: str, tile: Tile, size: int, check: Check) -> Array:
         g, place = beyond[0]
         last = min(first[g, 0] + size, partitions) - 1
         raise OutOfBoundsError(
-            f"offset {place} of {name} for partitions {first[g, 0]} to {last} is "
-            f"{offsets[g, place]}",
+            f"the index of {name} has the offset {offsets[g, place]} (offset {place} of partitions "
+            f"{first[g, 0]} to {last})",
             argument=name,
-            expected=f"0 to {limit}",
-            got=f"{offsets[g, place]} in [{rows[g, place]}, {columns[place]}] of its index",
+            expected=f"offsets from 0 to {limit}",
+            got=f"index[{rows[g, place]}, {columns[place]}] is {offsets[g, place]}",
             because=f"a partition of {name} has {limit + 1} elements",
         )
     everywhere: Array = offsets[np.arange(partitions) // size]
@@ -164,8 +164,8 @@ def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelErr
     if tile.picks and other.picks and spot(tile.picks.index) == spot(other.picks.index):
         return None
     return ViewError(
-        f"different indices choose the elements of {name} and {other_name}",
+        f"{name} and {other_name} are indirect views with different indices",
         argument=name,
-        expected=f"the index of {other_name}",
+        expected=f"the same index as {other_name}",
         because="numbers and their scales are two parts of one tensor",
     )

@@ -47,15 +47,16 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
     own_groups = [ranks for ranks in groups if core.rank in ranks]
     if beyond or not own_groups:
-        problem = f"has rank {beyond[0]}, which the launch lacks" if beyond else ""
-        problem = problem or f"lacks rank {core.rank}, which calls the collective"
+        problem = f"has rank {beyond[0]}, which is not in the launch" if beyond else ""
+        problem = problem or f"does not have rank {core.rank}, which calls the collective"
         raise SignatureError(
-            f"the replica group {problem}",
+            f"replica_group {problem}",
             argument="replica_group",
             expected=f"ranks 0 to {last}, each in one list",
             got=str([list(ranks) for ranks in groups]),
             because=f"the kernel runs on {plural(core.world.ranks, 'rank')}",
-            hint="use neuroncore run --ranks N, or per_rank= with the arguments of each rank",
+            hint="to run more ranks, use neuroncore run --ranks N, or per_rank= with the "
+            "arguments of each rank",
         )
     sizes = [len(ranks) for ranks in groups]
     if len({*sizes}) > 1:
@@ -73,7 +74,7 @@ def _join(core: Core, group: tuple[int, ...]) -> None:
             f"rank {core.rank} is in more than {most} replica groups",
             argument="replica_group",
             got=f"{[list(ranks) for ranks in core.groups]} and {list(group)}",
-            because=f"the runtime keeps at most {most} groups of a program",
+            because=f"the runtime supports at most {most} groups per program",
         )
     core.groups.add(group)
 
@@ -99,13 +100,13 @@ def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) ->
     most = limits.channels_of_servers if whole else limits.channels
     require(
         max(channels) < most,
-        f"the group has {most} channels",
+        f"channel {max(channels)} does not exist: the group has {most} channels",
         SignatureError,
         argument="channel_ids",
-        expected=f"at most {most}",
+        expected=f"channels 0 to {most - 1}",
         got=str(list(channels)),
         because=f"a group with all chips of a server has {limits.channels_of_servers} rings of "
-        f"links, any other group has {limits.channels}",
+        f"links, and any other group has {limits.channels}",
     )
 
 
@@ -116,7 +117,7 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
     last = core.world.ranks - 1
     require(
         ranks[-1] <= last,
-        f"source_target_pairs has rank {ranks[-1]}",
+        f"source_target_pairs has rank {ranks[-1]}, which is not in the launch",
         SignatureError,
         argument="source_target_pairs",
         expected=f"ranks 0 to {last}",
@@ -184,11 +185,11 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
 def _check_group(core: Core, group: Sequence[int], ok: bool, expected: str) -> None:
     require(
         ok,
-        f"the group must consist of {expected}",
+        f"for this collective, a replica group must consist of {expected}",
         SignatureError,
         argument="replica_group",
         expected=expected,
-        got=f"ranks {listed(sorted(group))}, {plural(core.world.cores, 'core')} each",
+        got=f"ranks {listed(sorted(group))}, with {plural(core.world.cores, 'core')} each",
         because="the compiler does not support other groups yet",
     )
 
@@ -196,7 +197,7 @@ def _check_group(core: Core, group: Sequence[int], ok: bool, expected: str) -> N
 def _check_slots(displaced: bool) -> None:
     require(
         not displaced,
-        "has_rdispls is not supported for this collective and this group",
+        "has_rdispls must be False for this collective and this group",
         SignatureError,
         argument="has_rdispls",
         expected="False",

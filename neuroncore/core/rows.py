@@ -141,9 +141,9 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
     at least as many partitions as the tile. Raises ShapeError if the index has another shape."""
     if index.free_size != 1 or index.shape[0] < tile.shape[0]:
         raise ShapeError(
-            f"the index of {name} has shape {index.shape}",
+            f"the index of {name} has the shape {index.shape}",
             argument=name,
-            expected=f"({tile.shape[0]}, 1)",
+            expected=f"the shape ({tile.shape[0]}, 1)",
             got=str(index),
             because="each partition takes a single row number",
         )
@@ -164,10 +164,10 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
     fits = full and len(index.shape) == 2 and partitions % group == 0
     if index.dtype is not uint32 or not fits or partitions * columns < rows:
         raise ShapeError(
-            f"{name} can't take its rows from the index {index}",
+            f"the index {index} can't pick the rows of {name}",
             argument=name,
-            expected=f"uint32, at least {rows} numbers, in one column of a multiple of {group} "
-            f"partitions or in columns of {whole} partitions",
+            expected=f"at least {rows} numbers in uint32: one column whose length is a multiple of "
+            f"{group}, or several columns of {whole} partitions",
             got=f"{index.shape} {index.dtype}",
         )
     return index.codes().T.reshape(-1)[:rows]
@@ -193,9 +193,9 @@ def asked(
         return RowBlock(core, name, tile, rows, inside)
     worst = int(np.argmin(inside))
     raise OutOfBoundsError(
-        f"partition {worst} of {name} asks for row {rows[worst]}",
+        f"the index of {name} has row {rows[worst]} for partition {worst}",
         argument=name,
-        expected=f"0 to {dynamic.limit}",
+        expected=f"rows 0 to {dynamic.limit}",
         got=str(rows[worst]),
         because="the device checks the addresses of gathers and scatters, and stops if one is out "
         "of bounds",

@@ -22,6 +22,7 @@ import numpy as np
 
 from neuroncore.base.enums import engine, reduce_cmd
 from neuroncore.base.options import Options
+from neuroncore.base.units import plural
 from neuroncore.clause import arithmetic, product
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.instruction import Run
@@ -102,8 +103,8 @@ def read_out(
     if clobbered[clobbered.argmax()]:
         core.report(
             "UNINIT_READ",
-            f"reduce_res reads {int(clobbered.sum())} accumulator registers that no command "
-            "has set: on the device they have old values, here NaN; begin with "
+            f"reduce_res reads {plural(int(clobbered.sum()), 'accumulator register')} that no "
+            "command has set: on the device they have old values, and here NaN; begin with "
             "reduce_cmd.reset_reduce",
         )
         registers = np.where(clobbered, np.float32(np.nan), registers)
@@ -268,8 +269,8 @@ def hinted(run: Run, stationary: Tile, of_stationary: bool, of_moving: bool) -> 
             if name in names and core.packs.get(tile, OTHERS, _has_others):
                 core.report(
                     "NOT_ONEZERO",
-                    f"{name} ({tile}) has other numbers than 0 and 1, but is_{name}_onezero=True "
-                    "says that it has none: the device's product may be wrong",
+                    f"{name} ({tile}) has numbers other than 0 and 1, but is_{name}_onezero=True "
+                    "promises only 0 and 1: the device's product may be wrong",
                 )
         run(core, dst, stationary, moving)
 
@@ -313,8 +314,9 @@ def report_other_engine(core: Core, dst: Tile) -> None:
         core.report(
             "PSUM_FOREIGN",
             lambda: (
-                f"dst ({dst}) accumulates onto data that another engine wrote: the result is "
-                f"undefined on {core.machine.name}; begin the sum with a matmul (accumulate=False)"
+                f"the product is added to data in dst ({dst}) that another engine wrote: the "
+                f"result is undefined on {core.machine.name}; begin the sum with a matmul "
+                "(accumulate=False)"
             ),
             dst.storage.id,
         )

@@ -54,12 +54,12 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
         raise TargetError(
             f"{point} needs two cores that can synchronize, but "
             + (
-                f"the grid has {prod(core.grid)} programs"
+                f"the launch grid has {prod(core.grid)} programs"
                 if prod(core.grid) > len(CORES)
                 else "the kernel runs on one core"
             ),
             expected="a launch grid of 2: kernel[2](...)",
-            got=f"grid {core.grid or 1}",
+            got=f"a launch grid of {core.grid or 1}",
             because="only the cores of a logical core (LNC2) can synchronize",
         )
     rank_cores = frozenset(core.world.cores_of(core.rank))
@@ -78,10 +78,10 @@ def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile)
     rank, codes = core.world.core(core.number), received.codes
     if received.to != rank:
         raise KernelError(
-            f"{point}: core {rank} expects data from core {sender}, which sends to core "
-            f"{received.to}",
+            f"{point}: core {rank} expects data from core {sender}, but core {sender} sends to "
+            f"core {received.to}",
             argument="recv_from_rank",
-            hint="make send_to_rank and recv_from_rank of the two cores match",
+            hint="if a core has send_to_rank=R, core R must have its number as recv_from_rank",
         )
     sent = f"{codes.shape} {received.dtype}"
     if (received.dtype, len(codes), codes.size) != (dst.dtype, dst.shape[0], dst.size):

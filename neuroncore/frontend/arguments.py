@@ -105,7 +105,7 @@ def disagreements(function: Callable[..., Any], args: Any, kwargs: Any) -> Itera
         shape = tuple(getattr(arguments.get(name), "shape", ()))
         if isinstance(hint, Annotation) and hint.shape and shape and hint.shape != shape:
             place = syntax.parameter(inspect.unwrap(function).__code__, name)
-            message = f"{name} has the shape {shape}; its annotation declares {hint.shape}"
+            message = f"{name} has the shape {shape}, but its annotation declares {hint.shape}"
             yield Finding("ANNOTATION_SHAPE", message, place)
 
 

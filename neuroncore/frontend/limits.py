@@ -13,6 +13,7 @@ import numpy as np
 
 from neuroncore.base.enums import Version
 from neuroncore.base.errors import SignatureError
+from neuroncore.base.units import plural
 from neuroncore.core.core import running
 from neuroncore.frontend.settings import target_machine
 from neuroncore.machine import Machine, api_number, api_versions
@@ -122,7 +123,7 @@ def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) 
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged
-    pieces = f"axis {axis} has {size // count} pieces of {count}"
+    pieces = f"axis {axis} has {plural(size // count, 'piece')} of {count}"
     if any(last < n and not n % count for other, n in enumerate(shape) if other != axis):
         return f"check whether the indices are swapped: {pieces}"
     return f"end the loop earlier: {pieces}"

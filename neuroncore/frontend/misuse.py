@@ -23,6 +23,7 @@ from neuroncore.base.errors import (
     UnknownNameError,
     did_you_mean,
 )
+from neuroncore.base.units import plural
 from neuroncore.frontend.tensors import Unread
 
 WRONG = (TypeError, AttributeError, ValueError, IndexError, OverflowError)
@@ -281,11 +282,13 @@ def _wrong_arguments(called: _Called) -> KernelError | None:
     if unknown and not absent:
         return _no_parameter(called, unknown[0], form, None)
     if absent:
-        return SignatureError(f"{called.name} needs {', '.join(absent)}", expected=form)
+        missing = f"{called.name} lacks the {'argument' if len(absent) == 1 else 'arguments'}"
+        return SignatureError(f"{missing} {', '.join(absent)}", expected=form)
     twice = [k for k in keywords if k in names[:count]]
     if twice:
-        return SignatureError(f"{called.name} got {twice[0]} twice", expected=form)
-    return SignatureError(f"{called.name} doesn't take {count} positional arguments", expected=form)
+        return SignatureError(f"{called.name} got the argument {twice[0]} twice", expected=form)
+    given = plural(count, "positional argument")
+    return SignatureError(f"{called.name} doesn't take {given}", expected=form)
 
 
 def _no_parameter(called: _Called, name: str, form: str | None, hint: str | None) -> KernelError:

@@ -265,7 +265,8 @@ def _check_exchanged(tiles: Sequence[Tile], core: Core) -> None:
     """Raise an error if a result of the kernel is a tensor that a collective reads or writes."""
     for tile in tiles:
         if tile.storage.id in core.hbm.exchanged:
-            error = exchanged(f"{tile} is a result of the kernel", "dsts", tile)
+            statement = f"a collective can't access {tile}, a result of the kernel"
+            error = exchanged(statement, "dsts", tile)
             raise error.placed(core.hbm.exchanged[tile.storage.id])
 
 
@@ -277,8 +278,8 @@ def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
         argument=argument,
         expected="a tensor that the kernel allocates",
         got=repr(tile),
-        because="collectives cannot access arguments and results of a kernel",
-        hint="copy with nisa.dma_copy from or into another tensor: nl.ndarray(..., "
+        because="collectives access only tensors that the kernel allocates",
+        hint="copy the data with nisa.dma_copy from or to another tensor: nl.ndarray(..., "
         "buffer=nl.shared_hbm, name=...)",
         also="checkCollective",
     )
@@ -321,7 +322,7 @@ def _listed(counts: list[int]) -> str:
     if not counts:
         return "never"
     shown = ", ".join(map(str, counts[:4])) + (", ..." if len(counts) > 4 else "")
-    return f"for {shown} iterations"
+    return f"for {shown} {'iteration' if counts == [1] else 'iterations'}"
 
 
 def _has_issued(core: Core) -> bool:

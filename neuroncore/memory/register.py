@@ -107,8 +107,8 @@ class VirtualRegister:
         """Raise DynamicControlError if the register is the variable of a loop."""
         if self.frozen:
             raise DynamicControlError(
-                "the variable of a dynamic loop can't be written",
-                because="a hardware counter of the loop holds this variable",
+                "the kernel writes to the variable of a dynamic loop",
+                because="the loop counts its iterations in this register",
                 hint="copy the variable into another register with nisa.register_move",
             )
 
@@ -126,16 +126,16 @@ class VirtualRegister:
         if asker is not None and not isinstance(asker, ast.While):
             raise _needs_constant(
                 "a register is used as a Python condition",
-                "compute both cases and select with nl.where, or select the data with the "
-                "register: nl.ds(register, size); `while register:` is a device loop",
+                "compute both cases and select with nl.where, or select the data with "
+                "nl.ds(register, size); only `while register:` is allowed, as a device loop",
             )
         return self.decide() != 0
 
     def __index__(self) -> int:
         raise _needs_constant(
             "a register is used where a constant is needed",
-            "use nl.dynamic_range, nl.fori_loop or nl.while_loop for loops, "
-            "and nl.ds(register, size) for slices",
+            "for a loop, use nl.dynamic_range, nl.fori_loop or nl.while_loop; for a slice, use "
+            "nl.ds(register, size)",
         )
 
     __int__ = __index__
@@ -147,7 +147,7 @@ class VirtualRegister:
 
 
 def _needs_constant(statement: str, hint: str) -> DynamicControlError:
-    because = "its value is known only while the kernel runs on the device"
+    because = "the value of a register is known only while the kernel runs on the device"
     return DynamicControlError(statement, because=because, hint=hint)
 
 

@@ -22,6 +22,7 @@ from neuroncore.base.errors import (
     StartPartitionError,
 )
 from neuroncore.base.source import Site
+from neuroncore.base.units import either, plural
 from neuroncore.machine import Machine, Psum, Sbuf
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims, Flags, Gaps
@@ -243,7 +244,8 @@ class Memory:
                 position=0,
                 expected=f"{storage.shape} {storage.dtype}, as another core allocated it",
                 got=f"{shape} {dtype}",
-                because="a kernel is compiled once for all cores, so a shared tensor exists once",
+                because="a kernel is compiled once for all cores, so a shared tensor exists only "
+                "once",
                 hint="use buffer=nl.private_hbm for data of a single core",
             )
         return storage
@@ -339,9 +341,9 @@ class Memory:
             position=0,
             expected=f"at most {room - others} bytes",
             got=f"{layout.nbytes} bytes",
-            because=f"a stack of HBM has {room} bytes; {self.machine.hbm.cores_per_stack} of the "
-            "chip's cores share a stack",
-            hint="check the sizes, or work on parts in several launches",
+            because=f"a stack of HBM has {room} bytes, and {self.machine.hbm.cores_per_stack} of "
+            "the chip's cores share a stack",
+            hint="check the sizes, or process the data in several launches",
         )
 
     def _check_fits(self, layout: Layout, name: str) -> None:
@@ -352,9 +354,10 @@ class Memory:
                 f"{layout.region.value} has {size.partitions}",
                 argument="shape",
                 position=0,
-                expected=f"shape[0] <= {size.partitions}",
-                got=f"shape[0] = {layout.partitions}",
-                because=f"axis 0 runs over the {size.partitions} partitions of the memory",
+                expected=f"shape[0] is at most {size.partitions}",
+                got=f"shape[0] is {layout.partitions}",
+                because=f"axis 0 is the partition axis, and {layout.region.value} has "
+                f"{size.partitions} partitions",
                 hint=f"loop over pieces of {size.partitions} rows (nl.tile_size.pmax)",
                 also="err_num_partition_exceed_arch_limit",
             )
@@ -412,29 +415,30 @@ class Memory:
             raise StartPartitionError(
                 f"the tensor starts at partition {partition}",
                 argument="address",
-                expected=f"one of {list(self.machine.starts(layout.partitions))} "
-                f"for {layout.partitions} partitions",
+                expected=f"partition {either(self.machine.starts(layout.partitions))} as the "
+                f"first, because the tensor has {plural(layout.partitions, 'partition')}",
                 got=f"partition {partition}",
                 because="engines address partitions in groups of 32, 64 or 128",
                 also="TEN404",
             )
         if byte < 0 or byte + layout.row_bytes > row_bytes:
             raise OutOfBoundsError(
-                f"the tensor's bytes {byte} to {byte + layout.row_bytes} exceed the partition",
+                f"the tensor has bytes {byte} to {byte + layout.row_bytes - 1} of each partition, "
+                f"but a partition has bytes 0 to {row_bytes - 1}",
                 argument="address",
-                expected=f"0 <= byte, byte + {layout.row_bytes} <= {row_bytes}",
+                expected=f"a first byte from 0 to {row_bytes - layout.row_bytes}",
                 got=f"byte {byte}",
                 also="NLA001 (allocated memory out of bound)",
             )
         align, why = size.min_align_bytes, f"nl.tile_size.{layout.region.value}_min_align"
         # the bank rule: NKI migration guide, 0.1 to 0.2, "Improved allocation API"
         if isinstance(size, Psum):
-            align, why = size.bank_bytes, f"tensors in PSUM start at one of {size.banks} banks"
+            align, why = size.bank_bytes, f"a tensor starts at one of {size.banks} banks"
         if byte % align:
             raise SignatureError(
                 f"the tensor starts at byte {byte} of its partitions",
                 argument="address",
                 expected=f"a multiple of {align}",
                 got=f"byte {byte}",
-                because=f"addresses in {layout.region.value} are aligned ({why})",
+                because=f"addresses in {layout.region.value} must be aligned ({why})",
             )

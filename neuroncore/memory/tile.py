@@ -57,20 +57,21 @@ class Dynamic:
             return
         if not isinstance(index, Tile):
             kinds = "a tile of integers" if several else "a register or a tile"
-            raise SignatureError(f"{index_name} must be {kinds}", expected=kinds, got=str(index))
+            raise SignatureError(f"{index_name} must be {kinds}", expected=kinds, got=repr(index))
         if not index.dtype.is_integer:
-            raise DtypeError(f"{index_name} is {index.dtype}", expected="integers", got=str(index))
+            statement = f"{index_name} can't be {index.dtype}"
+            raise DtypeError(statement, expected="integers", got=str(index))
         if index.region is not MemoryRegion.sbuf:
             raise BufferKindError(f"{index_name} must be in sbuf", expected="sbuf", got=str(index))
         if not several and index.size != 1:
             raise ShapeError(
-                f"{index_name} must be one number", expected="shape (1, 1)", got=str(index)
+                f"{index_name} must be one number", expected="the shape (1, 1)", got=str(index)
             )
         if index.dynamic:
             raise ViewError(
-                f"{index_name} can't be at a run-time offset",
+                f"{index_name} must have a constant address, not a run-time offset",
                 got=str(index),
-                hint="copy the index to another tensor first",
+                hint="first copy the index to another tensor",
             )
 
 
@@ -127,7 +128,7 @@ class Tile:
     ) -> T:
         """Return another window on the same storage."""
         if self.dynamic and self.dynamic[0].picks:
-            raise self._pick_error("can't be viewed in another way")
+            raise self._pick_error("is an indirect view, and can't be viewed again")
         dynamic = self.dynamic if dynamic is None else dynamic
         if dtype is not None and dtype is not self.dtype:
             self._has_bits_of(dtype)
@@ -144,15 +145,15 @@ class Tile:
         `dtype`, as the chip does."""
         formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
         if any(held.itemsize != form.itemsize for form, held in formats):
-            because = "they have no bits that could be viewed"
+            because = "the bits of the narrow format do not exist"
         elif self.storage.spread > 1 and dtype.itemsize != self.dtype.itemsize:
-            because = "tensors at explicit addresses are stored with gaps between bytes"
+            because = "a tensor at an explicit address has gaps between its bytes"
         else:
             return
         raise ViewError(
             f"{self} can't be viewed as {dtype}",
-            because="narrow formats are stored as float32 in this run (Options.storage, "
-            f"NKI_PRECISE_FP=0): {because}",
+            because="this run stores narrow formats as float32 (Options.storage or "
+            f"NKI_PRECISE_FP=0), so {because}",
             hint="run the kernel without this option",
         )
 
@@ -203,7 +204,7 @@ class Tile:
         return ViewError(
             f"{self} {problem}",
             because="an index in SBUF picks its rows or elements at run time",
-            hint="slice or reshape first, then make the view indirect",
+            hint="first slice or reshape the tensor, then make the view indirect",
         )
 
     @property

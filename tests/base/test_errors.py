@@ -164,7 +164,10 @@ ILLEGAL = {
     "argument left out": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    «nisa.tensor_copy(x)»\n",
-        {"statement": "tensor_copy needs src", "expected": "nisa.tensor_copy(dst, src,"},
+        {
+            "statement": "tensor_copy lacks the argument src",
+            "expected": "nisa.tensor_copy(dst, src,",
+        },
     ),
     "too many arguments": (
         *("SIGNATURE", TypeError),

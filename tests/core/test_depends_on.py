@@ -77,7 +77,7 @@ def test_without_a_record_a_dependency_has_no_effect():
 
 
 def test_waiting_for_a_later_instruction_is_not_emulated():
-    with pytest.raises(NotEmulated, match="issued later"):
+    with pytest.raises(NotEmulated, match="issued after"):
         timeline(lambda x: independent(x, lambda vector, scalar: vector.depends_on(scalar)))
 
 

@@ -347,7 +347,7 @@ def test_cores_must_agree_on_what_they_share():
 
 
 def test_an_exchange_needs_both_sides():
-    with pytest.raises(KernelError, match="which sends to core 1"):
+    with pytest.raises(KernelError, match="but core 1 sends to core 1"):
         swapped[2](X, (1, 1), (1, 1))
 
 

@@ -68,7 +68,10 @@ ILLEGAL = {
     "too few": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    «nl.maximum(tile(4, 4))»\n",
-        {"statement": "nl.maximum needs y", "expected": "nl.maximum(x, y, dtype=None)"},
+        {
+            "statement": "nl.maximum lacks the argument y",
+            "expected": "nl.maximum(x, y, dtype=None)",
+        },
     ),
     "too many": (
         *("SIGNATURE", TypeError),
@@ -78,7 +81,7 @@ ILLEGAL = {
     "twice": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    «nl.exp(tile(4, 4), x=1)»\n",
-        {"statement": "nl.exp got x twice"},
+        {"statement": "nl.exp got the argument x twice"},
     ),
     "what a function can't be given": (
         *("SIGNATURE", TypeError),
@@ -91,7 +94,7 @@ ILLEGAL = {
     "a kernel that another calls": (
         *("SIGNATURE", TypeError),
         "import nki\n@nki.jit\ndef inner(x, y): pass\ndef kernel(x):\n    «inner(x)»\n",
-        {"statement": "inner needs y", "expected": "inner(x, y)"},
+        {"statement": "inner lacks the argument y", "expected": "inner(x, y)"},
     ),
     "numpy": (
         *("SIGNATURE", TypeError),

@@ -75,9 +75,7 @@ def test_no_other_axis_can_be_the_partition_axis(shape):
     def kernel():
         nl.ndarray(shape, nl.float32)
 
-    with pytest.raises(
-        SignatureError, match="block dimensions before the partition axis"
-    ) as raised:
+    with pytest.raises(SignatureError, match="block axes before the partition axis") as raised:
         kernel()
     assert "list of tensors" in raised.value.hint
 

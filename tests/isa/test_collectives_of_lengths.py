@@ -49,7 +49,8 @@ def test_the_receiver_can_give_places():
 
 
 @pytest.mark.parametrize(
-    ("count", "begin", "why"), [(6, 0, "more than rank 0 has room for"), (2, 9, "beyond its src")]
+    ("count", "begin", "why"),
+    [(6, 0, "more elements than dst of rank 0"), (2, 9, "beyond the end of its src")],
 )
 def test_lengths_that_exceed_the_space_are_refused(count, begin, why):
     arrays = given(4, (10,))
@@ -64,8 +65,8 @@ def test_lengths_that_exceed_the_space_are_refused(count, begin, why):
     [
         (ncc.all_gather_v, 4, [[0, 1], [2, 3]], None, False, "ranks of one chip"),
         (ncc.all_gather_v, 8, [[0, 1, 4, 5], [2, 3, 6, 7]], None, False, "ranks of one chip"),
-        (ncc.all_gather_v, 4, ALL, None, True, "has_rdispls is not supported"),
-        (ncc.all_to_all_v, 4, ALL, None, True, "has_rdispls is not supported"),
+        (ncc.all_gather_v, 4, ALL, None, True, "has_rdispls must be False"),
+        (ncc.all_to_all_v, 4, ALL, None, True, "has_rdispls must be False"),
         (ncc.all_to_all_v, 4, ALL, None, False, "same place in different servers"),
         (ncc.all_to_all_v, 4, ALL, "trn3", False, "all ranks of several chips"),
         (
@@ -92,4 +93,4 @@ def test_the_group_that_a_gather_of_lengths_needs_has_the_ranks_of_two_cores():
     with pytest.raises(SignatureError) as caught:
         neuroncore.run(with_lengths, per_rank=[arguments] * 4, lnc=1)
     assert "all 4 ranks of one chip, with 2 cores each" in str(caught.value)
-    assert "ranks 0 to 3, 1 core each" in str(caught.value)
+    assert "ranks 0 to 3, with 1 core each" in str(caught.value)

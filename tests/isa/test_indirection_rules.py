@@ -161,7 +161,13 @@ def test_an_offset_stays_inside_the_tensor(name, offset, dtype):
     other = "src" if name == "dst" else "dst"
     device.issue("tensor_copy", **{name: tiles[name], other: tiles[other][:, :21]})
     tiles[name] = device.zeros((32, 4)).indirect(index, 22)
-    words = [f"offset 21 of {name}", "partitions 16 to 31", str(offset), "0 to 3", "[21, 1]"]
+    words = [
+        f"the index of {name}",
+        "offset 21 of partitions 16 to 31",
+        str(offset),
+        "0 to 3",
+        "[21, 1]",
+    ]
     device.refuses(OutOfBoundsError, "tensor_copy", words=words, **tiles)
 
 
@@ -255,8 +261,8 @@ def test_elements_are_selected_from_contiguous_partitions_on_the_chip():
 def test_one_run_time_address_is_enough():
     device = Device("trn3")
     tile, index = device.zeros((32, 4, 6)), device.zeros((32, 1), "uint8")
-    refused(ViewError, "chosen at run time", tile[:, VirtualRegister()].indirect, index)
-    refused(ViewError, "chosen at run time", tile.indirect(index).indirect, index)
+    refused(ViewError, "known only at run time", tile[:, VirtualRegister()].indirect, index)
+    refused(ViewError, "known only at run time", tile.indirect(index).indirect, index)
     moved = device.zeros((32, 4, 1), "uint8")[:, VirtualRegister()]
     refused(ViewError, "run-time", tile.indirect, moved)
 

@@ -252,9 +252,11 @@ def test_steps_must_be_positive(device, step):
 def test_the_loop_variable_can_not_be_written(device):
     cell = device.tile(np.ones((1, 1), np.int32))
     for i in nl.dynamic_range(2):
-        device.refuses(DynamicControlError, "register_move", i, 5, words=["can't be written"])
+        device.refuses(DynamicControlError, "register_move", i, 5, words=["writes to the variable"])
         for src in (cell, device.empty((1, 1), "int32")):  # nothing is read before it is refused
-            device.refuses(DynamicControlError, "register_load", i, src, words=["can't be written"])
+            device.refuses(
+                DynamicControlError, "register_load", i, src, words=["writes to the variable"]
+            )
 
 
 def test_while_ends_at_zero(device):
@@ -328,7 +330,7 @@ def test_two_registers_for_two_axes(device):
 @pytest.mark.parametrize("key", [lambda r: r, lambda r: nl.ds(r, 2)])
 def test_the_partition_is_part_of_the_instruction(device, key):
     tile = device.tile(np.ones((4, 10), np.float32))
-    with pytest.raises(KernelError, match="partition can't be chosen"):
+    with pytest.raises(KernelError, match="can't choose a partition"):
         tile[key(nisa.register_alloc(1))]
 
 

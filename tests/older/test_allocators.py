@@ -170,7 +170,7 @@ def test_bad_addresses_in_sbuf_are_refused(address, kind, message):
     [
         ((8, 0, 0), OutOfBoundsError, "bank 8"),
         ((-1, 0, 0), OutOfBoundsError, "bank -1"),
-        ((0, 0, 2048 - 32), OutOfBoundsError, "bytes 2016 to 2080"),
+        ((0, 0, 2048 - 32), OutOfBoundsError, "bytes 2016 to 2079"),
         ((0, 0, -64), KernelError, "-64"),
         ((0, 0, 64), SignatureError, "byte 64"),
         ((0, 127, 0), KernelError, "127"),

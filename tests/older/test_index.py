@@ -77,7 +77,7 @@ def test_the_axes_of_a_grid_have_names():
     for name, index, axis in zip("pxy", grid, want, strict=True):
         assert getattr(grid, name) is index
         same(index, axis)
-    with pytest.raises(AttributeError, match="3 axes has no 'z'"):
+    with pytest.raises(AttributeError, match="3 axes has no attribute 'z'"):
         _ = grid.z
 
 

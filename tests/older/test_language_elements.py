@@ -424,7 +424,7 @@ def test_a_tensor_with_blocks_is_not_a_tile():
         t = nl.zeros((3, nl.par_dim(P), F), x.dtype)
         return stored(nl.exp(t))
 
-    with pytest.raises(SignatureError, match="has block dimensions"):
+    with pytest.raises(SignatureError, match="has block axes"):
         nki.simulate_kernel(kernel, numbers(P, F))
 
 

@@ -47,7 +47,7 @@ def test_a_misspelled_keyword():
 
 def test_too_few_arguments():
     error = refused(lambda x: nisa.tensor_scalar(tile(x), np.add), SignatureError)
-    assert error.statement == "nisa.tensor_scalar needs operand0"
+    assert error.statement == "nisa.tensor_scalar lacks the argument operand0"
 
 
 @pytest.mark.parametrize(

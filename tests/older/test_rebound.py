@@ -38,7 +38,7 @@ def test_a_number_is_the_same_in_every_iteration(loop):
     assert np.array_equal(run.results, X[:, :, :8])
     (told,) = rebound(run)
     assert told.severity == "warning" and told.place.text.strip() == "width = width // 2"
-    assert "width is 16 when the body of the loop begins and 8 when it ends" in told.message
+    assert "width is 16 when the body of the loop begins, and 8 when it ends" in told.message
 
 
 def test_an_unrolled_loop_runs_its_body_for_each_iteration():

@@ -387,7 +387,7 @@ def test_the_text_of_a_tensor():
     tensor, _ = filled((3, 8), np.float16)
     assert (tensor.ndim, tensor.itemsize, tensor.shape) == (2, 2, (3, 8))
     assert tensor.assert_shape((3, 8)) is tensor
-    with pytest.raises(ShapeError, match="the shape that is asserted"):
+    with pytest.raises(ShapeError, match="which assert_shape requires"):
         tensor.assert_shape((8, 3))
     assert (tensor is None, tensor == None, tensor != None) == (False, False, True)  # noqa: E711
 

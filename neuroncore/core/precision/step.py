@@ -402,7 +402,7 @@ class Step:
             self.core.report(
                 CANCELLATION,
                 f"{self.call.name} loses {digits:.1f} decimal digits: the relative error of "
-                f"{written.name} ({written.tile}) is that much larger than the relative error of "
+                f"{written.name} ({written.tile}) is 10^{digits:.1f} times the relative error of "
                 "its inputs",
                 written.tile.storage.id,
             )
@@ -418,8 +418,8 @@ class Step:
         if count:
             self.core.report(
                 OVERFLOW,
-                f"{count} of {real.size} results for {written.name} ({written.tile}) are beyond "
-                f"{form.max:.4g}, the largest {form}, and have become "
+                f"{count} of {real.size} results for {written.name} ({written.tile}) exceed "
+                f"{form.max:.4g}, the largest {form}, and became "
                 + ("infinite" if form.infinite else "NaN"),
                 written.tile.storage.id,
             )

@@ -18,6 +18,7 @@ import numpy as np
 
 from neuroncore.base.enums import engine
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.units import plural
 from neuroncore.clause.alu import Function, Operator
 from neuroncore.clause.instruction import Call, Run
 from neuroncore.clause.operand import spread
@@ -195,8 +196,8 @@ def _check_result(core: Core, name: str, tile: Tile, exact: Array) -> None:
     if outside:
         core.report(
             SATURATED,
-            f"{outside} of {tile.size} results for {name} ({tile}) are outside {low} to {high}, "
-            f"and have become {low} or {high}",
+            f"{outside} of {tile.size} results for {name} ({tile}) exceed the range {low} to "
+            f"{high}, and became {low} or {high}",
             tile.storage.id,
         )
     elif tile.dtype in WIDE_INTEGERS:
@@ -220,8 +221,9 @@ def _report(
     use = "computes in" if form is float32 else "converts them to"
     core.report(
         ROUNDED,
-        f"{name} ({tile}) has {int(inexact.sum())} integers beyond 2^{form.mantissa + 1} that "
-        f"{form} can't represent, and the engine {use} {form}: {was} becomes {becomes}",
+        f"{name} ({tile}) has {plural(int(inexact.sum()), 'integer')} beyond "
+        f"2^{form.mantissa + 1} that {form} can't represent, and the engine {use} {form}: for "
+        f"example, {was} becomes {becomes}",
         tile.storage.id,
     )
 
@@ -420,8 +422,8 @@ class Watch:
         if lost.any():
             self.core.report(
                 OVERFLOW,
-                f"{int(lost.sum())} of {tile.size} results ({tile}) are beyond {form.max:.4g}, the "
-                f"largest {form}, and have become {'infinite' if form.infinite else 'NaN'}",
+                f"{int(lost.sum())} of {tile.size} results ({tile}) exceed {form.max:.4g}, the "
+                f"largest {form}, and became {'infinite' if form.infinite else 'NaN'}",
                 tile.storage.id,
             )
 
@@ -443,8 +445,8 @@ class Watch:
         if count:
             self.core.report(
                 "TRANSPOSED_NAN",
-                f"data ({data}) has {count} elements that are NaN or infinite, which spread along "
-                f"their rows of dst: {self.core.machine.name} transposes by a product with an "
+                f"data ({data}) has {plural(count, 'NaN or infinite element')}, and NaN spreads "
+                f"along the rows of dst: {self.core.machine.name} transposes by a product with an "
                 "identity matrix",
                 data.storage.id,
             )
@@ -456,8 +458,8 @@ class Watch:
         if isinstance(bias, Tile) and not bias.dynamic and bias.codes().any():
             self.core.report(
                 "BIAS_DROPPED",
-                f"bias ({bias}) is not 0, and the function only copies: a device was seen to "
-                "ignore the bias in this case",
+                f"bias ({bias}) is not 0, but the function is nl.copy: a device was seen to ignore "
+                "the bias of nl.copy",
                 bias.storage.id,
             )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import ShapeError, SignatureError
+from neuroncore.base.units import either
 from neuroncore.core.core import current
 from neuroncore.frontend import issue, outcome
 from neuroncore.frontend.issue import VirtualRegister
@@ -200,11 +201,11 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
     lists = isinstance(by_channel, list | tuple)
     if not lists or any(not isinstance(one, list | tuple) or len(one) != 1 for one in by_channel):
         raise SignatureError(
-            f"{name} is not a list with one tensor for each channel",
+            f"{name} must be a list that has, for each channel, a list with one tensor",
             argument=name,
             expected="[[tensor of channel 0], [tensor of channel 1], ...]",
             got=f"{by_channel!r:.80}",
-            because="this collective takes one tensor in each call: it can't coalesce several",
+            because="this collective can't combine several tensors in one call",
         )
     return [tensors[0] for tensors in by_channel]
 
@@ -218,7 +219,7 @@ def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
         raise ShapeError(
             f"collective_dim can't be {dim}",
             argument="collective_dim",
-            expected=" or ".join(map(str, legal)),
+            expected=either(legal),
             got=str(dim),
             because="NKI does not support other values yet",
         )
@@ -244,7 +245,8 @@ def _check_tensors(tensors: Any, argument: str) -> None:
             continue
         storage = tile.storage
         if storage.id in core.hbm.arguments:
-            raise outcome.exchanged(f"{tile} is an argument of the kernel", argument, tile)
+            statement = f"a collective can't access {tile}, an argument of the kernel"
+            raise outcome.exchanged(statement, argument, tile)
         core.hbm.exchanged.setdefault(storage.id, core.birthplace())
         if not storage.name and storage.region is MemoryRegion.shared_hbm:
-            core.report("NO_NAME", f"{tile} in {argument} has no name")
+            core.report("NO_NAME", f"the tensor {tile} in {argument} has no name")

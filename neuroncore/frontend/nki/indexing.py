@@ -17,6 +17,7 @@ from neuroncore.base.errors import (
     ViewError,
 )
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.units import plural
 from neuroncore.core.core import running
 from neuroncore.frontend import limits
 from neuroncore.frontend.limits import DynamicSlice, beyond
@@ -108,8 +109,9 @@ class Indexed(Seen, Unread, Parted):
             raise SignatureError("an index can have only one `...`", got=repr(keys))
         if axes > rank:
             raise OutOfBoundsError(
-                f"{axes} indices for a tensor with {rank} axes",
-                got=f"shape {self.shape}",
+                f"the tensor has {plural(rank, 'axis', 'axes')}, but the index has "
+                f"{plural(axes, 'item')}",
+                got=f"a tensor of shape {self.shape}",
             )
         fill = (slice(None),) * (rank - axes)
         if axes == len(keys):
@@ -173,7 +175,7 @@ class Indexed(Seen, Unread, Parted):
         if isinstance(k, DynamicSlice):
             count = self._bound(k.size, axis)
             if not 0 <= count <= size:
-                raise self._outside(f"a range of {count} elements", axis)
+                raise self._outside(f"a range of {plural(count, 'element')}", axis)
             if isinstance(k.start, VirtualRegister):
                 return 0, count, 1, (self._moved(k.start, axis, size - count),)
             start = self._bound(k.start, axis)
@@ -207,7 +209,7 @@ class Indexed(Seen, Unread, Parted):
 
     def _fixed_partition(self) -> DynamicControlError:
         return DynamicControlError(
-            "the partition can't be chosen at run time",
+            "an index whose value is known only at run time can't choose a partition",
             got=str(self),
             because="the first partition of an operand is fixed when the kernel is compiled",
             hint="move the indexed axis to the free axes, or copy the data through HBM",
@@ -232,8 +234,8 @@ class Indexed(Seen, Unread, Parted):
         return ViewError(
             f"axis {axis} of an indirect view can't be indexed again",
             got=str(self),
-            because="an instruction can have only one offset that is chosen at run time",
-            hint="slice first, then make the view indirect",
+            because="an instruction can have only one offset that is known only at run time",
+            hint="first slice the tensor, then make the view indirect",
         )
 
     def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> Any:
@@ -283,9 +285,9 @@ class Patterned(Indexed):
         count = self.ndim if last is None else last
         if not -count <= dim < count:
             raise OutOfBoundsError(
-                f"there is no axis {dim}",
-                expected=f"{-count} to {count - 1}",
-                got=f"shape {self.shape}",
+                f"the tensor has no axis {dim}",
+                expected=f"axes from {-count} to {count - 1}",
+                got=f"a tensor of shape {self.shape}",
             )
         return dim % count
 
@@ -321,7 +323,7 @@ class Patterned(Indexed):
         plain = self._pattern(shape, strides, offset, form)
         if scalar_offset is not None and vector_offset is not None:
             raise SignatureError(
-                "scalar_offset and vector_offset exclude each other", argument="vector_offset"
+                "ap takes scalar_offset or vector_offset, but not both", argument="vector_offset"
             )
         plain._check_pattern(vector_offset is not None)
         if self.dynamic:

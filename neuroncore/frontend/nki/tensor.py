@@ -16,6 +16,7 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import BufferKindError, ShapeError, SignatureError, ViewError
+from neuroncore.base.units import plural
 from neuroncore.core.core import current
 from neuroncore.frontend.limits import fitting, rows_of
 from neuroncore.frontend.nki import isa
@@ -253,7 +254,7 @@ class NkiTensor(Assigned):
         count = index.size if num_elem is None else num_elem
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ShapeError(
-                f"{num_elem!r} is not a number of offsets",
+                f"num_elem is {num_elem!r}, which is not a number of offsets",
                 argument="num_elem",
                 position=1,
                 expected="a positive integer",
@@ -348,9 +349,9 @@ class NkiTensor(Assigned):
         first, last = self._free_axis(start_dim, "flatten_dims"), self._axis(end_dim)
         if first > last:
             raise ShapeError(
-                f"start_dim, axis {start_dim}, comes after end_dim, axis {end_dim}",
+                f"end_dim (axis {end_dim}) is before start_dim (axis {start_dim})",
                 argument="end_dim",
-                expected="an axis that is not before start_dim",
+                expected=f"axis {start_dim} or a later axis",
             )
         merged = prod(self.shape[first : last + 1])
         shape = (*self.shape[:first], merged, *self.shape[last + 1 :])
@@ -405,9 +406,10 @@ class NkiTensor(Assigned):
         axes to sizes."""
         if len(src_pattern) != self.ndim:
             raise ShapeError(
-                f"{src_pattern} names {len(src_pattern)} axes, and the tensor has {self.ndim}",
+                f"{src_pattern} has names for {plural(len(src_pattern), 'axis', 'axes')}, but the "
+                f"tensor has {self.ndim}",
                 argument="src_pattern",
-                expected="for each axis of the tensor a name, or a tuple of names to split it",
+                expected="for each axis of the tensor, a name, or a tuple of names to split it",
             )
         split: NkiTensor = self
         names: list[str] = []

@@ -18,6 +18,7 @@ from typing import Any
 
 from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.errors import OutOfBoundsError, SignatureError
+from neuroncore.base.units import plural
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki import lifetimes
 from neuroncore.frontend.neuronxcc.nki.lifetimes import Numbering
@@ -87,9 +88,9 @@ def _in_bank(numbers: tuple[int, ...], size: int) -> Address:
     bank_bytes = psum.bank_bytes
     if not 0 <= bank < psum.banks or byte + size > bank_bytes:
         raise OutOfBoundsError(
-            f"bytes {byte} to {byte + size} of bank {bank} are not in psum",
+            f"bytes {byte} to {byte + size - 1} of bank {bank} are not in psum",
             argument="buffer",
-            expected=f"banks 0 to {psum.banks - 1} of {bank_bytes} bytes per partition",
+            expected=f"bytes 0 to {bank_bytes - 1} of banks 0 to {psum.banks - 1}",
             got=str(numbers),
             also="NLA001 (allocated memory out of bound)",
         )
@@ -111,8 +112,8 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
     axes is at `base`; published kernels pass a count for such tensors too."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
-            f"the allocation counts tiles along {len(counts)} axes, {tuple(counts)!r}, but the "
-            f"tensor has {len(block)} block axes",
+            f"the allocation has {plural(len(counts), 'count')} of tiles, {tuple(counts)!r}, but "
+            f"the tensor has {plural(len(block), 'block axis', 'block axes')}",
             expected="one count per block axis, or ()",
         )
     place = 0
@@ -131,20 +132,20 @@ def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> 
     transpose on the Tensor engine needs an identity matrix."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
-            f"{name} without a bias writes to a tensor at an explicit address",
-            expected="bias=tile, of shape (partitions, 1)",
-            because="without a bias the instruction adds a tile of zeros, which needs an address "
-            "too",
-            hint="allocate a tile of zeros at an address and pass it: nl.exp(x) is "
+            f"{name} must have a bias, because it writes to a tensor at an explicit address",
+            expected="bias=tile, where the tile has the shape (partitions, 1)",
+            because="without a bias, the compiler would add a tile of zeros, which needs an "
+            "address too",
+            hint="allocate a tile of zeros at an address and pass it: nl.exp(x) becomes "
             "nisa.activation(np.exp, x, bias=zeros)",
             also="err_bias_tensor_must_be_specified_in_allocation",
         )
     if name == "nc_transpose" and arguments["engine"] is engine.tensor:
         raise SignatureError(
-            "nc_transpose on the Tensor engine writes to a tensor at an explicit address",
+            "nc_transpose on the Tensor engine can't write to a tensor at an explicit address",
             because="the engine multiplies by an identity matrix, which needs an address too",
-            hint="allocate an identity matrix at an address: nisa.nc_matmul(x, identity, "
-            "is_transpose=True); up to 32 x 32 use engine=nisa.vector_engine",
+            hint="allocate an identity matrix at an address, and use nisa.nc_matmul(x, identity, "
+            "is_transpose=True); up to 32 x 32, use engine=nisa.vector_engine",
             also="err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel",
         )
 
@@ -289,11 +290,11 @@ class Blocks(Untiled):
 
     def not_a_tile(self, name: str) -> SignatureError:
         return SignatureError(
-            f"{name} has block dimensions: {self}",
+            f"{name} has block axes: {self}",
             argument=name,
-            expected="a tile, its partition axis first",
-            because="an instruction works on one tile; the axes before the partition axis have one "
-            "tile for each index",
+            expected="a tile, whose first axis is the partition axis",
+            because="an instruction works on one tile; a block axis (an axis before the partition "
+            "axis) has one tile for each index",
             hint="index the block axes: tensor[i, ...] in a loop over i",
             also="err_failed_to_infer_tile_from_local_tensor",
         )

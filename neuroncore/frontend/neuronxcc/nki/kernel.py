@@ -125,7 +125,8 @@ class Kernel:
         if lnc not in (None, len(shares)):
             cores = plural(len(shares), "core")
             raise UsageError(
-                f"the kernel's grid runs on {cores}, but with lnc={lnc} a rank has {lnc}"
+                f"the kernel's grid needs {cores}, but with lnc={lnc} a rank has "
+                + plural(lnc or 0, "core")
             )
         arguments = [
             (tuple(map(_array, args)), {name: _array(value) for name, value in named.items()})

@@ -27,6 +27,7 @@ import numpy as np
 
 from neuroncore.base import source, syntax
 from neuroncore.base.findings import Severity
+from neuroncore.base.units import plural
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki.expressions import Index
 from neuroncore.frontend.neuronxcc.nki.tensor import Awaited, Tensor
@@ -72,8 +73,9 @@ class ReboundName:
         current().report(
             "LOOP_REBOUND",
             lambda: (
-                f"{name} is {_text_of(before)} when the body of the loop begins and "
-                f"{_text_of(after)} when it ends; each iteration begins with {_text_of(before)}"
+                f"{name} is {_text_of(before)} when the body of the loop begins, and "
+                f"{_text_of(after)} when it ends; on the device, each iteration begins with "
+                f"{_text_of(before)}"
             ),
             name,
             site=site,
@@ -179,7 +181,7 @@ def _is_of_the_iteration(value: Any) -> bool:
 def _text_of(value: Any) -> str:
     """Return a value as text for a message."""
     if isinstance(value, list):
-        return f"a list of {len(value)} elements"
+        return f"a list of {plural(len(value), 'element')}"
     return f"{value!s:.60}" if isinstance(value, Tile) else f"{value!r:.60}"
 
 

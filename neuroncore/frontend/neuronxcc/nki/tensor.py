@@ -13,6 +13,7 @@ from neuroncore.base.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.base.units import plural
 from neuroncore.core.core import running
 from neuroncore.frontend import limits
 from neuroncore.frontend.limits import DynamicSlice
@@ -111,8 +112,9 @@ class Tensor(Seen, Unread, Parted):
         at = [i for i, k in enumerate(keys) if type(k) is EllipsisType]
         if len(keys) - len(at) > rank or len(at) > 1:
             raise OutOfBoundsError(
-                f"{len(keys)} indices for a tensor with {rank} axes",
-                got=f"shape {self.shape}",
+                f"the tensor has {plural(rank, 'axis', 'axes')}, but the index has "
+                f"{plural(len(keys), 'item')}",
+                got=f"a tensor of shape {self.shape}",
                 also="err_tensor_access_out_of_bound",
             )
         fill = (slice(None),) * (rank - len(keys) + len(at))
@@ -208,8 +210,8 @@ class Tensor(Seen, Unread, Parted):
         chosen = [axis for axis, k in enumerate(keys) if isinstance(k, Tile)]
         if len(chosen) > 1 or (chosen and self.dynamic):
             raise ViewError(
-                f"{len(chosen) + bool(self.dynamic)} axes of {self} are selected at run time",
-                because="a DMA takes one run-time offset",
+                f"{len(chosen) + bool(self.dynamic)} axes of {self} are indexed at run time",
+                because="a DMA takes only one run-time offset",
                 also="err_copy_dynamic_indirect_indices_not_natively_supported",
             )
         rows = keys[chosen[0]] if chosen else None
@@ -258,11 +260,11 @@ class Tensor(Seen, Unread, Parted):
     def _check_rank(self, shape: Dims, expressions: Sequence[Index]) -> None:
         if len(shape) == 1 and self.ndim > 0 and expressions:
             raise ShapeError(
-                "an index expression with one axis does not define an axis of the tile",
-                expected="at least two axes, the partition first",
+                "an index expression has only one axis, but a tile has at least two",
+                expected="at least two axes, of which the first is the partition axis",
                 got=repr(expressions[0]),
-                hint="nl.arange(n)[:, None] along the partitions, nl.arange(n)[None, :] along "
-                "the free axis, or slices",
+                hint="use nl.arange(n)[:, None] along the partitions and nl.arange(n)[None, :] "
+                "along the free axis, or use slices",
                 also="err_1d_arange_not_supported",
             )
 
@@ -341,7 +343,7 @@ class Tensor(Seen, Unread, Parted):
         """Return the tensor. Raises ShapeError if the tensor has another shape."""
         if self.shape != tuple(shape):
             raise ShapeError(
-                f"{self} does not have the shape that is asserted",
+                f"{self} does not have the shape {tuple(shape)}, which assert_shape requires",
                 expected=str(tuple(shape)),
                 got=str(self.shape),
                 also="err_annotation_shape_mismatch",

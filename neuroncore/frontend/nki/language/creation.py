@@ -87,10 +87,11 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
         sizes = ()
     if PartitionSize in map(type, axes[1:]):
         raise SignatureError(
-            f"{tuple(sizes)!r} has block dimensions before the partition axis",
+            f"{tuple(sizes)!r} has block axes before the partition axis",
             argument="shape",
             position=0,
-            because="the first axis of a tensor is its partition axis; par_dim does not move axes",
+            because="the first axis of a tensor is its partition axis, and par_dim does not change "
+            "that",
             hint="move the blocks into the free axes, or use a list of tensors",
         )
     if not sizes or min(sizes) < 0:
@@ -98,7 +99,7 @@ def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
             f"{shape!r} is not a shape",
             argument="shape",
             position=0,
-            expected="a tuple of ints, none of them negative",
+            expected="a tuple of ints that are 0 or more",
         )
     return (*sizes, 1) if len(sizes) == 1 and buffer in ON_CHIP else sizes
 

@@ -137,19 +137,20 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
     tile = x if isinstance(x, NkiTensor) else y
     other = y if isinstance(y, NkiTensor) else tile
     if not isinstance(tile, NkiTensor):
-        raise SignatureError(f"nl.{name} needs a tile", got=f"{x}, {y}")
+        statement = f"nl.{name} needs at least one tile"
+        raise SignatureError(statement, expected="a tile in sbuf or psum", got=f"{x} and {y}")
     if tile.shape == other.shape:
         return tile.shape
     left, right = _aligned(tile, other), _aligned(other, tile)
     pairs = list(zip(left, right, strict=False))
     if len(left) != len(right) or any(m != n and 1 not in (m, n) for m, n in pairs):
         raise ShapeError(
-            f"nl.{name}: shapes {x.shape} and {y.shape} differ",
+            f"nl.{name}: the shapes {x.shape} and {y.shape} do not match",
             argument="y",
             position=1,
-            expected="sizes that are equal, or 1",
-            because="tiles are combined element by element, and axes of size 1 are repeated",
-            hint="nl.expand_dims(tile, axis) and nl.broadcast_to(tile, shape) give other shapes",
+            expected="for each axis, equal sizes, or the size 1",
+            because="tiles are combined element by element, and only axes of size 1 are repeated",
+            hint="change a shape with nl.expand_dims(tile, axis) or nl.broadcast_to(tile, shape)",
         )
     current().report(
         "BROADCAST_OPERANDS",

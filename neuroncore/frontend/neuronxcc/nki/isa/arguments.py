@@ -12,6 +12,7 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion, engine, reduce_cmd
 from neuroncore.base.errors import DtypeError
+from neuroncore.base.units import either
 from neuroncore.frontend.neuronxcc.nki.boxes import check_rows, chosen, parts
 from neuroncore.frontend.neuronxcc.nki.isa.constants import member
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords, token
@@ -67,7 +68,7 @@ def bias(value: Any, name: str) -> Any:
         raise DtypeError(
             f"{name} can't be {operand.dtype}",
             argument=name,
-            expected=" or ".join(BIASES),
+            expected=either(BIASES),
             got=repr(operand),
             because="the engine adds the bias in float32, and can convert only some formats to "
             "float32",

@@ -13,6 +13,7 @@ from neuroncore.base.enums import matmul_perf_mode as matmul_perf_mode
 from neuroncore.base.enums import oob_mode as oob_mode
 from neuroncore.base.enums import reduce_cmd as reduce_cmd
 from neuroncore.base.errors import SignatureError
+from neuroncore.base.units import either
 from neuroncore.frontend.limits import nc_version as nc_version
 
 __all__ = [
@@ -55,7 +56,7 @@ def member(kind: type[Enum], value: Any) -> Any:
     if isinstance(value, int) and value in {m.value for m in kind}:
         return kind(value)
     raise SignatureError(
-        f"{value!r} is not one of nisa.{kind.__name__}", expected=", ".join(kind.__members__)
+        f"{value!r} is not a member of nisa.{kind.__name__}", expected=either(kind.__members__)
     )
 
 

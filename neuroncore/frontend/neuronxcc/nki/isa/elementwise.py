@@ -155,7 +155,7 @@ def _folded(x: Tensor, axis: Axis) -> Dims:
         raise ShapeError(
             f"axis {axis!r} of {x} can't be reduced",
             argument="axis",
-            expected=f"some of the axes 1 to {rank - 1}",
+            expected="free axes, from 1" + (f" to {rank - 1}" if rank > 2 else ""),
             got=repr(axis),
             because="axis 0 is the partition axis, and each partition is reduced separately",
             hint="to reduce across partitions, use nisa.tensor_partition_reduce, or multiply by a "

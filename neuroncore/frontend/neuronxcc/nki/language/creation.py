@@ -84,7 +84,7 @@ def full(
     value = fill_value.item() if isinstance(fill_value, np.generic) else fill_value
     if not isinstance(value, int | float):
         raise SignatureError(
-            "fill_value is not a number",
+            "fill_value must be a number",
             argument="fill_value",
             position=1,
             got=f"{type(value).__name__} {value!r:.60}",
@@ -92,7 +92,7 @@ def full(
     if buffer not in HBM:
         return _new_tensor(shape, dtype, buffer, name, value)
     tensor = _new_tensor(shape, dtype, buffer, name, None)
-    current().report("HBM_FILL", f"{tensor} is in HBM and has the initial value {value}")
+    current().report("HBM_FILL", f"{tensor} is in HBM, but has the initial value {value}")
     tensor[...] = value
     return tensor
 

@@ -241,10 +241,10 @@ def _check_free_axes(x: Tensor, y: Tensor) -> None:
     sizes = list(zip(x.shape[1:], y.shape[1:], strict=True))
     if x.free_size != y.free_size and any(n != m and 1 not in (n, m) for n, m in sizes):
         raise ShapeError(
-            f"{x} and {y} do not match",
+            f"the shapes of {x} and {y} do not match",
             argument="y",
             position=1,
-            expected="sizes that are equal or 1",
+            expected="for each axis, equal sizes, or the size 1",
             got=f"{x.shape} and {y.shape}",
         )
 

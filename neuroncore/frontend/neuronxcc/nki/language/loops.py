@@ -12,6 +12,7 @@ import numpy as np
 from neuroncore.base import source
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.base.errors import SignatureError
+from neuroncore.base.units import plural
 from neuroncore.core.core import current
 from neuroncore.frontend import limits
 from neuroncore.frontend.neuronxcc.nki.boxes import chosen, follow
@@ -221,7 +222,8 @@ class Grid(tuple[Index, ...]):
         names = "pxyzw"
         if len(name) == 1 and name in names[: len(self)]:
             return self[names.index(name)]
-        raise AttributeError(f"a grid of {len(self)} axes has no {name!r}")
+        axes = plural(len(self), "axis", "axes")
+        raise AttributeError(f"a grid of {axes} has no attribute {name!r}")
 
 
 class _MeshGrid:

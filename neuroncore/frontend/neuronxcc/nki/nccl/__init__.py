@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuroncore.base.errors import SignatureError
+from neuroncore.base.units import plural
 from neuroncore.frontend.neuronxcc.nki.keywords import token
 from neuroncore.frontend.neuronxcc.nki.nccl import collectives as collectives
 from neuroncore.frontend.neuronxcc.nki.nccl.collectives import Groups, Pairs, issued
@@ -58,7 +59,7 @@ def _check_dim(name: str, dim: int, srcs: Sequence[Any]) -> None:
     axes = min((len(src.shape) for src in srcs), default=dim + 1)
     if not 0 <= dim < axes:
         raise SignatureError(
-            f"{name} is {dim}, but the tensors have {axes} axes",
+            f"{name} is {dim}, but the tensors have {plural(axes, 'axis', 'axes')}",
             argument=name,
             expected=f"0 to {axes - 1}",
             got=str(dim),
