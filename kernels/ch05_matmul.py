@@ -6,9 +6,9 @@ The Tensor engine is a grid of 128 x 128 multipliers. It stores one tile of the 
 successive tiles along K. Both operands have K on the partitions, so the left matrix is passed
 transposed, as `a_t` [K, M].
 
-A product takes at least M * N * K / (128 * 128) cycles. Kernels are slower because of data: every
-step below computes the same tiles, bit for bit, and loads fewer bytes than the step before. For
-`inputs`, 512 x 1024 times 1024 x 2048, on trn2:
+A product takes at least M * N * K / (128 * 128) cycles. Kernels take longer, because of loads. Each
+step below computes the same tiles, bit for bit, and loads fewer bytes than the step before. The
+bytes and times are for `inputs`, a product of 512 x 1024 with 1024 x 2048, on trn2:
 
 * `naive`: loads both tiles for each product. 20 MiB, 146.6 us.
 * `hoisted`: loads the tiles of `a_t` once per row of tiles of the result. 17 MiB, 93.9 us.

@@ -3,9 +3,9 @@
     softmax(q @ k.T / sqrt(d)) @ v
 
 For 1024 queries and keys the matrix of scores has a million entries, and it grows with the square
-of the length. It is not needed. Go through the keys in blocks and keep, for each query, three
-things: the largest score so far, the sum of exp(score - largest), and the sum of those weights
-times the rows of v. When a block brings a larger score, both sums are scaled by exp(old - new).
+of the length. This kernel never stores it: it goes through the keys in blocks. For each query it
+keeps the largest score so far, the sum of the weights exp(score - largest), and the sum of the rows
+of v times their weights. If a block brings a larger score, both sums are scaled by exp(old - new).
 (Rabe and Staats 2021; Dao et al. 2022, "FlashAttention".)
 
 The engines share the work. The Tensor engine computes the scores, and weights @ v. The Vector

@@ -6,9 +6,9 @@ training did not see, three times: with operands in float32, in bfloat16 and in 
 four exponent bits, three mantissa bits, at most 240). The kernel is the same; only the dtype of
 its arguments differs. Sums are always float32.
 
-float8 needs one more idea. Its smallest normal number is 1/64, and trained weights are smaller than
-one: each tensor is multiplied by a power of two that brings its largest entry near 240. The kernel
-divides by this power in `activation`, which scales its input anyway.
+float8 needs a scale for each tensor: its smallest normal number is 1/64, and trained weights are
+smaller than one. So each tensor is multiplied by a power of two that brings its largest entry near
+240. The kernel divides by this power in `activation`, which scales its input anyway.
 
 Needs scikit-learn: pip install 'neuroncore[digits]'.
 

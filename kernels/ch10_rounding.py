@@ -6,7 +6,7 @@ a tie rounds to the even neighbor, 32. Rounding to nearest loses the same way ev
 
 Stochastic rounding rounds up with the right probability. For neighbors L <= v < H in the format,
 
-    v becomes H with probability (v - L) / (H - L), otherwise L;    its mean is v.
+    v becomes H with probability (v - L) / (H - L), otherwise L.    The mean result is v.
 
 Errors still occur, but they cancel: sums scatter about the right sum, and training with weights in
 bfloat16 continues where it would have stopped. There are three experiments: one number rounded many

@@ -11,7 +11,7 @@ microseconds or more, however few bytes it moves.
 
 `late` adds the partial sums of all tokens in one collective at the end of each block. No engine has
 work while this collective runs. `early` starts a collective for each half of the tokens as soon as
-their sums are computed, and the engines continue with the other half. It makes twice as many
+their sums are computed, and the engines continue with the other half. `early` makes twice as many
 collectives and is faster: 274 us instead of 321 us on trn2. The collectives are then the
 bottleneck.
 

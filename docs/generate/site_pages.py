@@ -204,7 +204,10 @@ def _commands() -> str:
 
 def _machines() -> str:
     parts = [f"## {name}\n\n```text\n{printed('machines', name)}```\n" for name in machine.names()]
-    return "# Machines\n\nEvery number has a grade and a source.\n\n" + "\n".join(parts)
+    return (
+        "# Machines\n\nEvery number has a source, and a grade: documented, measured or assumed.\n\n"
+        + "\n".join(parts)
+    )
 
 
 def printed(*words: str) -> str:
