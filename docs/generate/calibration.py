@@ -89,7 +89,7 @@ Without these two facts, the estimates of the seven rows would be 1.01 to 1.48 t
 measurements, and five of them would be within 20 %. The shares of kernels within 20 % in the
 [summary](#summary) would be 0.7 points lower for all kernels, and 3.3 points lower for today's API.
 
-This page calls a set of variants of one kernel that one harness measured a *chain*.
+A *chain* is a set of variants of one kernel that one harness measured.
 
 The tests of nki-library contain expected latencies. No figure, fit or range on this page uses
 these latencies, because their unit is only inferred, not stated.

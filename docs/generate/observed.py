@@ -145,7 +145,8 @@ author's programs show it, or a rule for it makes the estimates of other authors
 The ratios in the list are estimate divided by measurement, so the best ratio is 1. The list speaks
 of these measurements:
 
-* *Traces* are the 26 traces of `bench/traces.csv`. Their ratios are those of the kernel's source.
+* *Traces* are the 26 traces of `bench/traces.csv`. For a trace, the list has the ratio of the
+  estimate from the kernel's source.
   * *Attention* is in the ten traces of allenkchau/trainium-kernel-fusion.
   * *Convolutions*, small and large, are in six traces of deepashreeKedia/cs149stanfordasst4.
   * *The transposition* is the trace part1/transpose_1024 of deepashreeKedia/cs149stanfordasst4.
