@@ -13,6 +13,7 @@ from neuroncore.time.policy import POLICIES
 
 OPEN = ("vector", "scalar")  # engines of instructions for which the kernel names none
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "loads", "stores")
+SHAPE = (128, 16)  # of each tensor; its elements are numbered row by row
 
 
 @dataclass
@@ -53,20 +54,24 @@ def waits_for(steps, i):
     return writers | {j for j in before if steps[j].reads & step.writes}
 
 
-def dealt(steps, policy, semaphore_ns):
-    """Assign each instruction to the queue on which it ends first, if instructions begin in program
-    order and transfers move their bytes one after the other."""
+def dealt(steps, policy, semaphore_ns, left_out):
+    """Return the queue of each instruction: the one on which it ends first, if instructions begin
+    in program order and transfers move their bytes one after the other. Instructions that are left
+    out take no time."""
     free, end, moved, result = dict.fromkeys(QUEUES, 0.0), [], 0.0, []
     for i, step in enumerate(steps):
         ready = max((end[j] for j in waits_for(steps, i)), default=0.0)
         ends = {q: max(ready, free[q]) + step.costs[q].busy_ns for q in step.queues}
         queue = min(step.queues if policy.rewrites else step.queues[:1], key=ends.__getitem__)
+        result.append(queue)
+        if left_out[i]:
+            end.append(ready)
+            continue
         cost, free[queue] = step.costs[queue], ends[queue]
         done = ends[queue]
         if cost.transfer is not None:
             done = moved = max(moved, done) + cost.transfer.ns
         end.append(done + cost.latency_ns + semaphore_ns)
-        result.append(replace(step, queues=(queue,)))
     return result
 
 
@@ -74,12 +79,72 @@ def within(elements, *names):
     return {name for name, _ in elements} <= set(names)
 
 
+def rows_of(elements):
+    return {e // SHAPE[1] for _, e in elements}
+
+
+def contiguous(elements):
+    columns = {e % SHAPE[1] for _, e in elements}
+    return max(columns) - min(columns) < len(columns)
+
+
+def overwritten_first(steps, i):
+    """Return the first instruction that overwrites a part of the result of i."""
+    later = range(i + 1, len(steps))
+    return next((k for k in later if steps[k].writes & steps[i].writes), len(steps))
+
+
+def writers(steps):
+    """Return the last writer of each operand; the keys are pairs (k, n) for operand n of k."""
+    readers = [(k, n, read) for k, step in enumerate(steps) for n, read in enumerate(step.operands)]
+    return {(k, n): writer_of(steps, k, read) for k, n, read in readers}
+
+
+def with_sources(steps, left_out, written):
+    """Return the steps with reads of the sources of copies that are left out."""
+    result = [replace(step, operands=list(step.operands)) for step in steps]
+    for (k, n), i in written.items():
+        if i >= 0 and left_out[i]:
+            result[k].operands[n] = result[i].operands[0]
+    return result
+
+
+def is_read_in_part(steps, i):
+    """Return whether an instruction reads the result of i together with other data, or without a
+    part of it. A part counts as overwritten only by a contiguous write to all rows."""
+    kept, whole = steps[i].writes, True
+    for step in steps[i + 1 :]:
+        if any(read & kept and not (whole and read == kept) for read in step.operands):
+            return True
+        if step.writes & kept:
+            whole = False
+            if contiguous(step.writes) and rows_of(step.writes) >= rows_of(kept):
+                kept = kept - step.writes
+    return False
+
+
+def read_at_source(steps):
+    """Return the steps with reads of the sources of copies within SBUF, and for each step whether
+    it is such a copy, which no instruction then reads."""
+    left_out, last, written = [False] * len(steps), {}, writers(steps)
+    for i in reversed(range(len(steps))):
+        src, dst, maker = steps[i].reads, steps[i].writes, written.get((i, 0), -1)
+        if not (steps[i].left_open and within(src | dst, "sbuf0", "sbuf1") and maker >= 0):
+            continue
+        result = steps[maker].writes
+        if not (contiguous(src) and contiguous(dst) and contiguous(result) and result >= src):
+            continue
+        if rows_of(src) == rows_of(dst) == rows_of(result) and not is_read_in_part(steps, i):
+            own = [k for (k, _), writer in written.items() if writer == i]
+            last[i] = max((max(k, last.get(k, -1)) for k in own), default=-1)
+            left_out[i] = 0 <= last[i] < overwritten_first(steps, maker)
+    return with_sources(steps, left_out, written), left_out
+
+
 def read_in_psum(steps):
     """Return the steps with reads of PSUM instead of reads of copies of it, and for each step
     whether it is such a copy, which no instruction then reads."""
-    left_out, users = [False] * len(steps), {}
-    readers = [(k, n, read) for k, step in enumerate(steps) for n, read in enumerate(step.operands)]
-    written = {(k, n): writer_of(steps, k, read) for k, n, read in readers}
+    left_out, users, written = [False] * len(steps), {}, writers(steps)
     plain = {
         i
         for i, step in enumerate(steps)
@@ -87,19 +152,15 @@ def read_in_psum(steps):
         if written[i, 0] >= 0 and steps[written[i, 0]].writes == step.reads
     }
     for i in plain:
-        users[i] = [(k, n) for k, n, _ in readers if written[k, n] == i]
+        users[i] = [operand for operand, writer in written.items() if writer == i]
     for i, own in users.items():
         maker, last = written[i, 0], max((k for k, _ in own), default=-1)
-        over = (k for k in range(maker + 1, len(steps)) if steps[k].writes & steps[maker].writes)
         alone = all(sum(k == other for u in users.values() for other, _ in u) == 1 for k, _ in own)
         exact = all(steps[k].operands[n] == steps[i].writes for k, n in own)
         reached = all(steps[k].queue in OPEN for k, _ in own)
-        left_out[i] = bool(own) and alone and exact and reached and next(over, len(steps)) > last
-    result = [replace(step, operands=list(step.operands)) for step in steps]
-    for i in np.flatnonzero(left_out):
-        for k, n in users[i]:
-            result[k].operands[n] = steps[i].operands[0]
-    return result, left_out
+        in_time = last < overwritten_first(steps, maker)
+        left_out[i] = bool(own) and alone and exact and reached and in_time
+    return with_sources(steps, left_out, written), left_out
 
 
 def line_up(steps, queue, policy):
@@ -202,15 +263,16 @@ def next_one(steps, waiting, free, end, policy, sync_ns):
 def slow_schedule(steps, it, order, again):
     """Return (queue, begin, end) of each instruction; i is omitted if it repeats an again[i]."""
     policy = POLICIES[order]
-    steps, in_psum = dealt(steps, policy, it.fixed.semaphore_ns), [False] * len(steps)
-    if policy.rewrites:
-        steps, in_psum = read_in_psum(steps)
+    sources, in_sbuf = read_at_source(steps) if policy.rewrites else (steps, [False] * len(steps))
+    queues = dealt(steps, policy, it.fixed.semaphore_ns, in_sbuf)
+    steps = [replace(s, queues=(queue,)) for s, queue in zip(sources, queues, strict=True)]
+    steps, in_psum = read_in_psum(steps) if policy.rewrites else (steps, in_sbuf)
     busy, early = np.array([*occupancy(steps, it)]).reshape(-1, 2).T.tolist()
     array = Array(it.fixed)
     begin, end = {}, {}
     free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
     rivals, sharing = {"vector": "gpsimd", "gpsimd": "vector"}, {}
-    left_out = [a >= 0 or b for a, b in zip(again, in_psum, strict=True)]
+    left_out = [a >= 0 or b or c for a, b, c in zip(again, in_psum, in_sbuf, strict=True)]
     for i in np.flatnonzero(left_out):
         busy[i] = early[i] = 0.0
     waiting = {q: line_up(steps, q, policy) for q in QUEUES}

@@ -12,7 +12,7 @@ import pytest
 from device import TARGETS, Device
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from slow_scheduler import OPEN, QUEUES, Step, slow_schedule, within
+from slow_scheduler import OPEN, QUEUES, SHAPE, Step, slow_schedule, within
 
 from neuroncore.base import jit
 from neuroncore.time import path
@@ -22,7 +22,6 @@ from neuroncore.time.schedule import schedule
 
 COPIERS = ("vector", "scalar", "gpsimd")
 ENGINES = {name: nisa.engine[name] for name in (*COPIERS, "unknown")}
-SHAPE = (128, 16)
 ALIKE = {0: 8, 8: 24, 32: 32, 64: 32, 96: 32}  # rows that each access has all of or none: how many
 
 
@@ -67,6 +66,10 @@ class Recorder:
         self.add(dst, one, other)
         self.copy("unknown", copied, dst)
 
+    def add_copy_and_read(self, copied, dst, one, other):
+        self.add_and_copy(copied, dst, one, other)
+        self.activate(nl.exp, ("psum0", dst[1]), copied)
+
     def activate(self, op, dst, src):
         (dst, writes), (src, reads) = self.part(*dst), self.part(*src)
         self.device.issue("activation", dst, op, src)
@@ -97,6 +100,7 @@ def instructions(draw):
     """Draw (method, arguments): operands of the same shape, at any place that their engine
     reaches."""
     kinds = ["copy", "fill", "add", "add_and_copy", "activate", "load", "store", "matmul", "matmul"]
+    kinds += ["add_copy_and_read"]
     kind = draw(st.sampled_from(kinds))
     pick = draw(st.integers(0, 3))
     rows = [slice(32 * pick, 32 * pick + 32), *ROWS][draw(st.integers(0, 5))]
@@ -112,7 +116,7 @@ def instructions(draw):
         return "fill", (draw(st.sampled_from(["vector", "gpsimd"])), operand(SBUF))
     if kind == "add":
         return "add", (operand(SBUF), operand(SBUF[:1]), operand(SBUF))
-    if kind == "add_and_copy":
+    if kind in ("add_and_copy", "add_copy_and_read"):
         return kind, tuple(operand(names) for names in (SBUF, SBUF, SBUF[:1], SBUF))
     if kind == "activate":
         op = draw(st.sampled_from([nl.exp, nl.gelu, nl.copy]))
