@@ -3,11 +3,10 @@ estimates next to those that students published."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-Json = dict[str, Any]
-Table = Callable[[str, Iterable[Sequence[object]]], str]
+from docs.generate.tables import Json, table
 
 CLOSE, CLOSE_RATIO = 0.15, 0.2  # relative errors that are not marked
 
@@ -65,7 +64,7 @@ lines differ if the kernels, the flags of the compiler or the overheads of the t
 {ratios}"""
 
 
-def handouts(rows: Sequence[Json], table: Table) -> str:
+def handouts(rows: Sequence[Json]) -> str:
     """Return the section, if the rows of `neuroncore score` have all of its figures, else ""."""
     by_id = {row["id"]: row for row in rows}
     if not all(row in by_id for _, ids in FIGURES for row in ids):

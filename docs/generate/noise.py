@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from statistics import median
-from typing import Any
 
+from docs.generate.tables import Json, table
 from neuroncore.report.score import DIFFERENT, SHORTEST, spearman
 
-Json = dict[str, Any]
 Pair = tuple[Json, Json]
-Table = Callable[[str, Iterable[Sequence[object]]], str]
 ALIKE = 0.01, 0.02, 0.05  # relative differences of measurements that may be noise
 MANY = 4  # pairs in wrong order with which a kernel is listed
 # rows of kda-for-trainium whose counters contradict the doubled latency (`observed.WRONG`)
@@ -43,9 +41,8 @@ Without these five rows, {right} of {pairs} pairs are in order: {share}.
 """
 
 
-def noise(rows: Sequence[Json], table: Table) -> str:
-    """Return the paragraphs about noise, and about kernels in pairs in wrong order. `table` makes a
-    table from a head and rows."""
+def noise(rows: Sequence[Json]) -> str:
+    """Return the paragraphs about noise, and about kernels in pairs in wrong order."""
     spreads = sorted(repeated(rows))
     wrong = [pair for pair, right in pairs(rows) if not right]
     kept = [right for _, right in pairs([r for r in rows if r["id"] not in DOUBTFUL])]

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
-Json = dict[str, Any]
-Table = Callable[[str, Iterable[Sequence[object]]], str]
+from docs.generate.tables import Json, table
 
 NEAR, CLOSE = 0.1, 0.2  # relative errors
 FEW = 3  # instructions: the largest difference that counts as close in any case
@@ -50,7 +48,7 @@ instructions: first the device's, then the model's.
 """
 
 
-def traces(found: Json, table: Table) -> str:
+def traces(found: Json) -> str:
     """Return the section: figures about all traces, and a row for each."""
     each = found["traces"]
     attention = [one for one in each if "fusion" in one["repository"]]
