@@ -48,12 +48,6 @@ def test_every_fault_of_the_list_fits_a_current_file_and_can_be_compiled():
     assert all((ROOT / test).exists() for tests in ENTRIES["tests"].values() for test in tests)
 
 
-@pytest.mark.source
-def test_every_explanation_belongs_to_a_fault_of_the_list():
-    names = {one.name for one in mutants.mutants(ENTRIES)}
-    assert set(ENTRIES.get("survives", {})) <= names
-
-
 def test_a_patch_whose_text_is_not_found_is_refused(tree):
     entry = {"file": "neuroncore/core/memo.py", "find": "a, c", "replace": "a", "why": ""}
     with pytest.raises(ValueError, match="0 times"):
