@@ -255,8 +255,9 @@ def store(maker: Maker, name: str) -> None:
 
 
 def of_lengths(maker: Maker) -> None:
-    """Issue an exchange with lengths that are only known at run time, between ranks of two
-    cores."""
+    """Send parts of a tensor to all ranks, where only a tile of lengths says how many elements each
+    part has: all_gather_v between 4 ranks, or all_to_all_v between 8 ranks of trn3. Add nothing if
+    the program has another number of ranks, or ranks of one core."""
     if maker.cores != 2 or maker.target == "trn1":
         return
     name = "all_gather_v" if maker.ranks == 4 else "all_to_all_v"

@@ -10,6 +10,7 @@ T = TypeVar("T")
 TARGETS = ("trn1", "trn2", "trn3")
 ON_CHIP = ("sbuf", "psum")
 PARTITIONS = 128
+OLDER = 0.25  # share of programs of the older API
 MOST_FREE = 1100  # elements per partition
 FLOATS = ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3")
 INTEGERS = ("int32", "int16", "int8", "uint32", "uint16", "uint8")
@@ -25,14 +26,15 @@ WIDE = (5, 96, 127, 128, 129, 200, 255, 256, 511, 512, 513, 515, 1025)
 
 
 class Draws:
-    """The random draws of a seed, for a program of one API (`dialect`). The machine `target` is
-    drawn first."""
+    """The random draws of a seed, for a program of one API (`dialect`). The first two draws are the
+    machine `target`, and whether `generate` writes the program in the older API."""
 
     dialect = "today"
 
     def __init__(self, seed: int) -> None:
         self.seed, self.random = seed, Random(seed)
         self.target = self.choose(TARGETS)
+        self.is_older = self.chance(OLDER)
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share

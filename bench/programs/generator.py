@@ -42,7 +42,6 @@ FAMILIES = (
 )
 OF_OLDER = (*older.STEPS, *calls.STEPS, *masks.STEPS, *translated.STEPS)
 STEPS = [*(step for family in FAMILIES for step in family.STEPS), *cores.PLACES]
-OLDER = 0.25  # share of programs of the older API
 NESTS = 0.33  # share of older programs with nested loops, which take several times as long
 GRIDS = 0.25  # share of older programs that are launched on a grid
 FEW, ALL = 3, 20  # the largest numbers of results
@@ -52,9 +51,9 @@ ALL_RETURNED = 0.2  # share of programs that return everything that they have co
 
 def generate(seed: int) -> Program:
     """Return the program of a seed."""
-    maker = OlderMaker(seed) if Draws(seed).chance(OLDER) else Maker(seed)
-    if maker.chance(OLDER):
-        return _older(maker)
+    if Draws(seed).is_older:
+        return _older(OlderMaker(seed))
+    maker = Maker(seed)
     draw = maker.random.random()
     if draw < 0.11 and maker.target != "trn1":
         maker.cores = 2
