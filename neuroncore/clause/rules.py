@@ -70,15 +70,16 @@ def formats_of(
     **reasons: Any,
 ) -> Rule:
     """Require these formats for the named tiles. If `of` is given, the rule applies only to tiles
-    for which `of(tile)` is true. `sentence` replaces the rule's sentence. `reasons` are fields of
-    the rule."""
+    for which `of(tile)` is true. `sentence` replaces the rule's sentence, and the error quotes it.
+    `reasons` are fields of the rule."""
     listed = either(formats)
 
     @rule(DtypeError, sentence or f"{_listed(names)} must be {listed}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
         for name, view in _named(call, names):
             if of(view) and view.dtype not in formats:
-                return fault(name, f"{name} can't be {view.dtype} in this call", listed)
+                why = f": {sentence}" if sentence else " in this call"
+                return fault(name, f"{name} can't be {view.dtype}{why}", listed)
         return None
 
     return check
