@@ -67,11 +67,13 @@ class Simulated(Operation):
 
 class ByNumber(NamedTuple):
     """A function of a tile: it applies an operator to the tile and the constant `number`, or a
-    unary operator if `number` is None."""
+    unary operator if `number` is None. `of_bools` is the name of another function, which replaces
+    this one for a tile of conditions in the older API."""
 
     doc: str
     number: float | None = None
     operator: str = ""  # the name of the operator, if it differs from the function's name
+    of_bools: str = ""
 
 
 OF_TWO = (
@@ -87,7 +89,8 @@ ACTIVATIONS = (
 )
 BY_NUMBER = {
     "abs": ByNumber("|x|"),
-    "invert": ByNumber("x with every bit inverted"),
+    # like numpy.invert: the page of err_ambiguous_tensor_truth_value negates a comparison by ~
+    "invert": ByNumber("x with every bit inverted", of_bools="logical_not"),
     "logical_not": ByNumber("1 where x is 0, else 0", 0.0, "equal"),
     "negative": ByNumber("-x", -1.0, "multiply"),
 }

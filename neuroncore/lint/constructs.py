@@ -256,18 +256,15 @@ def _identity(spot: Spot, operands: Sequence[ast.expr], word: str) -> Report:
 @RULES.about(ast.Constant, ast.Call, ast.BinOp, ast.UnaryOp)
 def values(spot: Spot) -> Iterator[Report]:
     """Report values that the language of kernels doesn't have."""
-    match spot.node:
-        case ast.Constant(value=complex()):
-            yield "VALUE_TYPE", spot.node, "a kernel contains a complex number"
-        case ast.Call() if _calls_one_of(spot.scope, spot.node, "complex"):
-            yield "VALUE_TYPE", spot.node, "a kernel contains a complex number"
-        case ast.Constant(value=bytes()):
-            yield "VALUE_TYPE", spot.node, "a kernel contains bytes"
-        case ast.Call() if _calls_one_of(spot.scope, spot.node, "bytes", "bytearray"):
-            yield "VALUE_TYPE", spot.node, "a kernel contains bytes"
-        case ast.Constant() | ast.BinOp() | ast.UnaryOp() if _is_wide(spot.node):
-            number = literal(spot.node)
-            yield "VALUE_TYPE", spot.node, f"the integer {number} needs more than 32 bits"
+    node, scope = spot.node, spot.scope
+    assert isinstance(node, ast.expr)
+    constant = node.value if isinstance(node, ast.Constant) else None
+    if isinstance(constant, complex) or _calls_one_of(scope, node, "complex"):
+        yield "VALUE_TYPE", node, "a kernel contains a complex number"
+    elif isinstance(constant, bytes) or _calls_one_of(scope, node, "bytes", "bytearray"):
+        yield "VALUE_TYPE", node, "a kernel contains bytes"
+    elif _is_wide(node):
+        yield "VALUE_TYPE", node, f"the integer {literal(node)} needs more than 32 bits"
 
 
 @RULES.about(ast.Name, ast.Attribute)

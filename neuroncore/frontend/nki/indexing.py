@@ -350,18 +350,19 @@ class Patterned(Indexed):
         move, *others = self.dynamic
         step, rest = divmod(move.step * self.dtype.itemsize, plain.dtype.itemsize)
         hint = "call ap on the whole tensor, and pass the run-time offset of the view to it"
-        why = ""
         if not free:
             why = f"{self} has a run-time offset, so ap can't add another offset"
         elif others or move.vector or move.picks:
             why = f"{self} has several run-time offsets or an index, so ap can't change its pattern"
         elif rest:
-            size = move.step * self.dtype.itemsize
-            why = f"the run-time offset of {self} moves it by multiples of {size} bytes, which are "
-            why += f"not whole elements of {plain.dtype}"
-        if why:
-            raise ViewError(why, argument="pattern", position=0, hint=hint)
-        return (Dynamic(move.index, step, plain._last_index(step)),)
+            why = (
+                f"the run-time offset of {self} moves it by multiples of "
+                f"{move.step * self.dtype.itemsize} bytes, which are not whole elements of "
+                f"{plain.dtype}"
+            )
+        else:
+            return (Dynamic(move.index, step, plain._last_index(step)),)
+        raise ViewError(why, argument="pattern", position=0, hint=hint)
 
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
         """Return the view that an access pattern describes, without run-time offsets.

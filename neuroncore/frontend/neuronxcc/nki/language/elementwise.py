@@ -276,12 +276,9 @@ def _by_number(name: str, row: ByNumber) -> Operation:
         flush()
         data = tile(x, "x")
         form = _result_format(name, dtype, data)
-        # like numpy.invert: the page of err_ambiguous_tensor_truth_value negates a comparison by ~
-        negates = name == "invert" and data.dtype is bool_
-        _, number, operator = BY_NUMBER["logical_not"] if negates else row
-        return isa.tensor_scalar(
-            data, getattr(newer, operator or name), number, dtype=form, mask=mask
-        )
+        used = BY_NUMBER[row.of_bools] if row.of_bools and data.dtype is bool_ else row
+        operator = getattr(newer, used.operator or name)
+        return isa.tensor_scalar(data, operator, used.number, dtype=form, mask=mask)
 
     operation = Operation(name, lowered, f"Return {row.doc}. Issues tensor_scalar.")
     return _of_bools(operation) if name in COMPARISONS else operation
