@@ -211,6 +211,7 @@ class _Layout:
     def __init__(self, state: Running, events: Sequence[Any], guards: Sequence[Guard]) -> None:
         self._state = state
         self.numbers = [number for number, _, _ in guards]
+        # the bounds of the guards' numbers
         self.low, self.high = ([guard[n] for guard in guards] for n in (1, 2))
         self.events: list[tuple[Any, ...]] = []
         # blocks that exist before the iteration: the tiles of the tensor, the begin and the end of
@@ -355,7 +356,6 @@ class Template:
     def __init__(self, state: Running, values: Values, layout: _Layout) -> None:
         self._state, self._values, self._layout = state, values, layout
         self._numbers = np.array(layout.numbers, np.int64)
-        self._bounds = np.array([layout.low, layout.high], np.int64)
         self._changes = np.zeros((len(values), len(self._numbers)), np.int64)
         self._is_known = [False] * len(values)  # by variable: whether its effect is known
         self._events = [self._event(number, event) for number, event in enumerate(layout.events)]
@@ -408,7 +408,7 @@ class Template:
         mine, theirs = self._layout, other._layout
         if len(self._numbers) != len(other._numbers) or len(mine.events) != len(theirs.events):
             return False
-        if self._bounds.shape != other._bounds.shape or (self._bounds != other._bounds).any():
+        if mine.low != theirs.low or mine.high != theirs.high:
             return False
         tables = [[id(tiles) for tiles, *_ in layout.outside] for layout in (mine, theirs)]
         return tables[0] == tables[1] and all(map(_same, mine.events, theirs.events))
@@ -479,8 +479,8 @@ class Template:
         notes = state.notes
         done = iterations.run(core, state, loop_run, values, numbers, self._storages)
         if notes is not None and done:
-            bounds = self._bounds.tolist()
-            notes.guards.extend(zip(numbers[0].tolist(), *bounds, strict=False))
+            low, high = self._layout.low, self._layout.high
+            notes.guards.extend(zip(numbers[0].tolist(), low, high, strict=False))
         return done
 
 
