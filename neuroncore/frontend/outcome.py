@@ -33,7 +33,7 @@ from neuroncore.machine import Machine
 from neuroncore.memory.storage import Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.numerics import codec
-from neuroncore.numerics.formats import Format, lookup
+from neuroncore.numerics.formats import PACKED, Format, lookup
 from neuroncore.numerics.libraries import ArrayLibrary, as_numpy, library
 from neuroncore.record.inputs import Input, Setting, like
 
@@ -89,10 +89,7 @@ class Inputs:
             return value
         if id(value) not in self.adopted:
             self.adopted[id(value)] = value, self._adopt(value, name)
-        return self._tensor(self.adopted[id(value)][1])
-
-    def _tensor(self, storage: Storage) -> Tile:
-        return self.tensor.of(storage)
+        return self.tensor.of(self.adopted[id(value)][1])
 
     def _adopt(self, value: Any, name: str) -> Storage:
         """Return a new storage in HBM with the contents of a caller's array."""
@@ -163,7 +160,7 @@ class Inputs:
         ids = {tile.storage.id for tile in returned}
         storages = (storage for _, storage in self.adopted.values())
         changed = [s for s in storages if s.version and s.id not in ids]
-        return returned + [self._tensor(storage) for storage in changed]
+        return returned + [self.tensor.of(storage) for storage in changed]
 
     def _array(self, tile: Tile) -> Any:
         """Return the array that the caller gets for a tensor. If the tensor is a whole argument of
@@ -217,8 +214,9 @@ def _format(value: Any, name: str) -> Format:
         to = made_by.cast if made_by else ".astype(np.{})"
         real = getattr(dtype, "kind", "f") in "iuf"
         hint = f"convert the array with {to.format('float32')} or {to.format('int32')}"
-        if str(dtype) == "float4_e2m1fn":
-            hint = "pack four numbers into each uint16, and view it as nl.float4_e2m1fn_x4"
+        for packed in PACKED:
+            if packed.element == str(dtype):
+                hint = f"pack four numbers into each uint{packed.bits}, and view it as nl.{packed}"
         raise DtypeError(
             f"argument {name or 'of the kernel'} has dtype {dtype}",
             expected="a NeuronCore format of at most 32 bits",
