@@ -51,12 +51,16 @@ class Columns:
     values: Array
 
     def __post_init__(self) -> None:
-        """Keep numbers in 32 bits: a record has fewer calls, lines, windows and values than that.
-        Loops are then compiled for one type of numbers only."""
+        """Keep numbers in 32 bits, so that loops are compiled for one type of numbers only. Raises
+        OverflowError for a number that does not fit; a record has fewer calls, lines, windows and
+        values than that."""
         for name in ("call", "line", "operands", "values"):
             column = getattr(self, name)
             if column.dtype is not INT32:
-                object.__setattr__(self, name, column.astype(INT32))
+                narrow = column.astype(INT32)
+                if (narrow != column).any():
+                    raise OverflowError(f"{name} has a number of more than 32 bits")
+                object.__setattr__(self, name, narrow)
 
     def permuted(self, rows: Array) -> Columns:
         """Return the rows in another order: row k of the result is row rows[k] of these columns."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from neuroncore.record import loops
 from neuroncore.record.boxes import Box
+from neuroncore.record.columns import Columns
 from neuroncore.record.program import Program
 
 
@@ -376,3 +377,9 @@ def test_rows_of_other_lengths_than_their_widths_are_refused(column, change):
     kept = program.kept() | {column: np.array(change, np.int64)}
     with pytest.raises(ValueError, match=r"widths|numbers for its instruction"):
         restored(program, kept)
+
+
+def test_columns_refuse_numbers_of_more_than_32_bits():
+    none = np.zeros(1, np.int64)
+    with pytest.raises(OverflowError, match="operands"):
+        Columns(none, none, np.array([0, 1]), np.array([1 << 32]), none)
