@@ -277,17 +277,23 @@ class NkiTensor(Assigned):
             tuple(self.shape[d] for d in order), tuple(self.strides[d] for d in order), self.offset
         )
 
-    def broadcast(self, dim: int, size: int) -> NkiTensor:
-        """Repeat an axis of size 1 `size` times."""
-        axis = self._free_axis(dim, "broadcast")
+    def _single(self, dim: int, method: str, change: str) -> int:
+        """Return the axis `dim`, to which `method` makes a `change`. Raises ShapeError unless the
+        axis has size 1."""
+        axis = self._free_axis(dim, method)
         if self.shape[axis] != 1:
             raise ShapeError(
                 f"axis {axis} has {self.shape[axis]} elements; only an axis of one element can be "
-                "repeated",
+                f"{change}",
                 argument="dim",
                 expected="size 1",
                 got=f"shape {self.shape}",
             )
+        return axis
+
+    def broadcast(self, dim: int, size: int) -> NkiTensor:
+        """Repeat an axis of size 1 `size` times."""
+        axis = self._single(dim, "broadcast", "repeated")
         if size < 1:
             raise ShapeError(
                 f"an axis can't be repeated {size} times",
@@ -312,15 +318,7 @@ class NkiTensor(Assigned):
 
     def squeeze_dim(self, dim: int) -> NkiTensor:
         """Return the same elements without an axis of size 1."""
-        axis = self._free_axis(dim, "squeeze_dim")
-        if self.shape[axis] != 1:
-            raise ShapeError(
-                f"axis {axis} has {self.shape[axis]} elements; only an axis of one element can be "
-                "removed",
-                argument="dim",
-                expected="size 1",
-                got=f"shape {self.shape}",
-            )
+        axis = self._single(dim, "squeeze_dim", "removed")
         shape, strides = _without(self.shape, axis), _without(self.strides, axis)
         return self._at_least(shape, strides, self.offset)
 
