@@ -12,7 +12,6 @@ import nki.language as nl
 import numpy as np
 
 import neuroncore
-from neuroncore.view.page import TEXTS
 
 
 @nki.jit
@@ -47,7 +46,7 @@ def document(page):
     """The document of a page, with its compressed texts as JSON values."""
     made = json.loads(re.search(r'id="document">(.*?)</script>', page.html, re.DOTALL)[1])
     for core in made["cores"]:
-        for name in TEXTS:
+        for name in ("calls", "patterns"):
             core[name] = json.loads(zlib.decompress(base64.b64decode(core[name])))
         core["calls"] = filled(**core["calls"])
     return made

@@ -37,7 +37,6 @@ WORD = re.compile(r"\{(\w+)")
 
 Array = npt.NDArray[Any]
 Names = Mapping[int, str]
-Value = int | float | str
 
 
 class Condition(NamedTuple):

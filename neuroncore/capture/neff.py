@@ -14,7 +14,7 @@ import json
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -116,11 +116,10 @@ class StaticBlock:
 
 @dataclass(frozen=True)
 class Queue:
-    """A DMA queue: its name in the file, the engine that owns it, its kind, its number of rings (of
-    descriptors), and the semaphores that its transfers increment."""
+    """A DMA queue: its name in the file, its kind, its number of rings (of descriptors), and the
+    semaphores that its transfers increment."""
 
     name: str
-    owner: str
     kind: str
     rings: int
     semaphores: Sequence[int]
@@ -150,8 +149,7 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The program of one core. `code` and `blocks` are listed by engine, `statements` by number.
-    `fp8` has the file's settings for conversions of fp8."""
+    """The program of one core. `code` and `blocks` are listed by engine, `statements` by number."""
 
     name: str
     code: Mapping[int, Code]
@@ -160,7 +158,6 @@ class Graph:
     variables: Mapping[str, Variable]
     constants: Mapping[str, bytes]  # files of numpy, by variable
     statements: Mapping[int, Statement]
-    fp8: Json = field(default_factory=dict)
 
     @cached_property
     def semaphores(self) -> dict[int, str]:
@@ -301,7 +298,6 @@ def _graph(files: Mapping[str, bytes], name: str, path: str) -> Graph:
             if variable.file and f"{folder}/{variable.file}" in files
         },
         statements=_statements(files, name),
-        fp8=dict(definition.get("fp8_conversion_config", {})),
     )
 
 
@@ -322,7 +318,6 @@ def _variable(name: str, raw: Json, shapes: Json) -> Variable:
 def _queue(name: str, raw: Json) -> Queue:
     return Queue(
         name=name,
-        owner=str(raw["owner"]),
         kind=str(raw["type"]),
         rings=int(raw["num_queues"]),
         semaphores=[int(number) for number in raw["semaphore_set"]],

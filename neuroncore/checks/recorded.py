@@ -38,11 +38,10 @@ SHOWN = 4  # the most kinds of tiles that a message lists
 
 class Alive(NamedTuple):
     """The first tile that does not fit (`culprit`), and the tiles that are alive when it is first
-    used. `bytes_needed` is the sum of their sizes in bytes per partition. `kinds` has the number of
-    tiles of each kind; tiles of one kind have the same memory, size, name and source line."""
+    used. `kinds` has the number of tiles of each kind; tiles of one kind have the same memory,
+    size, name and source line."""
 
     culprit: Area
-    bytes_needed: int
     kinds: Counter[Area]
 
 
@@ -119,7 +118,7 @@ def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | 
     when = birth[first]
     alive_then = placed[(birth[placed] <= when) & (death[placed] >= when)]
     count_by_kind = Counter(kinds[kind] for kind in areas.kind[alive_then].tolist())
-    return Alive(kinds[int(areas.kind[first])], int(alive[beyond[0]]), count_by_kind)
+    return Alive(kinds[int(areas.kind[first])], count_by_kind)
 
 
 def _listed(program: Program, kinds: Counter[Area]) -> str:

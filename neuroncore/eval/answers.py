@@ -99,7 +99,7 @@ def _error(part: bytes) -> Refused:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return Refused("BAD_ANSWER", "the candidate's process wrote an error that can't be read")
     known = type(line) is int and 0 < line < MOST_LINE
-    return Refused(code, message, line if known else None, hint, by_candidate=True)
+    return Refused(code, message, line if known else None, hint)
 
 
 def error(document: dict[str, Any]) -> bytes:

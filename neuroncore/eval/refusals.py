@@ -9,8 +9,7 @@ TEXT = 400  # the most characters of a message; a record may contain names of an
 
 class Refused(Exception):
     """The refusal of a candidate: a code, a message, the line in the candidate's file or None, and
-    a hint. `by_candidate` is True if the candidate's process reported the error. If the results are
-    wrong, `errors` has their errors (`eval.comparison`)."""
+    a hint. If the results are wrong, `errors` has their errors (`eval.comparison`)."""
 
     def __init__(
         self,
@@ -19,12 +18,11 @@ class Refused(Exception):
         line: int | None = None,
         hint: str = "",
         *,
-        by_candidate: bool = False,
         errors: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message[:TEXT])
         self.code, self.message, self.line, self.hint = code, message[:TEXT], line, hint[:TEXT]
-        self.by_candidate, self.errors = by_candidate, errors
+        self.errors = errors
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry `error` of a verdict."""

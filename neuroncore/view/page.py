@@ -137,7 +137,6 @@ def _difference(difference: dict[str, Any]) -> dict[str, Any]:
     return {"text": [text], "moved": changed, "lines": single}
 
 
-TEXTS = "calls", "patterns"  # the parts of a core that a page has compressed
 NUMBER = re.compile(r"0|[1-9]\d{,8}")
 HOLE = "\n"  # replaces a number; JSON without spaces has no line breaks
 

@@ -206,7 +206,7 @@ def ratio(error: float, size: float) -> float:
 def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
     """Return (the sum of (real - exact)^2, the sum of exact^2, whether any element is finite only
     in `exact`). The sums are over the elements that are finite in both arrays."""
-    a, b = flat(real), flat(exact)
+    a, b = real.ravel(), exact.ravel()
     error, size = native.distance(a, b)
     if isfinite(error) and isfinite(size):
         return error, size, False
@@ -219,10 +219,6 @@ def largest_rounding(tile: Tile) -> float:
     """Return the largest sum of squared errors that rounding to the tile's format may cause: half a
     unit in the last place of each element."""
     return float(np.square(convert.step(tile.held, chip_values(tile)) / 2).sum())
-
-
-def flat(values: Array) -> Array:
-    return values.ravel()
 
 
 Energy = dict[int, float]  # by source line, the sum of the squared errors that it caused
@@ -278,11 +274,6 @@ def is_float(tile: Tile) -> bool:
     count as one format."""
     form, kept = tile.dtype, tile.storage.dtype
     return form.is_float and (form is kept or (form in WIDE and kept in WIDE))
-
-
-def everything(storage: Storage) -> Tile:
-    """Return a whole storage as one tile."""
-    return Tile.of(storage)
 
 
 def chip_values(tile: Tile, index: Any = ...) -> Array:
@@ -361,7 +352,7 @@ class Double:
 
 def copied_double(storage: Storage) -> Double:
     """Return a Double for a storage, filled with the chip's values."""
-    return adopted_double(chip_doubles(everything(storage)), storage)
+    return adopted_double(chip_doubles(Tile.of(storage)), storage)
 
 
 def begun_double(storage: Storage, first: Tile) -> Double:

@@ -35,8 +35,6 @@ from neuroncore.core.precision.findings import (
     chip_values,
     copied_double,
     distance,
-    everything,
-    flat,
     is_float,
     largest_rounding,
     new_tile,
@@ -333,7 +331,7 @@ class Step:
         whole storage."""
         doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
         if tile.dynamic:
-            tile = everything(tile.storage)
+            tile = Tile.of(tile.storage)
             shadow = on(shadow.storage, tile)
         elif len(doubles) == 1 and not (written.keeps or self.exchanges):
             ((name, double),) = doubles
@@ -375,7 +373,7 @@ class Step:
             written.parts.append(before + (real_sum.codes() - exact_sum.codes()))
             self.joining.append(self.added)
         last = written.parts[-1] if written.parts else exact
-        ulps = native.ulps(flat(real), flat(last), form.mantissa, 1 - form.bias)
+        ulps = native.ulps(real.ravel(), last.ravel(), form.mantissa, 1 - form.bias)
         self.analysis.introduced(number, name, form, ulps)
         by_line, previous = {number: ulps[1]}, exact
         for joining, part in zip(self.joining, written.parts, strict=True):
@@ -388,9 +386,9 @@ class Step:
     def _cancelled(self, written: Written, exact: Array) -> None:
         """Report a result whose relative error is much larger than the relative error of any
         input."""
-        count, places = native.lost(flat(written.parts[-1]), flat(exact))
+        count, places = native.lost(written.parts[-1].ravel(), exact.ravel())
         inputs = [
-            native.lost(flat(j.real.codes()), flat(j.exact.codes()))
+            native.lost(j.real.codes().ravel(), j.exact.codes().ravel())
             for j in self.joining
             if j.real is not None and j.exact is not None
         ]

@@ -42,14 +42,6 @@ from neuroncore.numerics.formats import Format, bool_, float32, int32, uint8
 Axis = int | Sequence[int]
 
 
-def as_newer(x: Tensor) -> NkiTensor:
-    return NkiTensor.like(x)
-
-
-def as_older(x: Tile) -> Tensor:
-    return Tensor.like(x)
-
-
 def lanes(value: Any, box: Box, _: Any) -> Any:
     """Return the part of a tile in the partitions of a box, with all elements of its free axes.
     Other arguments are returned unchanged."""
@@ -85,7 +77,7 @@ def composed(
     kept = [a for a in range(len(space)) if keepdims or a not in folded]
     sizes = [1 if a in folded else space[a] for a in kept] + [1] * (2 - len(kept))
     pieces = [[tiles[0].within(box), *(cut(x, box, space) for x in tiles[1:])] for box in boxes]
-    parts = [as_older(function(*map(_newer, piece), **more)) for piece in pieces]
+    parts = [Tensor.like(function(*map(_newer, piece), **more)) for piece in pieces]
     if boxes == [whole]:
         return parts[0].shaped(tuple(sizes))
     form = parts[0].dtype if parts else format_of(more.get("dtype") or tiles[0].dtype, position=0)
@@ -103,7 +95,7 @@ def composed(
 
 
 def _newer(x: Any) -> Any:
-    return as_newer(x) if isinstance(x, Tensor) else x
+    return NkiTensor.like(x) if isinstance(x, Tensor) else x
 
 
 def _rows(box: Box, others: Sequence[int]) -> list[Box]:
@@ -327,7 +319,9 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
         return x.stretched(sizes)
     if x.dtype is float32:
         return across_partitions(x, sizes[0]).stretched(sizes)
-    return as_older(newer.broadcast_to(as_newer(x), (sizes[0], *x.shape[1:]))).stretched(sizes)
+    return Tensor.like(newer.broadcast_to(NkiTensor.like(x), (sizes[0], *x.shape[1:]))).stretched(
+        sizes
+    )
 
 
 def static_cast(input_data: Any, dtype: Any) -> Any:

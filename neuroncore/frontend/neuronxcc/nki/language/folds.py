@@ -19,8 +19,6 @@ from neuroncore.frontend.neuronxcc.nki.isa.arguments import begin, in_sbuf
 from neuroncore.frontend.neuronxcc.nki.keywords import check_keywords
 from neuroncore.frontend.neuronxcc.nki.language.elementwise import (
     Axis,
-    as_newer,
-    as_older,
     broadcast_to,
     composed,
     copy,
@@ -197,7 +195,7 @@ def all_reduce(
 def rand(shape: Sequence[int], dtype: Any = np.float32, **kwargs: Any) -> Tensor:
     """Return a new tile of uniform random numbers in [0, 1)."""
     begin(kwargs)
-    return as_older(newer.rand(tuple(shape), format_of(dtype, position=1)))
+    return Tensor.like(newer.rand(tuple(shape), format_of(dtype, position=1)))
 
 
 def _seed(value: Any) -> int:
@@ -225,7 +223,7 @@ def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
         seed = number
     tile(seed)
     if seed.dtype.itemsize == 4:
-        newer.random_seed(as_newer(seed.view(uint32)))
+        newer.random_seed(NkiTensor.like(seed.view(uint32)))
 
 
 def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
