@@ -179,10 +179,10 @@ def line_up(steps, queue, policy):
     return sorted(own, key=first_use)
 
 
-def occupancy(steps, it):
+def occupancy(steps, it, issued):
     """Return the time for which each instruction occupies its queue, given the state of the array
     and the tables at that point of the program, and the part of it that loads a table, which needs
-    no data."""
+    no data. Only the instructions `issued` occupy their queues."""
     weights, table = None, None
     for i, step in enumerate(steps):
         busy = step.cost.busy_ns
@@ -193,7 +193,7 @@ def occupancy(steps, it):
             weights = held
         early = it.fixed.activation_table_ns if step.cost.table not in (None, table) else 0.0
         table = step.cost.table or table
-        yield busy + early, early
+        yield (busy + early, early) if i in issued else (0.0, 0.0)
 
 
 class Array:
@@ -267,14 +267,13 @@ def slow_schedule(steps, it, order, again):
     queues = dealt(steps, policy, it.fixed.semaphore_ns, in_sbuf)
     steps = [replace(s, queues=(queue,)) for s, queue in zip(sources, queues, strict=True)]
     steps, in_psum = read_in_psum(steps) if policy.rewrites else (steps, in_sbuf)
-    busy, early = np.array([*occupancy(steps, it)]).reshape(-1, 2).T.tolist()
+    left_out = [a >= 0 or b or c for a, b, c in zip(again, in_psum, in_sbuf, strict=True)]
+    issued = [i for i, out in enumerate(left_out) if not out]
+    busy, early = np.array([*occupancy(steps, it, issued)]).reshape(-1, 2).T.tolist()
     array = Array(it.fixed)
     begin, end = {}, {}
     free, complete, engines = dict.fromkeys(QUEUES, 0.0), dict.fromkeys(QUEUES, 0.0), {}
     rivals, sharing = {"vector": "gpsimd", "gpsimd": "vector"}, {}
-    left_out = [a >= 0 or b or c for a, b, c in zip(again, in_psum, in_sbuf, strict=True)]
-    for i in np.flatnonzero(left_out):
-        busy[i] = early[i] = 0.0
     waiting = {q: line_up(steps, q, policy) for q in QUEUES}
     flying = [0.0] * policy.stores_in_flight  # the ends of stores
     while any(waiting.values()):

@@ -64,22 +64,25 @@ def nodes(kind):
 def test_no_function_is_longer_than_a_page():
     functions = nodes((ast.FunctionDef, ast.AsyncFunctionDef))
     found = [(where, f.end_lineno - f.lineno + 1) for where, f in functions]
-    assert [(where, lines) for where, lines in found if lines > LONGEST] == []
+    long = [(where, lines) for where, lines in found if lines > LONGEST]
+    assert not long, f"divide these functions, which have more than {LONGEST} lines: {long}"
 
 
 def test_no_module_is_longer_than_it_may_be():
     found = [(path, len(path.read_text("utf-8").splitlines())) for path in sources()]
-    assert [(path, lines) for path, lines in found if lines > MODULE] == []
+    long = [(str(path), lines) for path, lines in found if lines > MODULE]
+    assert not long, f"move a part of these modules, which have more than {MODULE} lines: {long}"
 
 
 def test_no_call_has_many_positional_arguments():
     long = [where for where, call in nodes(ast.Call) if len(call.args) > POSITIONAL]
-    assert long == []
+    assert not long, f"pass at most {POSITIONAL} arguments by position, the others by name: {long}"
 
 
 def test_compiled_loops_take_tables_for_many_arrays():
     loops = ((w, f) for w, f in nodes(ast.FunctionDef) if "/loops/" in w)
-    assert [where for where, f in loops if len(f.args.args) > POSITIONAL] == []
+    long = [where for where, f in loops if len(f.args.args) > POSITIONAL]
+    assert not long, f"put arrays in a NamedTuple, for at most {POSITIONAL} parameters: {long}"
 
 
 def test_the_page_of_the_architecture_is_current():
@@ -101,26 +104,28 @@ def test_every_room_has_a_sentence():
     ]
     packages = {room for room in rooms() if "alias" not in room.parts}
     named = {ROOT.joinpath(*room.split(".")) for room in told}
-    assert packages - named == {ROOT / "neuroncore"}
+    new = {*map(str, packages - named - {ROOT / "neuroncore"})}
+    assert not new, f"add these rooms to a layer of pyproject.toml: {new}"
     for room in told:
         assert 10 < len(architecture.sentence(room)) < 150, room
 
 
 def test_the_top_folder_has_only_modules_that_every_room_uses():
     top = [file for file in (ROOT / "neuroncore").glob("*.py") if file.name != "__init__.py"]
-    assert len(top) <= ON_TOP
+    assert len(top) <= ON_TOP, f"at most {ON_TOP} modules; move others into a room: {top}"
 
 
 def test_calls_of_lazy_modules_are_typed():
     blind = re.compile(r""": Any = Lazy\(\s*["']neuroncore""")
-    assert [path for path in sources() if blind.search(path.read_text("utf-8"))] == []
+    found = [str(path) for path in sources() if blind.search(path.read_text("utf-8"))]
+    assert not found, f"import lazy modules under TYPE_CHECKING, so that they have types: {found}"
 
 
 def test_no_two_modules_of_a_room_differ_by_an_ending():
     for room in rooms():
         names = sorted({f.stem for f in room.iterdir() if f.suffix == ".py" or f.is_dir()})
         alike = [pair for pair in combinations(names, 2) if stem(pair[0]) == stem(pair[1])]
-        assert alike == [], room
+        assert not alike, f"rename a module of each pair in {room}: {alike}"
 
 
 FIRST_RUN = """
@@ -140,4 +145,5 @@ def test_a_first_run_loads_few_modules(tmp_path):
     command = [sys.executable, "-c", FIRST_RUN]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     loaded = sorted(done.stdout.split())
-    assert "neuroncore.frontend.launch" in loaded and len(loaded) <= FIRST, loaded
+    assert "neuroncore.frontend.launch" in loaded
+    assert len(loaded) <= FIRST, f"a first run loads {len(loaded)} modules; use Lazy: {loaded}"

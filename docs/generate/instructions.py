@@ -13,7 +13,7 @@ from pathlib import Path
 from neuroncore import machine
 from neuroncore.clause.instruction import INSTRUCTIONS, Instruction
 from neuroncore.clause.operand import Operand
-from neuroncore.machine import Machine
+from neuroncore.machine import Machine, api_number
 from neuroncore.memory.geometry import View
 from neuroncore.numerics.formats import FORMATS, OPAQUE
 from neuroncore.plain.reading import meaning
@@ -63,14 +63,18 @@ def accepted(instruction: Instruction, one: Machine) -> set[str]:
     return {form for form in ALL if any(takes(o, form, one) for o in operands)}
 
 
+def machines() -> list[Machine]:
+    """Return the machines in the order of their generations."""
+    return sorted(map(machine.load, machine.names()), key=lambda one: api_number(one.api_version))
+
+
 def rows(covered: dict[str, dict[str, list[str]]]) -> Iterator[list[str]]:
-    machines = [machine.load(name) for name in machine.names()]
     for name, instruction in sorted(INSTRUCTIONS.items()):
         if not instruction.operands:
             continue
         columns = [
             marked(str(number), accepted(instruction, one), covered.get(name, {}).get(one.name, []))
-            for number, one in enumerate(machines, 1)
+            for number, one in enumerate(machines(), 1)
         ]
         yield [f"[`{name}`]({meaning_of(name)})", *map("".join, zip(*columns, strict=True))]
 
@@ -93,7 +97,7 @@ def page() -> str:
     table = list(rows(json.loads(COVERED.read_text())))
     titles = ["", *(SHORT.get(form, form) for form in ALL)]
     lines = [titles, ["---"] * len(titles), *table]
-    numbered = (f"{number} for {name}" for number, name in enumerate(machine.names(), 1))
+    numbered = (f"{number} for {one.name}" for number, one in enumerate(machines(), 1))
     head = HEAD.format(machines=", ".join(numbered))
     return head + "\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
