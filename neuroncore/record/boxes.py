@@ -95,13 +95,12 @@ def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:
     edges = np.concatenate(([0], (areas[1:] != areas[:-1]).nonzero()[0] + 1, [count]))
     for a in np.flatnonzero(edges[1:] - edges[:-1] > MANY):
         _sort_by_rows_or_bytes(order[edges[a] : edges[a + 1]], box)
-    counts = np.zeros(count, np.int64)
-    native.overlap_counts.over(count)(order, edges[:-1], edges[1:], box, counts)
+    overlaps, boxes = native.overlaps.over(count), (order, edges[:-1], edges[1:], box)
     start = np.zeros(count + 1, np.int64)
-    np.cumsum(counts, out=start[1:])
+    overlaps(*boxes, start[1:], np.zeros(0, np.int32))
+    np.cumsum(start, out=start)
     near = np.zeros(start[-1], np.int32)
-    pairs = native.overlap_pairs.over(count)
-    pairs(order, edges[:-1], edges[1:], box, start[:-1].copy(), near)
+    overlaps(*boxes, start[:-1].copy(), near)
     return near, start
 
 

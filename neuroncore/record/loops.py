@@ -186,46 +186,31 @@ def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
 
 
 @compiled
-def overlap_counts(order: Array, start: Array, end: Array, box: Array, counts: Array) -> None:
-    """Add to counts[p] the number of boxes in the same area that box p overlaps. Box p itself
-    counts too.
+def overlaps(
+    order: Array, start: Array, end: Array, box: Array, place: Array, neighbors: Array
+) -> None:
+    """List the boxes that each box overlaps in its area, including the box itself. The boxes that
+    box p overlaps are written to `neighbors` from index place[p] on. Afterwards place[p] is the
+    index after the last of them. If `neighbors` is empty, the boxes are only counted.
 
     `order` has the numbers of the boxes, sorted by area and first row. The boxes of area a are
     order[start[a]:end[a]]. A box is [row, row_end, byte, byte_end].
     """
+    lists = neighbors.shape[0] > 0
     for a in range(start.shape[0]):
         for i in range(start[a], end[a]):
             p = order[i]
-            counts[p] += 1
-            for j in range(i + 1, end[a]):
-                q = order[j]
-                if box[q, 0] >= box[p, 1]:
-                    break
-                if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
-                    counts[p] += 1
-                    counts[q] += 1
-
-
-@compiled
-def overlap_pairs(
-    order: Array, start: Array, end: Array, box: Array, place: Array, neighbors: Array
-) -> None:
-    """List the boxes that each box overlaps, including the box itself. The boxes that box p
-    overlaps are written to `neighbors` from index place[p] on. Afterwards place[p] is the index
-    after the last of them. `order`, `start`, `end` and `box` are explained at `overlap_counts`."""
-    for a in range(start.shape[0]):
-        for i in range(start[a], end[a]):
-            p = order[i]
-            neighbors[place[p]] = p
+            if lists:
+                neighbors[place[p]] = p
             place[p] += 1
             for j in range(i + 1, end[a]):
                 q = order[j]
                 if box[q, 0] >= box[p, 1]:
                     break
                 if box[q, 2] < box[p, 3] and box[p, 2] < box[q, 3]:
-                    neighbors[place[p]] = q
+                    if lists:
+                        neighbors[place[p]], neighbors[place[q]] = q, p
                     place[p] += 1
-                    neighbors[place[q]] = p
                     place[q] += 1
 
 
