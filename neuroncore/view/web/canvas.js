@@ -1,7 +1,7 @@
 // Drawing over a shared time axis.
 
 import { file, recorded } from "./svg.js";
-import { el, moment } from "./text.js";
+import { $, el, moment } from "./text.js";
 import { set, state } from "./state.js";
 
 const LABELS = 150; // pixels for the names of rows, on the left,
@@ -147,15 +147,18 @@ export function show(core, from, to) {
   set({ from: start, to: start + span });
 }
 
-/** Let the wheel, drags and shift-drags on a board zoom and move it. `clicked` gets the position of clicks. */
-export function navigable(board, core, clicked) {
+/** Let a view draw its board. The wheel, drags and shift-drags zoom and move the board. The view's `clicked` gets
+ * the positions of clicks, and its `hover` the movements of the pointer. */
+export function navigable(view) {
+  const board = view.board;
+  board.draw = () => view.draw();
   let down = null;
   const at = (event) => [event.offsetX, event.offsetY];
   board.canvas.addEventListener("wheel", (event) => {
     if (event.offsetX < board.left) return;
     event.preventDefault();
     const by = Math.exp(Math.sign(event.deltaY) * Math.min(Math.abs(event.deltaY), 100) / 300);
-    zoom(core(), by, board.ns(event.offsetX));
+    zoom(view.core, by, board.ns(event.offsetX));
   }, { passive: false });
   board.canvas.addEventListener("pointerdown", (event) => {
     down = { x: at(event)[0], y: at(event)[1], from: state.from, to: state.to, moved: false };
@@ -171,19 +174,21 @@ export function navigable(board, core, clicked) {
       board.context.strokeStyle = ink("accent");
       board.context.strokeRect(down.x, 0, by, board.height);
     } else {
-      show(core(), down.from - by / board.perNs, down.to - by / board.perNs);
+      show(view.core, down.from - by / board.perNs, down.to - by / board.perNs);
     }
   });
   board.canvas.addEventListener("pointerup", (event) => {
     const from = down;
     down = null;
     if (!from) return;
-    if (!from.moved) clicked(...at(event));
+    if (!from.moved) view.clicked(...at(event));
     else if (event.shiftKey) {
       const [low, high] = [from.x, event.offsetX].sort((a, b) => a - b);
-      show(core(), board.ns(low), board.ns(high));
+      show(view.core, board.ns(low), board.ns(high));
     }
   });
+  board.canvas.addEventListener("pointermove", (event) => view.hover(event));
+  board.canvas.addEventListener("pointerleave", () => ($("card").hidden = true));
 }
 
 /** Show `by` times as much time, and keep the moment `around` at its position. */

@@ -57,10 +57,7 @@ class MemoryMap {
     this.said = el("p", {});
     pane.append(this.said);
     this.board = new Board(pane, HEIGHT, `${memory} as addresses over time`);
-    this.board.draw = () => this.draw();
-    navigable(this.board, () => this.core, (x, y) => this.clicked(x, y));
-    this.board.canvas.addEventListener("pointermove", (event) => this.hover(event));
-    this.board.canvas.addEventListener("pointerleave", () => ($("card").hidden = true));
+    navigable(this);
   }
 
   open(core) {

@@ -15,10 +15,7 @@ const LEAST = 34; // pixels of a rectangle with a name
 export class Timeline {
   constructor() {
     this.board = new Board($("timeline"), 100, "timeline");
-    this.board.draw = () => this.draw();
-    navigable(this.board, () => this.core, (x, y) => this.clicked(x, y));
-    this.board.canvas.addEventListener("pointermove", (event) => this.hover(event));
-    this.board.canvas.addEventListener("pointerleave", () => ($("card").hidden = true));
+    navigable(this);
   }
 
   open(core) {
