@@ -291,8 +291,9 @@ def seconds_compiling() -> float:
 
 
 def tells() -> bool:
-    """Return whether lines about the progress of long work are printed to standard error."""
-    return os.environ.get(QUIET) != "0"
+    """Return whether lines about the progress of long work are printed to standard error. Python
+    has no standard error if it was closed when Python started."""
+    return sys.stderr is not None and os.environ.get(QUIET) != "0"
 
 
 def no_progress() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -74,6 +75,8 @@ COMMANDS = {
 
 @source.entry_point
 def main(argv: Sequence[str] | None = None) -> int:
+    if sys.stderr is None:  # it was closed, and `print` would write to standard output instead
+        sys.stderr = io.StringIO()
     words = [*(sys.argv[1:] if argv is None else argv)]
     end = words.index("--") if "--" in words else len(words)  # argparse can't handle what follows
     try:

@@ -116,7 +116,7 @@ def import_(arguments: argparse.Namespace) -> int:
     capture = load(arguments, arguments.file)
     if arguments.source:
         kept = kept_run(with_target(arguments, target_of(capture)), arguments.source)
-        failed: int = session.exit_code(kept.failure)
+        failed: int = session.failed(arguments, kept.failure)
         if failed:
             return failed
         capture = _at_source(capture, kept.runs[0])
@@ -301,7 +301,7 @@ def neff(arguments: argparse.Namespace) -> int:
     rows: list[Any] | None = None
     if arguments.source:
         kept = kept_run(with_target(arguments, program.target), arguments.source)
-        failed: int = session.exit_code(kept.failure)
+        failed: int = session.failed(arguments, kept.failure)
         if failed:
             return failed
         rows = sides.side_rows(program, slowest(kept.runs[0]))

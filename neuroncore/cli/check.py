@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neuroncore.base.errors import EmulatorError, UsageError
+from neuroncore.base.errors import EmulatorError
 from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.checks.check import Checked, check, sarif_log, together
@@ -122,9 +122,7 @@ def _checked(named: str, arguments: argparse.Namespace) -> Checked:
 
 def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
     """Return the arguments of the kernel, and the ranks and cores that run it, as options of the
-    command line. Raise UsageError for arguments without a kernel."""
-    if not kernel and (arguments.args or arguments.inputs):
-        raise UsageError("--args and --inputs need a kernel: FILE.py::KERNEL")
+    command line."""
     words = ["--args", *arguments.args] if arguments.args else []
     for name in ("inputs", "ranks", "lnc", "instance"):
         if (value := getattr(arguments, name)) is not None:

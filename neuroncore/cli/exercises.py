@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 
 from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.cli import terminal
@@ -21,8 +23,17 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a chapter, a lecture or an exercise, such as ch05, l5 or l5.1",
     )
-    parser.add_argument("answer", nargs="?", type=float, metavar="NUMBER", help="your answer")
+    parser.add_argument("answer", nargs="?", type=_number, metavar="NUMBER", help="your answer")
     parser.set_defaults(command=command)
+
+
+def _number(text: str) -> float:
+    value = math.nan
+    with contextlib.suppress(ValueError):
+        value = float(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return value
 
 
 def command(arguments: argparse.Namespace) -> int:

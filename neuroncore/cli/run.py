@@ -27,7 +27,7 @@ from neuroncore.base.options import (
 )
 from neuroncore.base.progress import progress
 from neuroncore.cli import tools, usage
-from neuroncore.cli.document import Document, add_harness
+from neuroncore.cli.document import Document, add_harness, check_writable
 from neuroncore.cli.session import Session, reporting_exits, shown
 from neuroncore.cli.usage import add_time_limit, add_world, natural, resolve_world
 from neuroncore.frontend import vendor
@@ -382,13 +382,14 @@ def _window(text: str) -> documents.PageWindow:
 
 def run(arguments: argparse.Namespace) -> int:
     resolve_world(arguments, arguments.file)
-    for option in ("trace", "html", "save"):
-        _check_writable(option, getattr(arguments, option))
     return finished(arguments, Document(arguments))
 
 
 def finished(arguments: argparse.Namespace, document: Document) -> int:
-    """Run the kernels of a command, write the document of the results, and return the exit code."""
+    """Run the kernels of a command, write the document of the results, and return the exit code.
+    Raise UsageError before the run if an output file can't be written."""
+    for option in ("trace", "html", "save"):
+        check_writable(option, getattr(arguments, option), arguments.file.partition("::")[0])
     keeping = "html", "serve", "save", "orders", "verify"
     keeps = any(getattr(arguments, name) for name in keeping)
     session = Session(arguments, document, compares=True, keeps=keeps)
@@ -451,21 +452,6 @@ def _check_others(arguments: argparse.Namespace) -> None:
                 f"unknown option {word}; did you mean {near}? If {word} is an option of the "
                 f"script, write -- before it: neuroncore run SCRIPT.py -- {word}"
             )
-
-
-def _check_writable(option: str, path: Path | None) -> None:
-    """Raise UsageError before the run if an output file can't be written."""
-    if path is None:
-        return
-    existed = path.exists()
-    if existed and not (path.is_file() or path.is_dir()):
-        return  # opening a pipe would wait for its reader
-    try:
-        path.open("ab").close()
-    except OSError as error:
-        raise UsageError(f"--{option} {path} can't be written: {error.strerror}") from None
-    if not existed:
-        path.unlink()
 
 
 class KeptRun:

@@ -325,7 +325,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
         if "clock_phase" in row:
             options["clock_phase"] = measurements.phase_of(row, f"line {number}")
         kept = kept_run(argparse.Namespace(**options), row["kernel"])
-        failed: int = session.exit_code(kept.failure)
+        failed: int = session.failed(arguments, kept.failure)
         if failed:
             return failed
         estimate = slowest(kept.runs[0]).total_ns

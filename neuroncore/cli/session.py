@@ -24,7 +24,7 @@ from neuroncore.base import source
 from neuroncore.base.errors import REPORT, EmulatorError, KernelError, NotEmulated, UsageError
 from neuroncore.base.lazy import Lazy, modules
 from neuroncore.cli import arguments as values
-from neuroncore.cli import terminal
+from neuroncore.cli import terminal, usage
 from neuroncore.cli.arguments import NotPython
 from neuroncore.core.core import Core, running
 from neuroncore.frontend.alias import OURS
@@ -56,6 +56,14 @@ def exit_code(failure: dict[str, Any] | None) -> int:
     if failure is None:
         return 0
     return EmulatorError.exit_code if failure.get("ours") else 1
+
+
+def failed(arguments: argparse.Namespace, failure: dict[str, Any] | None) -> int:
+    """Return the exit code for the error that ended a session. With --json, also print the error;
+    use this if the command has no other document."""
+    if failure is not None and getattr(arguments, "json", False):
+        usage.print_json(failure)
+    return exit_code(failure)
 
 
 def print_our_fault(error: Exception) -> None:

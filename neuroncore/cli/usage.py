@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import re
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.base.lazy import Lazy
@@ -73,10 +72,10 @@ def report(error: Misuse, as_json: bool) -> int:
     return 2
 
 
-def print_json(statement: str) -> None:
-    """Print an error as a JSON object."""
-    document = {"schema": SCHEMA, "passed": False, "error": {"statement": statement}}
-    print(json.dumps(document, indent=2))
+def print_json(error: str | dict[str, Any]) -> None:
+    """Print an error, a sentence or the fields of an error of a kernel, as a JSON object."""
+    fields = {"statement": error} if isinstance(error, str) else error
+    terminal.write_json({"schema": SCHEMA, "passed": False, "error": fields})
 
 
 def add_world(parser: argparse.ArgumentParser) -> None:
@@ -100,10 +99,14 @@ def add_world(parser: argparse.ArgumentParser) -> None:
 
 
 def resolve_world(arguments: argparse.Namespace, named: str) -> None:
-    """Check the options of several ranks against `named`, the file that the command names. Then, if
-    --instance is given without --target, set the target to the machine of the instance. Raise
-    UsageError if --ranks is 0, if it is given and `named` is not a kernel FILE.py::KERNEL, and if
-    --lnc or --instance is given without --ranks."""
+    """Check the options of a kernel and of several ranks against `named`, the file that the command
+    names. Then, if --instance is given without --target, set the target to the machine of the
+    instance. Raise UsageError if --ranks is 0, if --lnc or --instance is given without --ranks, and
+    if --ranks, --args, --inputs or --ref is given and `named` is not a kernel FILE.py::KERNEL,
+    because scripts and saved runs would ignore it."""
+    for option in ("args", "inputs", "ref") if "::" not in named else ():
+        if getattr(arguments, option, None) is not None:
+            raise UsageError(f"--{option} needs a kernel: FILE.py::KERNEL")
     if arguments.ranks is None:
         for option in ("lnc", "instance"):
             if getattr(arguments, option) is not None:

@@ -109,9 +109,9 @@ def diff(arguments: argparse.Namespace) -> int:
     if any(map(captures.named, files)):
         return _measured(arguments, files)
     sides = [kept_run(arguments, file) for file in files]
-    failed: int = max(session.exit_code(side.failure) for side in sides)
-    if failed:
-        return failed
+    failure = next((side.failure for side in sides if side.failure is not None), None)
+    if failure is not None:
+        return int(session.failed(arguments, failure))
     old, new = (side.runs[0] for side in sides)
     comparison = old.diff(new, answers=arguments.answers)
     captures.write_sides(arguments, comparison.to_dict(), old, new)
@@ -132,7 +132,7 @@ def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:
     for number, file in enumerate(files):
         if sides[number] is None:
             kept = kept_run(captures.with_target(arguments, target), file)
-            failed: int = session.exit_code(kept.failure)
+            failed: int = session.failed(arguments, kept.failure)
             if failed:
                 return failed
             sides[number] = kept.runs[0]

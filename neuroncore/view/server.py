@@ -40,7 +40,8 @@ class Answer(NamedTuple):
 
 class Server:
     """A server for the page of launches on a port of 127.0.0.1 (0 for any free port), until it is
-    closed. A notebook displays the page. Raise UsageError if the port is in use."""
+    closed. A notebook displays the page. Raise UsageError if the port is in use or is no
+    port."""
 
     def __init__(self, launches: Sequence[Shown], port: int = 0) -> None:
         self.launches = launches
@@ -52,8 +53,9 @@ class Server:
         ]
         try:
             self._http = ThreadingHTTPServer((ADDRESS, port), self._handler())
-        except OSError as error:
-            raise UsageError(f"port {port} can't be served: {error.strerror}") from None
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", "ports end at 65535")
+            raise UsageError(f"port {port} can't be served: {reason}") from None
         self._http.daemon_threads = True
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 

@@ -1,6 +1,7 @@
 """Messages of the command line for bad input: one sentence and exit code 2, or the user's traceback
 and 1."""
 
+import json
 import os
 import signal
 import subprocess
@@ -151,6 +152,11 @@ def test_a_syntax_error_of_text_that_the_script_evaluates_has_the_script_s_trace
             ["mine.py::double", "--ref", "of_two"],
             "missing a required argument: 'y'; 1 argument was",
         ),
+        (["mine.py", "--args", "1"], "--args needs a kernel: FILE.py::KERNEL"),
+        (["mine.py", "--inputs", "inputs"], "--inputs needs a kernel"),
+        (["mine.py", "--ref", "of_two"], "--ref needs a kernel"),
+        (["bad.py", "--save", "bad.py"], "--save bad.py would overwrite the file"),
+        (["bad.py::raises", "--html", "./bad.py"], "--html bad.py would overwrite the file"),
     ],
 )
 def test_wrong_usage_is_one_sentence(capsys, arguments, said):
@@ -235,6 +241,12 @@ def test_closed_output_of_a_process_is_one_sentence():
     closed = f"exec '{NEURONCORE}' isa >&-"
     ended = subprocess.run(closed, shell=True, stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stderr) == (2, CLOSED)
+
+
+def test_without_standard_error_a_run_prints_its_document_only(file):
+    command = f"exec '{NEURONCORE}' run {file}::double --json 2>&-"
+    ended = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True)
+    assert ended.returncode == 0 and json.loads(ended.stdout)["passed"]
 
 
 # --- what the user's code raises ------------------------------------------------------------------

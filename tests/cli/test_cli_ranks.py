@@ -99,7 +99,7 @@ def test_options_that_do_not_apply_to_a_saved_run_are_refused(kernel, tmp_path, 
     for given, why in (
         ([saved, "--static"], "is a saved run, and --static checks only source files"),
         ([saved, "--ranks", "4"], "--ranks needs a kernel"),
-        ([saved, "--args", "1"], "--args and --inputs need a kernel"),
+        ([saved, "--args", "1"], "--args needs a kernel"),
         ([saved, "--target", "trn1"], "is a run on trn2: --target can't change the machine"),
         ([cut], "cut.run is damaged"),
     ):

@@ -86,6 +86,8 @@ def test_the_output_of_commands_fits_their_schemas(file, capsys):
     why = output(capsys, "why", kernel)
     valid(why["launches"][0])
     output(capsys, "diff", kernel, kernel)
+    failed = output(capsys, "diff", kernel, kernel, "--args", "float32[129,8]")
+    assert failed["error"]["code"] == "PARTITION_LIMIT"
     output(capsys, "check", kernel)
     (one,) = output(capsys, "isa", "nc_matmul")["instructions"]
     assert one["machines"] == [*TARGETS]

@@ -72,6 +72,9 @@ def test_the_command_lists_prints_and_checks(capsys):
     assert capsys.readouterr().out == "right: 96.8 us\n"
     assert main(["exercises", "l5.1", "60"]) == 1
     assert "too small" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main(["exercises", "l5.1", "nan"])
+    assert "'nan' is not a finite number" in capsys.readouterr().err
     assert main(["exercises", "ch04.1", "60"]) == 2
     assert "open question" in capsys.readouterr().err
     assert main(["exercises", "l5.l"]) == 2

@@ -99,6 +99,8 @@ def test_invalid_addresses_are_refused_without_a_message(server, target):
 def test_a_port_that_is_taken_is_refused(server, run):
     with pytest.raises(UsageError, match="can't be served"):
         run.serve(port=int(server.host.split(":")[1]))
+    with pytest.raises(UsageError, match="port 65536 can't be served: ports end at 65535"):
+        run.serve(port=65536)
 
 
 def test_a_notebook_shows_the_page_and_its_address(server):
