@@ -140,6 +140,12 @@ The table has two figures for each chain:
 * *Pairs in order* counts the pairs of variants whose measurements differ by more than 10 %. The
   first number is the number of these pairs in which the estimates have the same order as the
   measurements, and the second number is the number of all these pairs.
+
+The name of a chain begins with a short name of its source: allenkchau is
+allenkchau/trainium-kernel-fusion, awsdoc is aws-neuron-sdk, inspector is Lonny154/Matmul-Inspector,
+kda is Jerry2423/kda-for-trainium, kev is KevGomes1403/nki-moe-megakernel, nkibench is AccelOpt, and
+voyager is Joejoedesu/voyager-compiler. Chains of cs149 are from the repositories of several
+students. The [table of all kernels](#all-kernels) uses the same short names.
 """
 
 HARNESSES = """\

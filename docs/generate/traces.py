@@ -37,9 +37,10 @@ The clock of the Tensor engine can change from one window of time to the next
 the trace and the beginning of one window. From these it predicts the measured clock in
 {right} of {windows} windows.
 
-In the table of all traces, the columns "own instructions" and "source" have the ratios of the two
-estimates to the measured time. The columns "products", "transfers" and "compute" have numbers of
-instructions: first the device's, then the model's.
+In the table of all traces, the name of a trace begins with the account of its repository;
+`bench/traces.csv` has the full names of the repositories. The columns "own instructions" and
+"source" have the ratios of the two estimates to the measured time. The columns "products",
+"transfers" and "compute" have numbers of instructions: first the device's, then the model's.
 
 <details><summary>All traces</summary>
 

@@ -26,8 +26,8 @@ class Options:
     matmul: Literal["chain", "blas"] = "chain"
     """How nc_matmul adds products. `chain` adds them with fused multiply-adds, from row 0 of the
     array of processing elements (PE) to the last row; the bits are the same on every computer.
-    `blas` uses numpy's BLAS. Its last bits depend on the processor, the number of threads, and the
-    shape of the tile."""
+    `blas` uses numpy's BLAS. The last bits of its results depend on the processor, the number of
+    threads, and the shape of the tile."""
 
     fp32_matmul: Literal["chain", "four_pass"] = "chain"
     """How float32 operands are multiplied. `chain` is the method for every other format: each
@@ -182,8 +182,8 @@ class Options:
     partial sum for a rank travels around the group to this rank. Every hop writes the sum to
     memory, and so rounds it. `mesh`: the tensors of the ranks of each chip are added first, and
     each of these sums is rounded once. Then the sums of the chips are added, and the result is
-    rounded. The device's order is not published. It depends on the algorithm that the runtime
-    selects, and so on the size of the tensor."""
+        rounded. The device's order is not published. This order depends on the algorithm that the
+    runtime selects, and so on the size of the tensor."""
 
     rings: int = 0
     """The seed of the order of ranks in the rings of nki.collectives.collective_permute_implicit.
@@ -214,9 +214,9 @@ class Options:
     """The value of uninitialized memory, and the reaction to an instruction that reads it. With
     `report` and `raise`, the value is poison: NaN, or 4 for integers. With `zeros`, it is 0. A read
     is reported as a finding; with `raise`, it is an error. On a device, uninitialized memory has
-    its previous contents. They are nearly always finite, and published kernels multiply them by
-    weights of 0. So products with an identity matrix, and transposes on v2, do not spread the
-    poison to other elements."""
+    its previous contents. These numbers are nearly always finite, and published kernels multiply
+    them by weights of 0. So products with an identity matrix, and transposes on v2, do not spread
+    the poison to other elements."""
 
     @property
     def zeros_as_leftovers(self) -> bool:
