@@ -182,7 +182,7 @@ class Options:
     partial sum for a rank travels around the group to this rank. Every hop writes the sum to
     memory, and so rounds it. `mesh`: the tensors of the ranks of each chip are added first, and
     each of these sums is rounded once. Then the sums of the chips are added, and the result is
-        rounded. The device's order is not published. This order depends on the algorithm that the
+    rounded. The device's order is not published. This order depends on the algorithm that the
     runtime selects, and so on the size of the tensor."""
 
     rings: int = 0
