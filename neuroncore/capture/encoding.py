@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import DefinitionError
+from neuroncore.base.units import plural
 from neuroncore.machine import isa
 
 ON_CHIP = 1 << 37  # bit of a 64-bit address on trn2: the address is not in HBM
@@ -133,7 +134,7 @@ class Block(NamedTuple):
     def __str__(self) -> str:
         where = f"{self.kind} {self.number}+" if self.kind != "address" else ""
         each = f"{_list(self.steps)}{_list(self.counts)}"
-        return f"{self.format}@{where}{self.address:#x}{each} of {self.element} bytes"
+        return f"{self.format}@{where}{self.address:#x}{each} of {plural(self.element, 'byte')}"
 
 
 class Scalar(NamedTuple):

@@ -48,13 +48,13 @@ def _graph(graph: Graph, whole: bool) -> Iterator[str]:
     yield graph.name
     for queue in graph.queues.values():
         numbers = f"{min(queue.semaphores)} to {max(queue.semaphores)}" if queue.semaphores else "-"
-        yield f"  queue      {queue.shown}: {queue.rings} rings, semaphores {numbers}"
+        yield f"  queue      {queue.shown}: {plural(queue.rings, 'ring')}, semaphores {numbers}"
     for variable in graph.variables.values():
         if variable.kind != STATE_BUFFER:
             shape = f" {variable.format}{list(variable.shape)}" if variable.shape else ""
             yield f"  variable   {variable.name}: {variable.kind}, {size(variable.size)}{shape}"
     for engine, code in sorted(graph.code.items()):
-        yield f"  {ENGINES[engine]}: {len(code.instructions)} instructions"
+        yield f"  {ENGINES[engine]}: {plural(len(code.instructions), 'instruction')}"
         shown = len(code.instructions) if whole else LISTED
         for number, kind in enumerate(code.instructions[:shown]):
             place = place_of(graph.statements.get(code.statements[number]))
@@ -82,7 +82,7 @@ def _blocks(graph: Graph) -> Iterator[str]:
             ends = (f"{block.moves[0].source} -> {block.moves[0].target}") if block.moves else ""
             yield (
                 f"    {block.number:>5} {block.name:<20} {block.queue} semaphore "
-                f"{block.semaphore}: {total} in {len(block.moves)} parts, {ends}"
+                f"{block.semaphore}: {total} in {plural(len(block.moves), 'part')}, {ends}"
             )
         if len(blocks) > LISTED:
             yield f"    and {len(blocks) - LISTED} more"

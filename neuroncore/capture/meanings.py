@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.errors import UsageError
+from neuroncore.base.units import plural
 from neuroncore.capture.encoding import DecodedInstruction, Scalar, our_function, our_operator
 from neuroncore.capture.neff import Graph, StaticBlock
 from neuroncore.capture.storage import ChipMemories, fitted, form_of, parts
@@ -68,7 +69,8 @@ def multiply(state: State, kind: DecodedInstruction) -> None:
     moving = np.ascontiguousarray(moving.reshape(len(moving), -1))
     if len(codes) != len(moving):
         raise UsageError(
-            f"a product has {len(codes)} rows of weights, but {len(moving)} rows of moving numbers"
+            f"a product has {plural(len(codes), 'row')} of weights, but "
+            f"{plural(len(moving), 'row')} of moving numbers"
         )
     target = kind.operand("dst")
     if kind.settings["transpose"] == "ENABLED":

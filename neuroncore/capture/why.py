@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from neuroncore.base.units import duration
+from neuroncore.base.units import duration, plural
 from neuroncore.capture.measured import Capture, MeasuredCore
 from neuroncore.capture.path import PathPart, idle, parts, steps
 from neuroncore.capture.trace import ENGINES
@@ -168,7 +168,8 @@ def _text(reasons: CaptureWhy) -> Iterator[str]:
         yield row.rstrip()
     rest = reasons.path[reasons.top :]
     if rest:
-        yield f"  {sum(part.ns for part in rest) / whole:5.0%}  {len(rest)} others"
+        others = plural(len(rest), "other statement")
+        yield f"  {sum(part.ns for part in rest) / whole:5.0%}  {others}"
     yield from ("", "waited for semaphores")
     for engine, what, ns in reasons.waits[: reasons.top]:
         yield f"  {duration(ns):>9}  {engine} for {what or NOTHING}"

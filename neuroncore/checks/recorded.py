@@ -224,8 +224,8 @@ def _small_elements(call: Call, machine: Machine) -> str | None:
     if least >= min(machine.dma.efficient_bytes, *(v.size * v.dtype.itemsize for v in ends)):
         return None
     return (
-        f"{call.name} moves runs of {least} contiguous bytes; each run has a fixed cost, so runs "
-        f"of less than {machine.dma.efficient_bytes} bytes waste time"
+        f"{call.name} moves runs of {plural(least, 'contiguous byte')}; each run has a fixed cost, "
+        f"so runs of less than {machine.dma.efficient_bytes} bytes waste time"
     )
 
 
@@ -247,7 +247,7 @@ def _transposing(call: Call, machine: Machine) -> str | None:
     if not ends or not _transposes(call, ends):
         return None
     least = min(view.dtype.itemsize for view in ends)
-    return f"{call.name} transposes by DMA, which moves single elements of {least} bytes"
+    return f"{call.name} transposes by DMA, which moves single elements of {plural(least, 'byte')}"
 
 
 def _stays_on_chip(call: Call, machine: Machine) -> str | None:

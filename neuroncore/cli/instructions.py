@@ -11,6 +11,7 @@ from typing import Any
 
 from neuroncore import machine
 from neuroncore.base.errors import UsageError, did_you_mean
+from neuroncore.base.units import either
 from neuroncore.clause import counterexample, example
 from neuroncore.clause.alu import FUNCTIONS, OPERATORS
 from neuroncore.clause.immediate import Immediate, Register
@@ -131,7 +132,8 @@ def _described(instruction: Instruction) -> Iterator[str]:
         shape_text = f"[{', '.join(term.text for term in shape)}]  " if shape else ""
         yield f"  {parameter.name:{width}}  {shape_text}{_parameter(parameter)}"
     for letter, size in instruction.given.items():
-        yield f"  {letter:{width}}  {inspect.getdoc(size)}"
+        described = " ".join((inspect.getdoc(size) or "").removeprefix("Return ").split())
+        yield from _wrapped(f"  {letter:{width}}", described, width + 4)
     yield ""
     yield from _rules(instruction)
     yield from _cost(instruction)
@@ -224,12 +226,12 @@ def _operand(operand: Operand) -> str:
     notes += ["one element per partition"] * operand.column
     notes += ["or a number"] * operand.scalar
     notes += ["optional"] * operand.optional
-    notes += ["a list of them"] * operand.many
+    notes += ["a list of tiles"] * operand.many
     if operand.indirect:
         names = ", ".join(m.name for m in _machines_with("tensor_indirection"))
-        notes.append(f"elements selected by an index ({names})")
+        notes.append(f"an index may select the elements ({names})")
     notes += [f"formats {', '.join(operand.dtypes)}"] if operand.dtypes else []
-    notes += [f"of {' or '.join(map(str, operand.widths))} bytes"] if operand.widths else []
+    notes += [f"elements of {either(operand.widths)} bytes"] if operand.widths else []
     return "; ".join(notes)
 
 

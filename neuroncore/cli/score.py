@@ -227,7 +227,7 @@ def _text(scored: TableScore, by: Sequence[str]) -> Iterator[str]:
     yield _order_text(order(scored_chains))
     if scored.missing:
         yield ""
-        yield f"{len(scored.missing)} rows without a record"
+        yield f"{plural(len(scored.missing), 'row')} without a record"
         yield from (f"    {id_} {kernel}: {why}" for id_, kernel, why in scored.missing)
 
 

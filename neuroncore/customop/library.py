@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from neuroncore.base import processes
 from neuroncore.base.errors import NeuronError, UsageError
+from neuroncore.base.units import plural
 from neuroncore.customop.build import Sources, absolute, build, limits, time
 
 
@@ -318,7 +319,8 @@ def _request(operator: LibraryOperator, arguments: tuple[Any, ...]) -> bytes:
     taken = operator.parameters
     if len(arguments) != len(taken):
         raise UsageError(
-            f"{operator.name} takes ({_words(taken)}), but got {len(arguments)} arguments"
+            f"{operator.name} takes ({_words(taken)}), but got "
+            + plural(len(arguments), "argument")
         )
     head, data = [f"memory {MEMORY_BYTES}"], []
     for place, (kind, argument) in enumerate(zip(taken, arguments, strict=True)):
@@ -343,9 +345,9 @@ def _array(operator: LibraryOperator, place: int, argument: Any) -> Array:
     if not limits().allow(argument.shape):
         most = limits()
         raise UsageError(
-            f"{operator.name}: argument {place} has the shape {argument.shape}; a tensor has up to "
-            f"{most.axes} axes of {most.axis_elements} elements, or {most.long_axes} of "
-            f"{most.long_axis_elements}"
+            f"{operator.name}: argument {place} has the shape {argument.shape}; a tensor can have "
+            f"at most {most.axes} axes of at most {most.axis_elements} elements, or at most "
+            f"{most.long_axes} axes of at most {most.long_axis_elements} elements"
         )
     return array.reshape(argument.shape)
 
@@ -353,11 +355,14 @@ def _array(operator: LibraryOperator, place: int, argument: Any) -> Array:
 def _number(operator: LibraryOperator, place: int, kind: str, argument: Any) -> str:
     if isinstance(argument, bool) or not isinstance(argument, int | float | np.number):
         raise UsageError(
-            f"{operator.name}: argument {place} is a {KINDS[kind]}, not {type(argument).__name__}"
+            f"{operator.name}: argument {place} must be of type {KINDS[kind]}, not "
+            f"{type(argument).__name__}"
         )
     if kind == "I":
         if argument != int(argument):
-            raise UsageError(f"{operator.name}: argument {place} is an int64_t, not {argument}")
+            raise UsageError(
+                f"{operator.name}: argument {place} must be of type int64_t, but it is {argument}"
+            )
         return f"I {int(argument)}"
     return f"D {float(argument)!r}"
 

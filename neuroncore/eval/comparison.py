@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.units import plural
 from neuroncore.eval.refusals import Refused
 from neuroncore.eval.spec import Spec
 from neuroncore.report.compare import Incomparable, compare
@@ -39,7 +40,8 @@ def errors(results: Any, spec: Spec, expected: Sequence[Array]) -> dict[str, Any
     if len(got) != len(expected):
         raise Refused(
             "WRONG_RESULT",
-            f"the candidate has {len(got)} results, but the reference has {len(expected)}",
+            f"the candidate has {plural(len(got), 'result')}, but the reference has "
+            f"{len(expected)}",
         )
     errors_of_results = [
         _error(result, want, spec) for result, want in zip(got, expected, strict=True)

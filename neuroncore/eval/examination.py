@@ -55,7 +55,8 @@ def unpacked(content: bytes, spec: Spec, arrays: int) -> Record:
         raise Refused("WRONG_CORES", message)
     storages = {array.storage for array in setting.inputs}
     if len(setting.inputs) != arrays or len(storages) != arrays:
-        message = f"the record has {len(setting.inputs)} inputs, but the specification has {arrays}"
+        given = plural(len(setting.inputs), "input")
+        message = f"the record has {given}, but the specification has {arrays}"
         raise Refused("WRONG_INPUTS", message)
     trusted = replace(setting, options=spec.options, arrays={}, world=World(1, spec.cores))
     return Record(record.programs, {}, trusted)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from neuroncore import machine
 from neuroncore.base.errors import KernelError, NeuronError, UsageError
 from neuroncore.base.findings import Finding
+from neuroncore.base.units import plural
 from neuroncore.checks.recorded import recorded, spilled
 from neuroncore.eval import comparison, metrics, paths
 from neuroncore.eval.examination import examined, unpacked
@@ -99,7 +100,8 @@ def judged(
         if len(contents) != len(cases_of_records):
             raise Refused(
                 "BAD_ANSWER",
-                f"the candidate has {len(contents)} records for {len(cases_of_records)} shapes",
+                f"the candidate has {plural(len(contents), 'record')} for "
+                + plural(len(cases_of_records), "shape"),
             )
         for content, case in zip(contents, cases_of_records, strict=True):
             shapes.append(_of_shape(content, spec, case, why=why and case is cases_of_records[0]))

@@ -363,7 +363,7 @@ class Run:
             if not wanted:
                 got, wanted = arrays_in(self._used), arrays_in(arguments)
         if len(got) != len(wanted):
-            counts = f"{len(got)} arrays, but the reference has {len(wanted)}"
+            counts = f"{plural(len(got), 'array')}, but the reference has {len(wanted)}"
             raise compare.Incomparable(f"the kernel {verb} {counts}")
         return compare.agreement(got, wanted, tolerance)
 

@@ -344,9 +344,13 @@ def decorators(scope: Scope) -> Iterator[Report]:
 def _options(call: ast.Call) -> Iterator[Report]:
     for keyword in call.keywords:
         if keyword.arg == "mode":
-            yield "JIT_MODE", keyword.value, "nki.jit has a mode"
+            yield "JIT_MODE", keyword.value, "nki.jit has the argument mode, which has no effect"
         elif keyword.arg == "platform_target":
-            yield "JIT_PLATFORM", keyword.value, "nki.jit has a platform_target"
+            yield (
+                "JIT_PLATFORM",
+                keyword.value,
+                "nki.jit has the argument platform_target, which was removed",
+            )
 
 
 def _class(scope: Scope) -> Iterator[Report]:

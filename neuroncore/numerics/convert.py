@@ -85,7 +85,7 @@ def encode(
     if form.element is not None:
         if numbers.shape[-1:] == () or numbers.shape[-1] % PACK:
             raise UsageError(
-                f"{form} packs four numbers along the last axis; the shape is {numbers.shape}"
+                f"{form} packs four numbers; the last axis of {numbers.shape} is no multiple of 4"
             )
         codes = encode(numbers, form.element, mode, seed, saturate=saturate, first=first)
         return codec.pack(form, codes.reshape(*codes.shape[:-1], codes.shape[-1] // PACK, PACK))
@@ -412,7 +412,7 @@ def stochastic_test(
     )
     rounded = as_floats(drawn).reshape(-1)
     if rounded.size <= 2 * max(LAGS):
-        raise UsageError(f"{rounded.size} draws are too few; more than {2 * max(LAGS)} are needed")
+        raise UsageError(f"the number of draws is {rounded.size}, not more than {2 * max(LAGS)}")
     if not np.isin(rounded, [below, above]).all():
         raise UsageError(f"results of {x} in {form} must be {below} or {above}")
     return _statistics(float(x), below, above, rounded == np.float32(above))

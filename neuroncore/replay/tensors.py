@@ -14,6 +14,7 @@ import numpy as np
 
 from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.errors import UsageError
+from neuroncore.base.units import plural
 from neuroncore.core.core import Core
 from neuroncore.memory.access import Flags, Gaps
 from neuroncore.memory.geometry import Layout
@@ -70,7 +71,8 @@ def _is_by_rank(setting: Setting, arrays: Mapping[str, Any] | Sequence[Any]) -> 
 def _named_by_rank(setting: Setting, arrays: Sequence[Any]) -> dict[str, Any]:
     if len(arrays) != setting.world.ranks:
         raise UsageError(
-            f"inputs of {len(arrays)} ranks are given; the record has {setting.world.ranks} ranks"
+            f"the inputs are for {plural(len(arrays), 'rank')}, but the record has "
+            + plural(setting.world.ranks, "rank")
         )
     by_name: dict[str, Any] = {}
     for rank, of_rank in enumerate(arrays):
@@ -88,10 +90,11 @@ def _matched(
     messages, such as "rank 0"."""
     if not isinstance(arrays, Mapping):
         if len(arrays) != len(names):
-            raise UsageError(f"{len(arrays)} inputs are given; {who} has {', '.join(names)}")
+            given = plural(len(arrays), "input")
+            raise UsageError(f"got {given}, but {who} has the inputs {', '.join(names)}")
         return dict(zip(names, arrays, strict=True))
     if missing := [name for name in names if name not in arrays]:
-        raise UsageError(f"input {missing[0]} is not given; {who} has {', '.join(names)}")
+        raise UsageError(f"the input {missing[0]} is missing; {who} has {', '.join(names)}")
     if more := [name for name in arrays if name not in names]:
         raise UsageError(f"{more[0]} is not an input of {who}, which has {', '.join(names)}")
     return arrays
@@ -104,7 +107,7 @@ def _stored(item: Input, value: Any, memory: Memory) -> Array:
     form = lookup(array.dtype)
     if (array.shape or (1,), form) != (item.shape, item.dtype):
         raise UsageError(
-            f"input {item.name} is {array.shape} {form}; it was {item.shape} {item.dtype} "
+            f"the input {item.name} is {array.shape} {form}, but it was {item.shape} {item.dtype} "
             "in the run"
         )
     order = array.dtype.newbyteorder("=")

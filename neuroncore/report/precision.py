@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
+from neuroncore.base.units import plural
 from neuroncore.core.precision.findings import LineError, Precision
 
 SHOWN = 20  # lines in the text
@@ -39,7 +40,7 @@ def text(precision: Precision) -> Iterator[str]:
         figures = f"{line.share:7.1%} {ulps[0]:>8} {ulps[1]:>8}"
         yield f"{figures}  {line.place.short:<22} {line.place.text.strip()}"[:WIDTH]
     if len(lines) > SHOWN:
-        yield f"           and {len(lines) - SHOWN} more lines"
+        yield f"           and {plural(len(lines) - SHOWN, 'more line')}"
     if precision.beyond is not None:
         first = precision.beyond
         yield (

@@ -119,7 +119,7 @@ def test_a_compiled_program_is_listed():
         "kernel.py:8        COPY S[8] (qSyncIO0)>=16",
         "0x100 to 0x200: kernel.py:7, written 1 times",
         "0x200 to 0x300: kernel.py:8, written 1 times",
-        "qSPIO0 semaphore 9: 32 KiB in 1 parts, SB -> y",
+        "qSPIO0 semaphore 9: 32 KiB in 1 part, SB -> y",
     ):
         assert part in said
     core = listing.document(program)["cores"][0]

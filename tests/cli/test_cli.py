@@ -166,8 +166,8 @@ def test_results_are_compared_wherever_they_are(file, capsys, kernel, reference)
         ("only_in_place", "wrong", "DIFFERS"),
         ("does_nothing", "plus_one_in_place", "changes none of its arguments"),
         ("does_nothing", "forgotten", "changes none of its arguments"),
-        ("double", "forgotten", "returns 1 arrays, but the reference has 0"),
-        ("double", "twice_two", "returns 1 arrays, but the reference has 2"),
+        ("double", "forgotten", "returns 1 array, but the reference has 0"),
+        ("double", "twice_two", "returns 1 array, but the reference has 2"),
         ("double", "of_another_shape", "shape (4, 8), but the reference has (2, 8)"),
     ],
 )

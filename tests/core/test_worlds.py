@@ -151,9 +151,9 @@ def test_a_world_is_replayed_on_inputs_of_each_rank():
         for result, want in zip(run.replay(*inputs), wanted, strict=True):
             assert result.tobytes() == want.tobytes()
     for inputs, why in (
-        (((one,),), "inputs of 1 ranks are given; the record has 2"),
-        (((one,), (one, other)), "2 inputs are given; rank 1 has x"),
-        (({"y": one}, (other,)), "input x is not given; rank 0 has x"),
+        (((one,),), "the inputs are for 1 rank, but the record has 2 ranks"),
+        (((one,), (one, other)), "got 2 inputs, but rank 1 has the inputs x"),
+        (({"y": one}, (other,)), "the input x is missing; rank 0 has x"),
         (((one,), {"x": other, "y": other}), "y is not an input of rank 1, which has x"),
     ):
         with pytest.raises(UsageError, match=why):

@@ -291,10 +291,10 @@ def test_the_published_model_of_three_forms():
         ((), r"scaled takes \(Tensor, double\), but got 0 arguments"),
         ((np.zeros((2, 2)), 1.0), "argument 0 must be an array of uint8 or .* not float64"),
         (([[1.0]], 1.0), "argument 0 must be an array of .* not list"),
-        ((np.zeros((2, 2), np.float32), "x"), "argument 1 is a double, not str"),
+        ((np.zeros((2, 2), np.float32), "x"), "argument 1 must be of type double, not str"),
         (
             (np.zeros((1,) * 9, np.float32), 1.0),
-            "up to 8 axes of 65535 elements, or 4 of 4294967295",
+            "at most 8 axes of at most 65535 elements, or at most 4 axes of at most 4294967295",
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_wrong_result_does_not_agree():
 
 def test_results_that_cannot_be_compared_are_reported():
     run = neuroncore.run(add, A, B)
-    with pytest.raises(Incomparable, match="returns 1 arrays, but the reference has 2"):
+    with pytest.raises(Incomparable, match="returns 1 array, but the reference has 2"):
         run.compare([A, B])
     with pytest.raises(Incomparable, match="shape"):
         run.compare(A[:4])

@@ -282,10 +282,10 @@ def test_tiles_before_and_after_an_instruction():
 @pytest.mark.parametrize(
     ("inputs", "word"),
     [
-        ((X,), "1 inputs are given; the record has x, y"),
-        (({"x": X},), "input y is not given"),
+        ((X,), "got 1 input, but the record has the inputs x, y"),
+        (({"x": X},), "the input y is missing"),
         (({"x": X, "y": Y, "z": Y},), "z is not an input"),
-        ((X[:1], Y), r"input x is \(1, 32\) float32; it was \(64, 32\) float32"),
+        ((X[:1], Y), r"input x is \(1, 32\) float32, but it was \(64, 32\) float32"),
         ((X, Y.astype(np.float16)), r"input y is \(64, 32\) float16"),
     ],
 )
