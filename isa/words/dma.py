@@ -113,10 +113,11 @@ COMPUTE = (
         SignatureError, "oob_mode.error", because="a constant address is never out of bounds",
     ),
     holds(
-        "srcs", "srcs must have at least one tensor, and at most dma_sources (a limit)",
+        "srcs", "srcs must have 1 to dma_sources tensors (dma_sources is a limit of the machine)",
         lambda call: 0 < len(call["srcs"]) <= call.machine.limits.dma_sources,
         expected=lambda call: f"1 to {call.machine.limits.dma_sources} tensors",
         got=lambda call: len(call["srcs"]),
+        statement=lambda call: f"srcs has {len(call['srcs'])} tensors",
     ),
     same_total("dst", "srcs"),
     holds(

@@ -206,7 +206,8 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
         least = low or -(high + 1) // 2
         require(
             _is_whole(value) and least <= int(value) <= high,
-            f"{instruction}: {name} is {value!r}, but {form} holds only integers",
+            f"{instruction}: {name} is {value!r}, but {form} holds only integers from {low} to "
+            f"{high}",
             DtypeError,
             argument=name,
             expected=f"an integer from {low} to {high}",

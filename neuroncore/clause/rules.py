@@ -36,19 +36,20 @@ def holds(
     kind: type[KernelError] = ShapeError,
     expected: str | OfCall | None = None,
     got: OfCall | None = None,
+    statement: OfCall | None = None,
     **reasons: Any,
 ) -> Rule:
-    """Return a rule that refuses a call for which `test` is false. The error quotes `sentence`,
-    blames `argument`, and shows the `expected` and the actual value (`got`)."""
+    """Return a rule that refuses a call for which `test` is false. The error blames `argument`, and
+    shows the `expected` and the actual value (`got`). It quotes `sentence`, or the text that
+    `statement` returns for the call."""
 
     @rule(kind, sentence, **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
         if test(call):
             return None
         expected_text = expected(call) if callable(expected) else expected
-        return fault(
-            argument, sentence, expected_text, got(call) if got else _shown(call, argument)
-        )
+        text = statement(call) if statement else sentence
+        return fault(argument, text, expected_text, got(call) if got else _shown(call, argument))
 
     return check
 
@@ -250,7 +251,7 @@ def needed_if(argument: str, partner: str, condition: str, test: Callable[[Any],
     def check(call: Call, machine: Machine) -> Fault | None:
         if call[argument] is not None or not test(call[partner]):
             return None
-        statement = f"{argument} is missing, which {partner}={_name(call[partner])} needs"
+        statement = f"{argument} must not be None with {partner}={_name(call[partner])}"
         return fault(argument, statement, got=f"{argument}=None")
 
     return check

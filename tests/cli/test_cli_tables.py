@@ -33,7 +33,7 @@ def test_isa_prints_rules_and_lists_of_tiles_in_lines(capsys):
     assert main(["isa", "dma_compute"]) == 0
     out = capsys.readouterr().out
     rules = out[out.index("rules") : out.index("cost")]
-    assert "srcs must have at least one tensor, and at most dma_sources" in rules
+    assert "srcs must have 1 to dma_sources tensors" in rules
     assert "srcs=[128 x 512 bfloat16 in private_hbm," in out and "View(" not in out
     assert max(map(len, out.splitlines())) <= 100
 
