@@ -148,7 +148,7 @@ def test_a_kernel_may_have_the_rank_as_an_argument(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (["--ranks", "2"], "the replica group has rank 2"),
+        (["--ranks", "2"], "replica_group has rank 2"),
         (["--ranks", "0"], "--ranks must be at least 1"),
         (["--lnc", "2"], "--lnc needs --ranks"),
         (["--instance", "trn2.48xlarge"], "--instance needs --ranks"),
