@@ -292,8 +292,12 @@ def test_a_kernel_takes_and_returns_them(name):
 def test_nothing_is_converted(name, other, instruction):
     device, codes = Device("trn3"), patterns(name)
     mine, theirs = made(device, name, codes), device.zeros((3, 7), other)
-    device.refuses(DtypeError, instruction, theirs, mine, words=["converted", name, other])
-    device.refuses(DtypeError, instruction, mine, theirs, words=["converted", name, other])
+    device.refuses(
+        DtypeError, instruction, theirs, mine, words=["a copy does not convert", name, other]
+    )
+    device.refuses(
+        DtypeError, instruction, mine, theirs, words=["a copy does not convert", name, other]
+    )
 
 
 @opaque
