@@ -298,6 +298,7 @@ FORMATS = {row.name: row for row in ROWS if row.held == "engines"}
 OPAQUE = {row.name: row for row in ROWS if row.held == "memory"}
 PACKED = tuple(row for row in ROWS if row.kind == "packed")
 FLOATS = tuple(row for row in FORMATS.values() if row.is_float)
+INTEGERS = tuple(row for row in FORMATS.values() if row.is_integer)
 CONFIGURABLE = tuple(row for row in ROWS if row.any_bias)
 # importing ml_dtypes registers the names of the narrow formats with numpy
 assert ml_dtypes.bfloat16

@@ -247,7 +247,7 @@ def test_a_scalar_offset_is_one_number():
         table.ap([[6, 2], [1, 6]], scalar_offset=index(device, [1, 2]))
     with pytest.raises(SignatureError, match="register or a tile"):
         table.ap([[6, 2], [1, 6]], scalar_offset=1)
-    with pytest.raises(SignatureError, match="exclude"):
+    with pytest.raises(SignatureError, match="but not both"):
         one = index(device, [1])
         table.ap([[6, 1], [1, 6]], scalar_offset=one, vector_offset=one)
 
