@@ -301,7 +301,7 @@ class KnownIterations:
             if numbered:
                 self._write(loop_run.number, values, numbers, numbered)
         if notes is not None and storages is not None:
-            self._note(notes, begun, values[0], number_list, numbered[0], storages)
+            self._note(notes, begun, values[0], numbers[0].tolist(), numbered[0], storages)
         return len(numbered)
 
     def _run(
