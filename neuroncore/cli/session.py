@@ -29,7 +29,7 @@ from neuroncore.cli.arguments import NotPython
 from neuroncore.core.core import Core, running
 from neuroncore.frontend.alias import OURS
 from neuroncore.frontend.arguments import Arguments, copied, with_rank
-from neuroncore.frontend.launch import issued, launch
+from neuroncore.frontend.launch import call_kernel, issued
 from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.hosts.api import Run, load, of, of_ranks
@@ -49,6 +49,9 @@ else:
 
 
 INTERRUPTED = 130  # the exit code that shells use after Ctrl-C
+# exceptions inside a kernel that are not faults of its code: something that neuroncore lacks, and a
+# limit on memory
+NO_FAULT = (NotEmulated, MemoryError)
 
 
 def exit_code(failure: dict[str, Any] | None) -> int:
@@ -93,10 +96,10 @@ def reporting_exits() -> Iterator[None]:
         os._exit = leave
 
 
-def in_a_launch(error: BaseException) -> bool:
+def in_a_kernel(error: BaseException) -> bool:
     """Return whether an error, or a request to exit, is from inside a kernel."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(frame.f_code is launch.__code__ for frame in frames)
+    return any(frame.f_code is call_kernel.__code__ for frame in frames)
 
 
 def not_python(error: SyntaxError) -> NotPython | None:
@@ -354,7 +357,7 @@ class Session:
         except RecursionError as error:
             self._failed(too_deep(error), error)
         except SystemExit as leaving:
-            if in_a_launch(leaving):
+            if in_a_kernel(leaving):
                 statement = f"a kernel ended the process with exit code {leaving.code or 0}"
                 self._failed(f"neuroncore: {statement}", leaving, statement)
             elif leaving.code not in (None, 0):
@@ -377,7 +380,8 @@ class Session:
             self.document.failure = error.to_dict()
         else:
             self.document.failure = {"statement": statement or str(error)}
-            if in_a_launch(error) and (place := source.innermost_place(error.__traceback__)):
+            place = source.innermost_place(error.__traceback__) if in_a_kernel(error) else None
+            if place is not None and not isinstance(error, NO_FAULT):
                 self.document.failure |= {"file": place.file, "line": place.line}
         message = str(error) if isinstance(error, KernelError) else statement
         self.stop = Stop(error, (text or message).removeprefix("neuroncore: "))

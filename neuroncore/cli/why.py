@@ -109,9 +109,9 @@ def diff(arguments: argparse.Namespace) -> int:
     if any(map(captures.named, files)):
         return _measured(arguments, files)
     sides = [kept_run(arguments, file) for file in files]
-    failure = next((side.failure for side in sides if side.failure is not None), None)
-    if failure is not None:
-        return int(session.failed(arguments, failure))
+    failed: int = session.failed(arguments, max((s.failure for s in sides), key=session.exit_code))
+    if failed:
+        return failed
     old, new = (side.runs[0] for side in sides)
     comparison = old.diff(new, answers=arguments.answers)
     captures.write_sides(arguments, comparison.to_dict(), old, new)

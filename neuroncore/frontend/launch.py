@@ -215,7 +215,7 @@ class _Rank:
         enter = self.inputs.enter
         tensors = [enter(v, n) for v, n in zip(self.args, self.names, strict=True)]
         named = {name: enter(value, name) for name, value in self.kwargs.items()}
-        result = _called(self.function, tensors, named)
+        result = call_kernel(self.function, tensors, named)
         if self.way.finished is not None:
             self.way.finished()
         return result
@@ -309,7 +309,7 @@ def _on_one(core: Core, program: Callable[[Core], Any]) -> Any:
         return program(core)
 
 
-def _called(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call_kernel(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Call a kernel function, and return its result. A Python error about the use of neuroncore
     becomes a NeuronError."""
     try:

@@ -412,7 +412,7 @@ def stochastic_test(
     )
     rounded = as_floats(drawn).reshape(-1)
     if rounded.size <= 2 * max(LAGS):
-        raise UsageError(f"the number of draws is {rounded.size}, not more than {2 * max(LAGS)}")
+        raise UsageError(f"the test needs more than {2 * max(LAGS)} draws, but got {rounded.size}")
     if not np.isin(rounded, [below, above]).all():
         raise UsageError(f"results of {x} in {form} must be {below} or {above}")
     return _statistics(float(x), below, above, rounded == np.float32(above))

@@ -146,14 +146,32 @@ def test_a_run_has_limits(file, capsys):
 @pytest.mark.parametrize(("in_kernel", "code"), [(True, 1), (False, 0)])
 def test_an_exception_in_a_kernel_is_an_error(file, capsys, in_kernel, code):
     """An exception of a script may be due to a package or a device that this machine lacks."""
-    text = KERNEL.replace("x[0:64, :]", "x")
-    if in_kernel:
-        text = text.replace("    return out\n", "    1 // 0\n    return out\n")
-    file.write_text(text + MAIN + "    1 // 0\n", "utf-8")
-    result, out = checked(capsys, file)
+    result, out = check_with(file, capsys, "1 // 0", in_kernel)
     assert result == code
     where = f"{file}:14: " if in_kernel else ""
     assert out.endswith(f"{where}ZeroDivisionError: integer division or modulo by zero)\n")
+
+
+def test_an_exception_of_a_rank_is_an_error(file, capsys):
+    file.write_text(KERNEL.replace("    return out\n", "    1 // 0\n").replace("0:64, ", ""))
+    code, out = checked(capsys, f"{file}::kernel", "--ranks", "2")
+    assert code == 1 and f"{file}:14: ZeroDivisionError" in out
+
+
+@pytest.mark.parametrize("error", ["MemoryError", "neuroncore.base.errors.NotEmulated"])
+def test_a_limit_is_not_an_error_of_the_kernel(file, capsys, error):
+    result, out = check_with(file, capsys, f"raise {error}('too large')", in_kernel=True)
+    assert result == 0 and "too large" in out and f"{file}:14" not in out
+
+
+def check_with(file, capsys, statement, in_kernel):
+    """Return the exit code and the output of a check of a script with another statement, at the end
+    of the kernel or of the script."""
+    text = "import neuroncore" + KERNEL.replace("x[0:64, :]", "x")
+    if in_kernel:
+        text = text.replace("    return out\n", f"    {statement}\n    return out\n")
+    file.write_text(f"{text}{MAIN}    {statement}\n", "utf-8")
+    return checked(capsys, file)
 
 
 def test_sarif_has_a_rule_and_a_place_for_each_finding(file, tmp_path, capsys):
