@@ -227,7 +227,7 @@ class _Rank:
         self.result, *others = returned
         for other in others:
             _complete(self.result, other)
-        outcome.check(self.function, self.result, self.cores, self.inputs.storages())
+        outcome.check(self.function, self.result, self.cores, self.inputs)
         outcome.check_iterations(self.cores)
         outcome.check_constants(self.cores)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dis
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -228,12 +228,10 @@ def _format(value: Any, name: str) -> Format:
 RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 
 
-def check(
-    function: Callable[..., Any], result: Any, cores: Sequence[Core], arguments: Collection[int]
-) -> None:
-    """Refuse results that no device can return, and report a launch that did nothing.
+def check(function: Callable[..., Any], result: Any, cores: Sequence[Core], inputs: Inputs) -> None:
+    """Refuse results that no device can return, and report a launch that did nothing or whose
+    results the caller can't see. A kernel may return arguments unchanged.
 
-    `arguments` are the ids of the storages of the arguments, which a kernel may return unchanged.
     Kernels without an instruction are not refused, because guides of the SDK use such kernels to
     show views and sizes. Raises SignatureError for a generator or an array of the host, and
     BufferKindError for a tensor that a collective reads or writes.
@@ -250,12 +248,21 @@ def check(
             raise _host_array(function, value)
     tiles = [value for value in values if isinstance(value, Tile)]
     _check_exchanged(tiles, cores[0])
+    arguments = inputs.storages()
     passed_on = tiles and all(t.storage.id in arguments or not t.size for t in tiles)
     if not passed_on and not any(map(_has_issued, cores)):
         cores[0].report(
             "NO_INSTRUCTIONS",
             f"{_name(function)} issued no instruction, so there is nothing for the device to run",
             site=_last_return(function),
+        )
+    written = [s for s in cores[0].hbm.tensors.values() if s.version]
+    if written and not inputs.outputs(result):
+        cores[0].report(
+            "NOT_RETURNED",
+            f"{_name(function)} writes to this tensor in shared_hbm, but returns no tensor and "
+            "writes to none of its arguments",
+            site=written[-1].born,
         )
 
 

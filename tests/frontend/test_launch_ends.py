@@ -165,6 +165,30 @@ def test_one_instruction_is_enough_and_arguments_may_be_returned_unchanged():
         first_core_only[1](x)
 
 
+@for_all("library", [older_nl, nl])
+@for_all("grid", [(), (2,)])
+def test_a_forgotten_return_is_reported(library, grid):
+    def forgets(x, out=None):
+        made = library.ndarray(x.shape, x.dtype, buffer=library.shared_hbm)
+        library.store(made, value=library.load(x))
+        if out is not None:
+            library.store(out, value=library.load(x))
+
+    def unwritten(x):
+        library.ndarray(x.shape, x.dtype, buffer=library.shared_hbm)
+        library.load(x)
+
+    wrap = (older if library is older_nl else nki).jit
+    x = values(3, 7)
+    kernel = wrap(forgets)[grid] if grid else wrap(forgets)
+    with pytest.warns(NeuronWarning, match="NOT_RETURNED.* forgets writes"):
+        assert kernel(x) is None
+    with warnings.catch_warnings(action="error"):
+        wrap(unwritten)(x)
+        if library is nl:
+            wrap(forgets)(x, np.zeros_like(x))
+
+
 @pytest.mark.parametrize("way", [older.jit, older.baremetal, older.benchmark])
 def test_the_older_api_refuses_results_of_the_host_too(way):
     def kernel(x):

@@ -195,6 +195,11 @@ def test_an_integer_tile_and_a_number_are_promoted(given, function):
     assert applied(lambda x: nl.where(x, x, number), x).dtype == np.dtype(promoted)
 
 
+def test_a_tile_has_the_operator_of_negative():
+    x = numbers(P, F)
+    assert np.array_equal(applied(lambda t: 1 - -t, x), 1 + x)
+
+
 def test_a_tile_has_the_operator_of_invert():
     x = numbers(P, F, dtype=np.int16)
     assert np.array_equal(applied(lambda t: ~t & 7, x), ~x & 7)

@@ -117,6 +117,12 @@ def _inverted(self: Tensor) -> Tensor:
     return language.invert(self)  # type: ignore[no-any-return]
 
 
+def _negated(self: Tensor) -> Tensor:
+    """Return nl.negative of a tile. The page of known issues lists some operators of tiles and ends
+    the list with "etc"; a unary minus is not among them, but can have no other meaning."""
+    return language.negative(self)  # type: ignore[no-any-return]
+
+
 def _begun(parts: Sequence[Tensor]) -> bool | None:
     """Return True if a sum has begun in all elements of the tiles, False if it has begun in none,
     and None if it has begun in some. In the last case a product overwrites the elements in which no
@@ -157,6 +163,7 @@ def install() -> None:
         "__eq__": _equal("equal", of_none=False),
         "__ne__": _equal("not_equal", of_none=True),
         "__invert__": _inverted,
+        "__neg__": _negated,
         "__array_function__": _numpy_function,
         "astype": _astype,
         "broadcast_to": _broadcast_to,
