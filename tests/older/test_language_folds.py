@@ -1,5 +1,7 @@
 """neuronxcc.nki.language compared with numpy: folds, norms, selections, products and transposes."""
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -299,6 +301,38 @@ def test_masks_of_operands():
     close(nki.simulate_kernel(kernel, x, y), x[:, :40].T @ y[:, :21], 1e-4)
     with pytest.raises(SignatureError, match="selects 60 rectangles"):
         applied(lambda a: a[nl.arange(60)[:, None] >= nl.arange(60)[None, :]], numbers(60, 60))
+
+
+@pytest.mark.parametrize("transposed", [True, False])
+@pytest.mark.parametrize("assigned", ["sum", "tile"])
+@pytest.mark.parametrize("sizes", [(150, 70, 130), (30, 130, 30), (64, 64, 100)])
+def test_products_of_masked_operands_go_to_their_part_of_a_whole_tile(transposed, assigned, sizes):
+    (m, k, n), side = sizes, 64
+    x, y = numbers(m, k), numbers(k, n, seed=1)
+
+    def kernel(a, b):
+        out = nl.ndarray((m, n), nl.float32, buffer=nl.shared_hbm)
+        i, j = nl.arange(side)[:, None], nl.arange(side)[None, :]
+        for row, column in itertools.product(range(0, m, side), range(0, n, side)):
+            total = nl.zeros((side, side), nl.float32, buffer=nl.psum)
+            for inner in range(0, k, side):
+                axes = ((inner, k), (row, m)) if transposed else ((row, m), (inner, k))
+                (p, rows), (f, columns) = axes
+                mask = (p + i < rows) & (f + j < columns)
+                left = nl.load(a[p + i, f + j], mask=mask)[mask]
+                mask = (inner + i < k) & (column + j < n)
+                right = nl.load(b[inner + i, column + j], mask=mask)[mask]
+                if assigned == "sum":
+                    total += nl.matmul(left, right, transpose_x=transposed)
+                else:
+                    whole = nl.zeros((side, side), nl.float32)
+                    whole[...] = nl.matmul(left, right, transpose_x=transposed)
+                    total[...] = nl.add(total, whole)
+            nl.store(out[row + i, column + j], total, mask=(row + i < m) & (column + j < n))
+        return out
+
+    got = nki.jit(kernel)(x.T.copy() if transposed else x, y)
+    close(got, x @ y, 1e-4)
 
 
 def test_products_beyond_the_array_are_refused():

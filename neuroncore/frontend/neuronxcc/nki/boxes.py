@@ -143,6 +143,13 @@ IN_ORDER = frozenset(("tensor_tensor_scan", "tensor_scalar_cumulative", "nc_matc
 OF_PARTITIONS = ("reduce_res", "dst_idx")  # results in addition to dst
 
 
+def place_of(slot: Tensor, value: Tensor) -> Tensor:
+    """Return the part of `slot` to which `value` is assigned. It is a part only if masks cut the
+    operands of the product `value`, and the slot has the size of the product of whole operands."""
+    cut = getattr(value, "cut", None) if slot.shape != value.shape else None
+    return slot.within(cut[1]) if cut and cut[0] == slot.shape else slot
+
+
 def check_rows(name: str, boxes: list[Box], arguments: dict[str, Any]) -> None:
     """Raise NotEmulated if instruction `name` combines the elements of a partition, and these
     elements are in several boxes, because each box takes a separate instruction."""

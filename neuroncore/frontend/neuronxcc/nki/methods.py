@@ -9,6 +9,7 @@ from neuroncore.base.enums import MemoryRegion
 from neuroncore.frontend import misuse
 from neuroncore.frontend.neuronxcc.nki import language
 from neuroncore.frontend.neuronxcc.nki.blocks import Blocks
+from neuroncore.frontend.neuronxcc.nki.boxes import place_of
 from neuroncore.frontend.neuronxcc.nki.expressions import Index, Shifted
 from neuroncore.frontend.neuronxcc.nki.results import assign, fill, flush
 from neuroncore.frontend.neuronxcc.nki.scopes import running
@@ -93,6 +94,8 @@ def update(target: Tensor, name: str, other: Any) -> None:
     tile, even if the kernel did not fill the tile with zeros (as in attention of nki-samples)."""
     state = running()
     pending = state.pending
+    if isinstance(other, Tensor):
+        target = place_of(target, other)
     adds = name == "add" and pending is not None and pending.tile is other and pending.sums
     if adds and target.region is PSUM:
         assert pending is not None

@@ -37,6 +37,7 @@ from neuroncore.frontend.neuronxcc.nki.boxes import (
     in_patterns,
     of_result,
     parts,
+    place_of,
 )
 from neuroncore.frontend.neuronxcc.nki.expressions import Box, rectangles
 from neuroncore.frontend.neuronxcc.nki.scopes import (
@@ -402,6 +403,7 @@ def assign(slot: Tensor, value: Any) -> None:
         _before_writing(slot, [()])
         _set(slot, _number(value))
         return
+    slot = place_of(slot, value)
     state = running()
     pending = state.pending
     if pending is None or pending.tile is not value:

@@ -42,14 +42,16 @@ class Tensor(Seen, Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of a tensor.
 
     `spans` describe the indices that reach outside of the tensor. Instructions refuse a tile with
-    spans; a mask may cut the tile so that no span remains.
+    spans; a mask may cut the tile so that no span remains. If `tile[mask]` made the tile, `cut` is
+    the shape of `tile`, and the box of the elements that remain.
     """
 
-    __slots__ = ("_allocate", "_spans")
+    __slots__ = ("_allocate", "_spans", "cut")
     __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of methods.py
     __hash__ = object.__hash__
     _spans: tuple[Span, ...]
     _allocate: Callable[[], Storage]  # allocates the memory of an Awaited tile
+    cut: tuple[Dims, Box] | None
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -99,7 +101,10 @@ class Tensor(Seen, Unread, Parted):
             return self
         boxes = [] if mask is False else mask.boxes(self.shape)
         if len(boxes) == 1:
-            return self.within(boxes[0])
+            part = self.within(boxes[0])
+            if part is not self:
+                part.cut = self.shape, boxes[0]
+            return part
         raise SignatureError(
             f"the mask selects {len(boxes)} rectangles of {self}",
             expected="one rectangle",
@@ -199,11 +204,8 @@ class Tensor(Seen, Unread, Parted):
     ) -> Tensor:
         """Return a view of this tensor's storage. If `shape` has fewer axes than a tensor must have
         (two on the chip, one in HBM), axes of size 1 are added at the end."""
-        shape, strides = list(shape), list(strides)
-        while len(shape) < (2 if self.storage.on_chip else 1):
-            shape.append(1)
-            strides.append(1)
-        return self.window(tuple(shape), tuple(strides), offset, dynamic=dynamic)
+        ones = (1,) * ((2 if self.storage.on_chip else 1) - len(shape))
+        return self.window((*shape, *ones), (*strides, *ones), offset, dynamic=dynamic)
 
     def _by_expressions(self, keys: Sequence[Any]) -> Tensor:
         expressions = [k for k in keys if isinstance(k, Index)]
@@ -484,7 +486,7 @@ class Awaited(Tensor):
     __slots__ = ()
 
     def __init__(self, shape: Dims, dtype: Format, allocate: Callable[[], Storage]) -> None:
-        self.shape, self.dtype, self._allocate = shape, dtype, allocate
+        self.shape, self.dtype, self._allocate, self.cut = shape, dtype, allocate, None
 
     def __getattr__(self, name: str) -> Any:
         storage = self._allocate()

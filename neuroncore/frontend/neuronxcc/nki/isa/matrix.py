@@ -59,7 +59,7 @@ def nc_matmul(
     def columns(dst: Tensor, box: Box) -> Tensor:
         return dst.within(((0, dst.shape[0]), *box[1:])) if not doubled else dst
 
-    return produce(
+    result = produce(
         "nc_matmul",
         (shape, _transposed_format(s) if is_transpose else float32),
         mask,
@@ -76,6 +76,21 @@ def nc_matmul(
         perf_mode=mode,
         accumulate=False,
     )
+    if s.ndim == 2 and not doubled:
+        result.cut = _cut_of_product(s, x)
+    return result
+
+
+def _cut_of_product(stationary: Tensor, moving: Tensor) -> tuple[Dims, Box] | None:
+    """Return the shape that a product has if masks have not cut its operands, and the box of the
+    elements that it has after the cuts; None if no operand was cut. The pages call such masks
+    "operand masking" ("NKI API Masking", SDK 2.26)."""
+    cuts = [getattr(t, "cut", None) for t in (stationary, moving)]
+    if cuts == [None, None]:
+        return None
+    wholes = [(t.shape, tuple((0, n) for n in t.shape)) for t in (stationary, moving)]
+    (rows, of_rows), (columns, of_columns) = (a or b for a, b in zip(cuts, wholes, strict=True))
+    return (*rows[1:], *columns[1:]), (*of_rows[1:], *of_columns[1:])
 
 
 def _transposed_format(data: Tensor) -> Format:
