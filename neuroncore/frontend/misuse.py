@@ -127,13 +127,13 @@ def _kinds_of(kind: type) -> Iterator[type]:
 def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError | None:
     """Return the error for a method such as `x.transpose()` where the API has a function,
     `nl.transpose(x)`; None if there is no such function."""
-    language = _language_of(type(tensor).__module__)
-    if language is None or name not in dir(language) or not callable(getattr(language, name)):
+    language, other = _language_of(type(tensor).__module__), "transpose" if name == "T" else name
+    if language is None or other not in dir(language) or not callable(getattr(language, other)):
         return None
-    spelt = f"{_written(frame, language) or 'nl'}.{name}"
+    spelt = f"{_written(frame, language) or 'nl'}.{other}"
     return UnknownNameError(
         f"{tensor} has no {name!r}",
-        expected=_form(spelt, getattr(language, name)),
+        expected=_form(spelt, getattr(language, other)),
         hint=f"{spelt} is a function of tiles",
     )
 

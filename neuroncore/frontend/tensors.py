@@ -4,7 +4,7 @@ Python and numpy that need the contents of a tensor, which only the device knows
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from neuroncore.base import source
 from neuroncore.base.enums import MemoryRegion
@@ -95,6 +95,9 @@ class Unread:
     would compare objects."""
 
     __slots__ = ()
+    as_number: ClassVar[str] = (
+        "to use the tensor as an index, load it into a register with nisa.register_load"
+    )
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise _unknown(
@@ -105,11 +108,7 @@ class Unread:
         )
 
     def __index__(self) -> NoReturn:
-        raise _unknown(
-            self,
-            "a number",
-            "to use the tensor as an index, load it into a register with nisa.register_load",
-        )
+        raise _unknown(self, "a number", self.as_number)
 
     __int__ = __index__
     __float__ = __index__

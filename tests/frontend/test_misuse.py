@@ -51,6 +51,11 @@ ILLEGAL = {
         "def kernel(x):\n    «tile(4, 4).broadcast_to»((8, 4))\n",
         {"expected": "nl.broadcast_to(x, shape", "hint": "nl.broadcast_to is a function of tiles"},
     ),
+    "numpy's transpose": (
+        *("UNKNOWN_NAME", AttributeError),
+        "def kernel(x):\n    «tile(4, 4).T»\n",
+        {"statement": "has no 'T'", "hint": "nl.transpose is a function of tiles"},
+    ),
     "misspelled keyword": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    nl.maximum(tile(4, 4), 0, dtyp=«nl.float32»)\n",

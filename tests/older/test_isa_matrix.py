@@ -8,7 +8,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.base.errors import KernelError
+from neuroncore.base.errors import KernelError, ShapeError
 
 SHAPES = [(1, 1, 1), (5, 7, 9), (128, 128, 512), (33, 1, 65), (128, 3, 511)]
 
@@ -61,6 +61,13 @@ def test_a_mask_is_over_moving_even_if_stationary_has_as_many_columns(columns):
     got = device.call(nisa.nc_matmul, device.tile(a), device.tile(b), mask=(k < 5) & (n >= 2))
     close(got[:, 2:6].numpy(), product(a[:5], b[:5, 2:]), 5)
     assert got.unwritten()[:, :2].all() and not got.unwritten()[:, 2:].any()
+
+
+def test_a_mask_over_stationary_is_refused_with_a_hint():
+    device = Older()
+    a, b = device.tile(numbers((8, 4))), device.tile(numbers((8, 6), seed=1))
+    with pytest.raises(ShapeError, match=r"(?s)over the axes of the moving .* stationary\[mask\]"):
+        device.call(nisa.nc_matmul, a, b, mask=nl.arange(4)[None, :] < 2)
 
 
 def test_parts_of_a_bank_take_their_own_products():

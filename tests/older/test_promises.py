@@ -177,7 +177,7 @@ def test_a_tile_ends_with_its_iteration(loop):
             last = x + float(n)
         return last
 
-    with pytest.raises(errors.ScopeError, match=r"was made at .*test_promises") as caught:
+    with pytest.raises(errors.ScopeError, match="passed as value was made at") as caught:
         run(body, X)
     assert caught.value.also == "err_local_variable_used_out_of_scope"
 

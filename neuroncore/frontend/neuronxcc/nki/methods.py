@@ -171,6 +171,10 @@ def install() -> None:
         "astype": _astype,
         "broadcast_to": _broadcast_to,
     }
+    Tensor.as_number = (
+        "to use the tensor as an index, write it into the subscript: data[tensor, columns]; to "
+        "compute with it, pass it to a function of nl"
+    )
     for method, function in methods.items():
         setattr(Tensor, method, function)
     setattr(Blocks, "__setitem__", _set_block)  # noqa: B010 - type checkers refuse an assignment

@@ -235,7 +235,7 @@ def check_read(storage: Storage, name: str) -> None:
         return
     born = f" at {source.place_of(storage.born)}" if storage.born else ""
     raise ScopeError(
-        f"{name} was made{born} in a loop iteration that has ended",
+        f"the tensor passed as {name} was made{born} in a loop iteration that has ended",
         argument=name,
         because="the body of a loop is compiled once, and its tensors end with each iteration, "
         "even if Python still has a name for them",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuroncore.base.enums import MemoryRegion
-from neuroncore.base.errors import FreeSizeError, OperatorError
+from neuroncore.base.errors import FreeSizeError, OperatorError, ShapeError
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki import refusals
 from neuroncore.frontend.neuronxcc.nki.boxes import chosen
@@ -62,7 +62,7 @@ def nc_matmul(
     result = produce(
         "nc_matmul",
         (shape, _transposed_format(s) if is_transpose else float32),
-        mask,
+        mask if mask is None else _over_moving(mask, x),
         region=PSUM,
         masked="moving",
         part=columns,
@@ -79,6 +79,18 @@ def nc_matmul(
     if s.ndim == 2 and not doubled:
         result.cut = _cut_of_product(s, x)
     return result
+
+
+def _over_moving(mask: Any, moving: Tensor) -> list[Box]:
+    """Return the boxes of `moving` that a mask chooses."""
+    try:
+        return chosen(mask, moving.shape)
+    except ShapeError as error:
+        error.hint = (
+            "the mask of a product is over the axes of the moving operand; to mask the columns of "
+            "the stationary operand, pass stationary[mask]"
+        )
+        raise
 
 
 def _cut_of_product(stationary: Tensor, moving: Tensor) -> tuple[Dims, Box] | None:
