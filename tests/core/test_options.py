@@ -292,8 +292,10 @@ def test_V18_simulator_operators_of_the_older_api(op):
     with settings(options=vendor_sim):
         function = op if isinstance(op, np.ufunc) else np.divide
         same(kernel(X, Y), simulated(function, X, Y))
-    with pytest.raises(OperatorError, match="is not an operator"):
+    with pytest.raises(OperatorError, match="only of AWS's simulator") as caught:
         kernel(X, Y)
+    name = "mod" if op is np.mod else op.__name__
+    assert f"call nl.{name}(x, y)" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", SIMULATED)

@@ -91,6 +91,13 @@ def token(op: Any, _: str = "") -> Any:
     operator = getattr(language, NUMPY.get(str(name), str(name)), None) if name else None
     if _is_accepted(operator):
         return operator
+    if isinstance(operator, Simulated):
+        raise OperatorError(
+            f"{operator.__name__} is not an operator of an engine, only of AWS's simulator",
+            argument="op",
+            hint=f"call nl.{operator.__name__}(x, y), which uses operators of the engines, or set "
+            "Options(simulator_operators=True)",
+        )
     known = [n for n, value in vars(language).items() if _is_accepted(value)]
     ours = str(getattr(op, "__module__", "")).startswith("neuroncore.")
     raise OperatorError(
