@@ -8,7 +8,7 @@ from neuronxcc.nki import isa as nisa
 from neuronxcc.nki import language as nl
 from older_device import Older
 
-from neuroncore.base.errors import KernelError, ShapeError
+from neuroncore.base.errors import FreeSizeError, KernelError, ShapeError
 
 SHAPES = [(1, 1, 1), (5, 7, 9), (128, 128, 512), (33, 1, 65), (128, 3, 511)]
 
@@ -68,6 +68,14 @@ def test_a_mask_over_stationary_is_refused_with_a_hint():
     a, b = device.tile(numbers((8, 4))), device.tile(numbers((8, 6), seed=1))
     with pytest.raises(ShapeError, match=r"(?s)over the axes of the moving .* stationary\[mask\]"):
         device.call(nisa.nc_matmul, a, b, mask=nl.arange(4)[None, :] < 2)
+
+
+def test_a_stationary_operand_of_too_many_columns_is_named():
+    device = Older()
+    a, b = device.tile(numbers((8, 129))), device.tile(numbers((8, 6), seed=1))
+    for product_of in (nisa.nc_matmul, lambda a, b: nl.matmul(a, b, transpose_x=True)):
+        with pytest.raises(FreeSizeError, match="8x129 .* can't be the stationary operand"):
+            device.call(product_of, a, b)
 
 
 def test_parts_of_a_bank_take_their_own_products():

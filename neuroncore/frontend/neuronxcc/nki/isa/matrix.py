@@ -54,6 +54,7 @@ def nc_matmul(
     doubled = perf_mode is not None and str(getattr(perf_mode, "value", perf_mode)) != "none"
     m = s.free_size
     shape: Dims = (m // 2, x.free_size // 2) if doubled else (m, *x.shape[1:])
+    _check_columns(s, "stationary", shape[0], "the stationary operand")
     mode = constants.matmul_perf_mode.double_row if doubled else constants.matmul_perf_mode.none
 
     def columns(dst: Tensor, box: Box) -> Tensor:
@@ -121,17 +122,19 @@ def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
     return [(row, column) for row in rows for column in columns]
 
 
-def _check_transposed(data: Tensor) -> None:
-    """Raise FreeSizeError if the transpose of a tile has more partitions than the memory."""
-    most = current().machine.sbuf.partitions
-    if data.free_size > most:
+def _check_columns(tile: Tensor, argument: str, count: int, use: str) -> None:
+    """Raise FreeSizeError if `count`, the number of columns of a tile, is more than the number of
+    partitions of the result, in which each column becomes a partition. `use` is what a kernel does
+    with the tile."""
+    most = current().machine.psum.partitions
+    if count > most:
         raise FreeSizeError(
-            f"{data} can't be transposed: it has {data.free_size} elements per partition",
-            argument="data",
+            f"{tile} can't be {use}: it has {tile.free_size} elements per partition",
+            argument=argument,
             expected=f"at most {most}",
-            got=str(data.free_size),
+            got=str(tile.free_size),
             because=f"elements of one partition become partitions, and there are only {most}",
-            hint=f"transpose pieces of {most} columns in a loop",
+            hint=f"loop over pieces of {most} columns",
             also="err_size_of_dimension_exceed_arch_limit",
         )
 
@@ -150,7 +153,7 @@ def nc_transpose(
     """
     begin(kwargs)
     x, chosen_engine = tile(data), constants.member(constants.engine, engine)
-    _check_transposed(x)
+    _check_columns(x, "data", x.free_size, "transposed")
     most = current().machine.limits.vector_transpose
     small = max(x.shape[0], x.free_size) <= most
     requested = chosen_engine is constants.engine.vector
