@@ -337,6 +337,20 @@ def test_constants_are_in_hbm():
     assert np.array_equal(got, np.stack([array, array]))
 
 
+@pytest.mark.parametrize("shape", [(1, F), (F,), (P, 1)])
+def test_a_tensor_in_hbm_is_broadcast_without_a_copy(shape):
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((P, F), x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x.broadcast_to((P, F))))
+        return out
+
+    x = numbers(*shape)
+    run = neuroncore.run(kernel, x)
+    assert np.array_equal(run.results, np.broadcast_to(x, (P, F)))
+    assert len(run.instructions) == 2
+
+
 def test_broadcast_to_and_expand_dims():
     row, column = numbers(1, F), numbers(P, 1)
     assert np.array_equal(applied(nl.broadcast_to, row, shape=(P, F)), np.repeat(row, P, 0))

@@ -287,6 +287,13 @@ def test_within_is_the_part_of_the_array(data, rows, columns, depth):
     assert np.array_equal(tensor.within(tuple(box)).numpy(), want)
 
 
+def test_none_in_a_subscript_is_refused_with_a_hint():
+    tensor, _ = filled((4, 6), buffer="sbuf")
+    for key in ((slice(None), None, slice(None)), (None, 0), None):
+        with pytest.raises(KernelError, match="expand_dims"):
+            _ = tensor[key]
+
+
 def test_a_mask_chooses_a_part_of_a_tile():
     tensor, values = filled((4, 6), buffer="sbuf")
     p, f = nl.arange(4)[:, None], nl.arange(6)[None, :]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from neuroncore.base.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.base.units import plural
 from neuroncore.frontend.limits import beyond
 from neuroncore.frontend.tensors import question
 from neuroncore.memory.access import Dims
@@ -137,6 +140,20 @@ def assigned_in_hbm(slot: Tile) -> BufferKindError:
         because="only a DMA writes to HBM",
         hint="nl.store(tensor[...], value)",
         also="err_unsupported_memory",
+    )
+
+
+NEW_AXIS = "None does not add an axis to a tensor: use tensor.expand_dims(axis)"
+
+
+def too_many_indices(keys: Sequence[Any], shape: Dims) -> OutOfBoundsError:
+    """Return the error for a subscript with more keys than a tensor of this shape has axes."""
+    return OutOfBoundsError(
+        f"the tensor has {plural(len(shape), 'axis', 'axes')}, but the index has "
+        f"{plural(len(keys), 'item')}",
+        got=f"a tensor of shape {shape}",
+        hint=NEW_AXIS if any(k is None for k in keys) else None,
+        also="err_tensor_access_out_of_bound",
     )
 
 

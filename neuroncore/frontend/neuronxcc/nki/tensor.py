@@ -13,7 +13,6 @@ from neuroncore.base.errors import (
     SignatureError,
     ViewError,
 )
-from neuroncore.base.units import plural
 from neuroncore.core.core import running
 from neuroncore.frontend import limits
 from neuroncore.frontend.limits import DynamicSlice
@@ -116,12 +115,7 @@ class Tensor(Seen, Unread, Parted):
         rank = len(self.shape)
         at = [i for i, k in enumerate(keys) if type(k) is EllipsisType]
         if len(keys) - len(at) > rank or len(at) > 1:
-            raise OutOfBoundsError(
-                f"the tensor has {plural(rank, 'axis', 'axes')}, but the index has "
-                f"{plural(len(keys), 'item')}",
-                got=f"a tensor of shape {self.shape}",
-                also="err_tensor_access_out_of_bound",
-            )
+            raise refusals.too_many_indices(keys, self.shape)
         fill = (slice(None),) * (rank - len(keys) + len(at))
         if not at:
             return (*keys, *fill)
@@ -193,6 +187,7 @@ class Tensor(Seen, Unread, Parted):
                 f"axis {axis} can't be indexed with {type(k).__name__}",
                 expected="an int, a slice, ..., nl.ds(start, size) or an index expression",
                 got=repr(k),
+                hint=refusals.NEW_AXIS if k is None else None,
             ) from None
 
     def _part(

@@ -300,12 +300,14 @@ copy = Operation("copy", _copy, "Return a copy of x in SBUF. Issues tensor_copy.
 
 
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
-    """Return src repeated along axes of size 1. The partition axis is repeated by a matrix product
-    with ones, or, for formats other than float32, by nc_stream_shuffle."""
+    """Return src repeated along axes of size 1. The partition axis of a tile is repeated by a
+    matrix product with ones, or, for formats other than float32, by nc_stream_shuffle. For a tensor
+    in HBM the result is a view: a DMA can read the same bytes for several partitions, and the page
+    of tensor.broadcast_to says that nothing is copied."""
     begin(kwargs)
     x, sizes = tile(src, "src"), tuple(int(n) for n in shape)
     while len(x.shape) < len(sizes):
-        x = x.expand_dims(1)
+        x = x.expand_dims(int(x.storage.on_chip))
     fits = len(x.shape) == len(sizes)
     if not fits or any(n not in (1, m) for n, m in zip(x.shape, sizes, strict=True)):
         raise ShapeError(
@@ -315,7 +317,7 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
         )
     if x.shape == sizes:
         return x
-    if x.shape[0] == sizes[0]:
+    if x.shape[0] == sizes[0] or not x.storage.on_chip:
         return x.stretched(sizes)
     if x.dtype is float32:
         return across_partitions(x, sizes[0]).stretched(sizes)
