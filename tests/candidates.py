@@ -316,7 +316,8 @@ import os, zlib
 from neuroncore.record import MARK
 squeezed = zlib.compressobj(1)
 zeros = bytes(1 << 24)
-bomb = MARK + b"9\\n" + b"".join(squeezed.compress(zeros) for _ in range(20)) + squeezed.flush()
+first, again = (squeezed.compress(zeros) + squeezed.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+bomb = MARK + b"9\\n" + first + 19 * again
 answers.write(3, answers.encoded(b"R", [bomb, bomb]))
 os._exit(0)""",
     ),
