@@ -28,7 +28,7 @@ call, and executes none of it. Then it runs these kernels, and checks the record
 
 * the kernel that you name, if there are arguments for it (`--args`, `--inputs`, or a function
   `inputs` in the same file)
-* each file that launches kernels under `if __name__ == "__main__":`, if you name no kernel of it
+* each file that launches kernels under `if __name__ == "__main__":`, unless you name a kernel in it
 
 The runs happen in a separate process with limits on time and memory (`--seconds`, `--memory`).
 `--static` skips the runs. The last line says what was done.

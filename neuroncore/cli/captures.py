@@ -104,7 +104,9 @@ def refuse_others(arguments: argparse.Namespace) -> None:
             raise UsageError(f"{arguments.file} is from a device, but {option} is only for kernels")
     for word in (*arguments.others, *arguments.behind):
         hint = "`neuroncore profile import` has --source, --trace and --html"
-        raise UsageError(f"{arguments.file} is from a device, and takes no {word}: {hint}")
+        raise UsageError(
+            f"{arguments.file} is a capture from a device; {word} is not allowed with it: {hint}"
+        )
 
 
 def import_(arguments: argparse.Namespace) -> int:

@@ -156,8 +156,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="compare every published number with the value that follows from the files of "
-        "machines, chips and instances",
+        help="compare every published number with the value that neuroncore computes from its files "
+        "of machines, chips and instances",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.set_defaults(command=machines)

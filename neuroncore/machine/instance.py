@@ -176,7 +176,7 @@ def aliases() -> dict[str, str]:
             if alias in by_alias or alias in names():
                 other = by_alias.get(alias, alias)
                 raise DefinitionError(
-                    f"isa/instances/{name}.toml: aliases has {alias!r}, a name of {other}"
+                    f"isa/instances/{name}.toml: the alias {alias!r} is already a name of {other}"
                 )
             by_alias[alias] = name
     return by_alias

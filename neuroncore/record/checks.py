@@ -311,7 +311,7 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
         held = len(keys[rows[begins[row + 1] - 1]]) // 2 - len(call.instruction.values)
         if held != sum(by_register for *_, by_register in moves):
             raise ValueError(
-                "a row has more or fewer registers than the positions of its windows need"
+                "the number of registers of a row is not the number that its windows use"
             )
 
 

@@ -201,7 +201,7 @@ def test_a_folder_of_problems_is_read(tmp_path):
     spec = load_spec(f"kernelbench:level1/3@{tmp_path}")
     (one,), (other,) = spec.arguments(1, "level1/3"), spec.arguments(2, "level1/3")
     assert not np.array_equal(one, other) and np.array_equal(spec.reference(one), -one)
-    with pytest.raises(UsageError, match="does not have exactly one problem 'level1/4'"):
+    with pytest.raises(UsageError, match="must have exactly one problem 'level1/4'"):
         load_spec(f"kernelbench:level1/4@{tmp_path}")
 
 

@@ -49,7 +49,7 @@ def _file(name: str, folder: Path) -> Path:
         matches = [exact] if exact.is_file() else sorted(root.glob(f"{stem}_*.py"))
         if len(matches) == 1:
             return matches[0]
-    raise UsageError(f"{folder} does not have exactly one problem {name!r}")
+    raise UsageError(f"{folder} must have exactly one problem {name!r}")
 
 
 def _inputs(problem: ModuleType, torch: Any | None) -> Callable[[int], Sequence[Any]]:
