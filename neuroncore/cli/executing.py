@@ -35,7 +35,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--execute",
         action="store_true",
-        help="execute the program on the CPU with random inputs; --seed sets the seed (experimental)",
+        help="execute the program on the CPU with random inputs from --seed (experimental)",
     )
     for option, meaning in (
         (

@@ -156,7 +156,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="compare every published number with the value that neuroncore computes from its files "
+        help="compare every published number with the value that neuroncore computes from files "
         "of machines, chips and instances",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
