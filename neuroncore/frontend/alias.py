@@ -1,11 +1,11 @@
-"""The import alias: while it is active, `import nki` imports neuroncore.frontend.nki. This module
-also imports packages that only the vendor ships: from a checkout that the user names (`run --with`,
-or an environment variable), or as placeholders.
+"""The import alias: while it is active, `import nki` imports neuroncore.frontend.nki.
+
+The alias also imports packages that only the vendor ships. They come from a checkout that the user
+names (`run --with`, or an environment variable), or are placeholders.
 
 neuroncore never installs a top-level package `nki`, because that name belongs to the vendor.
-Frameworks launch kernels through other packages of the vendor (`STAND_INS`). If one of these
-packages is not installed, a module of neuroncore.hosts replaces it.
-"""
+Frameworks launch kernels through the vendor's packages in `STAND_INS`. A module of neuroncore.hosts
+replaces each of these packages that is not installed."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ HOMES = ("neuroncore.frontend.", "neuroncore.hosts.")  # modules that users impo
 
 
 class VendorFinder(MetaPathFinder):
-    """An import finder for packages that only the vendor ships. It finds modules of these packages
-    that no other finder finds. A checkout that the command line names by `--with` takes precedence
-    over an installed package."""
+    """An import finder for packages that only the vendor ships. It finds the modules that no other
+    finder finds. A checkout named by `--with` takes precedence over an installed package."""
 
     def __init__(self) -> None:
         self.loaded: set[str] = set()
@@ -46,7 +45,7 @@ class VendorFinder(MetaPathFinder):
         return spec
 
     def forget(self) -> None:
-        """Remove all modules that this finder has loaded from sys.modules and from their
+        """Remove the modules that this finder has loaded from sys.modules and from their
         packages."""
         inside = tuple(f"{name}." for name in self.loaded)
         for name in [n for n in sys.modules if f"{n}.".startswith(inside)]:
@@ -59,8 +58,8 @@ class VendorFinder(MetaPathFinder):
     def _vendors(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """Return the spec of a module of a package in `vendor.PACKAGES`: the module of a checkout,
-        or a placeholder. Return None if another finder has to find the module."""
+        """Return the spec of a module in a package of `vendor.PACKAGES`. The module is in a
+        checkout, or is a placeholder. Return None if another finder has to find the module."""
         package = holding(name)
         if package is None:
             return None
@@ -84,9 +83,11 @@ class VendorFinder(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
         """Return the spec of a module that a program imports by the alias, as in `from nki import
-        name`. Python searches for neuroncore.frontend.nki.name, because the module object `nki` is
+        name`.
+
+        Python searches for neuroncore.frontend.nki.name, because the module object `nki` is
         neuroncore.frontend.nki. Return None for other imports. Raises ImportError if neither
-        neuroncore nor the vendor has this module."""
+        neuroncore nor the vendor has the module."""
         alias = name.partition(".")[2].partition(".")[2]  # the name without the prefix in HOMES
         module, _, last = alias.rpartition(".")
         root = sys.modules.get(module.partition(".")[0])
@@ -102,7 +103,8 @@ class VendorFinder(MetaPathFinder):
     def _elsewhere(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """Return the spec that another finder returns; None if no other finder finds the module."""
+        """Return the spec that another finder returns, or None if no other finder finds the
+        module."""
         others = [f for f in sys.meta_path if f is not self and hasattr(f, "find_spec")]
         specs = (finder.find_spec(name, path, target) for finder in others)
         return next((spec for spec in specs if spec is not None), None)
@@ -143,8 +145,7 @@ class Same(Loader):
 
 
 class InCheckout(SourceFileLoader):
-    """Loads a module of a checkout, with placeholders for names that only the vendor's module
-    has."""
+    """Loads a module of a checkout. Names that only the vendor's module has become placeholders."""
 
     def exec_module(self, module: ModuleType) -> None:
         package = holding(module.__name__)
@@ -164,8 +165,7 @@ class InCheckout(SourceFileLoader):
 
 
 def _served(package: Package, checkout: Checkout) -> ModuleSpec | None:
-    """Return the spec of a package in the user's checkout. Raises UsageError if the checkout lacks
-    the package."""
+    """Return the spec of a package in a checkout. Raises UsageError if the checkout lacks it."""
     folder = checkout.package()
     spec = spec_from_file_location(
         package.name, folder / "__init__.py", submodule_search_locations=[str(folder)]
@@ -174,8 +174,7 @@ def _served(package: Package, checkout: Checkout) -> ModuleSpec | None:
 
 
 def _completed(spec: ModuleSpec | None) -> ModuleSpec | None:
-    """Change the spec of a checkout's module so that its loader adds placeholders, and return the
-    spec. Return None for None."""
+    """Change the loader in a spec so that it adds placeholders to the module. Return the spec."""
     if spec is not None and isinstance(spec.loader, SourceFileLoader):
         spec.loader = InCheckout(spec.loader.name, spec.loader.path)
     return spec
@@ -192,9 +191,8 @@ PATH = (
 
 
 class Alias(MetaPathFinder, Loader):
-    """The import finder that imports `nki.x` as the same module object as
-    `neuroncore.frontend.nki.x`. It also finds the stand-in for a framework's package that is not
-    installed."""
+    """The import finder that imports `nki.x` as the module object `neuroncore.frontend.nki.x`. It
+    also finds the replacement for a framework's package that is not installed."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -227,9 +225,9 @@ class Alias(MetaPathFinder, Loader):
 
 
 def _other(name: str, home: str, module: ModuleType) -> Any:
-    """Return a placeholder for the attribute `name`, which neuroncore's module lacks, if the
-    vendor's module `home` may have it. Otherwise raise AttributeError; its message names the module
-    as the user imports it."""
+    """Return a placeholder for the attribute `name`, which neuroncore's module lacks. Raises
+    AttributeError if the vendor's module `home` can't have it either. `home` is the name by which
+    the user imports the module."""
     if holding(home) is not None:
         return vendor.missing(home, name)
     raise dialects.unknown(home, name, dir(module))
@@ -237,7 +235,7 @@ def _other(name: str, home: str, module: ModuleType) -> Any:
 
 @functools.cache
 def _print_once(text: str) -> None:
-    """Print a text to standard error, but only at the first call: one import searches for a package
+    """Print a text to standard error at the first call only. One import searches for a package
     several times."""
     print(text, file=sys.stderr)
 
@@ -248,8 +246,7 @@ def _is_alias(root: str) -> bool:
 
 
 def _installed(name: str) -> ModuleSpec | None:
-    """Return the spec of an installed package with this name, outside the alias folder, or None if
-    there is none."""
+    """Return the spec of an installed package outside the alias folder, or None."""
     folders = [folder for folder in sys.path if Path(folder or ".").resolve() != PATH]
     others = (finder for finder in sys.meta_path if not isinstance(finder, Alias))
     specs = (other.find_spec(name, folders) for other in others if hasattr(other, "find_spec"))
@@ -284,8 +281,8 @@ def deactivate() -> None:
 
 
 def step_aside(name: str) -> None:
-    """Replace a module of the alias folder (hosts/alias), which calls this function while Python
-    imports it. The replacement is the module that `import name` finds while the alias is active."""
+    """Replace a module of the alias folder (hosts/alias) by the module that the active alias finds.
+    The replaced module calls this function while Python imports it."""
     del sys.modules[name]
     activate()
     importlib.import_module(name)

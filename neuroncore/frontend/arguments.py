@@ -1,10 +1,10 @@
-"""The arguments of a kernel: arrays of the host's libraries, annotations in signatures such as `x:
-nt.tensor[[128, 512], nl.float32]`, and the arguments of several ranks.
+"""The arguments of a kernel: arrays of the host, annotations, and the arguments of several ranks.
 
-`Arguments` is a pair: the positional arguments, and a dict of the arguments by name. If an array is
-passed to several ranks, each rank gets a copy. Copies of a large array are mappings of one file, so
-that the operating system copies only the pages that a rank writes.
-"""
+An annotation is for example `x: nt.tensor[[128, 512], nl.float32]`. `Arguments` is a pair: the
+positional arguments, and a dict of the arguments by name.
+
+If several ranks are passed one array, each rank gets a copy. Copies of a large array are mappings
+of one file, so that the operating system copies only the pages that a rank writes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,8 @@ class Annotation:
     forms have a meaning: `mutable`, the sizes of a tensor, and a pair (list of the sizes, format of
     the elements).
 
-    Like a class, an annotation can be part of a union such as `nt.tensor | None`, and the second
-    argument of isinstance. Every tensor of a kernel is an instance of each annotation of
-    tensors."""
+    An annotation can be part of a union such as `nt.tensor | None`, and the second argument of
+    isinstance. Every tensor of a kernel is an instance of each annotation of tensors."""
 
     def __init__(self, name: str, shape: tuple[int, ...] = (), dtype: Any = None) -> None:
         self.__name__ = name
@@ -84,10 +83,11 @@ mutable = Annotation("mutable")
 
 
 def by_name(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return the arguments of a call by the names of their parameters. If `function` wraps another
-    function, as a decorator does, and the arguments fit the wrapped function, the names are its
-    parameters. Otherwise they are the parameters of `function`. If the arguments fit neither, the
-    call will fail, and the result is empty."""
+    """Return the arguments of a call by the names of their parameters.
+
+    If `function` wraps another function, as a decorator does, the names are the parameters of the
+    wrapped function if the arguments fit them. The result is empty if the arguments fit no
+    signature."""
     for wrapped in (True, False):
         signature = inspect.signature(function, follow_wrapped=wrapped)
         with suppress(TypeError):
@@ -113,8 +113,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def of_a_rank(arguments: Any) -> Arguments:
-    """Return the Arguments of one rank from a dict by name or a sequence. Raises UsageError for
-    anything else."""
+    """Return the Arguments of one rank from a dict by name, or from a list or tuple. Raises
+    UsageError for other values."""
     if isinstance(arguments, Mapping):
         return (), dict(arguments)
     if isinstance(arguments, list | tuple):
@@ -126,8 +126,8 @@ def of_a_rank(arguments: Any) -> Arguments:
 
 
 def with_rank(function: Callable[..., Any], arguments: Arguments, rank: int) -> Arguments:
-    """Return the Arguments for a function on one rank. If the function has a parameter `rank` for
-    which there is no argument, the number of the rank is added."""
+    """Return the Arguments of a call on one rank. If the function has a parameter `rank` without an
+    argument, add the rank's number."""
     args, named = arguments
     try:
         parameters = list(inspect.signature(function).parameters)
@@ -140,8 +140,8 @@ def with_rank(function: Callable[..., Any], arguments: Arguments, rank: int) -> 
 
 def referred(reference: Callable[..., Any], arguments: Arguments, rank: int | None) -> Any:
     """Return the results of a reference function for the arguments of a rank. If `rank` is None,
-    `arguments[0]` has the Arguments of each rank. Then the function is called once for each rank,
-    and the results are in a list."""
+    `arguments[0]` has the Arguments of each rank. Then return a list with the results of each
+    rank."""
     if rank is None:
         return [referred(reference, part, number) for number, part in enumerate(arguments[0])]
     args, named = with_rank(reference, arguments, rank)
@@ -152,8 +152,8 @@ UNCHANGING = frozenset({int, float, bool, str, type(None)})
 
 
 def copied(arguments: Arguments, but: Sequence[Array] = ()) -> Arguments:
-    """Return a copy of the arguments. Only the arrays in `but` are not copied. Raises UsageError
-    for an argument that can't be copied."""
+    """Return a copy of the arguments, except the arrays in `but`. Raises UsageError for an argument
+    that can't be copied."""
     # Large arrays are copied to recycled memory. Allocating fresh memory would take longer than a
     # launch that only moves data.
     memo, values = {id(array): array for array in but}, leaves(list(arguments))
@@ -193,19 +193,19 @@ NO_ARRAYS = np.generic, Tile, type
 
 
 def is_host_array(value: Any) -> bool:
-    """Return whether a value is an array of numpy, torch or a similar library: not a number, and
-    not a tensor of a kernel."""
+    """Return whether a value is an array of numpy, torch or a similar library. Numbers and tensors
+    of a kernel are not."""
     return hasattr(value, "__array__") and not isinstance(value, NO_ARRAYS)
 
 
 def arrays_in(value: Any) -> list[Array]:
-    """Return the arrays inside nested dicts, lists and tuples, in their order, as numpy arrays."""
+    """Return the arrays inside nested dicts, lists and tuples as numpy arrays, in their order."""
     return [as_numpy(leaf) for leaf in leaves(value) if hasattr(leaf, "dtype")]
 
 
 def by_rank(setting: Setting, arrays: Sequence[Array]) -> Arguments:
-    """Return the input arrays of a record as Arguments. For several ranks the positional arguments
-    are the Arguments of each rank."""
+    """Return the input arrays of a record as Arguments. If there are several ranks, the positional
+    arguments are the Arguments of each rank."""
     if setting.world.ranks == 1:
         return tuple(arrays), {}
     rank_of = {entry.name: entry.rank for entry in setting.inputs}
@@ -218,9 +218,9 @@ SMALL = 1 << 16  # arrays of fewer bytes are simply copied
 
 
 def separated(per_rank: Sequence[Arguments]) -> list[Arguments]:
-    """Return the arguments of ranks. Arrays whose memory is passed to several ranks are replaced by
-    separate copies. An array of a single rank remains the caller's array, so the kernel's writes
-    appear in it."""
+    """Return the arguments of all ranks, with copies of the arrays whose memory several ranks
+    share. An array of a single rank remains the caller's array, so the kernel's writes appear in
+    it."""
     arrays = {id(value): as_numpy(value) for value in leaves(list(per_rank)) if is_array(value)}
     shared = _in_several(per_rank, arrays)
     with ExitStack() as files:
@@ -229,8 +229,8 @@ def separated(per_rank: Sequence[Arguments]) -> list[Arguments]:
 
 
 def _with_copies(arguments: Arguments, copies: dict[int, _Copies]) -> Arguments:
-    """Return the Arguments of one rank with copies of the arrays whose ids are in `copies`. A copy
-    is an array of the same library. An array that is passed twice is copied once."""
+    """Return the Arguments of one rank, with copies of the arrays whose ids are in `copies`. A copy
+    is an array of the original's library. An array that is passed twice is copied once."""
     copied_arrays: dict[int, Any] = {}
 
     def copy_of(value: Any) -> Any:
@@ -249,8 +249,8 @@ def is_array(value: Any) -> bool:
 
 
 def _in_several(per_rank: Sequence[Arguments], arrays: dict[int, Array]) -> set[int]:
-    """Return the ids of the arrays whose memory, or a part of it, is passed to at least two ranks.
-    `arrays` maps ids to arrays."""
+    """Return the ids of the arrays that share memory with an array of another rank. `arrays` maps
+    ids to arrays."""
     ranks: dict[int, set[int]] = {n: set() for n in arrays}
     for rank, arguments in enumerate(per_rank):
         for value in leaves(list(arguments)):
@@ -283,7 +283,7 @@ class _Copies:
         self.file: Any = None
 
     def another(self) -> Array:
-        """Return a new copy. Copies of a large array are mappings of one file, and share the pages
+        """Return a new copy. Copies of a large array are mappings of one file: they share the pages
         that no copy has written."""
         if self.array.nbytes < SMALL:
             return self.array.copy()
@@ -296,8 +296,8 @@ class _Copies:
 
 
 def replaced(value: Any, by: Callable[[Any], Any]) -> Any:
-    """Return a copy of nested dicts, lists and tuples, with `by(x)` in place of each value x in
-    them."""
+    """Return a copy of nested dicts, lists and tuples, with each value x in them replaced by
+    `by(x)`."""
     if isinstance(value, dict):
         return {key: replaced(item, by) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,5 +1,4 @@
-"""The two APIs, called dialects: which API a kernel is written for, and the public names of an
-API's modules."""
+"""The two APIs, called dialects: which API a kernel uses, and the public names of a module."""
 
 from __future__ import annotations
 
@@ -21,14 +20,12 @@ MODULES: dict[Dialect, tuple[str, ...]] = {
 
 
 def dialect(function: Callable[..., Any]) -> Dialect | None:
-    """Return the API that a kernel is written for, or None if it is unknown. The API is that of the
-    names which the kernel uses. If these names belong to neither API or to both, all names of the
-    kernel's module decide. If those do not decide either, the names in the functions that the
-    kernel calls decide.
+    """Return the API that a kernel is written for, or None if it is unknown.
 
     In a module with `import neuronxcc.nki.language as nl`, a function that uses `nl.load` belongs
-    to the older API, whether it is decorated or not.
-    """
+    to the older API, whether it is decorated or not. In general, these names decide, in this order:
+    the names that the kernel uses, all names of its module, and the names in the functions that it
+    calls. Names that belong to neither API, or to both, decide nothing."""
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__func__", function)  # the function of a method
@@ -43,8 +40,7 @@ def dialect(function: Callable[..., Any]) -> Dialect | None:
 
 
 def _called(function: FunctionType) -> Iterable[FunctionType]:
-    """Return a function and all functions that it calls by global names, directly or through other
-    functions."""
+    """Return a function and all functions that it calls by global names, directly or indirectly."""
     reached = {function: None}
     waiting = [function]
     while waiting:
@@ -76,7 +72,7 @@ def _steps(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _homes(value: Any) -> Iterator[str]:
-    """Yield names of modules: the name of `value` if it is a module; otherwise the modules that
+    """Yield the name of `value` if it is a module. Otherwise yield the names of the modules that
     define `value` and its type."""
     if isinstance(value, ModuleType):
         yield value.__name__
@@ -86,7 +82,7 @@ def _homes(value: Any) -> Iterator[str]:
 
 
 def _only(homes: Iterable[str]) -> Dialect | None:
-    """Return the only API to which some of these modules belong; None if modules belong to both
+    """Return the API to which some of these modules belong. Return None if modules belong to both
     APIs, or to neither."""
     homes = {f"{home}." for home in homes}
     names: list[Dialect] = [
@@ -98,12 +94,11 @@ def _only(homes: Iterable[str]) -> Dialect | None:
 
 
 def takes_self(function: Callable[..., Any]) -> bool:
-    """Return whether a function is written as a method of an object or of a class: its first
-    parameter is `self` or `cls`.
+    """Return whether the first parameter of a function is `self` or `cls`.
 
-    Any other kernel in a class is called without the object: `self.kernel(x)` passes only x. The
-    reason is that the vendor's decorator turns the kernel into an object, which Python does not
-    bind as a method (corelab-src/nki-llama)."""
+    A kernel in a class without this parameter is called without the object: `self.kernel(x)` passes
+    only x. The reason is that the vendor's decorator turns the kernel into an object, which Python
+    does not bind as a method (corelab-src/nki-llama)."""
     return next(iter(inspect.signature(function).parameters), None) in ("self", "cls")
 
 
@@ -111,18 +106,19 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def api(space: dict[str, Any]) -> list[str]:
-    """Return the public names of a module, whose namespace is `space`: those that are not modules
-    and don't begin with an underscore."""
+    """Return the public names in a module's namespace: no modules, and no names with a leading
+    underscore."""
     return [n for n, v in space.items() if n[0] != "_" and not isinstance(v, ModuleType)]
 
 
 def unknown(
     module: str, name: str, known: Iterable[str], removed: Mapping[str, str] = NOTHING
 ) -> AttributeError:
-    """Return the error for a name that a module doesn't have. `removed` maps names that earlier
-    releases had to hints about their replacements. Names that begin with an underscore get no
-    suggestion: it would take a millisecond, and tools such as pytest often look for such names
-    (`__test__`)."""
+    """Return the error for a name that a module doesn't have. `removed` maps names of earlier
+    releases to hints about their replacements.
+
+    Names that begin with an underscore get no suggestion. A suggestion would take a millisecond,
+    and tools such as pytest often look for such names (`__test__`)."""
     near = None if name.startswith("_") else did_you_mean(name, known)
     hint = removed.get(name) or near
     return AttributeError(f"{module} has no {name!r}" + (f"; {hint}" if hint else ""))

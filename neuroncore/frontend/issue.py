@@ -1,5 +1,7 @@
-"""The function that issues each instruction, by name, for both APIs. Also additions of today's API:
-registers, and arguments by which a kernel must promise something, such as `unique_indices`."""
+"""The function that issues each instruction, by name, for both APIs.
+
+The module also has additions of today's API: registers, and arguments by which a kernel must
+promise something, such as `unique_indices`."""
 
 from __future__ import annotations
 
@@ -31,16 +33,16 @@ def names(module: str) -> list[str]:
 
 @cache
 def function(name: str) -> Issues:
-    """Return the function that issues an instruction, with the parameters of its clause (the
-    instruction's definition in isa/)."""
+    """Return the function that issues an instruction. Its parameters are those of the clause, the
+    instruction's definition in isa/."""
     issues: Issues = getattr(instructions, name)
     vars(issues)["__signature__"] = signature_of(INSTRUCTIONS[name])
     return REORDERED[name](issues) if name in REORDERED else issues
 
 
 def _with_scales_first(dma_compute: Issues) -> Issues:
-    """Return dma_compute, which also accepts `scales` before `reduce_op`, as in releases before
-    0.3."""
+    """Return dma_compute with a second order of arguments: `scales` before `reduce_op`, as in
+    releases before 0.3."""
 
     @wraps(dma_compute)
     def in_either_order(*args: Any, **named: Any) -> NkiInstruction:
@@ -56,9 +58,11 @@ REORDERED = {"dma_compute": _with_scales_first}
 
 
 def register_alloc(x: int | Tile | None = None) -> VirtualRegister:
-    """Return a new register. It has the value `x`, unless that is None. `x` may also be a tensor
-    with one element, which register_load loads. Release 0.2 of the API accepts such a tensor (its
-    release notes), and nki-library still passes one, but today's guide forbids this."""
+    """Return a new register. It has the value `x`, unless `x` is None.
+
+    `x` may also be a tensor with one element, whose value is loaded. Release 0.2 of the API accepts
+    such a tensor (its release notes), and nki-library still passes one. Today's guide forbids
+    it."""
     register = VirtualRegister()
     if isinstance(x, Tile):
         function("register_load")(register, x)
@@ -69,16 +73,17 @@ def register_alloc(x: int | Tile | None = None) -> VirtualRegister:
 
 def with_promises(name: str, function: Issues) -> Issues:
     """Return the function of the instruction `name` with the checks that only today's API makes.
-    The returned function raises SignatureError for a call without a promise that this API requires,
-    such as `unique_indices`."""
+    The checked function raises SignatureError if a required promise such as `unique_indices` is
+    absent."""
     return PROMISED[name](function) if name in PROMISED else function
 
 
 def _unique(dma_compute: Issues) -> Issues:
-    """Return dma_compute with a check: if an index selects rows at run time, `unique_indices` must
-    be True. The API does not support sums with repeated indices yet (the page of
-    nki.isa.dma_compute). The older API has no such parameter; it adds up the elements of repeated
-    indices."""
+    """Return dma_compute with a check: `unique_indices` must be True if an index selects rows at
+    run time.
+
+    The API does not support sums with repeated indices yet (the page of nki.isa.dma_compute). The
+    older API has no such parameter: it adds up the elements of repeated indices."""
 
     @wraps(dma_compute)
     def checked(dst: Any, srcs: Any, *args: Any, **named: Any) -> NkiInstruction:

@@ -70,17 +70,18 @@ def launch(
 ) -> Launch:
     """Run a kernel function on one core, or the programs of a grid on one or several cores.
 
-    `programs` lists, for each core, the programs of the grid that it runs, one after the other. By
-    default each program has a separate core (nki/get-started/about/lnc.rst). On machines that have
-    logical cores, two cores form a logical core and can synchronize; more than two cores run one
-    after the other. `finished` is called at the end of each program. `order` names the way in which
-    the dialect's compiler orders instructions, for the estimate of time; `Options.order` overrides
-    it. `flags` are the compiler's flags, or None for a dialect without flags.
+    `programs` lists, for each core, the programs of the grid that the core runs in sequence. By
+    default each program has a separate core (nki/get-started/about/lnc.rst). On machines with
+    logical cores, two cores form a logical core and can synchronize. More than two cores run one
+    after the other.
+
+    `finished` is called at the end of each program. `order` names the way in which the dialect's
+    compiler orders instructions, for the estimate of time. `Options.order` overrides `order`.
+    `flags` are the compiler's flags, or None for a dialect without flags.
 
     Arrays become tensors of type `tensor` in HBM; contiguous arrays are not copied. After the run
     the caller's arrays contain what the kernel wrote. Returned tensors become arrays of numpy, or
-    of torch or jax if an argument was an array of that library.
-    """
+    of torch or jax if an argument was an array of that library."""
     current = current_settings()
     shares = [[rank] for rank in range(prod(grid))] if programs is None else programs
     options = options or current.options or environment_options()
@@ -101,7 +102,7 @@ def launch(
 
 
 def issued(core: Core | None) -> str:
-    """Return the number of instructions that the launch on this core has issued, as text such as "2
+    """Return the number of instructions that the launch on a core has issued, as text: "2
     instructions"."""
     program = core.program if core is not None else None
     return plural(program.issued if program is not None else 0, "instruction")
@@ -119,14 +120,13 @@ def launch_ranks(
     options: Options | None = None,
     instance: str | None = None,
 ) -> list[Launch]:
-    """Run a kernel function on several ranks together, each with separate arguments and HBM. Each
-    rank has as many cores as `way.shares` has entries. Return the launches, rank by rank.
+    """Run a kernel function on several ranks together, and return the launches, rank by rank. Each
+    rank has its own arguments and HBM, and one core for each entry of `way.shares`.
 
     Arrays are converted as in `launch`. If several ranks are passed the same memory, each rank gets
-    a copy. `instance` is the instance of the ranks, by default the largest one with chips of the
-    target. Raises UsageError if the machine, or the instance, does not have this number of ranks or
-    of cores per rank.
-    """
+    a copy. `instance` names the instance of the ranks, by default the largest one with chips of the
+    target. Raises UsageError if the machine or the instance has too few ranks, or too few cores per
+    rank."""
     current = current_settings()
     options = options or current.options or environment_options()
     where = None if instance is None else instances.find(instance)
@@ -155,8 +155,8 @@ def launch_ranks(
 
 
 def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]:
-    """Return the finished launches of all ranks. The launches are compared with the plain reading
-    if the settings require this (`settings.verifies`)."""
+    """Return the finished launches of all ranks. If the settings require it, compare them with the
+    plain reading, a second implementation of all instructions."""
     launches = [rank.close(precision) for rank in ranks]
     if verifies():
         verifying.verify(launches)
@@ -164,8 +164,10 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: instances.Instance | None) -> None:
-    """Raise UsageError if `world` has no rank, if the instance `where` has cores of another machine
-    or fewer ranks than `world`, or if the machine has too few cores per rank."""
+    """Raise UsageError if the instance `where` or the machine can't run `world`.
+
+    The instance may have cores of another machine, or too few ranks. The machine may have too few
+    cores per rank. `world` may have no rank."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     if where is not None and world.ranks > (room := where.ranks(world.cores)):
@@ -179,9 +181,9 @@ def _check_world(world: World, machine: Machine, where: instances.Instance | Non
 
 
 class Way(NamedTuple):
-    """How the kernels of a dialect run. `tensor` is the type of their tensors. `shares` has, for
-    each core of a rank, the programs of the grid that the core runs one after the other. `finished`
-    is called at the end of each program."""
+    """How the kernels of a dialect run. `tensor` is the type of their tensors. `shares` lists, for
+    each core of a rank, the programs of the grid that the core runs in sequence. `finished` is
+    called at the end of each program."""
 
     tensor: type[Tile]
     shares: Sequence[Sequence[int]]
@@ -203,8 +205,7 @@ class _Rank:
         self.result: Any = None
 
     def program(self, core: Core) -> Any:
-        """Run the kernel's programs on one of the cores, and return the result of the first
-        program."""
+        """Run the kernel's programs on one core. Return the result of the first program."""
         share = self.way.shares[self.cores.index(core)]
         first, *_ = [self._one_program(core, program) for program in share]
         core.packs.clear()
@@ -221,9 +222,9 @@ class _Rank:
         return result
 
     def ends(self, returned: Sequence[Any]) -> None:
-        """Take over the results of all cores, after the kernel has returned on each. The rank's
-        result is the result of the first core, with the elements that other cores wrote. Check this
-        result."""
+        """Combine and check the results of all cores, after the kernel has returned on each core.
+        The rank's result is the result of the first core, plus the elements that other cores
+        wrote."""
         self.result, *others = returned
         for other in others:
             _complete(self.result, other)
@@ -254,9 +255,10 @@ class _Rank:
 def _set_order(
     cores: list[Core], order: Order, flags: Sequence[str] | None, options: Options
 ) -> None:
-    """Store in the record of each core how its program is scheduled: the order of instructions, the
-    compiler's flags, and the options `clock_phase`, `loads`, `assume` and `descriptors`. Without
-    the flag DISABLE_DGE the older API's compiler leaves DMA descriptors to the device."""
+    """Store in each core's record how its program is scheduled: the order of instructions, the
+    compiler's flags, and some options.
+
+    Without the flag DISABLE_DGE the older API's compiler leaves DMA descriptors to the device."""
     for core in cores:
         if core.program is not None:
             core.program.order = options.order or order_of(order, options.launch)
@@ -269,8 +271,8 @@ def _set_order(
 
 
 def _check_ranks(core: Core, where: instances.Instance | None) -> None:
-    """Report a number of ranks that the runtime may not accept: neither a documented number nor all
-    ranks of the instance."""
+    """Report a number of ranks that the runtime may not accept. It accepts documented numbers, and
+    all ranks of an instance."""
     world, limits = core.world, runtime.world_limits()
     whole = where is not None and world.ranks == where.ranks(world.cores)
     if not limits.allow(world.ranks) and not whole:
@@ -283,7 +285,7 @@ def _check_ranks(core: Core, where: instances.Instance | None) -> None:
 
 
 def _check_cores(cores: list[Core]) -> None:
-    """Report a launch on more cores than a logical core has: the device refuses it
+    """Report a launch on more cores than a logical core has. The device refuses such a launch
     (nki/get-started/about/lnc.rst)."""
     machine, most = cores[0].machine, cores_together(cores[0].machine)
     if len(cores) > most:
@@ -297,8 +299,7 @@ def _check_cores(cores: list[Core]) -> None:
 
 def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
     """Run a program on each core, and return the results. The cores of a logical core run together;
-    `turns` is the seed for the order in which they take turns. If there are more cores than a
-    logical core has, the cores run one after another."""
+    `turns` is the seed of their order. More cores than a logical core has run one after another."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
         return System(cores, cores[0].world, turns).run(program)
     return [_on_one(core, program) for core in cores]
@@ -343,8 +344,8 @@ def _cores(machine: Machine, options: Options, grid: tuple[int, ...], world: Wor
 
 
 def _precision(cores: list[Core]) -> Precision | None:
-    """If Options.precision is set, let the cores compute in float64 too, and return the object that
-    collects the numeric errors of the launch. Return None without this option."""
+    """If Options.precision is set, let the cores compute in float64 too. Return the object that
+    collects the launch's numeric errors, or None without this option."""
     options = cores[0].options
     if not options.precision:
         return None
@@ -355,7 +356,7 @@ def _precision(cores: list[Core]) -> Precision | None:
 
 
 def finish(run: Launch) -> Any:
-    """Report a run to its observer; without an observer, warn about its findings. Return its
+    """Report a run to its observer, or warn about its findings if it has no observer. Return the
     outputs."""
     if not notify(run):
         warn(run.findings)
@@ -363,8 +364,8 @@ def finish(run: Launch) -> Any:
 
 
 def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
-    """Return the name of the parameter for each positional argument; "" for arguments after the
-    last parameter."""
+    """Return the parameter name of each positional argument: "" for arguments after the last
+    parameter."""
     if isinstance(function, FunctionType) and not function.__dict__:  # it wraps no other function
         code = function.__code__
         names = list(code.co_varnames[: code.co_argcount])
@@ -376,9 +377,8 @@ def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 
 def _complete(result: Any, other: Any) -> None:
-    """Complete `result`, the result of the first core: copy the elements that another core wrote
-    from its result, `other`. With Options.precision copy the float64 values of these elements
-    too."""
+    """Copy the elements that another core wrote from its result, `other`, to `result`. With
+    Options.precision also copy their float64 values."""
     for mine, theirs, copied in leftovers.complete(result, other):
         mine_exact, double = mine.storage.double, theirs.storage.double
         if mine_exact is not None and double is not None:
@@ -394,7 +394,7 @@ def is_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def in_graph(kernel: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the results of a kernel as values of jax's graph: the kernel is launched whenever the
+    """Return the results of a kernel as values of jax's graph. The kernel is launched whenever the
     graph runs. The shapes of the results come from a launch on zeros, which is not reported."""
     jax: Any = sys.modules["jax"]
     leaves, tree = jax.tree.flatten((args, kwargs))

@@ -1,6 +1,8 @@
-"""The machine of the running kernel (outside a kernel, the machine of the settings), and its limits
-in nl.tile_size. Also checks of integers that must be known when a kernel is compiled: numbers of
-axes, bounds of loops, sizes of launch grids, and indices."""
+"""The machine of the running kernel, and its limits in nl.tile_size. Outside a kernel this is the
+machine of the settings.
+
+Also checks of integers that must be known when a kernel is compiled: numbers of axes, bounds of
+loops, sizes of launch grids, and indices."""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ def size(number: Any) -> int:
 
 
 def axes(axis: Any, argument: str = "axis", position: int = 1) -> tuple[int, ...]:
-    """Return the axis numbers as a tuple, for one number or several. Raises SignatureError for
-    anything else."""
+    """Return the numbers of one or several axes as a tuple. Raises SignatureError for other
+    values."""
     numbers = tuple(axis) if isinstance(axis, Iterable) else (axis,)
     try:
         return tuple(map(operator.index, numbers))
@@ -78,8 +80,8 @@ def grid_axes(grid: Any, expected: str) -> tuple[Any, ...]:
 
 
 def grid_size(value: Any, what: str, least: int, expected: str) -> int:
-    """Return `value` as an int. Raises SignatureError if it is not an integer, or is less than
-    `least`; the message states that the value is not `what`."""
+    """Return `value` as an int. Raises SignatureError if the value is not an integer, or is less
+    than `least`. The message says that the value is not `what`."""
     try:
         count = operator.index(value)
     except TypeError:
@@ -100,26 +102,25 @@ class PartitionSize(int):
 
 @dataclass(frozen=True)
 class DynamicSlice:
-    """The result of nl.ds: an index of `size` elements, starting at `start`, which may be a
-    register."""
+    """The result of nl.ds: an index of `size` elements from `start`, which may be a register."""
 
     start: int | VirtualRegister
     size: int
 
 
 def ds(start: int | VirtualRegister, size: int) -> DynamicSlice:
-    """Return an index of `size` elements, starting at `start`, which may be a register."""
+    """Return an index of `size` elements from `start`, which may be a register."""
     return DynamicSlice(start, size)
 
 
 def beyond(first: int, last: int, axis: int, shape: Sequence[int], ragged: str) -> str:
-    """Return a hint for an access to the elements `first` to `last` of an axis, which exceeds the
-    size of the axis.
+    """Return a hint for an access to the elements `first` to `last` of an axis that has fewer
+    elements.
 
-    If the size of the axis is a multiple of the access's length, and so is `first`, a loop probably
-    goes one piece too far. Then the hint states the number of pieces. It recommends checking
-    whether the indices are swapped if the access would fit on another axis, and otherwise ending
-    the loop earlier. In other cases the hint is the text `ragged`."""
+    If `first` and the axis size are multiples of the access's length, a loop probably reads one
+    piece too many. Then the hint states the number of pieces, and advises to end the loop earlier.
+    If the access would fit on another axis, the hint asks whether the indices are swapped instead.
+    In all other cases the hint is the text `ragged`."""
     count, size = last - first + 1, shape[axis]
     if count < 2 or first < 0 or first % count or size % count:
         return ragged
@@ -151,17 +152,17 @@ def get_nc_sub_version() -> int:
 
 
 def rows_of(size: int) -> tuple[int, int]:
-    """Return (rows, columns) of a matrix with `size` elements and one row per partition. The number
-    of rows is the largest divisor of `size` that is at most the number of partitions. A matrix
-    without elements has one row."""
+    """Return (rows, columns) of a matrix with `size` elements and one row per partition. `rows` is
+    the largest divisor of `size` that is at most the number of partitions. A matrix without
+    elements has one row."""
     most = max(1, min(machine().limits.partitions, size))
     rows = next(n for n in range(most, 0, -1) if size % n == 0)
     return rows, size // rows
 
 
 def fitting(tensor: T, itemsize: int = 0) -> Iterator[T]:
-    """Split a tensor into parts that fit into SBUF in the layout of `rows_of`, by repeatedly
-    halving the first axis that can be halved. `itemsize` is the number of bytes of an element in
+    """Split a tensor into parts that fit into SBUF in the layout of `rows_of`. The first axis with
+    more than one element is halved repeatedly. `itemsize` is the number of bytes of an element in
     SBUF, if elements are wider there than in the tensor."""
     row_bytes = rows_of(tensor.size)[1] * max(tensor.dtype.itemsize, itemsize)
     if row_bytes <= machine().sbuf.usable_bytes:
@@ -202,8 +203,8 @@ class TileSize:
 
     @property
     def gemm_moving_fmax(self) -> int:
-        """The largest number of columns of the moving tile of a matmul. As float32 numbers, they
-        fill one PSUM bank."""
+        """The largest number of columns of a matmul's moving tile. As float32 numbers, they fill
+        one PSUM bank."""
         return self.psum_bank_fmax
 
     @property

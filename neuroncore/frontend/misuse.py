@@ -1,5 +1,5 @@
-"""Python errors about the API, converted to the form that neuroncore's errors have: a missing name,
-arguments that a function doesn't accept, a tensor passed to a function of numpy."""
+"""Converts Python errors about the API to neuroncore's errors: a missing name, arguments that a
+function doesn't accept, or a tensor passed to a function of numpy."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ NO_UFUNC = "__array_ufunc__"  # occurs in numpy's message
 
 
 def explanation(error: BaseException) -> NeuronError | None:
-    """Return a Python error as a NeuronError at the user's line; None if the error isn't about
-    neuroncore. The result is an EmulatorError if the fault is in neuroncore, and not in the user's
-    code."""
+    """Return a Python error as a NeuronError at the user's line, or None if the error isn't about
+    neuroncore. Return an EmulatorError if neuroncore has the fault, not the user's code."""
     frame, instruction = source.innermost(error.__traceback__)
     if frame is None:
         return None
@@ -54,8 +53,8 @@ def explanation(error: BaseException) -> NeuronError | None:
 
 
 def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
-    """Return whether neuroncore's code used an attribute that an object of neuroncore lacks, and
-    this object isn't one of the user's arguments."""
+    """Return whether neuroncore's code used an attribute that an object of neuroncore lacks. False
+    if this object is one of the user's arguments."""
     below = _below(frame, error)
     if below is None or below.tb_frame.f_code.co_name == "__getattr__":
         return False  # the user's code used the attribute
@@ -65,8 +64,8 @@ def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
 
 
 def _below(frame: FrameType, error: BaseException) -> TracebackType | None:
-    """Return the part of an error's traceback that begins with the function that `frame` called, or
-    None if `frame` itself raised the error."""
+    """Return an error's traceback from the function that `frame` called, or None if `frame` itself
+    raised the error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame is not frame:
         trace = trace.tb_next
@@ -104,8 +103,8 @@ def _no_attribute(frame: FrameType, error: AttributeError) -> KernelError | None
 
 
 def _not_set(message: str) -> KernelError | None:
-    """Return the error for setting an attribute of a tensor, as in `tensor.scale = 2.0`; None for
-    other objects. Python's message names only the class of the object."""
+    """Return the error for setting an attribute of a tensor, as in `tensor.scale = 2.0`, or None
+    for other objects. Python's message names only the class of the object."""
     match = re.match(r"'(\w+)' object has no attribute '(\w+)'", message)
     if match is None or match[1] not in (kind.__name__ for kind in _kinds_of(Unread)):
         return None
@@ -125,8 +124,8 @@ def _kinds_of(kind: type) -> Iterator[type]:
 
 
 def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError | None:
-    """Return the error for a method such as `x.transpose()` where the API has a function,
-    `nl.transpose(x)`; None if there is no such function."""
+    """Return the error for a method such as `x.transpose()`, if the API has a function
+    `nl.transpose(x)`. Return None if the API has no such function."""
     language, other = _language_of(type(tensor).__module__), "transpose" if name == "T" else name
     if language is None or other not in dir(language) or not callable(getattr(language, other)):
         return None
@@ -139,8 +138,8 @@ def _function_instead(frame: FrameType, name: str, tensor: Any) -> KernelError |
 
 
 def _language_of(module: str) -> ModuleType | None:
-    """Return the module nki.language of the dialect to which a module belongs; None if it belongs
-    to no dialect."""
+    """Return the module nki.language of a module's dialect, or None if the module belongs to no
+    dialect."""
     while module := module.rpartition(".")[0]:
         if (language := sys.modules.get(f"{module}.language")) is not None:
             return language
@@ -148,9 +147,8 @@ def _language_of(module: str) -> ModuleType | None:
 
 
 def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
-    """Return the error for a name that a module or a tensor, `home`, doesn't have. The message
-    calls `home` by the text `what`. `prefix` is the text that the user's code writes before names
-    of a module."""
+    """Return the error for a name that `home`, a module or a tensor, doesn't have. The message
+    calls `home` by the text `what`. `prefix` is the name of the module in the user's code."""
     if removed := getattr(home, "_REMOVED", {}).get(name):
         return UnknownNameError(f"{what} has no {name!r}", hint=removed)
     known = [n for n in dir(home) if not n.startswith("_")]
@@ -161,8 +159,8 @@ def _unknown(what: str, name: str, home: Any, prefix: str) -> KernelError:
 
 
 def _no_import(error: ImportError) -> KernelError | None:
-    """Return the error for an import of a name that doesn't exist, such as `from nki.isa import
-    tensor_scaler`; None for other errors of imports."""
+    """Return the error for an import such as `from nki.isa import tensor_scaler`, whose name
+    doesn't exist. Return None for other errors of imports."""
     match = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
     home = sys.modules.get(match[2]) if match else None
     if match is None or home is None or not home.__name__.startswith(HOME):
@@ -171,8 +169,7 @@ def _no_import(error: ImportError) -> KernelError | None:
 
 
 def _written(frame: FrameType, module: ModuleType) -> str | None:
-    """Return the name by which the user's code refers to a module of neuroncore, such as `nl`; None
-    if there is no such name."""
+    """Return the name of a module in the user's code, such as `nl`, or None."""
     space = {**frame.f_globals, **frame.f_locals}
     return next((name for name, value in space.items() if value is module), None)
 
@@ -182,8 +179,8 @@ def _written(frame: FrameType, module: ModuleType) -> str | None:
 
 @dataclass(frozen=True)
 class _Called:
-    """A call in the user's code: the function, the name by which the code calls it, and the syntax
-    node of the call."""
+    """A call in the user's code: the function, its name in this code, and the syntax node of the
+    call."""
 
     function: Any
     name: str
@@ -191,8 +188,8 @@ class _Called:
 
     @property
     def ours(self) -> bool:
-        """Return whether the function belongs to neuroncore, or is an object whose class does, such
-        as a kernel."""
+        """Return whether the function belongs to neuroncore, or is an object of a neuroncore class,
+        such as a kernel."""
         homes = getattr(self.function, "__module__", None) or "", type(self.function).__module__
         return any(home.startswith(PACKAGE) for home in homes)
 
@@ -209,8 +206,8 @@ class _Called:
 
 
 def _refused(frame: FrameType, instruction: int, error: Exception) -> KernelError | None:
-    """Return the error for a call or another expression that does not accept its operands; None if
-    the error is not about neuroncore."""
+    """Return the error for an expression, such as a call, that does not accept its operands. Return
+    None if the error is not about neuroncore."""
     if syntax.call(frame.f_code, instruction) is None:
         return _wrong_values("this expression", None, error) if _is_inside(error) else None
     called = _called(frame, instruction)
@@ -241,8 +238,8 @@ def _wrong_values(what: str, form: str | None, error: Exception) -> KernelError:
 
 
 def _called(frame: FrameType, instruction: int) -> _Called | None:
-    """Return the call that a frame is making; None if its function is not a name or an attribute of
-    a name."""
+    """Return the call that a frame is making. Return None if the called function is neither a name
+    nor an attribute of a name."""
     node = syntax.call(frame.f_code, instruction)
     if node is None or not _is_name(node.func):
         return None
@@ -304,8 +301,8 @@ def _by_name(signature: inspect.Signature) -> list[str]:
 
 
 def _form(name: str, function: Any) -> str | None:
-    """Return the text `name(x, y, ...)` with the parameters of a function, without types; None if
-    the parameters are unknown."""
+    """Return the text `name(x, y, ...)` with the parameters of a function, or None if they are
+    unknown."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -319,23 +316,22 @@ def _form(name: str, function: Any) -> str | None:
 
 
 def refused_ufunc(name: str, tensor: object) -> KernelError:
-    """Return the error for a numpy function that is applied to a tensor, by the user's code or by
-    numpy."""
+    """Return the error for a numpy function that the user's code or numpy applies to a tensor."""
     frame = source.user_frame()
     called = _called(frame, frame.f_lasti) if frame is not None else None
     return of_numpy(frame, _name_of(called, name), str(tensor))
 
 
 def _name_of(called: _Called | None, name: str) -> str:
-    """Return numpy's name of the called function; `name` if the function isn't numpy's."""
+    """Return numpy's name of the called function, or `name` if the function isn't numpy's."""
     if called is None or not type(called.function).__module__.startswith("numpy"):
         return name
     return str(called.function.__name__)
 
 
 def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
-    """Return the error for a call of numpy's function `name` with a tensor, which the message calls
-    `what`."""
+    """Return the error for a call of numpy's function `name` with a tensor. The message calls the
+    tensor `what`."""
     equivalent = NUMPY.get(name, name)
     language = next(_languages(frame), None) if frame is not None else None
     hint = (
@@ -349,7 +345,7 @@ def of_numpy(frame: FrameType | None, name: str, what: str) -> KernelError:
 
 
 def _languages(frame: FrameType) -> Iterator[tuple[str, ModuleType]]:
-    """Yield the modules nki.language that the user's code refers to, each with its name there."""
+    """Yield the modules nki.language in the user's code, each with its name there."""
     for name, value in {**frame.f_globals, **frame.f_locals}.items():
         home = value.__name__ if isinstance(value, ModuleType) else ""
         if home.startswith(HOME) and home.endswith(".language"):

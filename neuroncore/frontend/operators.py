@@ -1,7 +1,7 @@
 """The operators of the API, such as `nl.add`. Kernels pass them to instructions of nki.isa, or call
 them as functions of tiles.
 
-Both APIs (dialects) have operators of these names, but turn calls into different instructions."""
+Both APIs (dialects) have these operators, but turn calls into different instructions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from neuroncore.numerics.formats import FORMATS, OPAQUE, Format, lookup
 
 class Operation:
     """An operator of the API such as `nl.add`, in `nisa.tensor_tensor(..., op=nl.add)` or in
-    `nl.add(x, y)`. `lowered` is the function of tiles that a call of the operator runs. If it is
-    None, a call raises OperatorError. The argument `operator` is the name of the ALU operator, if
-    that differs from `name`."""
+    `nl.add(x, y)`.
+
+    `lowered`: the function of tiles that a call of the operator runs; if None, a call raises
+        OperatorError
+    `operator`: the name of the ALU operator, if it differs from `name`"""
 
     operator: Operator  # its row in the table of ALU operators, if it has one
     function: Function  # its row in the table of activation functions, if it has one
@@ -50,7 +52,7 @@ class Operation:
 
 
 class Simulated(Operation):
-    """An operator that the vendor's simulator has, but no engine. Kernels may use it with
+    """An operator that the vendor's simulator has, but no engine. Kernels may use the operator with
     Options.simulator_operators."""
 
     @property
@@ -66,9 +68,9 @@ class Simulated(Operation):
 
 
 class ByNumber(NamedTuple):
-    """A function of a tile: it applies an operator to the tile and the constant `number`, or a
-    unary operator if `number` is None. `of_bools` is the name of another function, which replaces
-    this one for a tile of conditions in the older API."""
+    """A function of a tile: it applies an operator to the tile and the constant `number`. If
+    `number` is None, the operator is unary. `of_bools` names the function that replaces this one
+    for a tile of conditions in the older API."""
 
     doc: str
     number: float | None = None
@@ -118,7 +120,7 @@ WIDTHS = [*FORMATS, *OPAQUE]
 
 def format_of(dtype: Any, position: int) -> Format:
     """Return the format that the argument `dtype` names. Raises SignatureError if there is no such
-    format; for the message, `position` is the position of the argument in the call."""
+    format. `position` is the argument's position in the call, for the message."""
     try:
         return lookup(dtype)
     except UsageError as error:
@@ -126,8 +128,8 @@ def format_of(dtype: Any, position: int) -> Format:
 
 
 def common(x: Any, y: Any) -> Format:
-    """Return the format of x <op> y: the wider of the two formats if x and y are tiles, or the
-    format of the only tile."""
+    """Return the format of x <op> y: the wider format of two tiles, or the format of the only
+    tile."""
     if isinstance(x, Tile) and isinstance(y, Tile) and x.dtype is y.dtype:
         return x.dtype
     formats = [lookup(t.dtype) for t in (x, y) if isinstance(t, Tile)]

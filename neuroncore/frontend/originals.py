@@ -1,8 +1,9 @@
-"""The arguments of a launch, with the contents that they had before the launch.
+"""The arguments of a launch, with their contents before the launch.
 
 Small arguments are copied. A large array is copied when an instruction first writes to it. If no
-instruction writes to it, the caller's array is used: each later use compares a sample of the array
-with a sample from the end of the launch, and refuses an array that has changed."""
+instruction writes to it, the caller's array is used, and a sample of the array is taken at the end
+of the launch. Each later use compares the array with the sample, and refuses an array that has
+changed."""
 
 from __future__ import annotations
 
@@ -55,8 +56,7 @@ class OriginalArray:
 
     def value(self) -> Array:
         """Return the contents before the launch: the copy, or else a read-only view of the caller's
-        array. Raises UsageError if the sample shows that this array has changed since the
-        launch."""
+        array. Raises UsageError if the sample shows that the array has changed since the launch."""
         if self._copy is not None:
             return self._copy
         if self._sample is not None and _sample(self.array) != self._sample:
@@ -71,10 +71,11 @@ class OriginalArray:
 
 
 def _sample(array: Array) -> bytes:
-    """Return a sample of an array: one word of each block, and the last bytes of the array. A block
-    has BLOCK bytes; an array with more than MOST blocks is divided into MOST larger blocks. A
-    change of all bytes in a range as long as two blocks is always detected, because such a range
-    contains a whole block. A change of a few elements is likely to be missed."""
+    """Return a sample of an array: one word of each block, and the last bytes of the array.
+
+    A block has BLOCK bytes; an array with more than MOST blocks is divided into MOST larger blocks.
+    A change of all bytes in a range of two blocks is always detected, because the range contains a
+    whole block. A change of a few elements is likely to be missed."""
     content = array.reshape(-1).view(np.uint8)
     count = len(content) // WORD
     words = content[: count * WORD].view(np.uint64)
@@ -83,7 +84,7 @@ def _sample(array: Array) -> bytes:
 
 @lru_cache(maxsize=8)
 def _places(count: int) -> Array:
-    """Return the positions of the words in a sample of an array of `count` words. They are random
+    """Return the positions of the sampled words in an array of `count` words. They are random
     within each block, so that a column of a matrix is sampled too."""
     block = max(BLOCK // WORD, -(-count // MOST))
     starts: Array = np.arange(0, count, block)
@@ -96,27 +97,27 @@ class Originals:
     """The arguments of a launch, with the values that they had before the launch."""
 
     def __init__(self, arguments: Arguments, lazily: bool) -> None:
-        """Copy the arguments; with `lazily`, large arrays are not copied. `lazily` is for kernels,
-        because other functions may change arrays without instructions. Raises UsageError for an
-        argument that can't be copied."""
+        """Copy the arguments, but not large arrays if `lazily`. `lazily` is for kernels, because
+        other functions may change arrays without instructions. Raises UsageError for an argument
+        that can't be copied."""
         large = _large(leaves(list(arguments))) if lazily else []
         self.of = {id(array): OriginalArray(array) for array in large}
         self._arguments = copied(arguments, but=large)
 
     def launched(self) -> None:
-        """Record that the launch is over, so that arrays may now change without an instruction."""
+        """Record that the launch is over: from now on arrays may change without an instruction."""
         for original in self.of.values():
             original.launched()
 
     def arguments(self) -> Arguments:
-        """Return the arguments with the original arrays. Raises UsageError if an array has changed
-        and there is no copy."""
+        """Return the arguments with the original arrays. Raises UsageError for an array that has
+        changed and has no copy."""
         args, named = (replaced(part, self._value) for part in self._arguments)
         return args, named
 
     def leaves(self) -> Iterator[Any]:
-        """Return the arguments in order, with the items of lists, tuples and dicts instead of these
-        containers, and an OriginalArray instead of each large array."""
+        """Return the arguments in order, with the items of lists, tuples and dicts instead of the
+        containers. Large arrays are replaced by OriginalArrays."""
         return (self.of.get(id(value), value) for value in leaves(self._arguments))
 
     def _value(self, argument: Any) -> Any:
@@ -125,14 +126,15 @@ class Originals:
 
 
 def changed(used: Arguments, before: Arguments) -> dict[int, Array]:
-    """Compare arguments after a launch (`used`) with the arguments `before` the launch. Return the
-    arrays in `used` that differ, by their positions among all arrays."""
+    """Return the arrays in `used` that differ from the array in `before`, by their positions among
+    all arrays. `used` are the arguments after a launch, and `before` the arguments before the
+    launch."""
     pairs = enumerate(zip(arrays_in(used), arrays_in(before), strict=True))
     return {n: array for n, (array, old) in pairs if _differ(array, old)}
 
 
 def _differ(array: Array, old: Array) -> bool:
-    """Return whether two arrays differ in any byte; the same memory never differs."""
+    """Return whether two arrays differ in any byte. Arrays that share memory never differ."""
     return not np.may_share_memory(array, old) and array.tobytes() != old.tobytes()
 
 
@@ -159,7 +161,9 @@ class OriginalArrays(Mapping[str, Array]):
 
 
 def _large(values: list[Any]) -> list[Array]:
-    """Return the large numpy arrays that are copied only when an instruction first writes to them.
+    """Return the large numpy arrays that can be copied later, when an instruction first writes to
+    them.
+
     These arrays are contiguous and writable. They share no memory with another argument, because a
     write to the other argument would change them before they are copied."""
     large = {id(x) for x in values if type(x) is np.ndarray and x.nbytes >= LARGE}
@@ -183,7 +187,7 @@ def _apart(arrays: Collection[Any]) -> list[Any]:
 
 
 def _overlaps(member: tuple[int, int], spans: list[tuple[int, int]]) -> int:
-    """Return how many of `spans` overlap the span `member`, which is one of them. A span is (first
+    """Return how many of `spans` overlap `member`, which is one of `spans`. A span is (first
     address, address after the last byte)."""
     low, high = member
     return sum([low < end and begin < high for begin, end in spans])

@@ -1,6 +1,8 @@
-"""The inputs and results of a launch: the caller's arguments, converted for a kernel; the kernel's
-results, converted for the caller; checks at the end of a kernel; and the finished launch with its
-cores. Also warnings about findings: each code once per process and line of the user's kernel."""
+"""The inputs and results of a launch.
+
+The module converts the caller's arguments for the kernel, and the kernel's results for the caller.
+It checks the results at the end of a kernel, and describes the finished launch. It also warns about
+findings: each code once per process and line of the user's kernel."""
 
 from __future__ import annotations
 
@@ -79,8 +81,8 @@ class Inputs:
         self.copied: list[Array] = []  # copies of the entered arrays, if `keeps`
 
     def enter(self, value: Any, name: str = "") -> Any:
-        """Return the value that the kernel gets for an argument of the caller: arrays become
-        tensors, also in nested lists, tuples and dicts. `name` is the name of the parameter."""
+        """Return the kernel's value for an argument of the caller. Arrays become tensors, also in
+        nested lists, tuples and dicts. `name` is the name of the parameter."""
         if isinstance(value, list | tuple):
             return like(value, [self.enter(v, name) for v in value])
         if isinstance(value, dict):
@@ -129,7 +131,7 @@ class Inputs:
         return tuple(self.copied) if self.keeps else None
 
     def leave(self, value: Any) -> Any:
-        """Return the value that the caller gets for a kernel's result: tensors become arrays."""
+        """Return the caller's value for a result of the kernel: tensors become arrays."""
         if isinstance(value, Tile):
             return self._array(value)
         if isinstance(value, list | tuple):
@@ -163,9 +165,8 @@ class Inputs:
         return returned + [self.tensor.of(storage) for storage in changed]
 
     def _array(self, tile: Tile) -> Any:
-        """Return the array that the caller gets for a tensor. If the tensor is a whole argument of
-        the kernel, this is the array that the caller passed. Raises SignatureError for a tile on
-        the chip."""
+        """Return the caller's array for a tensor. A tensor that is a whole argument of the kernel
+        becomes the array that the caller passed. Raises SignatureError for a tile on the chip."""
         storage = tile.storage
         if storage.on_chip:
             raise SignatureError(
@@ -194,8 +195,8 @@ class Inputs:
         )
 
     def write_back(self) -> None:
-        """Copy the elements that the kernel has changed to the caller's arrays. Only arrays whose
-        memory the kernel could not use directly need this (`copies`)."""
+        """Copy the elements that the kernel has changed to the caller's arrays. Only the arrays in
+        `copies` need this: the kernel could not use their memory directly."""
         for array, storage, before in self.copies:
             changed = storage.changed_since(before)
             values = storage.data.view(storage.held.numpy)
@@ -205,7 +206,7 @@ class Inputs:
 
 
 def _format(value: Any, name: str) -> Format:
-    """Return the format of an argument. Raises DtypeError if no NeuronCore has it."""
+    """Return the format of an argument. Raises DtypeError if no NeuronCore has the format."""
     dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
     try:
         return lookup(dtype)
@@ -229,13 +230,14 @@ RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 
 
 def check(function: Callable[..., Any], result: Any, cores: Sequence[Core], inputs: Inputs) -> None:
-    """Refuse results that no device can return, and report a launch that did nothing or whose
-    results the caller can't see. A kernel may return arguments unchanged.
+    """Refuse results that no device can return, and report launches without effect.
 
-    Kernels without an instruction are not refused, because guides of the SDK use such kernels to
-    show views and sizes. Raises SignatureError for a generator or an array of the host, and
-    BufferKindError for a tensor that a collective reads or writes.
-    """
+    A launch has no effect if it issues no instruction, or if the caller can't see its results. A
+    kernel may return arguments unchanged. Kernels without an instruction are not refused, because
+    guides of the SDK use such kernels to show views and sizes.
+
+    Raises SignatureError for a generator or an array of the host, and BufferKindError for a tensor
+    that a collective reads or writes."""
     if inspect.isgenerator(result):
         raise SignatureError(
             f"{_name(function)} is a generator",
@@ -276,7 +278,7 @@ def _check_exchanged(tiles: Sequence[Tile], core: Core) -> None:
 
 
 def exchanged(statement: str, argument: str, tile: Tile) -> KernelError:
-    """Return the error for a tensor of a collective that is an argument or a result of the kernel.
+    """Return the error for a collective's tensor that is an argument or a result of the kernel.
     Collectives can't read or write such tensors (nki-library's comments on NKI 0.2 and 0.3)."""
     return BufferKindError(
         statement,
@@ -323,7 +325,8 @@ def check_constants(cores: Sequence[Core]) -> None:
 
 
 def _listed(counts: list[int]) -> str:
-    """Return the numbers of iterations of a loop, one for each execution of the loop, as text."""
+    """Return text with the numbers of iterations of a loop, one number for each execution of the
+    loop."""
     if not counts:
         return "never"
     shown = ", ".join(map(str, counts[:4])) + (", ..." if len(counts) > 4 else "")
@@ -331,8 +334,8 @@ def _listed(counts: list[int]) -> str:
 
 
 def _has_issued(core: Core) -> bool:
-    """Return whether a core has reached an instruction. An instruction that was skipped because of
-    a size of 0 counts too."""
+    """Return whether a core has reached an instruction. An instruction that was skipped because its
+    size is 0 counts too."""
     return bool(core.calls) or any(finding.code == "NO_ELEMENTS" for finding in core.findings)
 
 
@@ -393,16 +396,16 @@ class Launch:
 
 
 def arrays_of(launch: Launch) -> tuple[Arguments, Arguments | None]:
-    """Return two Arguments: the arrays among a launch's arguments after the launch, and copies of
-    these arrays from before the launch, or None if there are no copies."""
+    """Return two Arguments: the arrays of a launch's arguments after and before the launch. The
+    second is None if the launch kept no copies."""
     used: Arguments = tuple(value for _, value in launch.inputs), {}
     return used, None if launch.given is None else (launch.given, {})
 
 
 def setting(rank: int, launch: Launch, used: Arguments, before: originals.Before | None) -> Setting:
-    """Return the Setting of one rank of a launch: its machine, options, grid and inputs, for the
+    """Return the Setting of one rank of a launch: machine, options, grid and inputs, for the
     record. `used` are the arguments after the launch, and `before` the arguments before the launch.
-    The Setting contains the arrays in `before`; if that is None, it contains no arrays."""
+    The Setting contains the arrays in `before`, or no arrays if `before` is None."""
     copies: dict[int, Any] = {}
     if before is not None:
         old_values = leaves(before) if isinstance(before, tuple) else before.leaves()
@@ -429,7 +432,7 @@ def together(settings: Sequence[Setting]) -> Setting:
 
 
 class WarnedLine(NamedTuple):
-    """The key by which a finding is reported only once: its code, and the file and line of the
+    """The key of a finding that is reported only once: its code, and the file and line of the
     kernel. A finding without a line has its message as `file`."""
 
     code: str
@@ -441,12 +444,11 @@ _warned: set[WarnedLine] = set()
 
 
 class NeuronWarning(UserWarning):
-    """The warning for a finding of a launch. It is used if no observer reports the findings.
+    """The warning for a finding of a launch, if no observer reports the findings.
 
     Python's warning filters apply. With the default filter, or "once", a warning is shown once per
     process for each code and line of the kernel. Python's own registry of shown warnings compares
-    messages, so it would show the warning again for tiles of another size.
-    """
+    messages, so it would show the warning again for tiles of another size."""
 
 
 def by_line(findings: Iterable[Finding]) -> dict[WarnedLine, list[Finding]]:
@@ -461,21 +463,20 @@ def by_line(findings: Iterable[Finding]) -> dict[WarnedLine, list[Finding]]:
 
 
 def likely_wrong(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Return the findings that are errors or warnings; a correct kernel may have notes and
-    advice."""
+    """Return the errors and warnings among findings. A correct kernel may have notes and advice."""
     return (finding for finding in findings if finding.severity in ("error", "warning"))
 
 
 def counted(findings: list[Finding]) -> str:
-    """Return the text of several findings about one line: the first finding, and the number of the
-    other findings."""
+    """Return text for several findings about one line: the first finding, and the number of the
+    others."""
     others = f" (and {len(findings) - 1} more on this line)" if len(findings) > 1 else ""
     return f"{findings[0]}{others}"
 
 
 def warn(findings: Iterable[Finding]) -> None:
-    """Show findings that are errors or warnings, and that were not shown yet, as Python warnings.
-    Their place is the line in the user's code that launched the kernel."""
+    """Show errors and warnings among findings as Python warnings, if they were not shown yet. The
+    warnings are placed at the user's line that launched the kernel."""
     for line, same in by_line(likely_wrong(findings)).items():
         text = counted(same)
         if line not in _warned or _is_shown_each_time(text):
@@ -485,7 +486,7 @@ def warn(findings: Iterable[Finding]) -> None:
 
 def _is_shown_each_time(text: str) -> bool:
     """Return whether Python's warning filters show or raise this warning each time. The first
-    filter that matches the warning and is not limited to a module decides."""
+    matching filter that is not limited to a module decides."""
     for action, message, category, module, _ in warnings.filters:
         about = message is None or message.match(text)
         if about and module is None and issubclass(NeuronWarning, category):

@@ -32,7 +32,7 @@ SWITCH = {"1": True, "true": True, "0": False, "false": False}
 
 class Observer(Protocol):
     """An observer of launches. `begun` is called with the first core when a launch begins. `done`
-    is called with the Launch of each rank when the launch is finished."""
+    is called with the Launch of each rank at the end."""
 
     def begun(self, core: Core) -> None: ...
 
@@ -41,8 +41,9 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of launches. The arguments of `launch` take precedence over these settings. If
-    `keeps`, a launch keeps copies of the arrays among its arguments. If `verify`, each launch is
+    """Settings of launches. The arguments of `launch` take precedence.
+
+    If `keeps`, a launch keeps copies of the arrays among its arguments. If `verify`, each launch is
     compared with the plain reading, a second implementation in numpy (neuroncore.plain).
     `originals` copies arguments before instructions write to them; nested settings inherit
     `originals`."""
@@ -64,9 +65,9 @@ def current_settings() -> Settings:
 
 
 def verifies() -> bool:
-    """Return whether launches are verified: because of the settings, or because of the environment
-    variable NEURONCORE_VERIFY. The variable is 1, or the name of a file to which each launch
-    appends a line of JSON."""
+    """Return whether launches are verified, because of the settings or the environment variable
+    NEURONCORE_VERIFY. The variable is 1, or the name of a file to which each launch appends a line
+    of JSON."""
     return current_settings().verify or os.environ.get(VERIFY_VARIABLE, "0") not in ("", "0")
 
 
@@ -98,8 +99,8 @@ def settings(
 
 
 def notify(*ranks: Launch) -> bool:
-    """Report a finished launch to the observer. `ranks` are the Launches of its ranks. Return
-    whether there is an observer."""
+    """Report a finished launch, one Launch per rank, to the observer. Return whether there is an
+    observer."""
     observer = current_settings().observer
     if observer is not None:
         observer.done(*ranks)
@@ -107,8 +108,8 @@ def notify(*ranks: Launch) -> bool:
 
 
 class _LastLaunch:
-    """Keeps the last launch that ran on a single rank, and reports all launches to the observer
-    that was set before (`outer`)."""
+    """An observer that keeps the last launch on a single rank. It reports all launches to `outer`,
+    the observer that was set before."""
 
     def __init__(self, outer: Observer | None) -> None:
         self.outer = outer
@@ -133,12 +134,11 @@ def last_launch(
     options: Options | None = None,
     originals: Originals | None = None,
 ) -> Launch:
-    """Call a function that launches kernels, and return the last launch that ran on a single rank.
-    `target`, `options` and `originals` are settings for this call; if one is None, the current
-    setting applies.
+    """Call a function that launches kernels, and return the last launch on a single rank. `target`,
+    `options` and `originals` are settings for this call; if one is None, the current setting
+    applies.
 
-    Raises UsageError if there is no such launch.
-    """
+    Raises UsageError if there is no such launch."""
     current = current_settings()
     last = _LastLaunch(current.observer)
     target, options = target or current.target, options or current.options
@@ -152,16 +152,15 @@ def last_launch(
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """A context manager: kernels are launched in this thread without an observer and without
-    warnings."""
+    """A context manager: this thread launches kernels without an observer and without warnings."""
     current = current_settings()
     with settings(current.target, current.options, _LastLaunch(None), verify=current.verify):
         yield
 
 
 def target_machine(name: str | None = None) -> Machine:
-    """Return the machine to run on. Its name is the first of these that is set: `name`, the target
-    of the settings, the environment variable TARGET_VARIABLE. If none is set, it is trn2."""
+    """Return the machine to run on, trn2 by default. The first of these that is set is its name:
+    `name`, the target of the settings, the environment variable TARGET_VARIABLE."""
     target = name or current_settings().target or os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
     return machine.load(target)
 
@@ -171,8 +170,7 @@ def environment_options() -> Options:
     option, because kernels are always simulated.
 
     Raises UsageError for a switch that is neither on nor off, and for a seed that isn't an unsigned
-    number of 32 bits.
-    """
+    number of 32 bits."""
     options = documented if _switched(PRECISE_VARIABLE, True) else ideal
     if not _switched(STOCHASTIC_VARIABLE, False):
         return options
@@ -188,8 +186,8 @@ def compiler_flags(option: str | None = None) -> list[str]:
 
 
 def _switched(variable: str, default: bool) -> bool:
-    """Return whether an environment variable is on; `default` if it is not set. Raises UsageError
-    for a value that is not in SWITCH."""
+    """Return whether an environment variable is on, or `default` if it is not set. Raises
+    UsageError for a value that is not in SWITCH."""
     value = os.environ.get(variable, "")
     if not value:
         return default
@@ -208,9 +206,9 @@ def precision_of(
     """Launch a kernel together with a computation in float64, and return the numeric errors.
 
     `kernel` is a function decorated with `nki.jit`, of either API, or any function that launches a
-    kernel. If it launches several, the errors of the last launch are returned. Results with a
-    relative L2 error of at least `bound` are reported. Raises UsageError if nothing was launched.
-    """
+    kernel. If it launches several kernels, the errors of the last launch are returned. Results with
+    a relative L2 error of at least `bound` are reported. Raises UsageError if nothing was
+    launched."""
     options = current_settings().options or environment_options()
     options = replace(options, precision=True, precision_bound=bound)
     precision = last_launch(kernel, args, kwargs, target, options).precision

@@ -1,5 +1,6 @@
-"""Tensors as Python objects: their text in a debugger or a notebook, and errors for operations of
-Python and numpy that need the contents of a tensor, which only the device knows."""
+"""Tensors as Python objects: their text in a debugger or a notebook, and errors for some
+operations. Operations of Python and numpy that need the contents of a tensor are errors, because
+only the device knows the contents."""
 
 from __future__ import annotations
 
@@ -77,9 +78,11 @@ def _corners(tile: Tile) -> str:
 
 
 def _text(values: Any, missing: Any, sizes: tuple[int, ...], form: str) -> str:
-    """Return nested lists of numbers as text. `values` has the corners of an array whose axes have
-    the `sizes`; `missing` flags the uninitialized corners, or is None if there are none. `form` is
-    how a number is written."""
+    """Return nested lists of numbers as text.
+
+    `values`: the corners of an array whose axes have the `sizes`
+    `missing`: flags of the uninitialized corners, or None if there are none
+    `form`: how a number is written"""
     if not sizes:
         return "--" if missing is not None and missing else format(values.item(), form)
     inner = [
@@ -90,8 +93,8 @@ def _text(values: Any, missing: Any, sizes: tuple[int, ...], form: str) -> str:
 
 
 class Unread:
-    """A base class of tensors that refuses their conversion to an array, a number or a container of
-    the host. Without it, numpy would make an array that contains the tensor as one object, and `in`
+    """A base class of tensors that refuses conversion to an array, a number or a container of the
+    host. Without it, numpy would make an array that contains the tensor as one object, and `in`
     would compare objects."""
 
     __slots__ = ()
@@ -146,16 +149,18 @@ def asserted() -> bool:
 
 def question() -> syntax.Question:
     """Return the expression whose truth value the user's code needs, and the syntax node that needs
-    it, such as an `if`, an `assert` or a `not`. Both are None outside the user's code."""
+    it. The node is for example an `if`, an `assert` or a `not`. Both are None outside the user's
+    code."""
     frame = source.user_frame()
     return syntax.Question(None, None) if frame is None else syntax.question(frame)
 
 
 def is_there(tile: Tile) -> bool:
     """Return whether the user's condition may only test if there is a tile, as in `if bias:`.
+
     Kernels test optional arguments in this way (nki-library of SDK 2.29, mlp_tkg_constants.py).
-    Such a condition is true whatever the tile contains, and is reported. Return False if the
-    condition can only be about the contents of the tile: for `not`, `while` and comparisons."""
+    Such a condition is true whatever the tile contains, and is reported. Return False for `not`,
+    `while` and comparisons: they can only be about the contents of the tile."""
     test, core = question(), running()
     negated = isinstance(test.by, ast.UnaryOp) and isinstance(test.by.op, ast.Not)
     if core is None or negated or isinstance(test.by, ast.While) or _compares(test.of, tile):
@@ -179,7 +184,7 @@ def _compares(expression: ast.AST | None, tile: Tile) -> bool:
 
 
 def truth_value(tensor: object) -> DynamicControlError:
-    """Return the error for a tile whose contents are needed by `not`, `while` or a condition."""
+    """Return the error for a `not`, a `while` or a condition that needs the contents of a tile."""
     return _unknown(
         tensor,
         "a condition",

@@ -1,11 +1,10 @@
-"""Packages that only the vendor ships: the address of their source, if it is public; checkouts that
-the user names; and placeholders for missing packages. A placeholder has every attribute, but
-refuses calls.
+"""Packages that only the vendor ships: addresses of public source, checkouts that the user names,
+and placeholders for missing packages.
 
-Published modules with their own kernels import such packages too: they wrap imported kernels in
+Published modules with their own kernels import such packages too. They wrap imported kernels in
 decorators, derive classes from imported classes, and use imported names as enumerations and
-defaults. All this works with placeholders. They refuse only uses that need the vendor's code, such
-as the call of a kernel."""
+defaults. All this works with placeholders: a placeholder has every attribute. Only uses that need
+the vendor's code are refused, such as the call of a kernel."""
 
 from __future__ import annotations
 
@@ -87,8 +86,8 @@ class Package:
         return self.repository is not None and not self.public
 
     def is_public(self, path: str) -> bool:
-        """Return whether the repository contains the source of `path`: a module in the package, an
-        object such as attention.flash_fwd, or a member of an object."""
+        """Return whether the repository contains the source of `path`. `path` is a module in the
+        package, an object such as attention.flash_fwd, or a member of an object."""
         first, *rest = path.split(".")
         names = self.public.get(first)
         if names is None:
@@ -97,7 +96,7 @@ class Package:
 
     @property
     def exports(self) -> dict[str, str]:
-        """Return the names that can be imported from the package itself, and the module of each."""
+        """Return the names that can be imported from the package itself, each with its module."""
         return {name: module for module, names in self.public.items() for name in names}
 
 
@@ -174,13 +173,13 @@ class Checkout:
 
     @property
     def before_installed(self) -> bool:
-        """Return whether the checkout is used even if the package is installed. This is so if
-        `--with` names the checkout."""
+        """Return whether the checkout is used even if the package is installed, because `--with`
+        names it."""
         return self.source == "--with"
 
     def package(self) -> Path:
         """Return the folder of the package, inside the named folder or around it. Raises UsageError
-        if there is none."""
+        if there is no such folder."""
         folder = Path(self.folder).expanduser()
         for place in _places(self.repository, folder):
             if all((place / name).exists() for name in self.repository.holds):
@@ -188,7 +187,7 @@ class Checkout:
         raise UsageError(self._wrong(folder))
 
     def passed_over(self, origin: str | None) -> str:
-        """Return the warning that an installed package, in file `origin`, is used instead of the
+        """Return the warning that the installed package in file `origin` is used instead of the
         checkout."""
         name = self.repository.name
         return (
@@ -214,8 +213,8 @@ class Checkout:
 
 
 def named(repository: Repository) -> Checkout | None:
-    """Return the checkout of a repository that the user names by --with or else by the environment
-    variable; None if the user names none."""
+    """Return the checkout of a repository that the user names, or None. `--with` takes precedence
+    over the environment variable."""
     for entry in os.environ.get(WITH, "").split(os.pathsep):
         name, _, folder = entry.partition("=")
         if name == repository.name:
@@ -287,15 +286,15 @@ class PlaceholderModule(ModuleType):
 
 
 class Absent(type):
-    """A placeholder for a name that only the vendor's package has. The placeholder is a class, so
-    that a published class can derive from it, an annotation can contain it, and it can be the
-    second argument of isinstance."""
+    """A placeholder for a name that only the vendor's package has. The placeholder is a class: a
+    published class can derive from it, an annotation can contain it, and isinstance accepts it."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refuse the call of a missing function. A name with a capital letter is a class; its call
-        returns a placeholder, because published modules create objects of such classes for
-        defaults. A use of this object is refused. If a missing function decorates a function, a
-        call of the decorated function is refused."""
+        """Refuse the call of a missing function.
+
+        A name with a capital letter is a class. Its call returns a placeholder, because published
+        modules create objects of such classes for defaults. Uses of this object are refused. If a
+        missing function decorates a function, calls of the decorated function are refused."""
         if cls.__name__[:1].isupper():
             return super().__call__(*args, **kwargs)
         if len(args) == 1 and not kwargs and callable(args[0]):
@@ -303,7 +302,7 @@ class Absent(type):
         raise refusal(cls)
 
     def __getattr__(cls, name: str) -> Any:
-        """Return a placeholder for a member, such as the member of an enumeration. Each access
+        """Return the placeholder for a member, such as the member of an enumeration. Each access
         returns the same object."""
         if _is_special(name):
             raise AttributeError(f"{spelt(cls)} has no {name!r}")
@@ -340,7 +339,7 @@ class Thing(metaclass=Absent):
 
 
 def missing(module: str, name: str) -> Any:
-    """Return the placeholder of a name in a module, or the object of the API that means the same
+    """Return the placeholder of a name in a module, or the API's object with the same meaning
     (SAME). Raises AttributeError for Python's special names."""
     if _is_special(name):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -364,8 +363,8 @@ def spelt(cls: type) -> str:
 
 
 def refusal(cls: type, member: str = "") -> NotEmulated:
-    """Return the error for a use of a missing package, at the user's line, with instructions for
-    getting the package."""
+    """Return the error for a use of a missing package, at the user's line. It says how to get the
+    package."""
     absent = next(base for base in cls.__mro__ if holding(base.__module__))
     package = holding(absent.__module__)
     assert package is not None

@@ -1,6 +1,6 @@
 """Verification of launches: their records are executed again in the emulator and in the plain
-reading, a second implementation of all instructions in plain numpy, and the results are
-compared."""
+reading, and the results are compared. The plain reading is a second implementation of all
+instructions, in plain numpy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ else:
 
 def verify(launches: Sequence[Launch]) -> None:
     """Compare the launches of all ranks with the plain reading, and report the verdict. Raises
-    EmulatorError if there is a difference."""
+    EmulatorError if the results differ."""
     kernel = launches[0].kernel
     try:
         verdict = verdict_of(record_of(launches), [launch.outputs for launch in launches])
@@ -44,9 +44,9 @@ def verify(launches: Sequence[Launch]) -> None:
 
 
 def verdict_of(record: Record, results: Any) -> Verdict:
-    """Execute a record in the emulator and in the plain reading, and compare the results of each
-    instruction. Also compare the emulator's final results with `results`, the results of the launch
-    itself. Return the verdict."""
+    """Return the verdict on a record, which is executed in the emulator and in the plain reading.
+    The results of each instruction are compared. The emulator's final results are also compared
+    with `results`, the results of the launch itself."""
     comparison = verification.Verification(record)
     with progress(
         lambda: f"verified {comparison.replay.step} of {comparison.instructions} instructions"
@@ -60,8 +60,8 @@ def verdict_of(record: Record, results: Any) -> Verdict:
 
 
 def record_of(launches: Sequence[Launch]) -> Record:
-    """Return the record of the launches of all ranks, with their inputs. Raises UsageError if a
-    launch has no record."""
+    """Return the record of all ranks' launches, with their inputs. Raises UsageError if a launch
+    has no record."""
     cores = [core for launch in launches for core in launch.cores]
     programs = [core.program for core in cores if core.program is not None]
     if len(programs) < len(cores):
@@ -74,8 +74,8 @@ def record_of(launches: Sequence[Launch]) -> Record:
 
 
 def _tell(line: dict[str, Any], text: str) -> None:
-    """Write `text` to standard error; or, if the variable NEURONCORE_VERIFY names a file, append
-    `line` to this file as JSON."""
+    """Write `text` to standard error. If the variable NEURONCORE_VERIFY names a file, append `line`
+    to this file as JSON instead."""
     file = os.environ.get(VERIFY_VARIABLE, "1")
     if file in ("", "0", "1"):
         print(f"neuroncore: {text}", file=sys.stderr)
