@@ -116,12 +116,11 @@ def _grouped(call: Call) -> tuple[tuple[int, ...], ...]:
 
 
 def ranks_of(call: Call, world: World, number: int) -> list[int]:
-    """Return the cores that take part in a collective of core `number`. These are all cores of the
-    ranks of its group. If all tensors are in SBUF, only the cores with the same position in their
-    rank take part."""
+    """Return the cores that take part in a collective of core `number`. These are cores of the
+    ranks of its group (`replica_groups.participants`)."""
     rank = world.rank(number)
     group = next((ranks for ranks in _grouped(call) if rank in ranks), (rank,))
-    return replica_groups.participants(world, number, sorted(group), not call.is_once_per_rank)
+    return replica_groups.participants(world, number, sorted(group), call.participation.waits)
 
 
 def taking(pattern: str) -> Callable[[Call, Machine], cost.Cost]:

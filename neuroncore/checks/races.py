@@ -304,7 +304,7 @@ def _does(uses: Uses, core: int) -> Array:
     the number of the core in its rank. A barrier accesses no memory. A collective that the cores of
     a rank carry out together counts once, on core 0."""
     does = [
-        call.instruction.traits.computes and not (core > 0 and call.is_once_per_rank)
+        call.instruction.traits.computes and not (core > 0 and call.participation.once)
         for call in uses.program.calls
     ]
     flags: Array = np.array(does, np.bool_)[uses.columns.call[uses.user]]

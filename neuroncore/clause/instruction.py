@@ -28,7 +28,7 @@ from neuroncore.base.errors import DefinitionError, KernelError
 from neuroncore.clause import letters
 from neuroncore.clause.alu import IsaTable
 from neuroncore.clause.immediate import Immediate, Register
-from neuroncore.clause.operand import HBM, PSUM, Act, Op, Operand, Static
+from neuroncore.clause.operand import PSUM, Act, Op, Operand, Participation, Static, participation
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
 from neuroncore.memory.geometry import View
@@ -326,12 +326,12 @@ class Call:
         return bool(self.instruction.values or self.dynamic)
 
     @property
-    def is_once_per_rank(self) -> bool:
-        """True for a collective that the cores of a rank carry out together, because one of its
-        tensors is in HBM. If all tensors are in SBUF, each core carries out a separate collective
-        (`core.collectives`)."""
-        together = self.instruction.meets is not None and self.instruction.traits.exchanges
-        return together and any(self.view(n).region in HBM for n in (*self.reads, *self.writes))
+    def participation(self) -> Participation:
+        """How the cores of a rank take part in the collective. Both fields are False for other
+        calls."""
+        if self.instruction.meets is None or not self.instruction.lists:
+            return Participation(False, False)
+        return participation(self.view(name) for name in {*self.reads, *self.writes})
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,29 @@ from neuroncore.numerics.formats import FORMATS, Format, float8_e4m3fn, float32
 
 SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+
+
+class Participation(NamedTuple):
+    """How the cores of a rank take part in one collective. If `waits` is true, all cores of the
+    rank take part in one meeting; otherwise only the cores with the same number in their rank meet.
+    If `once` is true, the data is moved once for the rank. Otherwise each core exchanges its own
+    data with the cores that have the same number in the other ranks."""
+
+    waits: bool
+    once: bool
+
+
+def participation(tensors: Iterable[Tile | View]) -> Participation:
+    """Return how the cores of a rank take part in a collective with these tensors: its sources, its
+    destinations and its metadata.
+
+    Shared HBM belongs to a rank. SBUF and private HBM belong to a core, which is the only one that
+    can see them (nki.language.private_hbm). nki-library's kernels need this rule if all tensors are
+    of one kind. The API (SDK 2.33) also allows sources in private HBM and destinations in shared
+    HBM, or the opposite, but does not say what happens if a rank has two cores. The rule for these
+    calls is inferred: no core's data is lost, and both cores have written a shared source."""
+    shared = [tensor.region is MemoryRegion.shared_hbm for tensor in tensors]
+    return Participation(any(shared), all(shared))
 
 
 @dataclass(frozen=True)

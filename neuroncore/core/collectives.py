@@ -1,10 +1,10 @@
 """Collectives: every core contributes its tensors, and the last core to arrive executes the
 collective for all.
 
-All sources are read before any destination is written. Tensors in HBM belong to a rank: both cores
-of a logical core take part in the collective, but the data is moved only once. Tensors in SBUF
-belong to a core: each core exchanges them with the cores that have the same number in the other
-ranks. (Inferred from nki-library's kernels, which depend on this; not documented.)
+All sources are read before any destination is written. Tensors in shared HBM belong to a rank: both
+cores of a logical core take part in the collective, but the data is moved only once. Tensors in
+SBUF or in private HBM belong to a core: each core exchanges them with the cores that have the same
+number in the other ranks (`clause.operand.participation`).
 
 In this module, rank r of a group is the rank at position r of the group. "Rank number" means the
 number that a rank has in the launch. Codes are the elements of a tensor as memory stores them, in
@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuroncore.base import buffers
-from neuroncore.base.errors import KernelError, OutOfBoundsError
+from neuroncore.base.errors import BufferKindError, KernelError, OutOfBoundsError
 from neuroncore.base.units import plural
 from neuroncore.clause.alu import Operator
+from neuroncore.clause.operand import participation
 from neuroncore.clause.refusal import require
 from neuroncore.core.core import Core, Point
 from neuroncore.core.replica_groups import Groups, chip_ranks, own_group, participants, ring
@@ -47,6 +48,11 @@ class RankPart:
     alike: dict[str, Any]
     metadata: Tile | None
     site: Born
+
+    @property
+    def tiles(self) -> list[Tile]:
+        """All tensors of the contribution."""
+        return [*self.srcs, *self.dsts, *([] if self.metadata is None else [self.metadata])]
 
     @property
     def counts(self) -> Array:
@@ -87,24 +93,41 @@ def _form(tile: Tile) -> str:
 def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> None:
     """Wait until all cores that take part in the collective `name` have arrived. The last core
     reports sources that were never written, and calls `carry_out` with one contribution from each
-    rank. Raises KernelError if the ranks differ in an argument that must be the same for all."""
-    core = mine.core
-    on_chip = all(tile.storage.on_chip for tile in (*mine.srcs, *mine.dsts))
-    members = participants(core.world, core.number, mine.ranks, on_chip)
+    rank. If the cores of a rank exchange different data, it does so for core 0 of all ranks, and
+    then for core 1. Raises KernelError if the ranks differ in an argument that must be the same for
+    all, and the error of `_check_memories`."""
+    _check_memories(mine)
+    core, how = mine.core, participation(mine.tiles)
+    members = participants(core.world, core.number, mine.ranks, how.waits)
 
     def all_there(brought: dict[int, RankPart]) -> None:
         everyone = [brought[number] for number in members]
         _check_alike(name, everyone)
-        parts = everyone if on_chip else everyone[:: core.world.cores]
-        for part in parts:
-            for tile in part.srcs:
-                part.core.check_written("srcs", tile, site=part.site)
-        carry_out(parts)
+        step = core.world.cores if how.waits else 1
+        for first in range(1 if how.once else step):
+            for part in (parts := everyone[first::step]):
+                for tile in part.srcs:
+                    part.core.check_written("srcs", tile, site=part.site)
+            carry_out(parts)
 
     if core.peers is None or len(members) == 1:
         all_there({core.number: mine})
     else:
         core.peers.meet(core.number, Point(name, frozenset(members)), mine, all_there)
+
+
+def _check_memories(part: RankPart) -> None:
+    """Raise BufferKindError if a rank has several cores, and some of the srcs, or of the dsts, are
+    in private HBM and others in shared HBM (nki.collectives of SDK 2.33)."""
+    for argument, tiles in (("srcs", part.srcs), ("dsts", part.dsts)):
+        require(
+            part.core.world.cores == 1 or len({tile.region for tile in tiles}) == 1,
+            f"{argument} has tensors in private_hbm and in shared_hbm",
+            BufferKindError,
+            argument=argument,
+            expected=f"all tensors of {argument} in private_hbm, or all in shared_hbm",
+            because="private_hbm belongs to a core, but shared_hbm belongs to a rank",
+        )
 
 
 def _check_alike(name: str, parts: Parts) -> None:

@@ -18,11 +18,11 @@ from neuroncore.machine.world import World, listed
 Groups = tuple[tuple[int, ...], ...]
 
 
-def participants(world: World, number: int, ranks: Sequence[int], on_chip: bool) -> list[int]:
+def participants(world: World, number: int, ranks: Sequence[int], waits: bool) -> list[int]:
     """Core `number` calls a collective of the ranks `ranks`. Return the numbers of all cores that
-    take part. For tensors on the chip, these are the cores with the same number within their rank;
-    for tensors in HBM, they are all cores of the ranks."""
-    if on_chip:
+    take part. These are all cores of the ranks if the cores of a rank wait for each other
+    (`waits`); otherwise the cores with the same number within their rank."""
+    if not waits:
         return [world.cores_of(rank)[world.core(number)] for rank in ranks]
     return [number for rank in ranks for number in world.cores_of(rank)]
 

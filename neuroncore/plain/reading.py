@@ -163,15 +163,16 @@ class Reading:
             function([self.met[n] for n in members])
         elif hasattr(collectives, name):
             # one core per rank: the cores with the same position in their rank
-            place = self.cores[members[0]].place
-            function([self.met[n] for n in members if self.cores[n].place == place])
+            for place in sorted({self.cores[n].place for n in members}):
+                function([self.met[n] for n in members if self.cores[n].place == place])
+                if row.call.participation.once:
+                    break
         elif (loaded := function(self.met[core])) is not None:
             self.registers[core].load(self.next[core], loaded)
 
     def members(self, core: int, row: Row) -> list[int]:
         """Return the cores that execute an instruction together, in order: all cores of a rank, or
-        all cores of a group's ranks. If the tensors of a group are on the chip, only the cores with
-        this core's position in their rank take part."""
+        cores of a group's ranks: all of them, or those with this core's position in their rank."""
         state, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
             return [state.rank * cores + place for place in range(cores)]
@@ -181,9 +182,7 @@ class Reading:
         if groups is None:
             groups = [sorted({rank for pair in row.call["source_target_pairs"] for rank in pair})]
         group = next((ranks for ranks in groups if state.rank in ranks), (state.rank,))
-        windows = [window for name, window in row.windows.items() if name.startswith("srcs")]
-        on_chip = all(window.geometry.layout.region in ON_CHIP for window in windows)
-        places = [state.place] if on_chip else range(cores)
+        places = range(cores) if row.call.participation.waits else [state.place]
         return [rank * cores + place for rank in group for place in places]
 
     def instruction(self, core: int, row: Row) -> Any:

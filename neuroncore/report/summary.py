@@ -97,7 +97,7 @@ def counted(timeline: Timeline) -> Counters:
     for pair, count in zip(pairs.tolist(), counts[pairs].tolist(), strict=True):
         index, q = divmod(pair, len(QUEUES))
         issued_call = program.calls[index]
-        if other and issued_call.is_once_per_rank:
+        if other and issued_call.participation.once:
             counters.opcodes[q, issued_call.instruction.opcode] += count
             continue
         _count(counters, issued_call, q, count, machine)

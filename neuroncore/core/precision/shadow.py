@@ -107,11 +107,11 @@ class Shadow:
         self, call: Call, arguments: dict[str, Any], facts: Evaluation, floats: list[str]
     ) -> None:
         exchanges = call.instruction.traits.exchanges
-        shared = exchanges and self._are_shared(call, arguments)
-        if shared:
+        waits, once = call.participation if self.core.world.cores > 1 else (False, False)
+        if waits:
             self._wait_for_the_rank(call)
         before: dict[str, Double | None] = {n: self.doubles.of(arguments[n]) for n in floats}
-        if shared:
+        if waits:
             before = {n: d or self._begun(arguments[n]) for n, d in before.items()}
         inexact = {
             n: double
@@ -135,7 +135,7 @@ class Shadow:
                 add(self.sent, double.energy)
             step.evaluate(self.accumulators, {}, _Peers(self))
             received = self.received
-            if shared and not self.is_first:
+            if once and not self.is_first:
                 return  # the other core has stored the result that both share
         by_line = step.compare(received)
         if unit:
@@ -143,12 +143,6 @@ class Shadow:
             self.register_errors[unit] = portions(by_line, error)
         for written in step.written:
             self._keep(written)
-
-    def _are_shared(self, call: Call, arguments: dict[str, Any]) -> bool:
-        """Return whether an exchange happens only once for all cores of a rank, because its tensors
-        are in the HBM that these cores share."""
-        tiles = [arguments[n] for n in (*call.reads, *call.writes)]
-        return self.core.world.cores > 1 and not any(tile.storage.on_chip for tile in tiles)
 
     def _wait_for_the_rank(self, call: Call) -> None:
         """Wait for the other cores of the rank, because they may not have written their parts of
