@@ -23,8 +23,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    """Return the submodule `name`. Few kernels use these modules, so each is imported at its first
-    use."""
+    """Return the submodule `name`. Each submodule is imported at its first use, because few kernels
+    use it."""
     if name in __all__:
         return _importlib.import_module(f"{__name__}.{name}")
     raise _dialects.unknown("nki", name, __all__)

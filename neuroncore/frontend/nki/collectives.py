@@ -1,11 +1,10 @@
-"""nki.collectives: one function for each instruction that exchanges data between ranks, or
-returns the number of a rank.
+"""nki.collectives: functions for the instructions that exchange data between ranks, or that return
+the number of a rank.
 
 Two functions return a register; the other functions return None. `srcs` are the tensors that a rank
 sends, and `dsts` the tensors that receive data. The device's compiler refuses two kinds of tensors
-in HBM (nki-library's comments). Here an argument or a result of the kernel raises an error, and a
-tensor in shared HBM without a name is reported.
-"""
+in HBM (nki-library's comments). In neuroncore an argument or a result of the kernel raises an
+error, and a tensor in shared HBM without a name is reported."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ def __dir__() -> list[str]:
 
 
 class ReplicaGroup(NKIObject):
-    """Groups of ranks, as a list of lists of rank numbers. The ranks of one group exchange data
-    with each other."""
+    """Groups of ranks, as a list of lists of rank numbers. The ranks of a group exchange data with
+    each other."""
 
     def __init__(self, groups: Sequence[Sequence[int]]) -> None:
         self.groups = groups
@@ -57,8 +56,8 @@ def all_reduce(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, op: Any,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Combine the srcs of all ranks of a group, element by element, and write the result to the
-    dsts of each rank. `op` is nl.add, nl.minimum or nl.maximum."""
+    """Combine the srcs of all ranks of a group by `op`, element by element. Each rank's dsts get
+    the result. `op` is nl.add, nl.minimum or nl.maximum."""
     _issue("all_reduce", (srcs, dsts), _groups(replica_group), op, priority)
 
 
@@ -66,8 +65,8 @@ def all_gather(
     srcs: Tensors, dsts: Tensors, replica_group: ReplicaGroup, collective_dim: int,
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
-    """Concatenate the srcs of all ranks of a group along `collective_dim`, and write the result to
-    the dsts of each rank."""
+    """Concatenate the srcs of all ranks of a group along `collective_dim`. Each rank's dsts get the
+    result."""
     _check_dim(srcs, collective_dim, (0, 1))
     _issue("all_gather", (srcs, dsts), _groups(replica_group), collective_dim, priority)
 
@@ -77,7 +76,7 @@ def reduce_scatter(
     priority: int | None = None, name: str | None = None,
 ) -> None:  # fmt: skip
     """Combine the srcs of all ranks of a group by `op`, element by element. Split the result along
-    `collective_dim` into one piece for each rank, and write each piece only to the dsts of its
+    `collective_dim` into one piece for each rank. Each rank's dsts get only the piece of this
     rank."""
     _check_dim(srcs, collective_dim, (0,))
     others = _groups(replica_group), collective_dim, op, priority
@@ -98,8 +97,8 @@ def all_gather_v(
     recv_counts_known: bool = False, has_rdispls: bool = False, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """Gather elements, whose number may differ between ranks: each rank sends the same elements to
-    all ranks of its group. `metadata_tensor` (uint32) contains the numbers of elements."""
+    """Send the same elements from each rank to all ranks of its group. The number of elements may
+    differ between ranks: `metadata_tensor` (uint32) contains the numbers."""
     others = metadata_tensor, recv_counts_known, has_rdispls, priority
     _issue("all_gather_v", (srcs, dsts), _groups(replica_group), *others)
 
@@ -109,8 +108,8 @@ def all_to_all_v(
     recv_counts_known: bool = False, has_rdispls: bool = False, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """Exchange elements, whose number may differ between ranks: each rank sends different elements
-    to the ranks of its group. `metadata_tensor` (uint32) contains the numbers of elements."""
+    """Send different elements from each rank to each rank of its group. The number of elements may
+    differ between ranks: `metadata_tensor` (uint32) contains the numbers."""
     others = metadata_tensor, recv_counts_known, has_rdispls, priority
     _issue("all_to_all_v", (srcs, dsts), _groups(replica_group), *others)
 
@@ -119,8 +118,8 @@ def collective_permute(
     srcs: Tensors, dsts: Tensors, source_target_pairs: Pairs, priority: int | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
-    """Copy data between pairs of ranks. For each pair (source rank, target rank), the src of the
-    source rank is copied to the dst of the target rank."""
+    """Copy data between pairs (source rank, target rank): the source rank's src to the target
+    rank's dst."""
     _issue("collective_permute", (srcs, dsts), source_target_pairs, priority)
 
 
@@ -157,9 +156,9 @@ def collective_permute_implicit_current_processing_rank_id(
     iteration_id: VirtualRegister | int, replica_group: ReplicaGroup, channel_id: int = 0,
     name: str | None = None, num_channels: int | None = None,
 ) -> VirtualRegister:  # fmt: skip
-    """Return a register with the number of the rank whose data has arrived after `iteration_id`
-    steps around the channel's ring: this rank at step 0, the previous rank of the ring at step 1,
-    and so on. `num_channels` is a parameter of NKI 0.2, and is ignored."""
+    """Return a register with the rank whose data has arrived after `iteration_id` steps around a
+    channel's ring. At step 0 this is the own rank, at step 1 the previous rank of the ring, and so
+    on. `num_channels` is a parameter of NKI 0.2, and is ignored."""
     register = VirtualRegister()
     function = issue.function("collective_permute_implicit_current_processing_rank_id")
     function(register, iteration_id, _groups(replica_group), channel_id)
@@ -174,7 +173,7 @@ def rank_id(name: str | None = None) -> VirtualRegister:
 
 
 def _issue(name: str, tensors: Sequence[Tensors], *others: Any) -> None:
-    """Issue the instruction `name`. `tensors` has one or two lists of srcs and then the dsts;
+    """Issue the instruction `name`. `tensors` has one or two lists of srcs, followed by the dsts.
     `others` are the other arguments, in the order of the instruction's definition in isa/."""
     *sources, dsts = tensors
     for srcs in sources:
@@ -211,8 +210,8 @@ def _flat(name: str, by_channel: Channels) -> list[Tile]:
 
 
 def _check_dim(srcs: Any, dim: int, on_chip: Sequence[int]) -> None:
-    """Raise ShapeError for a `collective_dim` that the API doesn't accept. The API accepts the
-    dimensions `on_chip` for tiles in SBUF, and only 0 for tensors in HBM."""
+    """Raise ShapeError for a `collective_dim` that the API doesn't accept. Tiles in SBUF accept the
+    dimensions `on_chip`; tensors in HBM accept only 0."""
     tiles = [src for src in srcs if isinstance(src, Tile)] if isinstance(srcs, list | tuple) else []
     legal = on_chip if tiles and all(tile.storage.on_chip for tile in tiles) else (0,)
     if dim not in legal:
@@ -237,8 +236,8 @@ def _check_channels(channel_ids: Any) -> None:
 
 
 def _check_tensors(tensors: Any, argument: str) -> None:
-    """Raise BufferKindError if a tensor in HBM is an argument of the kernel, because collectives
-    can't access arguments. Report a tensor in shared HBM without a name."""
+    """Raise BufferKindError if a tensor in HBM is an argument of the kernel: collectives can't
+    access arguments. Report a tensor in shared HBM without a name."""
     core = current()
     for tile in tensors if isinstance(tensors, list | tuple) else ():
         if not isinstance(tile, Tile) or tile.storage.on_chip:

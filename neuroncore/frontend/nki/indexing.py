@@ -1,5 +1,7 @@
-"""Indexing of tensors, `tensor[...]`, by integers, slices with steps, `...`, nl.ds and registers;
-and explicit access patterns, `tensor.ap`. Python's operators on tensors raise errors."""
+"""Indexing of tensors, and explicit access patterns (`tensor.ap`).
+
+`tensor[...]` accepts integers, slices with steps, `...`, nl.ds and registers. Python's operators on
+tensors raise errors."""
 
 from __future__ import annotations
 
@@ -49,10 +51,11 @@ class Indexed(Seen, Unread, Parted):
     __slots__ = ()
 
     def __bool__(self) -> bool:
-        """Return True, because kernels write `if tensor` to distinguish a tensor from None. In an
-        `assert` of a tile on the chip, return whether no element is 0, because the documentation
-        checks results in this way. Other conditions on such a tile give a warning. Raises
-        DynamicControlError if a condition can only be about the contents of the tile."""
+        """Return True, because kernels write `if tensor` to distinguish a tensor from None.
+
+        In an `assert` of a tile on the chip, return whether no element is 0, because the
+        documentation checks results in this way. Other conditions on such a tile give a warning.
+        Raises DynamicControlError if a condition can only be about the contents of the tile."""
         if self.storage.on_chip and asserted():
             return bool(self.resolved().values().all())
         if self.storage.on_chip and not is_there(self):
@@ -60,12 +63,12 @@ class Indexed(Seen, Unread, Parted):
         return True
 
     def by_keys(self: T, keys: tuple[Any, ...]) -> T:
-        """Return the view that integers, slices with steps, `...`, nl.ds and registers select.
+        """Return the view that `keys` select: integers, slices with steps, `...`, nl.ds and
+        registers.
 
-        An integer removes its axis. A tile on the chip keeps axis 0, with size 1, and keeps at
-        least two axes: if fewer would be left, an axis of size 1 is added at the end. A view may be
-        empty.
-        """
+        An integer removes its axis. A tile on the chip keeps axis 0, with size 1. It also keeps at
+        least two axes: if only one would be left, an axis of size 1 is added at the end. A view may
+        be empty."""
         shape, strides = self.shape, self.strides
         rank = len(shape)
         if len(keys) != rank or EllipsisType in map(type, keys):
@@ -147,8 +150,8 @@ class Indexed(Seen, Unread, Parted):
         return start, -(-(stop - start) // step), step
 
     def _bound(self, value: Any, axis: int) -> int:
-        """Return the start, stop, step or size of a slice of an axis as an int. Raises
-        DynamicControlError for a register and SignatureError for anything else."""
+        """Return the start, stop, step or size of an axis's slice as an int. Raises
+        DynamicControlError for a register, and SignatureError for other values."""
         if isinstance(value, VirtualRegister):
             raise DynamicControlError(
                 f"a register bounds the slice of axis {axis}",
@@ -167,9 +170,9 @@ class Indexed(Seen, Unread, Parted):
             ) from None
 
     def _other(self, k: Any, axis: int) -> tuple[int, int, int, tuple[Dynamic, ...]]:
-        """Return (first element, count, step, run-time offsets) for an index that is nl.ds, a
-        register, a tile, a range or another object with __index__. The count DROPPED means that the
-        axis is removed."""
+        """Return (first element, count, step, run-time offsets) for an index. The count DROPPED
+        removes the axis. The index is nl.ds, a register, a tile, a range or another object with
+        __index__."""
         size = self.shape[axis]
         keep = 1 if self.storage.on_chip and axis == 0 else DROPPED
         if isinstance(k, DynamicSlice):
@@ -198,9 +201,9 @@ class Indexed(Seen, Unread, Parted):
         return self._integer(index, axis), keep, 1, ()
 
     def _moved(self, index: VirtualRegister | Tile, axis: int, limit: int) -> Dynamic:
-        """Return the run-time offset along an axis by `index`, whose value may be from 0 to
-        `limit`. Raises DynamicControlError for the partition axis, and ViewError if this view
-        already has a run-time offset that can't be combined with this one."""
+        """Return the run-time offset by `index` along an axis. The value of `index` may be from 0
+        to `limit`. Raises DynamicControlError for the partition axis. Raises ViewError if the view
+        already has a run-time offset that can't be combined with the new one."""
         if self.storage.on_chip and axis == 0:
             raise self._fixed_partition()
         if any(d.vector for d in self.dynamic) or (isinstance(index, Tile) and self.dynamic):
@@ -300,15 +303,13 @@ class Patterned(Indexed):
         indirect_dim: int = 0,
         dtype: Any = None,
     ) -> Self:
-        """Return a view with an explicit access pattern, [stride, count] per axis, on the storage
-        of this view.
+        """Return a view on the same storage with an access pattern: [stride, count] per axis.
 
-        `offset` counts elements from the start of the storage; None keeps the offset of this view,
-        even if that is known only at run time. `scalar_offset` is an index along axis
-        `indirect_dim` of this tensor, which moves the start. `vector_offset` has the index of a row
-        of axis 0 for each partition. A pattern that leaves the storage is refused when an
-        instruction uses it.
-        """
+        `offset` counts elements from the start of the storage. None keeps the offset of this view,
+        even if the offset is known only at run time. `scalar_offset` moves the start: it is an
+        index along axis `indirect_dim` of this tensor. `vector_offset` has, for each partition, the
+        index of a row of axis 0. A pattern that leaves the storage is refused when an instruction
+        uses it."""
         form = self.dtype if dtype is None else format_of(dtype, position=5)
         try:
             shape = tuple(int(count) for _, count in pattern)
@@ -341,10 +342,10 @@ class Patterned(Indexed):
         return plain.window(shape, strides, plain.offset, dynamic=(moved,))
 
     def _kept(self, plain: Self, free: bool) -> tuple[Dynamic, ...]:
-        """Return the run-time offset of this view, converted for `plain`, the view that `ap` makes
-        of this view. Raises ViewError in three cases:
+        """Return the run-time offset of this view for `plain`, the view that `ap` makes. Raises
+        ViewError in three cases:
 
-        * `free` is false, which means that `ap` was passed an offset,
+        * `free` is false: `ap` was passed an offset,
         * this view has several run-time offsets, or an index that selects rows or elements,
         * the step of this view's offset is not a whole number of elements of `plain`."""
         move, *others = self.dynamic
@@ -365,13 +366,12 @@ class Patterned(Indexed):
         raise ViewError(why, argument="pattern", position=0, hint=hint)
 
     def _pattern(self, shape: Dims, strides: Dims, offset: int | None, form: Format) -> Self:
-        """Return the view that an access pattern describes, without run-time offsets.
+        """Return the view of an access pattern, without run-time offsets.
 
         According to the documentation, the step between partitions is the length of a row of the
         storage. Published kernels use the length of a row of this view instead (nki-library,
-        TensorView of a slice). Then the step is replaced by the length of a row of the storage, and
-        `offset` counts from the start of this view.
-        """
+        TensorView of a slice). Then the storage's row length replaces the step, and `offset` counts
+        from the start of this view."""
         base = self.offset * self.dtype.itemsize // form.itemsize
         first = base if offset is None else int(offset)
         if self.storage.on_chip and len(strides) > 1:
@@ -389,9 +389,9 @@ class Patterned(Indexed):
         return self.window(shape, strides, first, form, dynamic=())
 
     def _last_index(self, step: int, first_axis: int = 0) -> int:
-        """Return the largest run-time index along an axis for which the pattern stays inside its
-        storage, or on the chip inside each partition. An index of 1 moves the pattern by `step`
-        elements. Axes before `first_axis` are ignored."""
+        """Return the largest run-time index along an axis that keeps the pattern inside its
+        storage. On the chip, the index keeps the pattern inside each partition. An index of 1 moves
+        the pattern by `step` elements. Axes before `first_axis` are ignored."""
         room, offset = self.storage.nbytes // self.dtype.itemsize, self.offset
         if self.storage.on_chip:
             first_axis, room = 1, self.row_elements
@@ -400,8 +400,8 @@ class Patterned(Indexed):
         return (room - 1 - reach) // step
 
     def _step(self, dim: int, form: Format) -> int:
-        """Return the distance between two consecutive elements along an axis of this tensor, in
-        elements of the format `form`."""
+        """Return the distance between consecutive elements of an axis, in elements of the format
+        `form`."""
         step = self.strides[self._axis(dim)] * self.dtype.itemsize // form.itemsize
         if step < 1:
             raise ViewError(
@@ -413,7 +413,7 @@ class Patterned(Indexed):
 
     def _gathering(self, index: Tile, axis: int, step: int) -> Self:
         """Return this view with rows of axis 0 that `index` selects at run time. Row i begins after
-        i * `step` elements. Raises ViewError for an axis other than 0 and for tiles on the chip."""
+        i * `step` elements. Raises ViewError for another axis and for tiles on the chip."""
         if axis != 0 or self.storage.on_chip:
             raise ViewError(
                 "a vector offset can only select rows of axis 0 of a tensor in hbm",
@@ -424,8 +424,8 @@ class Patterned(Indexed):
         return self.window(self.shape, (step, *self.strides[1:]), self.offset, dynamic=(rows,))
 
     def _check_pattern(self, indirect: bool) -> None:
-        """Check a view that `ap` made. Store an error in the view if its pattern leaves the
-        storage, or on the chip the partition. Raises ShapeError and ViewError for patterns that no
+        """Check a view that `ap` made. If its pattern leaves the storage, or on the chip the
+        partition, store an error in the view. Raises ShapeError and ViewError for patterns that no
         access can have."""
         if not self.shape or min(self.shape) < 1:
             raise ShapeError(

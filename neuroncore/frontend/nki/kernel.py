@@ -49,8 +49,8 @@ _lock, _running = Lock(), 0
 @contextmanager
 def known() -> Iterator[None]:
     """A context manager that makes the API's names known to kernels. While a kernel runs, in any
-    thread, these names are added to Python's builtins, where Python looks for names that neither
-    the kernel nor its module defines."""
+    thread, Python's builtins contain these names. Python finds them there if neither the kernel nor
+    its module defines them."""
     global _running
     with _lock:
         _running += 1
@@ -85,13 +85,12 @@ class Kernel:
         )
 
     def with_schedule(self, edges: Iterable[tuple[str, str | Sequence[str]]]) -> Kernel:
-        """Return the kernel with a schedule. Each edge of the schedule is a pair: the name of an
+        """Return the kernel with a schedule. An edge of the schedule is a pair: the name of an
         instruction, and the name or names of the instructions that it waits for.
 
         On a device, the edges restrict how the compiler may reorder instructions. neuroncore runs
-        instructions in the order of the program; edges change neither its results nor its estimate
-        of time.
-        """
+        instructions in the order of the program. Edges change neither results nor the estimate of
+        time."""
         for edge in edges:
             later, earlier = edge if isinstance(edge, tuple) and len(edge) == 2 else (None, None)
             before = [earlier] if isinstance(earlier, str) else earlier
@@ -123,8 +122,8 @@ class Kernel:
     def on_ranks(
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
-        """Launch the kernel on several ranks together, each with separate arguments and `lnc`
-        cores, and return the launches. `options` are the arguments `target`, `options` and
+        """Launch the kernel on several ranks together, and return the launches. Each rank has its
+        own arguments and `lnc` cores. `options` are the arguments `target`, `options` and
         `instance` of `launch_ranks`. Raises the errors of `launch_ranks`."""
         cores = lnc or prod(self.grid)
         if self.grid and cores != prod(self.grid):
@@ -142,8 +141,8 @@ class Kernel:
 
 
 def _explain(error: SignatureError, function: Callable[..., Any]) -> None:
-    """Add a reason and a hint to the error of an instruction that refuses its arguments, if the
-    kernel `function` is written for the older API, neuronxcc.nki."""
+    """Add a reason and a hint to an instruction's error if the kernel `function` is written for the
+    older API, neuronxcc.nki."""
     if dialect(function) == "neuronxcc.nki":
         error.because = (
             "a kernel of neuronxcc.nki is launched through nki.jit, which belongs to the other API"
@@ -162,8 +161,7 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def simulate(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs the kernel on numpy arrays or torch tensors, and returns its
-    results as arrays or tensors of the same library. Arrays that the kernel writes are updated in
-    place."""
+    """Return a function that runs the kernel on numpy arrays or torch tensors. Its results are
+    arrays or tensors of the same library. Arrays that the kernel writes are updated in place."""
     simulated: Kernel = jit(kernel)
     return simulated

@@ -1,9 +1,9 @@
-"""The tensor object of today's API: a tile, its views, and `tensor[...] = value`, which issues the
-instruction that writes to the tensor's memory.
+"""The tensor object of today's API: a tile, its views, and assignment. `tensor[...] = value` issues
+the instruction that writes to the tensor's memory.
 
-Views do not move data. On-chip tensors have the partition as axis 0 and at least two axes (NKI
-language guide, "View primitives"). Therefore most methods refuse to change axis 0 of such tensors.
-"""
+Views do not move data. On-chip tensors have the partition as axis 0, and at least two axes (NKI
+language guide, "View primitives"). Therefore most methods refuse to change axis 0 of such
+tensors."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Assigned(Patterned):
         """Write a part of the tensor.
 
         If the tensor and the value are on the chip, tensor_copy writes the value, as in the
-        vendor's migration guide. If this tensor is in HBM, dma_copy writes the value. It may be a
-        tile in SBUF, a tensor in HBM, or a number, which memset first writes to a tile. Kernels
-        that run in the vendor's simulator of 0.3 store their results in this way (trnrand). Raises
-        SignatureError for other values, BufferKindError for a tile in PSUM if this tensor is in
-        HBM, and ShapeError if the shapes differ in more than axes of size 1.
-        """
+        vendor's migration guide. If the tensor is in HBM, dma_copy writes the value: a tile in
+        SBUF, a tensor in HBM, or a number, which memset first writes to a tile. Kernels that run in
+        the vendor's simulator of 0.3 store their results in this way (trnrand).
+
+        Raises SignatureError for other values. Raises BufferKindError for a tile in PSUM if this
+        tensor is in HBM, and ShapeError if the shapes differ in more than axes of size 1."""
         slot = self[key]
         if not slot.storage.on_chip:
             _store(slot, value)
@@ -81,8 +81,8 @@ def _store(slot: Assigned, value: Any) -> None:
 
 
 def _not_copied(slot: Assigned, value: Any) -> SignatureError:
-    """Return the error for the assignment of `value` to `slot`, a tile on the chip, if no
-    instruction copies such a value there. The error's hint names an alternative."""
+    """Return the error for a `value` that no instruction can copy to `slot`, a tile on the chip.
+    The error's hint names an alternative."""
     if isinstance(value, Tile):
         hint = (
             "nisa.dma_copy(dst=t[...], src=tensor) copies a tensor from hbm to sbuf, like nl.load"
@@ -101,8 +101,8 @@ def _not_copied(slot: Assigned, value: Any) -> SignatureError:
 
 
 def check_not_in_psum(value: Tile, what: str) -> None:
-    """Raise BufferKindError if `value` is in PSUM, which a DMA can't read. The message begins with
-    `what`."""
+    """Raise BufferKindError if `value` is in PSUM, because a DMA can't read PSUM. The message
+    begins with `what`."""
     if value.region is MemoryRegion.psum:
         raise BufferKindError(
             f"{what}: the value is in psum",
@@ -127,7 +127,7 @@ def _long_axes(shape: Dims) -> list[int]:
 
 
 def identity(n: int, dtype: Any) -> Any:
-    """Return an n x n identity matrix, a numpy array, for nl.shared_constant. Releases before 0.3
+    """Return an n x n identity matrix as a numpy array, for nl.shared_constant. Releases before 0.3
     had this function in this module."""
     return np.identity(n).astype(format_of(dtype, position=1).numpy)
 
@@ -144,16 +144,16 @@ class NkiTensor(Assigned):
 
     @property
     def address(self) -> tuple[int, int] | None:
-        """The partition, and the byte within the partition, at which the kernel placed the storage.
-        None if the system chooses the address."""
+        """The (partition, byte within the partition) at which the kernel placed the storage. None
+        if the system chooses the address."""
         storage = self.storage
         return (storage.partition0, storage.byte0) if storage.placed else None
 
     # --- questions -------------------------------------------------------------------------------
 
     def is_contiguous(self) -> bool:
-        """Return whether the elements are contiguous and in row-major order; on the chip, within
-        each partition."""
+        """Return whether the elements are contiguous and in row-major order. On the chip, this is
+        about the elements of each partition."""
         first = 1 if self.storage.on_chip else 0
         return access.is_dense(self.shape[first:], self.strides[first:])
 
@@ -164,9 +164,9 @@ class NkiTensor(Assigned):
     # --- views -----------------------------------------------------------------------------------
 
     def _free_axis(self, dim: int, what: str, last: int | None = None) -> int:
-        """Return the number of the axis `dim`, counted from 0, which the method `what` will change.
-        `last` is the number of axes to choose from, by default all. Raises ViewError for the
-        partition axis, and for axis 0 if its rows are selected at run time."""
+        """Return the number of the axis `dim`, counted from 0. `last` is the number of axes to
+        choose from, by default all. Raises ViewError for the partition axis, and for axis 0 if its
+        rows are selected at run time: the method `what` can't change these axes."""
         axis = self._axis(dim, last)
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(
@@ -208,8 +208,8 @@ class NkiTensor(Assigned):
         return self.window(shape, strides, offset, dynamic=dynamic)
 
     def vector_select(self, dim: int, vector_offset: Tile) -> NkiTensor:
-        """Return a view of a tensor in HBM, with row `vector_offset[p]` of axis 0 for each
-        partition p."""
+        """Return a view of a tensor in HBM: for each partition p, row `vector_offset[p]` of axis
+        0."""
         if dim != 0 or self.storage.on_chip:
             raise ViewError(
                 "vector_select can only select along axis 0 of a tensor in hbm",
@@ -224,14 +224,12 @@ class NkiTensor(Assigned):
         return self.window(shape, self.strides, self.offset, dynamic=(chosen,))
 
     def indirect(self, index: Tile, num_elem: int | None = None) -> NkiTensor:
-        """Return a view [P, num_elem] of the elements whose offsets along the free axes are in
-        `index`, a tile [P, K] in SBUF. A read of the view gathers these elements, and a write
-        scatters to them.
+        """Return a view [P, num_elem] of the elements whose offsets are in `index`, a tile [P, K]
+        in SBUF. The offsets are along the free axes. A read of the view gathers the elements, and a
+        write scatters to them.
 
-        The partitions of each group of G = 16 consecutive partitions (32 for the Tensor engine) use
-        the same offsets. These are in the group's rows of `index`: offset i is in row i % G and
-        column i // G.
-        """
+        Each group of G = 16 consecutive partitions (32 for the Tensor engine) shares its offsets.
+        They are in the group's rows of `index`: offset i is in row i % G and column i // G."""
         if self.dynamic:
             raise self._chosen_at_run_time(self.ndim - 1)
         if not self.storage.on_chip or not self.is_contiguous():
@@ -278,8 +276,8 @@ class NkiTensor(Assigned):
         )
 
     def _single(self, dim: int, method: str, change: str) -> int:
-        """Return the axis `dim`, to which `method` makes a `change`. Raises ShapeError unless the
-        axis has size 1."""
+        """Return the number of the axis `dim`. Raises ShapeError unless the axis has size 1. The
+        message says that `method` makes a `change` to the axis."""
         axis = self._free_axis(dim, method)
         if self.shape[axis] != 1:
             raise ShapeError(
@@ -323,7 +321,7 @@ class NkiTensor(Assigned):
         return self._at_least(shape, strides, self.offset)
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
-        """Return a view with one axis split into axes of the sizes `shape`. One size may be -1; it
+        """Return a view with one axis split into axes of the sizes `shape`. One size may be -1: it
         follows from the other sizes."""
         axis = self._axis(dim)
         if len(shape) > 1:
@@ -364,7 +362,7 @@ class NkiTensor(Assigned):
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Return a view of the same elements, in row-major order, in another shape. One size may be
-        -1; it follows from the other sizes."""
+        -1: it follows from the other sizes."""
         sizes = access.inferred(_integers(shape), self.size)
         if sizes is None:
             raise ShapeError(
@@ -398,10 +396,11 @@ class NkiTensor(Assigned):
         dst_pattern: Sequence[Any],
         fixed_sizes: dict[str, int] | None = None,
     ) -> NkiTensor:
-        """Split, reorder and merge axes. `src_pattern` names the axes. A tuple in `src_pattern`
-        splits an axis, and a tuple in `dst_pattern` merges axes. For example, ('b', ('h', 'w')) and
-        ('b', 'w', 'h') split axis 1 into h and w, and swap h and w. `fixed_sizes` maps names of
-        axes to sizes."""
+        """Split, reorder and merge axes.
+
+        `src_pattern` names the axes; a tuple in it splits an axis. A tuple in `dst_pattern` merges
+        axes. For example, ('b', ('h', 'w')) and ('b', 'w', 'h') split axis 1 into h and w, and swap
+        h and w. `fixed_sizes` maps names of axes to sizes."""
         if len(src_pattern) != self.ndim:
             raise ShapeError(
                 f"{src_pattern} has names for {plural(len(src_pattern), 'axis', 'axes')}, but the "
@@ -432,7 +431,7 @@ class NkiTensor(Assigned):
 
     def view(self, dtype: Any) -> NkiTensor:
         """Return a view of the same bits as elements of another format. The size of the last axis
-        is multiplied by the old size of an element and divided by the new size."""
+        changes by the factor (old element size / new element size)."""
         form = format_of(dtype, position=0)
         old, new = self.dtype.itemsize, form.itemsize
         *outer, last = self.shape

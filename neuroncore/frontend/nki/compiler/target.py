@@ -1,5 +1,5 @@
-"""nki.compiler.target: the machine that kernels are compiled for. Harnesses call resolve_target
-(nkipy's tests) or replace it (nki_dispatch_fixes.py of hf-kernels-neuron)."""
+"""nki.compiler.target: the machine that kernels are compiled for. Programs that launch kernels call
+resolve_target (nkipy's tests) or replace it (nki_dispatch_fixes.py of hf-kernels-neuron)."""
 
 from neuroncore.frontend.settings import target_machine
 

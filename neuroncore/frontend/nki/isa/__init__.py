@@ -1,10 +1,7 @@
-"""nki.isa: one function for each clause of the instruction set (the definition of an instruction in
-isa/).
+"""nki.isa: one function for each clause, the definition of an instruction in isa/.
 
-The functions have the parameters of the clause, in the same order and with the same defaults, and
-`name` at the end. Parameters of older releases that published kernels still pass are accepted and
-ignored.
-"""
+A function has the parameters and defaults of its clause, in the same order, and `name` at the end.
+Parameters of older releases that published kernels still pass are accepted and ignored."""
 
 import typing as _typing
 

@@ -1,8 +1,8 @@
 """nki.language: formats, memories, tensors, loops, and functions that issue instructions.
 
-An operator such as `nl.add` is both a function of tiles and the value that nki.isa takes as `op`.
-The docstring of every function that computes names the instructions that it issues.
-"""
+An operator such as `nl.add` is a function of tiles, and also a value for the argument `op` in
+nki.isa. The docstring of each function that computes names the instructions that the function
+issues."""
 
 from neuroncore.base.enums import MemoryRegion as MemoryRegion
 from neuroncore.frontend import dialects as _dialects

@@ -1,10 +1,9 @@
 """Functions that issue several instructions: rounding, trigonometry, random tensors, reductions
-along the free axes of a tile, and products, transposes, broadcasts and gathers of whole tiles.
+along free axes, and products, transposes, broadcasts and gathers of whole tiles.
 
-The Scalar engine computes sines only from -pi to pi. In neuroncore all random tensors use the
-generators of the Vector engine, which `random_seed` seeds; a device before Trainium3 may use the
-generators of another engine.
-"""
+The Scalar engine computes sines only from -pi to pi. All random tensors use the generators of the
+Vector engine, which `random_seed` seeds. A device before Trainium3 may use the generators of
+another engine."""
 
 from __future__ import annotations
 
@@ -70,8 +69,8 @@ def _rounded(x: NkiTensor) -> NkiTensor:
 
 
 def _stepped(x: NkiTensor, comparison: Operation, step: float, dtype: Any) -> NkiTensor:
-    """Return x rounded to an integer: the nearest integer, plus `step` where `comparison(nearest,
-    x)` is true. If the format of x is an integer format, x is only copied."""
+    """Return x rounded to the nearest integer, plus `step` where `comparison(nearest, x)` is true.
+    An x in an integer format is only copied."""
     if x.dtype.is_integer:
         return copy(x, dtype)  # type: ignore[no-any-return]
     nearest, wrong, out = _rounded(x), ndarray(x.shape, float32), result(x, dtype)
@@ -81,9 +80,11 @@ def _stepped(x: NkiTensor, comparison: Operation, step: float, dtype: Any) -> Nk
 
 
 def floor(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Return the greatest integer not above x. tensor_copy to int32 and back rounds to the nearest
-    integer. tensor_scalar and tensor_copy_predicated keep numbers that are too large for int32.
-    tensor_tensor and scalar_tensor_tensor subtract 1 if x was rounded up."""
+    """Return the greatest integer not above x.
+
+    tensor_copy to int32 and back rounds to the nearest integer. tensor_scalar and
+    tensor_copy_predicated keep numbers that are too large for int32. tensor_tensor and
+    scalar_tensor_tensor subtract 1 if x was rounded up."""
     return _stepped(x, greater, -1.0, dtype)
 
 
@@ -93,7 +94,7 @@ def ceil(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 
 
 def trunc(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Return x without its fraction. tensor_scalar and nl.floor round |x| down, then activation and
+    """Return x without its fraction. tensor_scalar and nl.floor round |x| down. Then activation and
     tensor_tensor restore the sign."""
     if x.dtype.is_integer:
         return copy(x, dtype)  # type: ignore[no-any-return]
@@ -110,7 +111,7 @@ TURN = (6.28125, 0.0019353071795864769)
 
 
 def _sine(x: NkiTensor, out: NkiTensor, shift: float) -> None:
-    """Write sin(x + shift) to `out`. The nearest multiple of 2 pi is subtracted first, then
+    """Write sin(x + shift) to `out`. The nearest multiple of 2 pi is subtracted first. Then
     activation computes the sine."""
     turns, whole, rest = (
         ndarray(x.shape, int32),
@@ -156,9 +157,9 @@ def tan(x: NkiTensor, dtype: Any = None) -> NkiTensor:
 def rand(
     shape: Sequence[int], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
 ) -> NkiTensor:
-    """Return a new tensor of uniform random numbers in [0, 1). They are multiples of 2^-24 before
-    they are rounded to `dtype`. NeuronCore-v4 and later issue rand2; earlier NeuronCores issue rng
-    and tensor_scalar twice. For a tensor in HBM, dma_copy follows."""
+    """Return a new tensor of uniform random numbers in [0, 1): multiples of 2^-24, rounded to
+    `dtype`. NeuronCore-v4 and later issue rand2. Earlier NeuronCores issue rng, and tensor_scalar
+    twice. For a tensor in HBM, dma_copy follows."""
     tensor = ndarray(shape, dtype, buffer, name)
     if buffer in ON_CHIP:
         _fill_at_random(tensor)
@@ -205,9 +206,9 @@ def random_seed(seed: NkiTensor) -> None:
 
 
 def dropout(x: NkiTensor, rate: Any, dtype: Any = None) -> NkiTensor:
-    """Return x with elements zeroed at random, each with the probability `rate`, a number or a
-    [P, 1] tile. The other elements are not scaled. Issues dropout, and tensor_copy if `dtype`
-    differs from the format of x."""
+    """Return x with randomly chosen elements set to 0. The other elements are not scaled. `rate` is
+    the probability of 0 for an element: a number or a [P, 1] tile. Issues dropout, and tensor_copy
+    if `dtype` differs from the format of x."""
     out = result(x)
     isa.dropout(out, x, rate)
     return out if dtype in (None, x.dtype) else copy(out, dtype)
@@ -218,7 +219,7 @@ Axis = int | Sequence[int]
 
 def _axes(x: NkiTensor, axis: Axis) -> tuple[int, ...]:
     """Return the axes to reduce as negative numbers: -1 is the last axis. Raises ShapeError for the
-    partition axis, and SignatureError if `axis` is not an axis of x, or if x is not a tile."""
+    partition axis. Raises SignatureError if `axis` is not an axis of x, or if x is not a tile."""
     axes = tuple(sorted(checked(x)._axis(a) - x.ndim for a in limits.axes(axis)))
     if -x.ndim in axes:
         raise ShapeError(
@@ -276,8 +277,8 @@ min = Operation(
 
 
 def all(x: NkiTensor, axis: Axis, dtype: Any = None) -> NkiTensor:
-    """Return 1 where no element along the last axes is 0, else 0. Issues tensor_reduce, or
-    tensor_scalar if the axes have a single element."""
+    """Return 1 where all elements along the last axes differ from 0, else 0. Issues tensor_reduce,
+    or tensor_scalar if the axes have a single element."""
     if _count(x, axis) > 1:
         return _reduced(x, logical_and, axis, dtype, False)
     out = ndarray(_reduced_shape(x, axis, False), dtype or x.dtype)
@@ -291,8 +292,8 @@ def _count(x: NkiTensor, axis: Axis) -> int:
 
 
 def _takes_all(x: NkiTensor, axis: Axis) -> bool:
-    """Return whether `axis` lists all free axes. If so, an instruction can accumulate the result
-    for each partition."""
+    """Return whether `axis` lists all free axes. Then an instruction can accumulate the result for
+    each partition."""
     return len(_axes(x, axis)) == x.ndim - 1
 
 
@@ -313,13 +314,13 @@ def mean(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) ->
 
 
 def var(x: NkiTensor, axis: Axis, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Return the variance (of the population) along the last axes. tensor_reduce and tensor_scalar
-    compute the mean; activation and tensor_scalar compute the mean of the squared differences. If
-    `axis` omits some free axes, tensor_tensor computes the squared differences, and the
-    instructions of nl.mean their mean.
+    """Return the variance (of the population) along the last axes.
 
-    The reduced axes are kept with size 1, whatever `keepdims` is.
-    """
+    tensor_reduce and tensor_scalar compute the mean. Then activation and tensor_scalar compute the
+    mean of the squared differences. If `axis` omits some free axes, tensor_tensor computes the
+    squared differences, and the instructions of nl.mean compute their mean.
+
+    The reduced axes are kept with size 1, whatever `keepdims` is."""
     if not _takes_all(x, axis):
         squares = _with_columns(x, subtract, mean(x, axis, float32, keepdims=True), float32)
         isa.tensor_tensor(squares, squares, squares, multiply)
@@ -370,7 +371,7 @@ def rms_norm(
 ) -> NkiTensor:
     """Return x / sqrt(sum(x^2) / n + epsilon) * w, with the sum along the last axes. Issues
     activation, tensor_scalar and tensor_tensor. If `axis` omits some free axes, tensor_reduce
-    adds."""
+    computes the sum."""
     inner = compute_dtype or float32
     squares, out = result(x, inner), result(x, dtype)
     if _takes_all(x, axis):
@@ -399,17 +400,19 @@ PSUM = MemoryRegion.psum
 
 
 def transpose(x: NkiTensor, dtype: Any = None) -> NkiTensor:
-    """Return the transpose of a 2-D tile, as a new tile. nc_transpose on the Tensor engine writes
-    it to PSUM without changing bits. If x is in PSUM, tensor_copy first copies x to SBUF. If
-    `dtype` differs from the format of x, tensor_copy converts the result."""
+    """Return the transpose of a 2-D tile, as a new tile in PSUM. nc_transpose on the Tensor engine
+    writes the tile without changing bits.
+
+    If x is in PSUM, tensor_copy first copies x to SBUF. If `dtype` differs from the format of x,
+    tensor_copy converts the result to a tile in SBUF."""
     out = ndarray((checked(x).free_size, x.shape[0]), x.dtype, PSUM)
     isa.nc_transpose(out, in_sbuf(x))
     return out if dtype in (None, x.dtype) else copy(out, dtype)
 
 
 def matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool = False) -> NkiTensor:
-    """Return x @ y, or x.T @ y with `transpose_x`, as a float32 tile in PSUM. Issues nc_matmul;
-    before x @ y, nc_transpose and tensor_copy transpose x."""
+    """Return x @ y, or x.T @ y with `transpose_x`, as a float32 tile in PSUM. Issues nc_matmul. For
+    x @ y, nc_transpose and tensor_copy first transpose x."""
     stationary = x if transpose_x else copy(transpose(x))
     out = ndarray((stationary.free_size, y.free_size), float32, PSUM)
     isa.nc_matmul(out, stationary, y)
@@ -424,8 +427,8 @@ def expand_dims(x: NkiTensor, axis: int) -> NkiTensor:
 
 
 def broadcast_to(x: NkiTensor, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
-    """Return x repeated along axes of size 1. Issues tensor_copy for free axes, or
-    nc_stream_shuffle for the partition axis, once per group of 32 partitions."""
+    """Return x with axes of size 1 repeated. Issues tensor_copy for free axes, or nc_stream_shuffle
+    for the partition axis, once per group of 32 partitions."""
     sizes = tuple(shape)
     if len(sizes) != x.ndim or any(a not in (1, b) for a, b in zip(x.shape, sizes, strict=False)):
         raise ShapeError(
@@ -449,9 +452,8 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
     """Return a tile in SBUF with the transpose of a 2-D tensor in HBM. Issues dma_transpose, and
     tensor_copy if `dtype` differs from the format of `src`.
 
-    Axes of size 1 after the second axis are dropped, as in the vendor's simulator, because
-    published kernels depend on this (trnsparse, 0.3).
-    """
+    Axes of size 1 after the second axis are dropped. The vendor's simulator drops them too, and
+    published kernels depend on this (trnsparse, 0.3)."""
     if len(src.shape) < 2 or any(n > 1 for n in src.shape[2:]):
         raise ShapeError(
             f"load_transpose2d: src has {len(src.shape)} axes",
@@ -470,9 +472,10 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
 def gather_flattened(
     data: NkiTensor, indices: NkiTensor, axis: int = 0, dtype: Any = None
 ) -> NkiTensor:
-    """Return data[p, indices[p, f]] for each p and f, where the free axes of `data` count as one
-    axis. Issues nc_n_gather. tensor_copy converts the result if `dtype` differs from the format of
-    `data`, copies tiles from PSUM, and converts indices of integer formats other than uint32."""
+    """Return data[p, indices[p, f]] for each p and f. The free axes of `data` count as one axis.
+
+    Issues nc_n_gather. tensor_copy copies tiles from PSUM, converts indices of integer formats
+    other than uint32, and converts the result if `dtype` differs from the format of `data`."""
     if axis != 0:
         raise NotEmulated(f"gather_flattened has no published meaning for axis {axis}, only for 0")
     out = ndarray(indices.shape, data.dtype)

@@ -87,8 +87,8 @@ def _end_iteration() -> None:
 def fori_loop(
     lower: Bound, upper: Bound, body_fun: Callable[[VirtualRegister], Any], step: int = 1
 ) -> None:
-    """Call body_fun(i) for i = lower, lower + step, and so on, below `upper`. The device runs this
-    loop."""
+    """Call body_fun(i) for i = lower, lower + step, and so on, below `upper`, as a loop of the
+    device."""
     for i in dynamic_range(lower, upper, step):
         body_fun(i)
 
@@ -98,8 +98,7 @@ def while_loop(
 ) -> None:
     """Run `r = init; while r != 0: r = body_fun(r)`, as a loop of the device.
 
-    `body_fun` gets the value in a separate register, which it may write and return.
-    """
+    `body_fun` gets the value in a new register. It may write this register and return it."""
     register, count = init, 0
     while register.decide() != 0:
         count += 1
@@ -120,7 +119,8 @@ def while_loop(
 
 
 def program_id(axis: int = 0) -> int | None:
-    """Return the index of this program along one axis of the launch grid; None outside kernels."""
+    """Return the index of this program along an axis of the launch grid, or None outside
+    kernels."""
     core = running()
     if core is None:
         return None
@@ -129,8 +129,9 @@ def program_id(axis: int = 0) -> int | None:
 
 
 def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
-    """Return the number of programs along some axes of the launch grid, or in the whole grid if
-    `axes` is None. Axes that the grid does not have count as 1. Return None outside kernels."""
+    """Return the number of programs along some axes of the launch grid, or None outside kernels. If
+    `axes` is None, return the number in the whole grid. Axes that the grid does not have count as
+    1."""
     core = running()
     if core is None:
         return None
@@ -142,14 +143,14 @@ def num_programs(axes: int | tuple[int, ...] | None = 0) -> int | None:
 
 
 def program_ndim() -> int | None:
-    """Return the number of axes of the launch grid, 0 without a grid; None outside kernels."""
+    """Return the number of axes of the launch grid: 0 without a grid, None outside kernels."""
     core = running()
     return len(core.grid) if core is not None else None
 
 
 def no_reorder() -> contextlib.AbstractContextManager[None]:
     """Return a context manager without an effect. On a device it keeps the instructions of its body
-    in program order; neuroncore executes all instructions in this order."""
+    in program order. neuroncore always executes instructions in this order."""
     return contextlib.nullcontext()
 
 
@@ -159,13 +160,12 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
 
 
 class NKIObject:
-    """A base class whose subclasses accept attributes as keywords, like a dataclass, whether or not
-    they have the decorator `dataclass`.
+    """A base class whose subclasses accept attributes as keywords, with or without the decorator
+    `dataclass`.
 
-    Published kernels rely on three things that a plain dataclass doesn't offer: keywords become
+    Published kernels need three things that a plain dataclass doesn't offer. Keywords become
     attributes of any subclass, fields need no annotation, and a field without a default may be
-    omitted (it is None).
-    """
+    omitted (it is None)."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

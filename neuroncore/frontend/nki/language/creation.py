@@ -29,8 +29,8 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
 
 def par_dim(size: int) -> int:
-    """Mark the size of the partition axis, as kernels of the older API do. In today's API the first
-    axis of a tensor is its partition axis, whether it is marked or not."""
+    """Mark the size of the partition axis, as kernels of the older API do. In today's API the mark
+    changes nothing: the first axis of a tensor is always its partition axis."""
     return PartitionSize(operator.index(size))
 
 
@@ -52,12 +52,11 @@ def ndarray(
     name: str = "",
     address: tuple[int, int] | None = None,
 ) -> NkiTensor:
-    """Return a new tensor, whose contents are undefined until an instruction writes them. A tensor
+    """Return a new tensor. Its contents are undefined until an instruction writes them. A tensor
     may have no elements.
 
-    `address` is (first partition, byte within the partition) in SBUF or PSUM. Tensors at
-    the same place share memory. Without an address the system allocates separate memory.
-    """
+    `address` is (first partition, byte within the partition) in SBUF or PSUM. Tensors at the same
+    place share memory. Without an address the system allocates separate memory."""
     if isinstance(buffer, MemoryName):
         buffer = buffer.region
     if not isinstance(buffer, MemoryRegion):
@@ -74,8 +73,8 @@ def ndarray(
 
 
 def _sizes(shape: Sequence[int], buffer: MemoryRegion) -> tuple[int, ...]:
-    """Return a shape as a tuple of ints, with at least two axes if the tensor is on the chip.
-    Raises SignatureError if `shape` is not a shape."""
+    """Return a shape as a tuple of ints, with at least two axes for a tensor on the chip. Raises
+    SignatureError if `shape` is not a shape."""
     if type(shape) is tuple and len(shape) > 1 and _are_plain(shape):
         return shape
     axes = shape if type(shape) is tuple or isinstance(shape, Sequence) else (shape,)
@@ -204,7 +203,7 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
-    """Return an n x n identity matrix in SBUF. The matrix is a constant of the program in HBM, and
+    """Return an n x n identity matrix in SBUF. The matrix is a constant of the program in HBM;
     dma_copy copies it to SBUF."""
     form = _format(dtype)
     constant = shared_constant(np.eye(n).astype(form.numpy))

@@ -21,8 +21,8 @@ PSUM = MemoryRegion.psum
 
 
 def checked(x: Any, argument: str = "x", position: int = 0) -> Any:
-    """Return x, if it is a tile. `argument` and `position` say which argument of the call it is.
-    Raises SignatureError for anything else, and OutsideKernelError outside a kernel."""
+    """Return x if it is a tile. Raises SignatureError for other values, and OutsideKernelError
+    outside a kernel. `argument` and `position` are the name and the position of x in the call."""
     current()
     if not isinstance(x, Tile):
         raise SignatureError(
@@ -37,8 +37,8 @@ def checked(x: Any, argument: str = "x", position: int = 0) -> Any:
 
 
 def result(like: Tile, dtype: Any = None) -> NkiTensor:
-    """Return a new tile in SBUF with the shape of `like`, and with the format `dtype`, by default
-    the format of `like`."""
+    """Return a new tile in SBUF with the shape of `like`. Its format is `dtype`, by default the
+    format of `like`."""
     return ndarray(checked(like).shape, dtype or like.dtype)
 
 
@@ -52,10 +52,11 @@ def in_sbuf(x: NkiTensor) -> NkiTensor:
 
 
 def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
-    """Return a tile of `count` partitions that each repeat x, a tile of one partition. Issues
-    nc_stream_shuffle, once per group of 32 partitions. If no engine can start at the partition of
-    x, a DMA moves x first, because broadcast_to is documented for any tile; equiformer-trainium's
-    Wigner matrices use single rows of a table."""
+    """Return a tile of `count` partitions that each repeat x, a tile of one partition.
+
+    Issues nc_stream_shuffle, once per group of 32 partitions. If no engine can start at the
+    partition of x, a DMA moves x first. The documentation of broadcast_to allows any tile, and the
+    Wigner matrices of equiformer-trainium use single rows of a table."""
     if x.shape[0] == count:
         return x
     out = ndarray((count, *x.shape[1:]), x.dtype)
@@ -79,8 +80,8 @@ def repeated(x: NkiTensor, shape: Dims) -> NkiTensor:
 
 
 def _is_column(x: Any, other: Any) -> bool:
-    """Return whether x is a tile with one element per partition, and `other` is a tile with several
-    elements per partition, in the same number of partitions."""
+    """Return whether x is a tile with one element per partition, and `other` a tile with several.
+    Both tiles have the same number of partitions."""
     return (
         isinstance(x, Tile)
         and x.free_size == 1
@@ -89,9 +90,8 @@ def _is_column(x: Any, other: Any) -> bool:
 
 
 def _scalar_operand(x: Any, bitvec: bool) -> Any:
-    """Return x, a number or a [P, 1] tile, as an operand of tensor_scalar. Arithmetic operators
-    require float32, so a tile of another format is converted. Bitwise operators (`bitvec`) need no
-    conversion."""
+    """Return x, a number or a [P, 1] tile, as an operand of tensor_scalar. A tile of another format
+    is converted to float32 for arithmetic operators, but not for bitwise operators (`bitvec`)."""
     if not isinstance(x, Tile) or bitvec or x.dtype is float32:
         return x
     column = ndarray(x.shape, float32)
@@ -132,7 +132,7 @@ def _binary(name: str, kind: type[Operation] = Operation) -> Operation:
 
 
 def _common_shape(name: str, x: Any, y: Any) -> Dims:
-    """Return the shape of x <op> y. Raises SignatureError if neither x nor y is a tile, and
+    """Return the shape of x <op> y. Raises SignatureError if neither x nor y is a tile. Raises
     ShapeError if two sizes differ and neither size is 1."""
     tile = x if isinstance(x, NkiTensor) else y
     other = y if isinstance(y, NkiTensor) else tile
@@ -160,8 +160,8 @@ def _common_shape(name: str, x: Any, y: Any) -> Dims:
 
 
 def _aligned(x: NkiTensor, other: NkiTensor) -> Dims:
-    """Return the shape of x for a comparison with the shape of `other`. If x has one element per
-    partition, this shape has as many axes as `other`, and all free axes have size 1."""
+    """Return the shape of x, to compare with the shape of `other`. If x has one element per
+    partition, the shape has as many axes as `other`, and all free axes have size 1."""
     return (x.shape[0], *(1,) * (len(other.shape) - 1)) if x.free_size == 1 else x.shape
 
 
@@ -248,8 +248,9 @@ def where(condition: NkiTensor, x: NkiTensor, y: NkiTensor, dtype: Any = None) -
 
 
 def _no_hardware(name: str, quotient: str) -> Simulated:
-    """Return a remainder, an operator that only the vendor's simulator has. A call raises
-    OperatorError, unless Options.simulator_operators is set. `quotient` rounds the quotient."""
+    """Return the operator of a remainder, which only the vendor's simulator has. A call raises
+    OperatorError, unless Options.simulator_operators is set. `quotient` is the function that rounds
+    the quotient."""
     simulated = _binary(name, Simulated)
 
     def refused(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
