@@ -20,7 +20,7 @@ from neuroncore.base.errors import KernelError, UsageError, did_you_mean
 from neuroncore.base.findings import CodeRule, rules
 
 LEGAL = "legal here"
-SYMPTOMS = "AWS's tools report it as "  # the start of a line that lists other names
+SYMPTOMS = re.compile(r"^AWS's tools report .+? as (.+)$", re.MULTILINE)  # codes of other tools
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ class ExplainPage:
     def symptoms(self) -> list[str]:
         """Return the codes that the vendor's compiler or runtime reports for the problem
         that the page explains."""
-        lines = [line for line in self.text.splitlines() if line.startswith(SYMPTOMS)]
-        return re.findall(r"[A-Z][A-Z_0-9]+", " ".join(lines).removeprefix(SYMPTOMS))
+        return re.findall(r"[A-Z][A-Z_0-9]+", " ".join(SYMPTOMS.findall(self.text)))
 
 
 @cache

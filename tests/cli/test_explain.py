@@ -1,11 +1,14 @@
 """`neuroncore explain`: every error has a page, and every example does what its page states."""
 
+import ast
 import re
 from pathlib import Path
 
+import parsed
 import pytest
 
 import neuroncore
+from neuroncore.base import errors
 from neuroncore.base.errors import KernelError
 from neuroncore.base.findings import rules
 from neuroncore.cli import main
@@ -21,6 +24,7 @@ ROOT = Path(neuroncore.__file__).parent
 REFUSALS = set(
     re.findall(r"^## ([A-Z_]+)$", (ROOT / "cli/explanations/evaluation.md").read_text(), re.M)
 )
+SYMPTOM = re.compile(r"\b(?:NCC_|NLA|TEN|GCA)[A-Z]*\d+")
 REFUSED = [name for name, page in PAGES.items() if page.bad and not page.severity]
 RUNS = [name for name, page in PAGES.items() if page.good]
 # Legal here: a slice next to an index expression has a clear meaning, and published kernels
@@ -105,6 +109,34 @@ def test_the_page_of_legal_code_states_that_it_is_legal(capsys):
 def test_a_message_of_the_device_leads_to_a_page(symptom, code, capsys):
     assert main(["explain", symptom]) == 0
     assert f"{code}\n" in capsys.readouterr().out
+
+
+def test_a_code_with_two_causes_leads_to_both_pages(capsys):
+    assert main(["explain", "NCC_INKI016"]) == 0
+    printed = capsys.readouterr().out
+    assert "BUFFER_KIND\n" in printed and "UNSUPPORTED_OP_COMBO\n" in printed
+
+
+def symptoms_of(file):
+    """The codes of AWS's tools that the errors of a file name, each with the class of the error."""
+    for call in (node for node in parsed.nodes(file) if isinstance(node, ast.Call)):
+        for also in [word.value for word in call.keywords if word.arg == "also"]:
+            named = {
+                getattr(part, "id", getattr(part, "attr", "")) for part in [call.func, *call.args]
+            }
+            kinds = {"TargetError"} if "needs" in named else named & set(vars(errors))
+            yield from (
+                (kind, code) for kind in kinds for code in SYMPTOM.findall(ast.unparse(also))
+            )
+
+
+def test_the_page_of_an_error_has_the_codes_that_its_messages_name():
+    files = [file for room in ("neuroncore", "isa") for file in (ROOT.parent / room).rglob("*.py")]
+    found = {pair for file in files for pair in symptoms_of(file)}
+    assert len(found) >= 9
+    for kind, code in found:
+        page = PAGES[getattr(errors, kind).code]
+        assert code in page.symptoms, f"the page {page.name} does not have {code}"
 
 
 def test_without_a_name_the_command_lists_all_names(capsys):
