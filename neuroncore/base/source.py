@@ -1,14 +1,17 @@
 """Finds places in the user's kernel: file, line, columns and call stack. Also tables with a value
-for each place."""
+for each place, and the text of Python files in the encoding that Python would use (PEP 263)."""
 
 from __future__ import annotations
 
+import io
 import linecache
 import os.path
 import sys
+import tokenize
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -312,3 +315,42 @@ def position(name: str) -> int | None:
         return None
     names = called.f_code.co_varnames[: called.f_code.co_argcount]
     return names.index(name) - (names[0] == "self") if name in names else None
+
+
+def source_text(path: Path, errors: str = "strict") -> str:
+    """Return the text of a Python file. Its encoding is the one that a comment in the first two
+    lines declares, or UTF-8; a byte order mark is removed. `errors` is the argument of
+    bytes.decode. Raise OSError if the file can't be read. With "strict", raise UnicodeDecodeError
+    or SyntaxError if the file can't be decoded."""
+    content = io.BytesIO(path.read_bytes())
+    try:
+        encoding, _ = tokenize.detect_encoding(content.readline)
+    except SyntaxError:  # an unknown encoding, or other bytes than UTF-8
+        if errors == "strict":
+            raise
+        encoding = "utf-8"
+    content.seek(0)
+    return io.TextIOWrapper(content, encoding, errors).read()
+
+
+def encoding_error(content: bytes) -> tuple[int, str] | None:
+    """Return the line of the first byte that is not UTF-8, and a message in Python's words. Return
+    None if there is no such byte, or if the file declares its encoding.
+
+    Python refuses to run such a file. But compile() and ast.parse() accept the byte in a comment.
+    """
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        if any(map(_declares_encoding, content.splitlines()[:2])):
+            return None
+        line = content.count(b"\n", 0, error.start) + 1
+        return line, (
+            f"Non-UTF-8 code starting with '\\x{content[error.start]:02x}', but no encoding "
+            "declared; see https://peps.python.org/pep-0263/"
+        )
+    return None
+
+
+def _declares_encoding(line: bytes) -> bool:
+    return tokenize.cookie_re.match(line.decode("latin-1")) is not None

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.lazy import version
+from neuroncore.base.source import source_text
 from neuroncore.cli.evaluate import add_isolation, limits
 from neuroncore.cli.isolated import IsolatedCommands
 from neuroncore.eval.isolation import ProcessLimits
@@ -271,8 +272,8 @@ class Tools:
         if not path.is_relative_to(self.folder):
             _wrong(f"{candidate} is not in {self.folder}")
         try:
-            return path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            return source_text(path)
+        except (OSError, UnicodeDecodeError, SyntaxError) as error:
             _wrong(f"{candidate} can't be read: {error}")
 
     def _spec(self, name: str) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 
 from neuroncore.base.errors import UsageError, did_you_mean
 from neuroncore.base.lazy import Lazy
+from neuroncore.base.source import encoding_error
 from neuroncore.frontend.arguments import with_rank
 from neuroncore.frontend.settings import target_machine
 from neuroncore.numerics.formats import Format, lookup
@@ -79,13 +80,11 @@ def parsed(path: Path) -> ast.Module:
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
     try:
-        compile(content, str(path), "exec", dont_inherit=True)
-        return ast.parse(content, str(path))
+        if b"\0" not in content and encoding_error(content) is None:
+            compile(content, str(path), "exec", dont_inherit=True)
+            return ast.parse(content, str(path))
     except SyntaxError as error:
-        if b"\0" not in content:
-            raise NotPython(f"{path}:{error.lineno or 1}: {error.msg}") from None
-    except UnicodeDecodeError:
-        pass
+        raise NotPython(f"{path}:{error.lineno or 1}: {error.msg}") from None
     except (RecursionError, MemoryError):
         raise NotPython(f"{path}:1: nested too deeply for Python") from None
     if saved := files.saved_run(path, content):
@@ -99,15 +98,12 @@ def parsed(path: Path) -> ast.Module:
 
 
 def _not_text(path: Path, content: bytes) -> NotPython:
-    """Return an error for the first byte that is not text. Python's own error has no line
-    number."""
-    try:
-        content.decode()
-        first, problem = content.find(b"\0"), "a null byte, which Python does not allow"
-    except UnicodeDecodeError as error:
-        first, problem = error.start, f"byte {content[error.start]:#x} is not UTF-8"
-    line = content.count(b"\n", 0, max(first, 0)) + 1
-    return NotPython(f"{path}:{line}: {problem}")
+    """Return an error for the first byte that is not UTF-8, or else for the first null byte.
+    Python's own error about a null byte has no line number."""
+    if (found := encoding_error(content)) is None:
+        line = content.partition(b"\0")[0].count(b"\n") + 1
+        found = line, "a null byte, which Python does not allow"
+    return NotPython(f"{path}:{found[0]}: {found[1]}")
 
 
 class FromSource(SourceFileLoader):

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from neuroncore.base.errors import UsageError
 from neuroncore.base.progress import progress
+from neuroncore.base.source import source_text
 from neuroncore.base.units import duration, plural
 from neuroncore.eval import blindness, isolation, trace
 from neuroncore.eval.isolation import ProcessLimits
@@ -254,10 +255,10 @@ def _secret(verdict: dict[str, Any]) -> str:
 
 
 def _source(file: Path) -> str:
-    """Return the source of a candidate. Bytes that are not UTF-8 are replaced by U+FFFD, which
+    """Return the source of a candidate. Bytes that can't be decoded are replaced by U+FFFD, which
     Python accepts only in strings and comments."""
     try:
-        return file.read_text("utf-8", errors="replace")
+        return source_text(file, "replace")
     except OSError as error:
         raise UsageError(f"{file} can't be read: {error}") from None
 

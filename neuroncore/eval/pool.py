@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from neuroncore.base import jit
 from neuroncore.base.errors import UsageError
+from neuroncore.base.source import source_text
 from neuroncore.eval import isolation
 from neuroncore.eval.isolation import Level, ProcessLimits
 from neuroncore.eval.loading import load_spec
@@ -155,7 +156,7 @@ def _candidate(candidate: Candidate | str | Path) -> Candidate:
     if isinstance(candidate, Candidate):
         return candidate
     try:
-        return Candidate(str(candidate), Path(candidate).read_text("utf-8", errors="replace"))
+        return Candidate(str(candidate), source_text(Path(candidate), "replace"))
     except OSError as error:
         raise UsageError(f"{candidate} can't be read: {error}") from None
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from neuroncore.base.errors import UsageError
-from neuroncore.base.source import Place
+from neuroncore.base.source import Place, encoding_error
 from neuroncore.lint.syntax import DEFINITIONS, Definition, inside, name_of, statements
 
 RELEASES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6")
@@ -237,10 +237,15 @@ def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _top(handler.body)
 
 
-def parsed(path: Path) -> Module:
-    """Read a file as a Module. Raise UsageError if the file can't be read, or isn't Python."""
+def parsed(path: Path, strict: bool = False) -> Module:
+    """Read a file as a Module. Raise UsageError if the file can't be read, or isn't Python. With
+    `strict`, also raise it for bytes in a comment that Python can't decode: Python refuses to run
+    the file, but can import it."""
     try:
-        return Module(path, ast.parse(path.read_bytes(), str(path)))
+        content = path.read_bytes()
+        if strict and (found := encoding_error(content)) is not None:
+            raise UsageError(f"{path}:{found[0]}: {found[1]}")
+        return Module(path, ast.parse(content, str(path)))
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}") from None
     except (MemoryError, RecursionError):  # Python raises these for very deep nesting
@@ -257,7 +262,7 @@ class Modules:
     contains "nki"."""
 
     def __init__(self, first: Path) -> None:
-        self.first = parsed(first)
+        self.first = parsed(first, strict=True)
         self._read: dict[Path, Module | None] = {first.resolve(): self.first}
         self._known: dict[tuple[Module, str], object] = {}
         # names that are being looked up, to stop at cycles

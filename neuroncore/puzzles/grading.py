@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from neuroncore.base.errors import UsageError
+from neuroncore.base.source import source_text
 from neuroncore.base.units import duration
 from neuroncore.frontend.alias import activated
 from neuroncore.puzzles.attempts import SEVERE, Attempt, attempt, first_wrong, likeness
@@ -64,8 +65,8 @@ def check(puzzle: Puzzle | str, solution: Path | Callable[..., Any]) -> Grade:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return source_text(file)
+    except (OSError, UnicodeDecodeError, SyntaxError) as error:
         raise UsageError(f"{file} can't be read: {error}") from None
 
 

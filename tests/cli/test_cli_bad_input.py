@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cli_files import KERNEL, OLDER, SCRIPT
 
+from neuroncore.base.source import source_text
 from neuroncore.cli import main
 
 NEURONCORE = str(Path(sys.executable).parent / "neuroncore")
@@ -79,19 +80,17 @@ def failed(capsys, *arguments):
 
 # --- files without valid Python -------------------------------------------------------------------
 
+NOT_UTF8 = (
+    r"Non-UTF-8 code starting with '\x{}', but no encoding declared; "
+    "see https://peps.python.org/pep-0263/"
+)
 NO_PYTHON = {
     "open.py": (b"x = 1\ny = (\n", "open.py:2: '(' was never closed\n"),
     "null.py": (b"x = 1\n\n\0\0\n", "null.py:3: a null byte"),
-    "latin.py": (
-        b'x = "\xff"\n',
-        # Python 3.14 has another message
-        ("latin.py:1: (unicode error) 'utf-8' codec", "latin.py:1: Non-UTF-8 code"),
-    ),
-    # Python 3.12 names the line before
-    "docstring.py": (
-        b'def f():\n    """x\n    \xc0y"""\n',
-        ("docstring.py:3: ", "docstring.py:2: "),
-    ),
+    "latin.py": (b'x = "\xff"\n', f"latin.py:1: {NOT_UTF8.format('ff')}\n"),
+    "comment.py": (b"x = 1\n# caf\xe9\n", f"comment.py:2: {NOT_UTF8.format('e9')}\n"),
+    "docstring.py": (b'def f():\n    """x\n    \xc0y"""\n', "docstring.py:3: Non-UTF-8 code"),
+    "late.py": (b"x = 1\n\n# coding: latin-1\n# \xe9\n", "late.py:4: Non-UTF-8 code"),
     "deep.py": (b"x = " + b"-" * 100_000 + b"1\n", "deep.py:1: "),
     "coding.py": (b"# coding: nothing\n", "coding.py:1: unknown encoding: nothing"),
     "indent.py": (b"def f():\n    x\n  y\n", "indent.py:3: unindent"),
@@ -115,6 +114,38 @@ def test_a_file_without_valid_python_is_one_line_with_its_place(capsys, name, as
     )
     assert code == 2
     assert err.startswith(said) and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["check"], ["check", "--static"], ["why"], ["view", "--json"]])
+def test_each_command_refuses_bytes_in_a_comment_that_are_not_utf8(capsys, command):
+    Path("comment.py").write_bytes(KERNEL.encode() + b"# caf\xe9\n")
+    assert main([*command, "comment.py"]) == 2
+    line = KERNEL.count("\n") + 1
+    assert capsys.readouterr().err.endswith(f"comment.py:{line}: {NOT_UTF8.format('e9')}\n")
+
+
+ENCODED = {  # files that Python runs
+    "declared": b"# -*- coding: latin-1 -*-\n# caf\xe9\n",
+    "mark": b"\xef\xbb\xbf# caf\xc3\xa9\n",
+    "both": b"\xef\xbb\xbf# coding: utf-8\n",
+    "declared in line 2": b"#!/usr/bin/python3\n# vim: set fileencoding=latin-1:\n# \xe9\n",
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_a_file_in_another_encoding_runs(capsys, name):
+    Path("encoded.py").write_bytes(ENCODED[name] + (KERNEL + SCRIPT).encode("latin-1"))
+    for command in ["run", "check", "why"]:
+        assert main([command, "encoded.py"]) == 0, command
+    assert "Non-UTF-8" not in capsys.readouterr().err
+    assert source_text(Path("encoded.py")).endswith(KERNEL + SCRIPT)
+
+
+def test_python_imports_a_file_whose_comment_is_not_utf8():
+    Path("helper.py").write_bytes(KERNEL.encode() + b"# caf\xe9\n")
+    Path("imports_it.py").write_text("from helper import *\n" + SCRIPT)
+    for command in ["run", "check"]:
+        assert main([command, "imports_it.py"]) == 0, command
 
 
 def test_an_imported_file_without_valid_python_is_one_line_too(capsys, folder):

@@ -57,6 +57,12 @@ def valid(verdict):
         assert one.keys() <= known[1].keys()
 
 
+@pytest.mark.parametrize("first", [b"\xef\xbb\xbf", b"# coding: latin-1\n# caf\xe9\n"])
+def test_a_candidate_in_another_encoding_is_judged(batch, first, capsys):
+    (batch / "a.py").write_bytes(first + HONEST.encode())
+    assert main(["eval", "--spec", "spec.py", "batch/a.py", "--secret", "7"]) == 0
+
+
 def test_an_interrupted_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
     out = tmp_path / "out.jsonl"
     words = ["eval", "--spec", "spec.py", "--batch", "batch", "--jsonl", "out.jsonl", "--rank"]

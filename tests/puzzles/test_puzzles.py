@@ -95,7 +95,7 @@ def test_the_command_grades_hints_and_counts_stars(puzzles, capsys):
     assert "OUTPUT_NOT_WRITTEN" in printed and copy.mistakes[0].hint in printed
     assert "NNNN" in printed and "element (0, 0) is nan" in printed and Path("copy.html").exists()
     assert main(["puzzles", "hint", "p01_copy.py"]) == 0
-    file.write_text(copy.solution)
+    file.write_bytes(b"\xef\xbb\xbf" + copy.solution.encode())  # with a byte order mark
     assert main(["puzzles", "check", str(file)]) == 0
     assert capsys.readouterr().out.count("***") == 1
     assert main(["puzzles", "board"]) == 0
