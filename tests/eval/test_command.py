@@ -60,7 +60,7 @@ def valid(verdict):
 @pytest.mark.parametrize("first", [b"\xef\xbb\xbf", b"# coding: latin-1\n# caf\xe9\n"])
 def test_a_candidate_in_another_encoding_is_judged(batch, first, capsys):
     (batch / "a.py").write_bytes(first + HONEST.encode())
-    assert main(["eval", "--spec", "spec.py", "batch/a.py", "--secret", "7"]) == 0
+    assert main(["eval", "--spec", "spec.py", "--candidate", "batch/a.py", "--secret", "7"]) == 0
 
 
 def test_an_interrupted_batch_in_two_processes_is_resumed(batch, tmp_path, capsys):
