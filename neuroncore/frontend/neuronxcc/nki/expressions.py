@@ -278,11 +278,11 @@ def _integer(value: Any) -> int | None:
 
 def _not_affine(symbol: str) -> SignatureError:
     return SignatureError(
-        f"operator {symbol} can't be applied to this index expression",
-        expected="sums of index expressions, products with integers, // and % that stay affine",
+        f"the operator {symbol} makes this index expression nonlinear",
+        expected="an affine expression: sums, products with integers, and // and % by an integer "
+        "if the result still has one stride per axis",
         because="an access pattern is a start and one stride per axis",
         hint="split the axis: use one nl.arange for each part, times the stride of the part",
-        also="err_unsupported_expression_in_mask",
     )
 
 
