@@ -1,11 +1,9 @@
-"""Tensors with block dimensions, and the addresses that a kernel chooses for the tiles of such
-tensors.
+"""Tensors with block axes, and the addresses that a kernel chooses for their tiles.
 
 The axes before the partition axis are block axes. A block is a tuple with one index for each block
-axis, and each block has one tile. A tile is a separate storage, which is allocated when the kernel
-first uses the tile, so that only the tiles in use at the same time occupy the chip. The storage is
-released when no line of the kernel can name the tile any more (`lifetimes`).
-"""
+axis, and each block has one tile. A tile is a separate storage. The storage is allocated when the
+kernel first uses the tile, so that only the tiles in use at the same time occupy the chip. The
+storage is released when no line of the kernel can name the tile any more (`lifetimes`)."""
 
 from __future__ import annotations
 
@@ -34,16 +32,18 @@ Address = tuple[int, int]  # (partition, byte within the partition)
 
 @dataclass(frozen=True)
 class Allocation:
-    """The result of an allocator, which kernels pass as `buffer`: a memory, and a function that
-    returns the address of a block's tile from (block, partitions, bytes per partition). The
-    function is None if the system chooses addresses."""
+    """The result of an allocator, which kernels pass as `buffer`.
+
+    `region`: the memory
+    `address`: a function of (block, partitions, bytes per partition) that returns the address of
+        the block's tile, or None if the system chooses addresses"""
 
     region: MemoryRegion
     address: Callable[[Block, int, int], Sequence[int]] | None = None
 
     def placer(self, shape: Sequence[int], form: Format) -> Callable[[Block], Address] | None:
-        """Return a function from a block to the address of its tile, for tiles of shape `shape` and
-        format `form`. Return None if the system chooses addresses."""
+        """Return a function from a block to the address of its tile, or None if the system chooses
+        addresses. `shape` and `form` are the shape and the format of the tiles."""
         if self.address is None:
             return None
         address = first_address(self.address)
@@ -63,8 +63,8 @@ class Allocation:
 def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
     """Return a function of (block, partitions, bytes per partition) that calls the kernel's `func`.
     The arguments are passed by the names idx, pdim_size and fdim_size, because functools.partial
-    may have bound other parameters. If `func` has parameters with other names, the arguments are
-    passed by position."""
+    may have bound other parameters. If `func` has other names, the arguments are passed by
+    position."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
         arguments = {"idx": block, "pdim_size": partitions, "fdim_size": size}
@@ -78,7 +78,7 @@ def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], S
 
 
 def _in_bank(numbers: tuple[int, ...], size: int) -> Address:
-    """Convert `numbers`, (bank, start partition, byte in the bank), to an address in PSUM. `size`
+    """Return the address in PSUM for `numbers`: (bank, start partition, byte in the bank). `size`
     is the number of bytes of the tile per partition. Raises OutOfBoundsError for an address outside
     of PSUM."""
     if len(numbers) != 3:
@@ -106,10 +106,11 @@ def _not_an_address(address: Any, expected: str) -> SignatureError:
 
 
 def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
-    """Return one coordinate of the address of a block's tile: a bank, a partition or a byte. Along
-    block axis k, `counts[k]` places exist, and index i has place i % counts[k]. Places are numbered
-    in row-major order, and place n has the coordinate `base` + `scale` * n. A tensor without block
-    axes is at `base`; published kernels pass a count for such tensors too."""
+    """Return one coordinate of the address of a block's tile: a bank, a partition or a byte.
+
+    Block axis k has `counts[k]` places, and index i has place i % counts[k]. Places are numbered in
+    row-major order, and place n has the coordinate `base` + `scale` * n. A tensor without block
+    axes is at `base`: published kernels pass a count for such tensors too."""
     if counts and block and len(counts) != len(block):
         raise SignatureError(
             f"the allocation has {plural(len(counts), 'count')} of tiles, {tuple(counts)!r}, but "
@@ -126,10 +127,11 @@ def modulo(base: int, counts: Sequence[int], scale: int, block: Block) -> int:
 
 
 def check_explicit(name: str, arguments: dict[str, Any], bias_is_made: bool) -> None:
-    """Raise SignatureError for an instruction that writes to a tensor at an explicit address, if
-    the compiler would have to add an operand, which would need an address too. An activation
-    without a bias needs a tile of zeros, unless the compiler makes this tile (`bias_is_made`). A
-    transpose on the Tensor engine needs an identity matrix."""
+    """Raise SignatureError if the compiler would have to add an operand to an instruction that
+    writes to an explicit address. The operand would need an address too.
+
+    An activation without a bias needs a tile of zeros, unless the compiler makes this tile
+    (`bias_is_made`). A transpose on the Tensor engine needs an identity matrix."""
     if name.startswith("activation") and arguments["bias"] is None and not bias_is_made:
         raise SignatureError(
             f"{name} must have a bias, because it writes to a tensor at an explicit address",
@@ -154,8 +156,8 @@ Make = Callable[[Dims], Storage]
 
 
 def _comes_once(k: Any) -> bool:
-    """Return whether a key is the variable of a running loop whose iterations all select different
-    blocks."""
+    """Return whether a key is the variable of a running loop that selects another block in each
+    iteration."""
     if not isinstance(k, LoopIndex) or k.over:
         return False
     values = k.loop.values
@@ -163,8 +165,8 @@ def _comes_once(k: Any) -> bool:
 
 
 class Blocks(Untiled):
-    """A tensor of shape (blocks..., partitions, free...). If only some block axes were indexed so
-    far, `_at` has their indices."""
+    """A tensor of shape (blocks..., partitions, free...). `_at` has the indices of the block axes
+    that were indexed so far, if not all were indexed."""
 
     __hash__ = object.__hash__
     __array_ufunc__ = None
@@ -199,8 +201,9 @@ class Blocks(Untiled):
         return self.dtype.itemsize
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a tile, or a part of a tile: the key has an int for each block axis, and then the
-        keys within the tile. With fewer ints, return the tensor with the remaining block axes."""
+        """Return a tile, or a part of a tile. The key has an int for each block axis, followed by
+        the keys within the tile. With fewer ints, return the tensor with the remaining block
+        axes."""
         keys = key if isinstance(key, tuple) else (key,)
         missing = self._axis - len(self._at)
         block = (*self._at, *keys[:missing])
@@ -244,8 +247,8 @@ class Blocks(Untiled):
         return block in self._tiles
 
     def new_tile(self, block: Dims, ending: LoopIndex | None) -> Tensor:
-        """Make and return the tile of a block. The tile is released when the iteration `ending`
-        ends, if that is not None."""
+        """Make and return the tile of a block. If `ending` is given, the tile is released when this
+        iteration ends."""
         tile = self._tiles[block] = Tensor.of(self._make(block))
         state = running()
         state.blocks[tile.storage.id] = self._tiles, block

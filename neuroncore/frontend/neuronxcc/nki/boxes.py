@@ -1,8 +1,7 @@
 """Boxes of elements that masks choose, and the parts of tiles inside these boxes.
 
 A box is a rectangle of elements of a tile: a pair (first, count) for each axis. An empty box, (),
-is the whole tile.
-"""
+is the whole tile."""
 
 from __future__ import annotations
 
@@ -26,8 +25,9 @@ Part = Callable[[Tensor, Box], Tensor]  # from (result, box of an operand) to a 
 
 
 def chosen(mask: Any, space: Dims) -> list[Box]:
-    """Return the boxes that a mask chooses in a tile of shape `space`: [()] without a mask, and []
-    if the mask chooses nothing. If `mask` is a list of boxes, it is returned unchanged."""
+    """Return the boxes that a mask chooses in a tile of shape `space`. Without a mask, return [()].
+    Return [] if the mask chooses nothing. A `mask` that is a list of boxes is returned
+    unchanged."""
     if isinstance(mask, list):
         return mask
     if mask is None:
@@ -48,8 +48,8 @@ def chosen(mask: Any, space: Dims) -> list[Box]:
 
 
 def parts(name: str, arguments: dict[str, Any], masked: str, box: Box, space: Dims) -> Any:
-    """Return the arguments of instruction `name` for one box of the operand `masked`: each tile is
-    replaced by the part that belongs to `box`. The operand `masked` has the shape `space`."""
+    """Return the arguments of instruction `name` for one box of the operand `masked`, which has the
+    shape `space`. Each tile is replaced by its part for `box`."""
     apart = _apart(name, masked)
     return {
         argument: follow(value, box, space, argument not in apart)
@@ -59,8 +59,8 @@ def parts(name: str, arguments: dict[str, Any], masked: str, box: Box, space: Di
 
 @cache
 def _apart(name: str, masked: str) -> frozenset[str]:
-    """Return the operands whose free axes a box of the operand `masked` does not cut. The clause of
-    instruction `name` gives these axes another letter than the free axes of `masked`. Their sizes
+    """Return the operands whose free axes a box of the operand `masked` does not cut. In the clause
+    of instruction `name` these axes have another letter than the free axes of `masked`. Their sizes
     may be equal by chance, for example in the two operands of a matrix product."""
     shapes = INSTRUCTIONS[name].shapes
     if masked not in shapes:
@@ -75,10 +75,12 @@ _parts: dict[tuple[Geometry, Box, Dims], tuple[Geometry, int]] = {}
 
 
 def follow(value: Any, box: Box, space: Dims, free: bool = True) -> Any:
-    """Return the part of an argument that an instruction uses if it works only on `box` of a tile
-    of shape `space`. A tile is cut along each axis that has the same size in `space`; if `free` is
-    False, only along partitions. A list is replaced by the list of the parts. Other arguments are
-    returned unchanged."""
+    """Return the part of an argument for an instruction that works only on `box` of a tile of shape
+    `space`.
+
+    A tile is cut along each axis that has the same size in `space`, or only along partitions if
+    `free` is False. A list is replaced by the list of the parts. Other arguments are returned
+    unchanged."""
     if box and isinstance(value, list):
         return [follow(item, box, space, free) for item in value]
     if not box or not isinstance(value, Tensor):
@@ -111,16 +113,16 @@ def _followed(value: Tensor, box: Box, space: Dims) -> Tensor:
 
 
 def of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
-    """Return the part of a result that an instruction writes if it works only on `box` of a tile of
-    shape `over`. If the result has other axes than this tile, the function `part` cuts it."""
+    """Return the part of a result for an instruction that works only on `box` of a tile of shape
+    `over`. If the result has other axes than this tile, the function `part` cuts it."""
     piece: Tensor = part(dst, box) if part else follow(dst, box, over)
     return piece
 
 
 def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
-    """Cut boxes of a tile of shape `over` along their shortest free axes, and return the pieces. An
-    access pattern can describe the part of each tile in `tiles` that belongs to a piece. A call on
-    tiles with too many axes thus becomes several instructions."""
+    """Cut boxes of a tile of shape `over` along their shortest free axes, and return the pieces.
+    They are so small that an access pattern can describe the part of each tile in `tiles` for a
+    piece. Thus a call on tiles with too many axes becomes several instructions."""
     most = current().machine.limits.free_dims
     if len(over) <= 1 + most:
         return boxes
@@ -144,21 +146,22 @@ OF_PARTITIONS = ("reduce_res", "dst_idx")  # results in addition to dst
 
 
 def place_of(slot: Tensor, value: Tensor) -> Tensor:
-    """Return the part of `slot` to which `value` is assigned. It is a part only if masks cut the
-    operands of the product `value`, and the slot has the size of the product of whole operands."""
+    """Return the part of `slot` to which `value` is assigned. It is the whole slot, unless masks
+    cut the operands of the product `value`, and the slot has the size of the product of whole
+    operands."""
     cut = getattr(value, "cut", None) if slot.shape != value.shape else None
     return slot.within(cut[1]) if cut and cut[0] == slot.shape else slot
 
 
 def check_rows(name: str, boxes: list[Box], arguments: dict[str, Any]) -> None:
-    """Raise NotEmulated if instruction `name` combines the elements of a partition, and these
-    elements are in several boxes, because each box takes a separate instruction."""
+    """Raise NotEmulated if instruction `name` combines elements of a partition that are in several
+    boxes. Each box takes a separate instruction."""
     if name in IN_ORDER or any(arguments.get(other) is not None for other in OF_PARTITIONS):
         check_apart([box[:1] for box in boxes])
 
 
 def check_apart(places: list[Box]) -> None:
-    """Raise NotEmulated if two of the `places` overlap. Each place is the part of a result that is
+    """Raise NotEmulated if two of the `places` overlap. A place is the part of a result that is
     computed from one box of elements."""
     if len(places) < 2:
         return

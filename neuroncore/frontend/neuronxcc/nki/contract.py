@@ -21,14 +21,13 @@ from neuroncore.frontend.outcome import RETURNS, at_return
 
 
 def with_checks(function: Callable[..., Any], returns: bool, options: str) -> Callable[..., Any]:
-    """Return a function that calls the kernel's `function`, and checks what the kernel writes and
-    returns. The checks raise ImmutableError, SignatureError and OutputError.
+    """Return a function that calls the kernel's `function`, and checks what it writes and returns.
+    The checks raise ImmutableError, SignatureError and OutputError.
 
     If the kernel `returns` its results, it may write only to parameters that are annotated as
-    mutable, and must return each mutable parameter that it has written. `options` is the text of
-    the compiler's options. The options skip-mutable-return-check and
-    skip-non-top-level-shared-hbm-check each turn off a check.
-    """
+    mutable. It must return each mutable parameter that it has written. `options` is the text of the
+    compiler's options. skip-mutable-return-check and skip-non-top-level-shared-hbm-check each turn
+    off a check."""
     declared = inspect.signature(function).parameters
     own_code = getattr(inspect.unwrap(function), "__code__", None)
 
@@ -96,16 +95,16 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _is_mutable(annotation: Any) -> bool:
-    """Return whether an annotation is nt.mutable_tensor or nt.tensor[nt.mutable]. It may be a
-    string."""
+    """Return whether an annotation, which may be a string, is nt.mutable_tensor or
+    nt.tensor[nt.mutable]."""
     return "mutable" in str(annotation)
 
 
 def _check_returned(
     function: Callable[..., Any], mutable: dict[str, Tensor], results: set[int]
 ) -> None:
-    """Raise SignatureError if the kernel wrote to a mutable parameter whose storage is not among
-    the `results`, which are ids of storages."""
+    """Raise SignatureError if the kernel wrote to a mutable parameter that it does not return.
+    `results` are the ids of the returned storages."""
     for name, tensor in mutable.items():
         if tensor.storage.version and tensor.storage.id not in results:
             raise at_return(
@@ -121,8 +120,8 @@ def _check_returned(
 
 
 def _check_written(function: Callable[..., Any], result: Any, writes: bool) -> None:
-    """Raise OutputError if the kernel wrote nothing to one of its results in HBM. Raise OutputError
-    also if `writes` is False, which means that the kernel returns nothing and wrote to none of its
+    """Raise OutputError if the kernel wrote nothing to one of its results in HBM. Also raise
+    OutputError if `writes` is False: the kernel returns nothing and wrote to none of its
     arguments."""
     never = [t for t in _tensors(result) if _never_written(t)]
     if writes and not never:

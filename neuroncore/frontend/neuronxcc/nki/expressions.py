@@ -1,8 +1,7 @@
 """Index expressions of the older API, and the masks that compare them.
 
 An expression is an affine function of the axes of a tile: `start + sum(steps[k] * i_k)`, where i_k
-is from 0 to `shape[k]` - 1. Access patterns have the same form, so indexing adds such functions.
-"""
+is from 0 to `shape[k]` - 1. Access patterns have the same form, so indexing adds expressions."""
 
 from __future__ import annotations
 
@@ -134,8 +133,7 @@ class Index(Affine):
         return Index(shape, steps, self.start)
 
     def permuted(self, order: Sequence[int]) -> Index:
-        """Return the expression with its axes in another order: axis k of the result is axis
-        `order[k]`."""
+        """Return the expression with permuted axes: axis k of the result is axis `order[k]`."""
         return Index(
             tuple(self.shape[a] for a in order), tuple(self.steps[a] for a in order), self.start
         )
@@ -184,8 +182,8 @@ class Index(Affine):
 
     def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
         """Return (quotient, remainder) of this expression by `other`. Raises SignatureError unless
-        both are affine. They are affine if the sum of the start and of the terms whose steps are
-        not multiples of the divisor stays between two adjacent multiples of the divisor."""
+        both are affine. For this, take the start and the terms whose steps are not multiples of the
+        divisor: their sum must stay between two adjacent multiples of the divisor."""
         number = _integer(other)
         if number is None or number < 1:
             raise _not_affine(symbol)
@@ -253,9 +251,8 @@ COLUMN, ROW = (slice(None), None), (None, slice(None))  # the most frequent keys
 
 
 def _new_axes(key: Any) -> int:
-    """Return an integer that describes a subscript whose keys are None or `:`. In binary the
-    integer has a leading 1, and then a digit for each key: 1 for None and 0 for `:`. Return 0 if
-    there are other keys."""
+    """Return a code for a subscript whose keys are None or `:`, or 0 if there are other keys. In
+    binary the code has a leading 1, followed by a digit for each key: 1 for None and 0 for `:`."""
     bits = 1
     for k in key if type(key) is tuple else (key,):
         if k is None:
@@ -287,8 +284,8 @@ def _not_affine(symbol: str) -> SignatureError:
 
 
 def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
-    """Return the common shape of two expressions, and the steps of each expression along the axes
-    of this shape. Raises ShapeError if two sizes differ and neither is 1."""
+    """Return the common shape of two expressions, and the steps of each expression along its axes.
+    Raises ShapeError if two sizes differ and neither size is 1."""
     if a.shape == b.shape:
         return a.shape, a.steps, b.steps
     rank = max(len(a.shape), len(b.shape))
@@ -305,7 +302,8 @@ def _together(a: Index, b: Index) -> tuple[Dims, Dims, Dims]:
 
 
 def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
-    """Return the common shape of expressions, and the steps of each along the common axes."""
+    """Return the common shape of expressions, and for each expression its steps along the common
+    axes."""
     first = indices[0].shape
     if all(index.shape == first for index in indices):
         return first, [index.steps for index in indices]
@@ -320,9 +318,10 @@ def together(indices: Sequence[Index]) -> tuple[Dims, list[Dims]]:
 def filled(
     sizes: list[int], strides: list[int], ranges: Sequence[tuple[int, int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Add an axis for each slice of a subscript to `sizes` and `strides`, which describe the axes
-    of its index expressions. `ranges` has (first, count, stride) for each slice. New axes are last;
-    but a single slice replaces the last of two axes if this axis has size 1."""
+    """Add an axis for each slice of a subscript to `sizes` and `strides`, and return both lists.
+    They describe the axes of the subscript's index expressions. `ranges` has (first, count, stride)
+    for each slice. New axes are last. But a single slice replaces the last of two axes if this axis
+    has size 1."""
     for _, count, stride in ranges:
         if len(sizes) == 2 and sizes[-1] == 1 and len(ranges) == 1:
             sizes[-1], strides[-1] = count, stride
@@ -337,8 +336,8 @@ def filled(
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Comparisons of index expressions, joined by `&`. Each term is a pair (expression, operator),
-    and compares the expression with 0 by ">=", "==" or "!="."""
+    """Comparisons of index expressions, joined by `&`. Each term is a pair (expression, operator).
+    It compares the expression with 0 by ">=", "==" or "!="."""
 
     terms: tuple[tuple[Index, str], ...]
 
@@ -360,10 +359,10 @@ class Mask:
         raise _unsupported("~")
 
     def __bool__(self) -> bool:
-        """Return the mask's value if the value is the same for all elements. Otherwise raise
-        DynamicControlError, unless the mask is an operand of `and`: older kernels join masks by
-        `and` too. In this case the mask gets the comparisons of all operands, and False is
-        returned, so that Python takes this mask as the value of the `and`."""
+        """Return the mask's value if it is the same for all elements. Otherwise raise
+        DynamicControlError, unless the mask is an operand of `and`, by which older kernels join
+        masks too. Then the mask gets the comparisons of all operands. The result is False, so that
+        Python takes this mask as the value of the `and`."""
         decided = [_decided(index, how) for index, how in self.terms]
         if all(decided):
             return True
@@ -393,8 +392,8 @@ class Mask:
         return together([index for index, _ in self.terms])[0]
 
     def flags(self, shape: Dims) -> Array:
-        """Return a bool for each element of a tile of shape `shape`: True if the mask chooses the
-        element. Axis k of the mask is axis k of the tile."""
+        """Return an array of bools of shape `shape`: True where the mask chooses the element of a
+        tile. Axis k of the mask is axis k of the tile."""
         chosen = np.ones(shape, np.bool_)
         for index, how in self.terms:
             if _decided(index, how):
@@ -404,14 +403,14 @@ class Mask:
         return chosen
 
     def permuted(self, shape: Dims, order: Sequence[int]) -> Mask:
-        """Return the mask for a tile with permuted axes. This mask is for the original tile, of
-        shape `shape`; axis k of the permuted tile is axis `order[k]` of the original one."""
+        """Return the mask for a tile with permuted axes: axis k of the permuted tile is axis
+        `order[k]` of the original tile. This mask is for the original tile, of shape `shape`."""
         fitted = [(index.over(shape), how) for index, how in self.terms]
         return Mask(tuple((index.permuted(order), how) for index, how in fitted))
 
     def boxes(self, shape: Dims) -> list[Box]:
-        """Return the elements of a tile of shape `shape` that the mask chooses, as rectangles that
-        don't overlap."""
+        """Return the elements that the mask chooses in a tile of shape `shape`, as disjoint
+        rectangles."""
         bounds = [(0, size) for size in shape]
         for index, how in self.terms:
             # the shape of a comparison that always holds need not fit the tile (nki-llama)
@@ -438,8 +437,8 @@ _axes: dict[tuple[IndexForm, Dims], tuple[int, int]] = {}
 
 
 def _moving(index: Index, shape: Dims) -> tuple[int, int]:
-    """Return the only axis of a tile of shape `shape` along which an index changes, and the step of
-    the index along this axis. Return (0, 0) if the index changes along no axis or several."""
+    """Return (axis, step) for an index that changes along a single axis of a tile of shape `shape`.
+    Return (0, 0) if the index changes along no axis or several."""
     known = _axes.get((index.form, shape))
     if known is None:
         steps = [(axis, step) for axis, step in enumerate(index.over(shape).steps) if step]
@@ -462,8 +461,8 @@ def _compared(difference: Any, how: str = ">=") -> Any:
 
 
 def _decided(index: Index, how: str) -> bool | None:
-    """Return True if a comparison of an expression with 0 (`how`: ">=", "==" or "!=") holds for all
-    elements, False if it holds for none, and None otherwise."""
+    """Return True if a comparison of an expression with 0 holds for all elements. Return False if
+    it holds for none, and None otherwise. `how` is ">=", "==" or "!="."""
     low, high = index.extent()
     if how == ">=":
         return True if low >= 0 else False if high < 0 else None
@@ -477,8 +476,8 @@ def _decided(index: Index, how: str) -> bool | None:
 
 
 def rectangles(chosen: Array) -> Iterator[Box]:
-    """Yield rectangles that cover the True flags and don't overlap. Along each axis, adjacent
-    indices with equal flags are joined."""
+    """Yield disjoint rectangles that cover the True flags. Along each axis, adjacent indices with
+    equal flags are joined."""
     shape = chosen.shape
     if len(shape) == 1:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], chosen.view(np.int8), [0]))))

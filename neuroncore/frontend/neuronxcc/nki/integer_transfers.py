@@ -3,8 +3,7 @@
 The page of nisa.dma_copy (SDK 2.26) only says that a cast happens. neuronx-distributed's
 find_index_shard_rows stores a uint32 tile to an int32 tensor. Where nc_find_index8 finds nothing,
 the tile has 0xFFFFFFFF, and the kernel's test on the device (test_find_index.py) expects -1.
-Today's page says that DMA converts through float32, which would give 2147483647.
-"""
+Today's page says that DMA converts through float32, which would give 2147483647."""
 
 from __future__ import annotations
 

@@ -49,8 +49,7 @@ class Kernel:
     """A kernel function, its launch grid, and its mode.
 
     A call from the host launches the kernel on an emulated device. A call from another kernel
-    executes the function as a part of that kernel.
-    """
+    executes the function as a part of that kernel."""
 
     def __init__(
         self,
@@ -116,10 +115,11 @@ class Kernel:
     def on_ranks(
         self, per_rank: Sequence[Arguments], lnc: int | None = None, **options: Any
     ) -> list[Launch]:
-        """Launch the kernel on several ranks together. `per_rank` has the (args, kwargs) of each
-        rank, and a rank has as many cores as the grid requires. `lnc` is the number of cores of a
-        rank, if given; UsageError is raised if the grid requires another number. `options` are the
-        arguments `target`, `options` and `instance` of `launch_ranks`. Raises the errors of
+        """Launch the kernel on several ranks together, and return the launches.
+
+        `per_rank` has the (args, kwargs) of each rank. A rank has as many cores as the grid
+        requires. If `lnc` is given, it must be this number, else UsageError is raised. `options`
+        are the arguments `target`, `options` and `instance` of `launch_ranks`. Raises the errors of
         `launch_ranks`."""
         shares = _distributed(self.grid)
         if lnc not in (None, len(shares)):
@@ -161,7 +161,7 @@ class Kernel:
 
 def _array(value: Any) -> Any:
     """Return an argument of a kernel. If it only describes a tensor, such as nt.tensor[[128, 512],
-    nl.bfloat16] in the calls of published benchmark harnesses, return zeros of that shape."""
+    nl.bfloat16], return zeros of that shape. Published benchmarks pass such descriptions."""
     if not isinstance(value, Annotation) or value.dtype is None:
         return value
     return np.zeros(value.shape, format_of(value.dtype, position=1).numpy)
@@ -179,9 +179,8 @@ def _nested(kernel: Kernel) -> SignatureError:
 
 
 def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `function`, and copies to HBM the results that are on the chip.
-    Published kernels return such tiles in mode="simulation", where any memory can be read
-    afterwards."""
+    """Return a function that calls `function`, and copies results on the chip to HBM. Published
+    kernels return such tiles in mode="simulation", where any memory can be read afterwards."""
 
     @functools.wraps(function)
     def simulated(*args: Any, **kwargs: Any) -> Any:
@@ -193,8 +192,8 @@ def _inspected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _readable(value: Any) -> Any:
-    """Return a result, also in nested lists and tuples, with tiles on the chip copied to HBM.
-    Report each such tile, because a device would lose its contents."""
+    """Return a result with tiles on the chip copied to HBM, also in nested lists and tuples. Report
+    each such tile, because a device would lose its contents."""
     if isinstance(value, tuple | list):
         make = getattr(type(value), "_make", type(value))
         return make(map(_readable, value))
@@ -225,9 +224,9 @@ def _axis(size: Any) -> int | spmd_dim:
 
 
 def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
-    """Return a list for each core: the row-major numbers of the grid's programs that the core runs,
-    one after the other. An spmd_dim axis spreads its programs over several cores; the programs
-    along any other axis are on one core (SDK 2.26, nki/programming_model.rst, SPMD)."""
+    """Return, for each core, the row-major numbers of the grid's programs that the core runs in
+    sequence. An spmd_dim axis spreads its programs over several cores. The programs along any other
+    axis are on one core (SDK 2.26, nki/programming_model.rst, SPMD)."""
     dims = [size if isinstance(size, spmd_dim) else spmd_dim(nc(1), size) for size in grid]
     cores = [size.cores for size in dims]
     shares: list[list[int]] = [[] for _ in range(prod(cores))]
@@ -241,7 +240,7 @@ def _distributed(grid: tuple[Any, ...]) -> list[list[int]]:
 
 
 class Saved(Kernel):
-    """A kernel whose record is saved after each launch, if one of the options save_neff_name and
+    """A kernel whose record is saved after each launch, if the option save_neff_name or
     save_trace_name is given. The options are names of files."""
 
     def _ran(self, run: Launch) -> None:
@@ -271,13 +270,13 @@ class Profiled(Kernel):
 
 class Latency:
     """Estimated latencies in microseconds. `microseconds` includes the time that the vendor's
-    benchmark adds to the kernel; `kernel_microseconds` does not."""
+    benchmark adds to the kernel. `kernel_microseconds` does not."""
 
     def __init__(self, microseconds: float, kernel_microseconds: float) -> None:
         self.microseconds, self.kernel_microseconds = microseconds, kernel_microseconds
 
     def get_latency_percentile(self, percentile: int) -> float:
-        """Return the estimate in microseconds, which is the same for all PERCENTILES, because an
+        """Return the estimate in microseconds. It is the same for all PERCENTILES, because an
         estimate does not vary. Raises SignatureError for another percentile."""
         if percentile not in PERCENTILES:
             raise SignatureError(
@@ -344,16 +343,18 @@ def trace(func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
 
 
 def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
-    """Return a kernel that is called with numpy arrays. The options save_neff_name and
-    save_trace_name are the names of the files to which the kernel's record is written."""
+    """Return a kernel that is called with numpy arrays. Its record is written to the files that the
+    options save_neff_name and save_trace_name name."""
     return _decorated(Saved, kernel, kwargs)
 
 
 def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
     """Return a kernel whose latency can be read after a call:
-    `kernel.benchmark_result.nc_latency.get_latency_percentile(p)`. This is neuroncore's estimate,
-    in microseconds, of the latency that the vendor's benchmark would report. The estimate includes
-    the time that the benchmark adds (isa/harnesses.toml)."""
+    `kernel.benchmark_result.nc_latency.get_latency_percentile(p)`.
+
+    The latency, in microseconds, is neuroncore's estimate of the latency that the vendor's
+    benchmark would report. The estimate includes the time that the benchmark adds
+    (isa/harnesses.toml)."""
     return _decorated(Benchmarked, kernel, kwargs)
 
 
@@ -362,10 +363,9 @@ def profile(func: Any = None, **kwargs: Any) -> Any:
     profile view`.
 
     The record is in the file save_neff_name. Executions profile_nth, 2 * profile_nth, ... up to
-    num_execs are profiled. For each of these executions, a profile, whose name comes from
-    save_trace_name, and a summary in json_reports are written. working_directory must be an
-    absolute path; otherwise SignatureError is raised. A call raises UsageError if the record
-    exists, unless overwrite=True."""
+    num_execs are profiled. Each profiled execution gets a profile, whose name comes from
+    save_trace_name, and a summary in json_reports. Raises SignatureError unless working_directory
+    is an absolute path. A call raises UsageError if the record exists, unless overwrite=True."""
     if not Path(kwargs.get("working_directory") or "").is_absolute():
         raise SignatureError(
             "profile has no folder to write its results to",

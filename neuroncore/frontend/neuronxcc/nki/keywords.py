@@ -1,9 +1,8 @@
 """Keywords and operators in the forms that kernels of the older API use.
 
 Functions accept some keywords in addition to their parameters. So each function ends in **kwargs,
-and misspelled keywords must be detected here. Kernels pass an operator as nl.add or as numpy's
-np.add.
-"""
+and this module must detect misspelled keywords. Kernels pass an operator as nl.add or as numpy's
+np.add."""
 
 from __future__ import annotations
 
@@ -32,9 +31,8 @@ def check_keywords(
     """Raise SignatureError for keywords that no release has, and warn about keywords in IGNORED.
     `known` are the additional keywords that the function reads.
 
-    `code` is the code of the function, by default the code of the caller. `name` is the name by
-    which users know the function; the default is the name in `code`.
-    """
+    `code` is the code of the function, by default the code of the caller. `name` is the function's
+    name for users, by default the name in `code`."""
     if not kwargs:
         return
     unknown = kwargs.keys() - HINTS.union(known)
@@ -82,7 +80,7 @@ NUMPY = {
 
 def token(op: Any, _: str = "") -> Any:
     """Return an operator or activation function as an Operation, which nki.isa takes. None and an
-    Operation are returned unchanged. Raises OperatorError for anything else."""
+    Operation are returned unchanged. Raises OperatorError for other values."""
     if op is None or isinstance(op, Operation):
         return op
     if type(op) is np.ufunc and (of_numpy := _of_numpy(op)) is not None:

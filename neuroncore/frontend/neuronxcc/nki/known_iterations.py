@@ -1,15 +1,15 @@
-"""Iterations of a loop that are made from a template (`templates`). The template is an earlier
-iteration, which Python executed, and whose instructions were issued and recorded in the usual way.
+"""Iterations of a loop that are made from a template (`templates`), without Python. The template is
+an earlier iteration that Python executed: its instructions were issued and recorded in the usual
+way.
 
-An iteration that is made in this way differs from the template only in numbers: indices and offsets
-(the numbers of the template), and the numbers that identify storages. Therefore all rows and marks
-of the iteration are written to the record at once, and a tile that several instructions use is made
-once.
+A made iteration differs from the template only in numbers: indices and offsets (the numbers of the
+template), and the numbers that identify storages. Therefore all rows and marks of the iteration are
+written to the record at once, and a tile that several instructions use is made once.
 
 A row is the record of one instruction; it consists of words of 8 bytes. Marks show in the record
 where the iterations of parallel loops begin and end. A block is a tile of a tensor with axes before
 the partition axis (`blocks`). An event is an instruction, a new storage, or the start or end of an
-inner loop or of an iteration of this loop.
+inner loop or of an iteration of the inner loop.
 
 The values of the variables of inner loops are not needed. They would only show which write to a
 tensor is the first of an iteration, and whether the previous iteration wrote the same elements
@@ -20,8 +20,7 @@ A tile ends with the iteration if no later line of the kernel can name the tile.
 block, it is not entered into the table of its tensor, because only the instructions of the
 iteration can name it. If such a tile is on the chip, it takes the storage of an earlier tile that
 no later instruction uses, if there is one. All iterations of all templates share these storages,
-and use the same tile objects. `Memory.renew` prepares such a storage for a new tensor.
-"""
+and use the same tile objects. `Memory.renew` prepares such a storage for a new tensor."""
 
 from __future__ import annotations
 
@@ -65,8 +64,8 @@ MARK = 3  # the words of a mark at the begin or the end of an iteration
 
 
 class _Words:
-    """Words that each iteration writes to the record. If a word differs between iterations, an
-    element of the iteration's vector (`KnownIterations._counter`) is added to it."""
+    """Words that each iteration writes to the record. To a word that differs between iterations, an
+    element of the iteration's vector (`KnownIterations._counter`) is added."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
@@ -74,8 +73,8 @@ class _Words:
         self._of: list[int] = []
 
     def add(self, word: int, element: int = -1) -> None:
-        """Append a word. `element` is the index of the element of the vector that is added to the
-        word, or -1 for no element."""
+        """Append a word. `element` is the index of the vector's element that is added to the word,
+        or -1."""
         if element >= 0:
             self._at.append(len(self.words))
             self._of.append(element)
@@ -87,18 +86,20 @@ class _Words:
         self._places = np.array(self._at, np.intp), np.array(self._of, np.intp)
 
     def filled(self, elements: Numbers) -> Numbers:
-        """Return the words of each iteration, after the elements of its vector have been added. A
-        row of `elements` is the vector of an iteration."""
+        """Return the words of each iteration, with the elements of its vector added. A row of
+        `elements` is the vector of an iteration."""
         words, (at, of) = np.tile(self._base, (len(elements), 1)), self._places
         words[:, at] += elements[:, of]
         return words
 
 
 class _Known:
-    """An instruction of the template. The tiles of the template are numbered. `slots` has a pair
-    for each tile that the instruction uses: the tile's position among the arguments, and the tile's
-    number. `moving` has only the pairs whose tiles differ between iterations; `again.arguments` has
-    the other tiles. `new` describes the tiles that no earlier instruction uses."""
+    """An instruction of the template. The tiles of the template are numbered.
+
+    `slots`: (position among the arguments, number) of each tile that the instruction uses
+    `moving`: the slots whose tiles differ between iterations; the other tiles are in
+        `again.arguments`
+    `new`: the tiles that no earlier instruction uses"""
 
     __slots__ = "again", "dst", "is_noted", "marks", "moving", "new", "slots", "step", "words"
 
@@ -114,13 +115,15 @@ class _Known:
 
 
 class KnownIterations:
-    """Makes iterations of a template. `numbers` are the numbers of the template, and row k of
-    `changes` is added to the numbers when the variable of loop k increases by 1. `outside` has an
-    entry for each distinct block that exists before the iteration. For each operand in such a
-    block, `places` has the position of the block in `outside`. `ends` maps the index of an event to
-    the new storages that no later event uses. `shared` are the storages, by layout, that the
-    iterations of all templates share, in `memory`. `fits` is False if iterations can't be made this
-    way."""
+    """Makes iterations of a template.
+
+    `numbers`: the numbers of the template
+    `changes`: row k is added to the numbers when the variable of loop k increases by 1
+    `outside`: an entry for each distinct block that exists before the iteration
+    `places`: the position in `outside` of each operand in such a block
+    `ends`: maps the index of an event to the new storages that no later event uses
+    `shared`: by layout, the storages in `memory` that the iterations of all templates share
+    `fits`: False if iterations can't be made this way"""
 
     def __init__(
         self, program: Program, events: Sequence[Any], ends: Mapping[int, list[int]],
@@ -218,16 +221,18 @@ class KnownIterations:
         return ending or step.accumulates or self._moves_alike(kind, place, at)
 
     def _placed(self, operand: Sequence[Any]) -> Sequence[Any]:
-        """Return (kind, place, geometry, at) of an operand. `kind` is the kind of its storage.
-        `place` is the position of the storage among the new storages (kind MADE), its position in
-        `outside` (BLOCK), or the storage itself (FIXED). `at` is the position of the operand's
-        offset among the numbers."""
+        """Return (kind, place, geometry, at) of an operand.
+
+        `kind`: the kind of its storage
+        `place`: the position among the new storages (kind MADE) or in `outside` (BLOCK), or the
+            storage itself (FIXED)
+        `at`: the position of the operand's offset among the numbers"""
         _, kind, place, *rest = operand
         return (kind, self._places[place] if kind == BLOCK else place, *rest)
 
     def _tile(self, known: _Known, kind: int, place: Any, geometry: Any, at: int) -> int:
-        """Return the number of the tile with these values of `_placed`. If the instruction is the
-        first to use the tile, add it to `known.new`, unless all iterations share the tile."""
+        """Return the number of the tile with these values of `_placed`. If no earlier instruction
+        uses the tile, add it to `known.new`, unless all iterations share it."""
         if kind == MADE and self._made[place][1] is not None:
             kind, place = FIXED, self._made[place][1]
         where = id(place) if kind == FIXED else place
@@ -262,7 +267,7 @@ class KnownIterations:
 
     def _moves_alike(self, kind: int, place: Any, at: int) -> bool:
         """Return whether a write in a parallel loop moves by the same steps as all earlier writes
-        to its tensor. `kind`, `place` and `at` are as in the result of `_placed`."""
+        to its tensor. `kind`, `place` and `at` are results of `_placed`."""
         if kind == MADE or max(self._loops, default=-1) < 0:
             return True
         moves = self._changes[:, at].tobytes()
@@ -276,10 +281,14 @@ class KnownIterations:
         numbers: Numbers, storages_of: Callable[[list[int]], list[Storage] | None],
     ) -> int:  # fmt: skip
         """Execute successive iterations, and write their rows and marks to the record. Return the
-        number of iterations. The loop variable has `values`, and a row of `numbers` has the values
-        that the template's numbers have in an iteration. `storages_of` returns the storages of the
-        blocks in `outside` for the numbers of an iteration; the first iteration for which it
-        returns None is not executed. If iterations are noted, there may be only one."""
+        number of iterations.
+
+        `values`: the values of the loop variable
+        `numbers`: the template's numbers in each iteration, one row per iteration
+        `storages_of`: a function from these numbers to the storages of the blocks in `outside`; if
+            it returns None, this iteration and all later iterations are not executed
+
+        If iterations are noted, there may be only one."""
         accumulates, site, notes = state.accumulates, core.site, state.notes
         begun = 0 if notes is None else notes.written
         numbered: list[list[int]] = []  # the ids of storages, by iteration
@@ -309,7 +318,7 @@ class KnownIterations:
         numbered: list[int],
     ) -> None:  # fmt: skip
         """Execute an iteration with these `numbers`. `storages` are the storages of the blocks in
-        `outside`, and `numbered` has their ids; the ids of new storages are appended. If there is
+        `outside`, and `numbered` has their ids. Append the ids of new storages to `numbered`. After
         an error, set `_last`."""
         made: list[Storage] = []
         tables, tiles = (made, storages), self._tiles.copy()
@@ -340,10 +349,12 @@ class KnownIterations:
         self, notes: Notes, begun: int, value: int, numbers: list[int], numbered: list[int],
         storages: list[Storage],
     ) -> None:  # fmt: skip
-        """Add the events of an iteration to the notes. The rows of the iteration begin at byte
-        `begun` of the record. `value` is the loop variable. `numbers` are the values of the
-        template's numbers. `numbered` are the ids of storages: first the ids of `storages`, then
-        the ids of the new storages."""
+        """Add the events of an iteration to the notes.
+
+        `begun`: the byte of the record at which the iteration's rows begin
+        `value`: the loop variable
+        `numbers`: the values of the template's numbers
+        `numbered`: the ids of `storages`, followed by the ids of the new storages"""
         rows, made, steps = notes.rows_from(begun), iter(numbered[len(storages) :]), self._steps()
         notes.begin_iteration(value)
         for event in self._source:
@@ -362,7 +373,7 @@ class KnownIterations:
         notes.end_iteration()
 
     def _steps(self) -> Iterator[tuple[int, int]]:
-        """Yield (begin, end) for each instruction: its row has the words from begin up to end
+        """Yield (begin, end) for each instruction: its row has the words from begin to end
         (exclusive)."""
         begin = 0
         for event in self._events:
@@ -373,11 +384,14 @@ class KnownIterations:
     def _write(
         self, loop: int | None, values: Sequence[int], numbers: Numbers, numbered: list[list[int]]
     ) -> None:
-        """Write the rows and marks of iterations to the record. `loop` is the number of the loop in
-        the marks, or None if its iterations have no marks. A row of `numbers` has the numbers of an
-        iteration, and a row of `numbered` has the ids of the storages that it used. `_last` has
-        what the last iteration writes: the number of instructions, the words of their rows, and the
-        words of marks inside the iteration."""
+        """Write the rows and marks of iterations to the record.
+
+        `loop`: the number of the loop in the marks, or None if its iterations have no marks
+        `numbers`: the numbers of each iteration, one row per iteration
+        `numbered`: the ids of the storages of each iteration, one row per iteration
+
+        `_last` has what the last iteration writes: the number of instructions, the words of their
+        rows, and the words of marks inside the iteration."""
         program, count, (issued, words, marks) = self._program, len(numbered), self._last
         begins = np.empty((count, 0 if loop is None else MARK), np.int64)
         ends, written = np.zeros_like(begins), program.data.iterations
@@ -414,13 +428,13 @@ def _operand(
 
 
 def _none() -> None:
-    """Return None, like a weak reference to a storage that no longer exists. Notes have this
-    function as the reference to a storage that the iteration has made."""
+    """Return None, like a weak reference to a storage that no longer exists. Notes refer by this
+    function to a storage that the iteration has made."""
 
 
 def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> None:
-    """Execute an instruction of the template in an iteration. `tiles` has the iteration's tiles,
-    each at the position that is its number."""
+    """Execute an instruction of the template in an iteration. `tiles[n]` is the iteration's tile
+    with number n."""
     step, again = known.step, known.again
     core.site = step.site
     if known.is_noted:

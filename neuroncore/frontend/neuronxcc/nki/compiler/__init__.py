@@ -22,9 +22,8 @@ def _as_it_is(func: Callable[..., Any] | None) -> Any:
 def skip_middle_end_transformations(func: Callable[..., Any] | None = None) -> Any:
     """Return the kernel; neuroncore has no middle end to skip.
 
-    The kernel's activations then need no bias tensor, even if its tensors have explicit addresses:
-    a published probe ran this way on trn2 (voyager-compiler, neuronx-cc 2.22).
-    """
+    The kernel's activations then need no bias tensor, even if its tensors have explicit addresses.
+    A published probe ran this way on trn2 (voyager-compiler, neuronx-cc 2.22)."""
     if func is None:
         return skip_middle_end_transformations
     function: Any = getattr(func, "function", func)
@@ -45,18 +44,18 @@ def force_auto_alloc(func: Callable[..., Any] | None = None) -> Any:
 
 def no_reorder() -> contextlib.AbstractContextManager[None]:
     """Return a context manager without an effect. On a device it keeps the instructions of its body
-    in program order; neuroncore executes all instructions in this order."""
+    in program order. neuroncore always executes instructions in this order."""
     return contextlib.nullcontext()
 
 
 def multi_buffer(factor: int = 2) -> contextlib.AbstractContextManager[None]:
-    """Return a context manager without an effect. On a device, `factor` is the number of copies
-    that the compiler keeps of each tensor in the body; results don't depend on this number."""
+    """Return a context manager without an effect. On a device, the compiler keeps `factor` copies
+    of each tensor in the body. Results don't depend on this number."""
     return contextlib.nullcontext()
 
 
 def allocation_scope() -> contextlib.AbstractContextManager[None]:
-    """Return a context manager without an effect, because results don't depend on the scope of
+    """Return a context manager without an effect: results don't depend on the scope of
     allocations."""
     return contextlib.nullcontext()
 

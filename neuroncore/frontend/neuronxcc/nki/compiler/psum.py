@@ -1,5 +1,7 @@
-"""Allocators of PSUM, for `buffer=` of new tensors. A block is a tuple of indices of a tensor's
-axes before the partition axis; each block has one tile (`blocks`)."""
+"""Allocators of PSUM, for `buffer=` of new tensors.
+
+A block is a tuple of indices of a tensor's axes before the partition axis. Each block has one tile
+(`blocks`)."""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ def mod_alloc(
     num_bank_tiles: Sequence[int] = (), num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:  # fmt: skip
-    """Return an allocation that reuses banks of PSUM. `base_bank` is the first bank, and
-    `num_bank_tiles` has, for each block axis, the number of banks that the blocks along this axis
-    use in turn. In the same way `base_partition` and `num_par_tiles` determine the first partition
-    of a block's tile, and `base_addr` and `num_free_tiles` the byte in the bank."""
+    """Return an allocation that reuses banks of PSUM.
+
+    The blocks along a block axis use several banks in turn: `base_bank` is the first bank, and
+    `num_bank_tiles` has the number of banks for each block axis. In the same way `base_partition`
+    and `num_par_tiles` determine the first partition of a block's tile, and `base_addr` and
+    `num_free_tiles` the byte in the bank."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int, int]:
         return (
@@ -41,7 +45,7 @@ def mod_alloc(
 
 
 def auto_alloc() -> Allocation:
-    """Return an allocation whose address the system chooses, like that of buffer=nl.psum."""
+    """Return an allocation whose address the system chooses, as for buffer=nl.psum."""
     return Allocation(PSUM)
 
 

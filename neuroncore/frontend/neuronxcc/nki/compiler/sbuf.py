@@ -1,5 +1,7 @@
-"""Allocators of SBUF, for `buffer=` of new tensors. A block is a tuple of indices of a tensor's
-axes before the partition axis; each block has one tile (`blocks`)."""
+"""Allocators of SBUF, for `buffer=` of new tensors.
+
+A block is a tuple of indices of a tensor's axes before the partition axis. Each block has one tile
+(`blocks`)."""
 
 from __future__ import annotations
 
@@ -24,10 +26,12 @@ def mod_alloc(
     *, base_addr: int, base_partition: int = 0, num_par_tiles: Sequence[int] = (),
     num_free_tiles: Sequence[int] = (),
 ) -> Allocation:  # fmt: skip
-    """Return an allocation that reuses places in SBUF. The first place is at byte `base_addr` of
-    the partitions. `num_free_tiles` has, for each block axis, the number of adjacent places that
-    the blocks along this axis use in turn. In the same way `base_partition` and `num_par_tiles`
-    determine the first partition of a block's tile."""
+    """Return an allocation that reuses places in SBUF.
+
+    The blocks along a block axis use several adjacent places in turn. The first place is at byte
+    `base_addr` of the partitions, and `num_free_tiles` has the number of places for each block
+    axis. In the same way `base_partition` and `num_par_tiles` determine the first partition of a
+    block's tile."""
 
     def place(block: tuple[int, ...], partitions: int, size: int) -> tuple[int, int]:
         return (
@@ -39,7 +43,7 @@ def mod_alloc(
 
 
 def auto_alloc() -> Allocation:
-    """Return an allocation whose address the system chooses, like that of buffer=nl.sbuf."""
+    """Return an allocation whose address the system chooses, as for buffer=nl.sbuf."""
     return Allocation(SBUF)
 
 

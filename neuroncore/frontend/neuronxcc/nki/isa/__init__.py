@@ -1,11 +1,12 @@
 """nki.isa of the older API: instructions that return the tile they write.
 
-Each function defines the shape of its result; the clause of the instruction (its definition in
-isa/) defines everything else. A `mask` is a bool, or comparisons of index expressions. It chooses
-elements of the result. But the results of reductions, transposes, matrix products and instructions
-such as max8 have another shape than the data. Here the mask usually chooses elements of the data
-(the argument `data`, `src` or `moving`), and the instruction works only on these elements.
-"""
+Each function defines the shape of its result. The clause of the instruction (its definition in
+isa/) defines everything else.
+
+A `mask` is a bool, or comparisons of index expressions. It chooses elements of the result. But the
+results of reductions, transposes, matrix products and instructions such as max8 have another shape
+than the data. For these instructions the mask usually chooses elements of the data (the argument
+`data`, `src` or `moving`), and the instruction works only on the chosen elements."""
 
 from typing import Any as _Any
 

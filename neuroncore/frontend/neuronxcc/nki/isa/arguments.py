@@ -1,5 +1,7 @@
 """Arguments of the older API: formats, numbers per partition, and tiles in a memory that the engine
-can reach. A delayed call is an instruction whose result has no destination yet; `results` delays
+can reach.
+
+A delayed call is an instruction whose result has no destination yet. The module `results` delays
 and issues such calls."""
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ BIASES = (float32, float16, bfloat16)  # SDK 2.21 to 2.26, nki.isa.activation
 
 
 def format_or(dtype: Any, default: Any) -> Format:
-    """Return the format that `dtype` names. If `dtype` is None, return the format that `default`
-    names."""
+    """Return the format that `dtype` names, or that `default` names if `dtype` is None."""
     if dtype is None and type(default) is Format:
         return default
     return format_of(default if dtype is None else dtype, position=0)
 
 
 def number(value: Any, name: str = "") -> Any:
-    """Return a number of numpy or ml_dtypes as a Python number; anything else unchanged."""
+    """Return a number of numpy or ml_dtypes as a Python number. Other values are returned
+    unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -50,9 +52,10 @@ def column(value: Any, name: str) -> Any:
 
 
 def float32_column(value: Any, name: str, op: Any) -> Any:
-    """Return a number, or a tile of shape (P, 1). According to the API's pages, a tile may have any
-    format, and is cast to float32; in neuroncore an additional tensor_copy casts it. The operand of
-    a bitvec operator `op` is not cast."""
+    """Return a number, or a tile of shape (P, 1).
+
+    According to the API's pages, a tile may have any format, and is cast to float32. In neuroncore
+    an additional tensor_copy casts the tile. The operand of a bitvec operator `op` is not cast."""
     operand = column(value, name)
     if not isinstance(operand, Tensor) or operand.dtype is float32:
         return operand
@@ -78,8 +81,8 @@ def bias(value: Any, name: str) -> Any:
 
 
 def accumulator(value: Any, name: str) -> Any:
-    """Return an argument that an instruction writes in addition to its result: None, or a tile with
-    one element per partition, in the shape (P, 1)."""
+    """Return an argument that an instruction writes in addition to its result. It is None, or a
+    tile with one element per partition, in the shape (P, 1)."""
     if value is None:
         return None
     return value.shaped((value.shape[0], 1)) if isinstance(value, Tensor) else tile(value, name)
@@ -109,7 +112,7 @@ SPECIAL: dict[str, dict[str, Conversion]] = {
 
 
 def copied(x: Tensor, dtype: Format | None = None) -> Tensor:
-    """Return a copy in SBUF of a tile, in format `dtype` if given. The copy is issued at once."""
+    """Return a copy of a tile, issued at once. The copy is in SBUF, in format `dtype` if given."""
     copy = produce("tensor_copy", (x.shape, dtype or x.dtype), src=x)
     flush()
     return copy
@@ -124,10 +127,11 @@ def in_sbuf(value: Any, name: str) -> Tensor:
 
 
 def apart(x: Tensor, y: Tensor, on_gpsimd: bool = False) -> tuple[Tensor, Tensor]:
-    """Return x and y, the operands of an instruction, so that the engine can read both. If both are
-    in PSUM, or if GpSimd will read them (`on_gpsimd`), an operand that a broadcast
-    (`matrix.across_partitions`) made in PSUM is copied to SBUF. If a broadcast made both, only y is
-    copied. Other operands are returned unchanged."""
+    """Return x and y, the operands of an instruction, so that the engine can read both.
+
+    This changes operands only if both are in PSUM, or if GpSimd will read them (`on_gpsimd`). Then
+    one operand that a broadcast (`matrix.across_partitions`) made in PSUM is copied to SBUF: y if a
+    broadcast made y, else x."""
     if on_gpsimd or (x.region is PSUM and y.region is PSUM):
         broadcasts = running().broadcasts
         if y.storage.id in broadcasts:
@@ -150,10 +154,12 @@ def begin(kwargs: dict[str, Any]) -> None:
 
 
 def converted(name: str, values: dict[str, Any], depth: int = 1) -> dict[str, Any]:
-    """Return the arguments of a function of the API in the form that nki.isa takes. `values` is the
-    `locals()` of the function, and is changed. The function is `depth` frames above this one. First
-    refuse keywords that no release has, and issue the delayed call. Raises SignatureError for an
-    unknown keyword."""
+    """Return the arguments of a function of the API in the form that nki.isa takes. First issue the
+    delayed call.
+
+    `values` is the `locals()` of the function, and is changed. `depth` is the number of frames from
+    this function up to the API's function. Raises SignatureError for a keyword that no release
+    has."""
     if unknown := values.pop("kwargs", None):
         check_keywords(unknown, code=sys._getframe(depth).f_code)
     flush()
@@ -168,8 +174,8 @@ def converted(name: str, values: dict[str, Any], depth: int = 1) -> dict[str, An
 
 def like(operand: str, name: str, values: dict[str, Any], of_box: OfBox | None = None) -> Tensor:
     """Issue instruction `name`, and return its result: a tile with the shape of the argument
-    `operand`, and with its format unless `dtype` is given. `values` is the `locals()` of the API's
-    function."""
+    `operand`. The format is `dtype`, by default the format of `operand`. `values` is the `locals()`
+    of the API's function."""
     mask, dtype = values["mask"], values["dtype"]
     arguments = converted(name, values, depth=2)
     x = arguments[operand]
@@ -177,10 +183,11 @@ def like(operand: str, name: str, values: dict[str, Any], of_box: OfBox | None =
 
 
 def per_partition(columns: int, operand: str, name: str, values: dict[str, Any]) -> Tensor:
-    """Issue instruction `name`, and return its result: a tile of shape (P, `columns`), where P is
-    the number of partitions of the argument `operand`. The format is `dtype`, by default the format
-    of `operand`. A mask chooses elements of `operand`; in the partitions of these elements, all
-    columns of the result are written. `values` is the `locals()` of the API's function."""
+    """Issue instruction `name`, and return its result: a tile of shape (P, `columns`).
+
+    P is the number of partitions of the argument `operand`. The format is `dtype`, by default the
+    format of `operand`. A mask chooses elements of `operand`. In the partitions of these elements,
+    all columns of the result are written. `values` is the `locals()` of the API's function."""
     mask, dtype = values["mask"], values["dtype"]
     arguments = converted(name, values, depth=2)
     x = arguments[operand]

@@ -1,4 +1,4 @@
-"""The enumerations under the names that published kernels use, with the older API's numbers."""
+"""The enumerations with the names that published kernels use and the older API's numbers."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class dge_mode(IntEnum):
 
 
 def member(kind: type[Enum], value: Any) -> Any:
-    """Return a member of the enumeration `kind` of the instruction set. `value` may be that member,
-    a member of the older API with the same name, None for `unknown`, or a number, as in kernels of
-    SDK 2.20 to 2.22. Raises SignatureError for another value."""
+    """Return a member of the instruction set's enumeration `kind`. `value` may be this member, or a
+    member of the older API with the same name. It may also be None for `unknown`, or a number, as
+    in kernels of SDK 2.20 to 2.22. Raises SignatureError for another value."""
     if isinstance(value, kind):
         return value
     if isinstance(value, Enum) and value.name in kind.__members__:
@@ -61,8 +61,8 @@ def member(kind: type[Enum], value: Any) -> Any:
 
 
 def descriptors(mode: Any) -> enums.dge_mode:
-    """Return the instruction set's member for a mode, which may be a number or a member of the
-    older API's enumeration."""
+    """Return the instruction set's member for a mode: a number, or a member of the older API's
+    enumeration."""
     mode = dge_mode(mode) if isinstance(mode, int) else mode
     return enums.dge_mode[mode.name]
 

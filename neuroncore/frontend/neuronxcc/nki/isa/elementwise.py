@@ -1,6 +1,6 @@
-"""Instructions of the older API whose functions do more than convert arguments (unlike
-`forwarded`): elementwise instructions, reductions along free axes, and selections by masks and
-predicates."""
+"""Elementwise instructions of the older API, reductions along free axes, and selections by masks
+and predicates. Unlike the functions of `forwarded`, these functions do more than convert
+arguments."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def combined(
 
 
 def _of_one_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both tiles. A tile with one element per partition is reshaped to as many axes as the
-    other tile has. The pages don't mention this, but students' kernels that ran on Trainium add a
+    """Return both tiles. A tile with one element per partition is reshaped to the other tile's
+    number of axes. The pages don't mention this, but students' kernels that ran on Trainium add a
     [128, 1] tile to a tile of three axes."""
     x, y = (
         t.reshape((t.shape[0], *(1 for _ in other.shape[1:])))
@@ -108,8 +108,7 @@ def tensor_reduce(
 
     According to the pages, the reduced axes must be the last axes. But kernels reduce other axes
     too (nki-samples, average_pool2d). Then the access pattern has the reduced axes last, so that
-    the elements to combine stream one after another.
-    """
+    the elements to combine stream one after another."""
     begin(kwargs)
     x = tile(data)
     axes = _folded(x, axis)
@@ -168,7 +167,7 @@ def tensor_copy_predicated(
     *, src: Any, dst: Any, predicate: Any, reverse_pred: bool = False, mask: Any = None,
     dtype: Any = None, **kwargs: Any,
 ) -> None:  # fmt: skip
-    """Copy src to dst where the predicate isn't 0; with reverse_pred, where the predicate is 0."""
+    """Copy src to dst where the predicate isn't 0. With reverse_pred, copy where it is 0."""
     check_keywords(kwargs)
     source = tile(src, "src") if isinstance(src, Tensor) else src
     target = tile(dst, "dst")
@@ -184,10 +183,11 @@ def tensor_copy_predicated(
 
 
 def _repeated_predicate(x: Tensor, shape: Dims) -> Tensor:
-    """Return a predicate for each element of a tile of shape `shape`. The predicate x may lack the
-    last axes, or have size 1 along some axes. It is repeated along these axes, because published
-    kernels pass such predicates (nki-samples, flash_paged_attn_varlen). If x doesn't fit, return x
-    unchanged."""
+    """Return a predicate for each element of a tile of shape `shape`.
+
+    The predicate x may lack the last axes, or have size 1 along some axes. It is repeated along
+    these axes, because published kernels pass such predicates (nki-samples,
+    flash_paged_attn_varlen). If x doesn't fit, return x unchanged."""
     if x.size == prod(shape):
         return x
     wide = x
@@ -198,7 +198,8 @@ def _repeated_predicate(x: Tensor, shape: Dims) -> Tensor:
 
 
 def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
-    """Return a tile with the values of an index expression, whose first axis is the partition axis.
+    """Return a tile with the values of an index expression. Its first axis is the partition axis.
+
     An int, such as the number of a program or a loop variable, is an expression of shape (1, 1).
     vLLM's paged attention and nki-samples' flash_paged_attn_varlen make a tile of
     `nl.program_id(1)` in this way."""
@@ -223,8 +224,8 @@ def iota(expr: Any, dtype: Any, *, mask: Any = None, **kwargs: Any) -> Tensor:
 
 
 def _numbers(expr: Index, box: Box = ()) -> dict[str, Any]:
-    """Return the arguments of iota and affine_select for the elements of an index expression that
-    are in a box. The pattern has [step, size] of each free axis."""
+    """Return the arguments of iota and affine_select for the elements of an index expression in a
+    box. The argument `pattern` has [step, size] of each free axis."""
     part = expr[tuple(slice(first, first + count) for first, count in box)] if box else expr
     return {
         "pattern": [[*pair] for pair in zip(part.steps[1:], part.shape[1:], strict=True)],
@@ -269,8 +270,8 @@ def _selected(
     term: tuple[Index, str], x: Tensor, other: Any, form: Format, mask: Any, hold: bool = True
 ) -> Tensor:
     """Return x where the comparison `term` holds, else the number `other`, in format `form`. `term`
-    is an expression and an operator, as in Mask. With `hold`, the instruction may be delayed until
-    the kernel assigns its result (`results`)."""
+    is (expression, operator), as in Mask. With `hold`, the instruction may be delayed until the
+    kernel assigns its result (`results`)."""
     index, how = term[0].over(x.shape), term[1]
     return produce(
         "affine_select",

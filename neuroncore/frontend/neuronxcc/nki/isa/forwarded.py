@@ -1,9 +1,8 @@
 """Functions that only convert their arguments (`arguments.converted`), and issue the instruction
 with the same name.
 
-The functions of the most frequent instructions do not call `arguments.converted`: they convert each
-argument separately, which takes less time.
-"""
+The functions of the most frequent instructions do not call `arguments.converted`. They convert each
+argument separately, which takes less time."""
 
 from __future__ import annotations
 
@@ -53,8 +52,8 @@ def activation(
     reduce_res: Any = None, reduce_cmd: Any = reduce_cmd.idle, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Return op(data * scale + bias). Write to reduce_res the reduction of the result by reduce_op
-    along the free axes."""
+    """Return op(data * scale + bias). Reduce the result along the free axes by reduce_op, and write
+    the reduction to reduce_res."""
     begin(kwargs)
     op, x = token(op), tile(data, "data")
     return produce(
@@ -69,14 +68,14 @@ def activation_reduce(
     op: Any, data: Any, *, reduce_op: Any, reduce_res: Any, bias: Any = None, scale: Any = 1.0,
     mask: Any = None, dtype: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Return op(data * scale + bias). Write to reduce_res the reduction of the result by reduce_op
-    along the free axes."""
+    """Return op(data * scale + bias). Reduce the result along the free axes by reduce_op, and write
+    the reduction to reduce_res."""
     return like("data", "activation_reduce", locals())
 
 
 def dropout(data: Any, prob: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Return data with elements zeroed at random, each with the probability `prob`. If `dtype` is
-    not the format of data, tensor_copy converts the result."""
+    """Return data with randomly chosen elements set to 0. `prob` is the probability of 0 for an
+    element. If `dtype` is not the format of data, tensor_copy converts the result."""
     begin(kwargs)
     x = tile(data, "data")
     dropped = produce("dropout", (x.shape, x.dtype), mask, data=x, prob=column(prob, "prob"))
@@ -124,8 +123,8 @@ def tensor_copy_dynamic_dst(
     *, dst: Any, src: Any, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Copy src to dst, a part of a tensor. The offset of this part along a free axis is in a tile,
-    with which the tensor was indexed."""
+    """Copy src to dst, a part of a tensor. The tensor was indexed with a tile, which has the offset
+    of this part along a free axis."""
     if _by_activation(member(enums.engine, engine)):
         begin(kwargs)
         return write("activation", dst, mask, op=language.copy, data=tile(src, "src"))
@@ -133,17 +132,18 @@ def tensor_copy_dynamic_dst(
 
 
 def _by_activation(engine: enums.engine) -> bool:
-    """Return whether a copy on this engine is an activation, because the Scalar engine of
-    NeuronCore-v2 has no tensor_copy. According to the page of the older tensor_copy, that engine
-    copies by way of float32."""
+    """Return whether a copy on this engine is an activation.
+
+    The Scalar engine of NeuronCore-v2 has no tensor_copy, so there a copy is an activation.
+    According to the page of the older tensor_copy, that engine converts to float32 in a copy."""
     return engine is enums.engine.scalar and not current().machine.has("scalar_tensor_copy")
 
 
 def tensor_copy_dynamic_src(
     src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
-    """Return a copy of src, a part of a tensor. The offset of this part along a free axis is in a
-    tile, with which the tensor was indexed."""
+    """Return a copy of src, a part of a tensor. The tensor was indexed with a tile, which has the
+    offset of this part along a free axis."""
     begin(kwargs)
     return tensor_copy(src, mask=mask, dtype=dtype, engine=engine)
 
@@ -197,8 +197,8 @@ def tensor_scalar_reduce(
     *, data: Any, op0: Any, operand0: Any, reduce_op: Any, reduce_res: Any, reverse0: bool = False,
     dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Return data <op0> operand0. Write to reduce_res the reduction of the result by reduce_op
-    along the free axes."""
+    """Return data <op0> operand0. Reduce the result along the free axes by reduce_op, and write the
+    reduction to reduce_res."""
     begin(kwargs)
     del kwargs
     operand0 = float32_column(operand0, "operand0", op0)
@@ -209,8 +209,8 @@ def tensor_tensor_scan(
     data0: Any, data1: Any, initial: Any, op0: Any, op1: Any, reverse0: bool = False,
     reverse1: bool = False, *, dtype: Any = None, mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Return r, where r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i], and `initial` is
-    in place of r[:, -1]."""
+    """Return r, where r[:, i] = (data0[:, i] <op0> r[:, i - 1]) <op1> data1[:, i]. For i = 0,
+    `initial` replaces r[:, i - 1]."""
     begin(kwargs)
     del kwargs
     data0, data1 = apart(tile(data0, "data0"), tile(data1, "data1"))
@@ -219,27 +219,28 @@ def tensor_tensor_scan(
 
 
 def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Return (mean, variance) for each partition, from results of bn_stats. The shape is (P, 2)."""
+    """Return (mean, variance) of each partition, of shape (P, 2), from results of bn_stats."""
     return per_partition(2, "data", "bn_aggr", locals())
 
 
 def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Return (count, mean, sum of squared differences from the mean) for each partition: first of
-    the elements at even positions, then of the elements at odd positions. The shape is (P, 6)."""
+    """Return six numbers for each partition, as a tile of shape (P, 6). They are the count, the
+    mean, and the sum of squared differences from the mean: first of the elements at even positions,
+    then of the elements at odd positions."""
     return per_partition(6, "data", "bn_stats", locals())
 
 
 def max8(*, src: Any, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Return the 8 greatest elements of each partition, in descending order. The shape is
-    (P, 8)."""
+    """Return the 8 greatest elements of each partition in descending order, as a tile of shape (P,
+    8)."""
     return per_partition(8, "src", "max8", locals())
 
 
 def nc_find_index8(
     *, data: Any, vals: Any, mask: Any = None, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
-    """Return for each partition the indices in data of the 8 values in vals. The shape is
-    (P, 8)."""
+    """Return, for each partition, the indices in data of the 8 values in vals. The shape is (P,
+    8)."""
     dtype = uint32 if dtype is None else dtype
     return per_partition(8, "data", "nc_find_index8", locals())
 
@@ -259,16 +260,16 @@ def range_select(
     range_start: Any = 0, on_false_value: Any = fp32.min, mask: Any = None, dtype: Any = None,
     **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Return on_true_tile[:, i] where range_start + i satisfies both comparisons, comp_op0 with
-    bound0 and comp_op1 with bound1; elsewhere the number on_false_value. Raises NotEmulated if a
-    mask chooses elements of a partition that are not adjacent."""
+    """Return on_true_tile[:, i] where range_start + i satisfies two comparisons, else the number
+    on_false_value. The comparisons are comp_op0 with bound0, and comp_op1 with bound1. Raises
+    NotEmulated if a mask chooses elements of a partition that are not adjacent."""
     return like(
         "on_true_tile", "range_select", locals(), partial(_range_of_box, on_true_tile, range_start)
     )
 
 
 def _range_of_box(x: Tensor, start: Any, box: Box) -> dict[str, Any]:
-    """Return the argument range_start of an instruction on the elements of x that are in a box."""
+    """Return the argument range_start of an instruction on the elements of x in a box."""
     strides = access.dense(x.shape[1:])
     if not access.is_dense([size for _, size in box[1:]], strides):
         raise NotEmulated("range_select can't have a mask that chooses separate elements")
@@ -286,8 +287,8 @@ def select_reduce(
 
 
 def sequence_bounds(*, segment_ids: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Return for each element the start and the end (exclusive) of its segment, a run of equal ids.
-    The shape is (1, 2, F). Padding, which has id 0, gets F and -1."""
+    """Return the start and the end (exclusive) of each element's segment, a run of equal ids. The
+    shape is (1, 2, F). Padding, which has id 0, gets F and -1."""
     arguments = converted("sequence_bounds", locals())
     x = arguments["segment_ids"]
     return produce(

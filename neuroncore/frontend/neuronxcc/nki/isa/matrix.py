@@ -1,8 +1,7 @@
 """Instructions of the Tensor engine and of the DMA engines, and local_gather, in the older API.
 
 A matrix product with a row of ones broadcasts one partition to all partitions, as the pages
-describe ("Trainium/Inferentia2 Architecture", Tensor engine).
-"""
+describe ("Trainium/Inferentia2 Architecture", Tensor engine)."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ def nc_matmul(
 
     The result is float32, but a transpose on NeuronCore-v3 and later has the format of its operand.
     Operands in PSUM are first copied to SBUF, as the compiler does for published kernels
-    (nki-samples, flash_attn_bwd).
-    """
+    (nki-samples, flash_attn_bwd)."""
     begin(kwargs)
     s, x = tile(stationary, "stationary"), tile(moving, "moving")
     if PSUM in (s.storage.region, x.storage.region):
@@ -95,9 +93,9 @@ def _over_moving(mask: Any, moving: Tensor) -> list[Box]:
 
 
 def _cut_of_product(stationary: Tensor, moving: Tensor) -> tuple[Dims, Box] | None:
-    """Return the shape that a product has if masks have not cut its operands, and the box of the
-    elements that it has after the cuts; None if no operand was cut. The pages call such masks
-    "operand masking" ("NKI API Masking", SDK 2.26)."""
+    """Return the shape of a product before masks cut its operands, and the box of its elements
+    after the cuts. Return None if no operand was cut. The pages call such masks "operand masking"
+    ("NKI API Masking", SDK 2.26)."""
     cuts = [getattr(t, "cut", None) for t in (stationary, moving)]
     if cuts == [None, None]:
         return None
@@ -107,14 +105,14 @@ def _cut_of_product(stationary: Tensor, moving: Tensor) -> tuple[Dims, Box] | No
 
 
 def _transposed_format(data: Tensor) -> Format:
-    """Return the format of the transpose of a tile on the Tensor engine. NeuronCore-v2 multiplies
-    by an identity matrix, and sums are float32; later machines move the bits of each element."""
+    """Return the format of a tile's transpose on the Tensor engine. NeuronCore-v2 multiplies by an
+    identity matrix, and sums are float32. Later machines move the bits of each element."""
     return data.dtype if current().machine.has("native_transpose") else float32
 
 
 def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
-    """Cut a box of a tile of two axes into boxes with sides of at most `most` elements, and return
-    these. An empty box is the whole tile, of shape `shape`."""
+    """Cut a box of a 2-D tile into boxes with sides of at most `most` elements. An empty box is the
+    whole tile, of shape `shape`."""
     rows, columns = (
         [(at, min(most, first + count - at)) for at in range(first, first + count, most)]
         for first, count in box or tuple((0, size) for size in shape)
@@ -123,9 +121,9 @@ def _squares(box: Box, shape: Dims, most: int) -> list[Box]:
 
 
 def _check_columns(tile: Tensor, argument: str, count: int, use: str) -> None:
-    """Raise FreeSizeError if `count`, the number of columns of a tile, is more than the number of
-    partitions of the result, in which each column becomes a partition. `use` is what a kernel does
-    with the tile."""
+    """Raise FreeSizeError if `count`, the number of columns of a tile, exceeds the number of
+    partitions. Each column becomes a partition of the result. `use` is what a kernel does with the
+    tile."""
     most = current().machine.psum.partitions
     if count > most:
         raise FreeSizeError(
@@ -143,14 +141,15 @@ def nc_transpose(
     data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tensor:
     """Return the transpose of a 2-D tile: in PSUM by the Tensor engine, or in SBUF by the Vector
-    engine. The default is the Vector engine for tiles of up to 32 x 32, the largest that it
-    transposes at once, and the Tensor engine for larger tiles. If no engine is requested and the
-    default is the Tensor engine, a tile in PSUM is first copied to SBUF.
+    engine.
+
+    The default for tiles of up to 32 x 32 is the Vector engine, which transposes at most this size
+    at once. The default for larger tiles is the Tensor engine; then a tile in PSUM is first copied
+    to SBUF.
 
     If the Vector engine is requested for a larger tile, it transposes squares of 32 x 32 one after
     another. The API's pages allow only one square, but kernels that were measured on trn1
-    (autocomp's searches) pass 128 x 64.
-    """
+    (autocomp's searches) pass 128 x 64."""
     begin(kwargs)
     x, chosen_engine = tile(data), constants.member(constants.engine, engine)
     _check_columns(x, "data", x.free_size, "transposed")
@@ -180,8 +179,7 @@ def across_partitions(row: Tensor, count: int) -> Tensor:
     """Return a row of shape [1, F...], in SBUF or PSUM, repeated in `count` partitions as float32.
 
     If the row fits into one PSUM bank, the result stays in PSUM, where instructions read it.
-    Otherwise the row is repeated in parts of the size of a bank, which are copied to SBUF.
-    """
+    Otherwise the row is repeated in parts of the size of a bank, which are copied to SBUF."""
     row = in_sbuf(row, "src")
     flat = row.reshape((1, row.free_size))
     bank = current().machine.psum.bank_bytes // float32.itemsize
@@ -212,8 +210,8 @@ def _product(row: Tensor, count: int) -> Tensor:
 
 
 def _ones(count: int, dtype: Format) -> Tensor:
-    """Return a row of `count` ones, of shape (1, count). A kernel makes only one row for each
-    `count`, in the format `dtype` of the first call."""
+    """Return a row of ones, of shape (1, count). A kernel makes only one row for each `count`, in
+    the format `dtype` of the first call."""
     rows = running().ones
     if count not in rows:
         ones = rows[count] = new((1, count), dtype)
@@ -255,8 +253,8 @@ def dma_copy(
 
 
 def _picked_row(dst: Tensor) -> Tensor:
-    """Return dst in the form that dma_compute accepts. If dst is one row, and its run-time offset
-    is the number in a tile, this tile becomes an index that chooses the row. Otherwise return dst
+    """Return dst in the form that dma_compute accepts. If dst is one row whose run-time offset is
+    the number in a tile, the tile becomes an index that chooses the row. Otherwise return dst
     unchanged."""
     if len(dst.dynamic) != 1 or dst.dynamic[0].vector or dst.shape[0] != 1:
         return dst
@@ -278,11 +276,10 @@ def dma_transpose(
     src: Any, *, axes: Sequence[int] | None = None, mask: Any = None, dtype: Any = None,
     dge_mode: Any = dge_mode.unknown, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
-    """Return a tile in SBUF with a tensor in HBM or SBUF whose axes are reordered: axis k of the
-    result is axis axes[k] of `src`. By default the first and the last axis are exchanged.
+    """Return a tile in SBUF with the reordered axes of `src`, a tensor in HBM or SBUF. Axis k of
+    the result is axis axes[k] of `src`. By default the first and the last axis are exchanged.
 
-    A mask is over the axes of `src`, as in nc_transpose (NeuronMM's load_tensor_block_T).
-    """
+    A mask is over the axes of `src`, as in nc_transpose (NeuronMM's load_tensor_block_T)."""
     begin(kwargs)
     x = tile(src, "src")
     if x.dynamic:
@@ -311,8 +308,8 @@ def local_gather(
     mask: Any = None, **kwargs: Any,
 ) -> Tensor:  # fmt: skip
     """Return runs of num_elem_per_idx adjacent elements, at indices that 16 partitions share. The
-    shape of the result is (P, indices / 16, 16, num_elem_per_idx), or (P, indices,
-    num_elem_per_idx) if the number of indices is not a multiple of 16."""
+    shape is (P, indices / 16, 16, num_elem_per_idx). If the number of indices is not a multiple of
+    16, it is (P, indices, num_elem_per_idx)."""
     begin(kwargs)
     x, places = tile(src_buffer, "src_buffer"), tile(index, "index")
     each = current().machine.limits.gpsimd_core_partitions

@@ -37,7 +37,7 @@ ANYWHERE = {region: Allocation(region) for region in MemoryRegion}
 
 
 def par_dim(size: int) -> int:
-    """Mark a size as the size of the partition axis. The axes before this axis are block axes: each
+    """Mark a size as the size of the partition axis. The axes before it are block axes: each
     combination of their indices has a separate tile."""
     return limits.PartitionSize(operator.index(size))
 
@@ -45,12 +45,11 @@ def par_dim(size: int) -> int:
 def ndarray(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """Return a new tensor, whose contents are undefined until an instruction writes them.
+    """Return a new tensor. Its contents are undefined until an instruction writes them.
 
     `buffer` is a memory (by default SBUF) or an allocation of neuronxcc.nki.compiler. The axes
     before the axis that `par_dim` marks are block axes: each combination of their indices has a
-    separate tile.
-    """
+    separate tile."""
     if kwargs:
         check_keywords(kwargs)
     on_chip = type(dtype) is Format and (buffer is None or buffer in ON_CHIP)
@@ -69,10 +68,11 @@ def full(
     shape: Sequence[int] | int, fill_value: float, dtype: Any, *, buffer: Any = None,
     name: str = "", **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """Return a new tensor filled with a number. In HBM, a DMA copies a filled tile at once. On the
-    chip, the number is written later, usually by memset: when the tensor is first read, or when a
-    part of the tensor is assigned. The number is written only to elements that the kernel has not
-    written before."""
+    """Return a new tensor filled with a number.
+
+    In HBM, a DMA copies a filled tile at once. On the chip, the number is written later, usually by
+    memset: when the tensor is first read, or when a part of the tensor is assigned. The number is
+    written only to elements that the kernel has not written before."""
     check_keywords(kwargs)
     if isinstance(buffer, Allocation) and buffer.address is not None:
         raise SignatureError(
@@ -100,8 +100,8 @@ def full(
 def zeros(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """Return a new tensor of zeros, made as by `full`. If it is in PSUM, matrix products can be
-    added to it by +=."""
+    """Return a new tensor of zeros, made as by `full`. To a tensor in PSUM, matrix products can be
+    added by +=."""
     check_keywords(kwargs)
     return full(shape, 0, dtype, buffer=buffer, name=name)
 
@@ -117,7 +117,7 @@ def ones(
 def zeros_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """Return a new tensor of zeros with the shape of a, in the format `dtype`, by default the
+    """Return a new tensor of zeros with the shape of a. Its format is `dtype`, by default the
     format of a."""
     check_keywords(kwargs)
     return zeros(a.shape, dtype or a.dtype, buffer=buffer, name=name)
@@ -126,14 +126,14 @@ def zeros_like(
 def empty_like(
     a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """Return a new tensor with the shape of a and undefined contents, in the format `dtype`, by
+    """Return a new tensor with the shape of a and undefined contents. Its format is `dtype`, by
     default the format of a."""
     check_keywords(kwargs)
     return ndarray(a.shape, dtype or a.dtype, buffer=buffer, name=name)
 
 
 def _new_tensor(shape: Any, dtype: Any, buffer: Any, name: str, value: float | None) -> Any:
-    """Return a new tensor, whose elements have the initial number `value` unless that is None. If
+    """Return a new tensor, with the initial number `value` in all elements if `value` is given. If
     the tensor has block axes, its tiles are allocated later."""
     flush()
     plain = type(shape) is tuple and _are_plain(shape)
@@ -233,8 +233,8 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 
 
 def _bounds_mode(kwargs: dict[str, Any], *names: str) -> Any:
-    """Return a DMA's mode for accesses out of bounds: the value of the first of the keywords
-    `names` that was passed, or oob_mode.error if none was."""
+    """Return a DMA's mode for accesses out of bounds. It is the value of the first passed keyword
+    among `names`, or oob_mode.error if none was passed."""
     modes = [kwargs[name] for name in names if name in kwargs]
     return isa.constants.member(isa.oob_mode, modes[0]) if modes else isa.oob_mode.error
 

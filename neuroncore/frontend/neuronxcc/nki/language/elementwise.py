@@ -1,9 +1,8 @@
-"""Elementwise functions of the older API, which take tiles and numbers, and return a tile. Most of
-these functions are also the operators that nki.isa takes.
+"""Elementwise functions of the older API: they take tiles and numbers, and return a tile. Most of
+them are also operators that nki.isa takes.
 
-Most functions that issue several instructions apply the function of today's API with the same name
-to each box that a mask chooses. A box is a rectangle of elements of a tile (`boxes`).
-"""
+Most functions that issue several instructions call the function of today's API with the same name,
+for each box that a mask chooses. A box is a rectangle of elements of a tile (`boxes`)."""
 
 from __future__ import annotations
 
@@ -54,14 +53,14 @@ def composed(
     function: Callable[..., NkiTensor], mask: Any, *operands: Any, axis: Axis | None = None,
     folds: bool = False, keepdims: bool = False, cut: Callable[..., Any] = follow, **more: Any,
 ) -> Tensor:  # fmt: skip
-    """Apply `function`, a function of today's API, to tiles of the older API. The result and the
-    mask have the shape of the first tile. For each box of this shape that the mask chooses,
-    `cut`(tile, box, shape) returns the part of each other tile.
+    """Apply `function`, a function of today's API, to tiles of the older API.
+
+    The result and the mask have the shape of the first tile. For each box of this shape that the
+    mask chooses, `cut`(tile, box, shape) returns the part of each other tile.
 
     If `axis` is given, the function works along these free axes. It is called once for each
-    position along the other free axes, on tiles that have size 1 along these axes. If `folds`, the
-    result lacks the axes in `axis`, or has them with size 1 if `keepdims`.
-    """
+    position along the other free axes, on tiles that have size 1 along these other axes. If
+    `folds`, the result lacks the axes in `axis`, or has them with size 1 if `keepdims`."""
     flush()
     tiles = [tile(x) if isinstance(x, Tile | Untiled) else x for x in operands]
     space = tiles[0].shape
@@ -99,7 +98,7 @@ def _newer(x: Any) -> Any:
 
 
 def _rows(box: Box, others: Sequence[int]) -> list[Box]:
-    """Cut a box into boxes with size 1 along the axes `others`, and return these."""
+    """Return the pieces of a box that have size 1 along the axes `others`."""
     choices = [
         [(at, 1) for at in range(first, first + count)] if a in others else [(first, count)]
         for a, (first, count) in enumerate(box)
@@ -182,8 +181,8 @@ def _of_bools(comparison: Operation) -> Operation:
 
 
 def on_host(name: str, *numbers: Any) -> Any:
-    """Apply numpy's function `name` to Python numbers, which are known while the kernel is traced,
-    and return the result. Raises SignatureError if numpy has no such function."""
+    """Return numpy's function `name` of Python numbers, which are known while the kernel is traced.
+    Raises SignatureError if numpy has no such function."""
     function = getattr(np, name, None)
     if function is None:
         raise SignatureError(
@@ -213,7 +212,7 @@ def _of_tiles(operator: Operation, x: Tensor, y: Tensor, form: Format, mask: Any
 
 
 def _same_rank(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both tiles with the same number of axes: axes of size 1 are inserted after the
+    """Return both tiles with the same number of axes. Axes of size 1 are inserted after the
     partition axis."""
     for _ in range(len(x.shape) - len(y.shape)):
         y = y.expand_dims(1)
@@ -242,7 +241,7 @@ def _check_free_axes(x: Tensor, y: Tensor) -> None:
 
 
 def _same_partitions(x: Tensor, other: Tensor) -> Tensor:
-    """Return x, repeated in the partitions of `other` if x has a single partition."""
+    """Return x. If x has a single partition, it is repeated in the partitions of `other`."""
     if x.shape[0] == other.shape[0] or x.shape[0] != 1:
         return x
     return broadcast_to(x, shape=(other.shape[0], *x.shape[1:]))
@@ -300,10 +299,12 @@ copy = Operation("copy", _copy, "Return a copy of x in SBUF. Issues tensor_copy.
 
 
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
-    """Return src repeated along axes of size 1. The partition axis of a tile is repeated by a
-    matrix product with ones, or, for formats other than float32, by nc_stream_shuffle. For a tensor
-    in HBM the result is a view: a DMA can read the same bytes for several partitions, and the page
-    of tensor.broadcast_to says that nothing is copied."""
+    """Return src with axes of size 1 repeated.
+
+    The partition axis of a tile is repeated by a matrix product with ones, or, for formats other
+    than float32, by nc_stream_shuffle. For a tensor in HBM the result is a view: a DMA can read the
+    same bytes for several partitions, and the page of tensor.broadcast_to says that nothing is
+    copied."""
     begin(kwargs)
     x, sizes = tile(src, "src"), tuple(int(n) for n in shape)
     while len(x.shape) < len(sizes):
@@ -369,8 +370,8 @@ def _over(mask: Any, y: Any) -> Any:
 
 
 def _composed(name: str) -> Callable[..., Any]:
-    """Return the older API's function `name`, which applies the function of today's API with the
-    same name."""
+    """Return the older API's function `name`, which calls the function of today's API with the same
+    name."""
     function = getattr(newer, name)
 
     def lowered(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
@@ -396,8 +397,7 @@ def where(
     """Return x where the condition isn't 0, else y. x and y may be tiles or numbers.
 
     The condition may also be a comparison of index expressions, which affine_select converts to a
-    tile (iitaku/nki-llama, whose flash attention was measured on the device).
-    """
+    tile (iitaku/nki-llama, whose flash attention was measured on the device)."""
     begin(kwargs)
     if isinstance(condition, Mask):
         ones = isa.memset(condition.shape, 1, uint8)

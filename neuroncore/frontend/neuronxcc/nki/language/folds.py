@@ -60,9 +60,10 @@ min = _fold("min", newer.minimum)
 
 
 def all(x: Any, axis: Axis, *, dtype: Any = bool, mask: Any = None, **kwargs: Any) -> Tensor:
-    """Return 1 where no element along the free axes `axis` is 0, else 0. Issues tensor_reduce,
-    which does not change a single element. So if there may be only one element, tensor_scalar first
-    compares the elements with 0."""
+    """Return 1 where all elements along the free axes `axis` differ from 0, else 0.
+
+    Issues tensor_reduce, which does not change a single element. So if there may be only one
+    element, tensor_scalar first compares the elements with 0."""
     check_keywords(kwargs)
     form, data = bool_ if dtype is bool else dtype, tile(x, "x")
     if mask is not None or product(data.shape[a] for a in limits.axes(axis)) == 1:
@@ -137,8 +138,8 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
-    """Return x @ y, or x.T @ y with `transpose_x`, in PSUM. Issues nc_matmul. Before it,
-    tensor_copy copies operands from PSUM, and for x @ y, nc_transpose transposes x."""
+    """Return x @ y, or x.T @ y with `transpose_x`, in PSUM. Issues nc_matmul. First tensor_copy
+    copies operands in PSUM to SBUF, and for x @ y, nc_transpose transposes x."""
     check_keywords(kwargs)
     stationary = in_sbuf(x, "x")
     if not transpose_x:
@@ -229,7 +230,8 @@ def random_seed(seed: Any, *, mask: Any = None, **kwargs: Any) -> None:
 
 
 def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
-    """Return x with elements zeroed at random, each with the probability `rate`."""
+    """Return x with randomly chosen elements set to 0. `rate` is the probability of 0 for an
+    element."""
     check_keywords(kwargs)
     return isa.dropout(x, rate, dtype=dtype, mask=mask)
 

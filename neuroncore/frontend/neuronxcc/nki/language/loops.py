@@ -34,14 +34,14 @@ __all__ = [
 
 
 def affine_range(*args: int, **kwargs: Any) -> Loop:
-    """Return a loop over the integers of Python's range, whose iterations don't depend on each
+    """Return a loop over the integers of Python's range. Its iterations don't depend on each
     other."""
     check_keywords(kwargs)
     return TracedLoop(limits.loop(*args), parallel=True)
 
 
 def sequential_range(*args: int, **kwargs: Any) -> Loop:
-    """Return a loop over the integers of Python's range, whose iterations run one after another."""
+    """Return a loop over the integers of Python's range. Its iterations run one after another."""
     check_keywords(kwargs)
     return TracedLoop(limits.loop(*args))
 
@@ -54,9 +54,9 @@ def static_range(*args: int) -> range:
 def loop_reduce(
     x: Any, op: Any, loop_indices: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
 ) -> Tensor:
-    """Return x reduced by `op` over all iterations of the loops whose variables are loop_indices.
-    The first iteration copies x to the result, and each later iteration computes result = result
-    <op> x."""
+    """Return x reduced by `op` over all iterations of the loops with the variables loop_indices.
+    The first iteration copies x to the result. Each later iteration computes result = result <op>
+    x."""
     begin(kwargs)
     data, combine = tile(x, "x"), token(op)
     indices = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
@@ -88,9 +88,11 @@ def loop_reduce(
 
 def _note_iteration(loops: list[LoopIndex], first: bool) -> None:
     """Note whether the `loops` of a loop_reduce are in their first iterations, because the
-    instructions of an iteration depend on this. The notes of the iteration get guards (`notes`). If
-    all loops are in their first iteration (`first`), each loop gets a guard. Otherwise one guard
-    suffices, for the last loop that is not in its first iteration."""
+    instructions of an iteration depend on this.
+
+    The notes of the iteration get guards (`notes`). If all loops are in their first iteration
+    (`first`), each loop gets a guard. Otherwise one guard suffices, for the last loop that is not
+    in its first iteration."""
     if (noting := running().notes) is not None:
         not_first = [index for index in loops if not index.is_first]
         for index in loops if first else not_first[-1:]:
@@ -137,7 +139,7 @@ class nc:
 
 
 class spmd_dim:
-    """A grid axis that is spread over cores. spmd_dim(nc, n) gives each core n adjacent programs;
+    """A grid axis that is spread over cores. spmd_dim(nc, n) gives each core n adjacent programs.
     spmd_dim(n, nc) gives core k the programs k, k + nc, k + 2 nc, ..."""
 
     def __init__(self, outer: int | nc, inner: int | nc) -> None:
@@ -171,7 +173,7 @@ class spmd_dim:
 
 
 def program_id(axis: int) -> int:
-    """Return the index of this program along one axis of the launch grid; 0 for an axis that the
+    """Return the index of this program along an axis of the launch grid, or 0 for an axis that the
     grid lacks."""
     core = current()
     (at,), grid = limits.axes(axis, position=0), core.grid or (1,)
@@ -197,7 +199,7 @@ def program_ndim() -> int:
 
 def arange(*args: int) -> Index:
     """Return an index expression with one axis and the values of np.arange: from `start` (default
-    0) up to, but not including, `stop` in steps of `step` (default 1)."""
+    0) to `stop` (exclusive) in steps of `step` (default 1)."""
     only_stop = len(args) == 1 and type(args[0]) is int
     if only_stop and (known := _counted.get(args[0])) is not None:
         return known
@@ -213,7 +215,7 @@ _counted: dict[int, Index] = {}  # expressions that start at 0, by their number 
 
 
 class Grid(tuple[Index, ...]):
-    """The expressions of nl.mgrid: a tuple, with the attributes `p`, `x`, `y`, `z`, ... for its
+    """The expressions of nl.mgrid, as a tuple. The attributes `p`, `x`, `y`, `z`, ... are its
     axes."""
 
     __slots__ = ()
