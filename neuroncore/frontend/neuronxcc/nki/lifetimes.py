@@ -1,5 +1,5 @@
-"""Names that the body of a loop rebinds, and lifetimes of the tiles of tensors with block
-dimensions. Both are found from the kernel's source.
+"""Names that the body of a loop rebinds, and lifetimes of the tiles of tensors with block axes.
+Both are found from the kernel's source.
 
 The device's compiler traces the body of an affine_range or a sequential_range once, for all its
 iterations. If the body rebinds a Python number (`w = w // 2`), the new value holds for the rest of
@@ -7,10 +7,9 @@ the body. But each iteration begins with the value that the name had before the 
 a loop adds only 1 to n (SDK NKI migration guide, 0.1 to 0.2, Consistent control flow behavior; the
 pages of nl.affine_range and nl.static_range, SDK 2.21 to 2.26).
 
-Published kernels index tensors with block dimensions by the variables of all surrounding loops.
-There may be thousands of tiles, each used in only one iteration. A tile that no line can name any
-more is released.
-"""
+Published kernels index tensors with block axes by the variables of all surrounding loops. There may
+be thousands of tiles, each used in only one iteration. A tile that no line can name any more is
+released."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ READS, WRITES = ("LOAD_FAST", "LOAD_DEREF"), ("STORE_FAST", "STORE_DEREF")
 
 
 class ReboundName:
-    """The names of a function's variables that Python would carry from one iteration of a loop to
-    the next, with their values when the loop begins."""
+    """Variables that Python would carry from one iteration of a loop to the next, with their values
+    when the loop begins."""
 
     def __init__(self, frame: FrameType, carried: Mapping[str, int]) -> None:
         self._frame, self._carried = frame, carried
@@ -51,10 +50,11 @@ class ReboundName:
         self._before = {name: (value, _list_copied(value)) for name, value in values.items()}
 
     def again(self, severity: Severity) -> None:
-        """Restore the values that the names had before the loop, for the next iteration, and report
-        LOOP_REBOUND for each value that has changed. A name that is bound to a tile of the
-        iteration stays bound to this tile; if the tile is read later, `scopes.check_read` raises an
-        error."""
+        """Restore the values that the names had before the loop, for the next iteration. Report
+        LOOP_REBOUND for each value that has changed.
+
+        A name that is bound to a tile of the iteration stays bound to this tile. If the tile is
+        read later, `scopes.check_read` raises an error."""
         variables, changed = self._frame.f_locals, False
         for name, (value, before) in [*self._before.items()]:
             now = variables.get(name, value)
@@ -84,9 +84,9 @@ class ReboundName:
 
 
 def bound(frame: FrameType | None) -> ReboundName | None:
-    """Return the names that Python would carry between the iterations of the loop that is about to
-    begin in a frame, or None if there are none. A tensor that the body only changes by operators
-    such as `+=` is left out, because its name stays bound to it."""
+    """Return the names that Python would carry between iterations of the loop that begins in a
+    frame, or None. A tensor that the body only changes by operators such as `+=` is left out,
+    because its name stays bound to the tensor."""
     if frame is None or source.is_ours(frame):
         return None
     names = _carried(frame).items()
@@ -101,15 +101,17 @@ def _is_tensor(frame: FrameType, name: str) -> bool:
 
 @syntax.by_site
 def _carried(frame: FrameType) -> dict[str, tuple[int, bool]]:
-    """Return what `_carried_by` yields for the loop that begins in a frame, by name."""
+    """Return the results of `_carried_by` for the loop that begins in a frame, by name."""
     return {name: (at, same) for name, at, same in _carried_by(frame.f_code, frame.f_lasti)}
 
 
 def _carried_by(code: CodeType, start: int) -> Iterator[tuple[str, int, bool]]:
     """Yield (name, position, in_place) for each name that the body of a loop reads before it binds
-    or changes the name. `position` is the position of the instruction that binds or changes the
-    name. `in_place` is true if only operators such as `+=` bind the name. `start` is the position
-    of the FOR_ITER instruction of the loop, or of a cache entry that follows it."""
+    or changes the name.
+
+    `position`: the position of the instruction that binds or changes the name
+    `in_place`: true if only operators such as `+=` bind the name
+    `start`: the position of the loop's FOR_ITER instruction, or of a cache entry that follows it"""
     steps = _steps(code)
     head = [step for step in steps if step.offset <= start][-1]
     if head.opname != "FOR_ITER":
@@ -137,8 +139,8 @@ def _steps(code: CodeType) -> list[dis.Instruction]:
 
 
 def _names(step: dis.Instruction) -> tuple[list[str], list[str]]:
-    """Return (read, bound): the variables that a bytecode instruction reads, and the variables that
-    it binds. Since Python 3.13 an instruction may read or bind two variables, or do both."""
+    """Return the variables that a bytecode instruction reads, and the variables that it binds.
+    Since Python 3.13 an instruction may read or bind two variables, or do both."""
     kinds = [kind for kind in (*READS, *WRITES) if kind in step.opname]
     if not kinds or "CLEAR" in step.opname:
         return [], []
@@ -154,8 +156,7 @@ def _list_copied(value: Any) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return whether two Python values are equal. Tiles are equal only if they are the same
-    object."""
+    """Return whether two Python values are equal. A tile equals only itself."""
     if a is b:
         return True
     if isinstance(a, PLAIN) and isinstance(b, PLAIN):
@@ -199,18 +200,21 @@ ANYWHERE = {
 
 
 class Numbering(NamedTuple):
-    """How the source indexes a tensor. Every subscript of the tensor has at least `keys` keys that
-    each index one axis. The keys at the positions `places` are loop variables, outermost loop
-    first. Between the tensor's creation and its subscripts there are no other loops, so a
-    combination of values of the variables never occurs again."""
+    """How the source indexes a tensor.
+
+    `keys`: every subscript of the tensor has at least this number of keys that each index one axis
+    `places`: the positions of the keys that are loop variables, outermost loop first
+
+    Between the tensor's creation and its subscripts there are no other loops. So a combination of
+    values of the variables never occurs again."""
 
     keys: int
     places: tuple[int, ...]
 
     def of(self, axes: int) -> tuple[int, ...]:
-        """Return the axes, among the first `axes`, that are indexed by loop variables. After an
-        iteration of the innermost of these loops, no line can name the tiles of that iteration.
-        Return () if a subscript may have fewer than `axes` keys."""
+        """Return the axes, among the first `axes`, that loop variables index. Return () if a
+        subscript may have fewer than `axes` keys. After an iteration of the innermost of these
+        variables' loops, no line can name the iteration's tiles."""
         blocks = takewhile(lambda place: place < axes, self.places)
         return tuple(blocks) if self.keys >= axes else ()
 
@@ -241,7 +245,7 @@ Text = tuple[Any, ...]
 
 
 def _text(code: CodeType) -> Text:
-    """Return a key for the text from which a code object was compiled: equal texts have equal
+    """Return a key for the text from which a code object was compiled. Equal texts have equal
     keys."""
     names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
     return code.co_name, code.co_firstlineno, code.co_code, code.co_linetable, names
@@ -334,15 +338,17 @@ def _loops(use: ast.AST, function: ast.AST, above: dict[ast.AST, ast.AST]) -> li
 
 
 def _repeats(loop: ast.While | ast.AsyncFor | ast.For, part: ast.AST) -> bool:
-    """Return whether a loop repeats `part`, which is one of its direct parts. A loop doesn't repeat
-    its `else` statements, and a `for` doesn't repeat its iterable."""
+    """Return whether a loop repeats `part`, a direct part of the loop. A loop doesn't repeat its
+    `else` statements, and a `for` doesn't repeat its iterable."""
     once = loop.orelse if isinstance(loop, ast.While) else [*loop.orelse, loop.iter]
     return not any(part is other for other in once)
 
 
 def _numbered(loops: Sequence[list[ast.AST]], keys: Sequence[list[ast.expr]]) -> Numbering:
-    """Return the Numbering of a tensor. For each use, `loops` has the loops between the creation of
-    the tensor and the use, outermost first, and `keys` has the keys of the subscript."""
+    """Return the Numbering of a tensor.
+
+    `loops`: for each use, the loops between the creation of the tensor and the use, outermost first
+    `keys`: for each use, the keys of the subscript"""
     places: list[int] = []
     for of_uses in zip(*loops, strict=False):
         loop = of_uses[0]

@@ -34,7 +34,7 @@ COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater
 
 
 def _defined(name: str, swapped: bool = False) -> Callable[[Tensor, Any], Any]:
-    """Return the method for a binary operator, which calls the function `name` of nl. If `swapped`,
+    """Return the method for a binary operator: it calls the function `name` of nl. If `swapped`,
     the tensor is the right operand."""
 
     def method(self: Tensor, other: Any) -> Any:
@@ -47,7 +47,7 @@ def _defined(name: str, swapped: bool = False) -> Callable[[Tensor, Any], Any]:
 
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
-    """Return the method for an operator such as `+=`; `name` is the operator's name in nl."""
+    """Return the method for an operator such as `+=`, whose name in nl is `name`."""
 
     def method(self: Tensor, other: Any) -> Tensor:
         update(self, name, other)
@@ -89,9 +89,11 @@ def _broadcast_to(self: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def update(target: Tensor, name: str, other: Any) -> None:
-    """Run `target <op>= other`; `name` is the operator's name in nl. If a matrix product is added
-    to a tile in PSUM, the Tensor engine accumulates it there. The first such product overwrites the
-    tile, even if the kernel did not fill the tile with zeros (as in attention of nki-samples)."""
+    """Run `target <op>= other`, where `name` is the operator's name in nl.
+
+    If a matrix product is added to a tile in PSUM, the Tensor engine accumulates the product there.
+    The first product overwrites the tile, even if the kernel did not fill the tile with zeros (as
+    in attention of nki-samples)."""
     state = running()
     pending = state.pending
     if isinstance(other, Tensor):
@@ -116,20 +118,20 @@ def update(target: Tensor, name: str, other: Any) -> None:
 
 
 def _inverted(self: Tensor) -> Tensor:
-    """Return nl.invert of a tile. According to its page, nl.invert is the operator ~."""
+    """Return nl.invert of a tile. According to the page of nl.invert, this is the operator ~."""
     return language.invert(self)  # type: ignore[no-any-return]
 
 
 def _negated(self: Tensor) -> Tensor:
-    """Return nl.negative of a tile. The page of known issues lists some operators of tiles and ends
-    the list with "etc"; a unary minus is not among them, but can have no other meaning."""
+    """Return nl.negative of a tile. The page of known issues lists some operators of tiles, and
+    ends the list with "etc". The unary minus is not listed, but can have no other meaning."""
     return language.negative(self)  # type: ignore[no-any-return]
 
 
 def _begun(parts: Sequence[Tensor]) -> bool | None:
-    """Return True if a sum has begun in all elements of the tiles, False if it has begun in none,
-    and None if it has begun in some. In the last case a product overwrites the elements in which no
-    sum has begun, as PSUM does with the first write to each element."""
+    """Return True if a sum has begun in all elements of the tiles, False if in none, and None if in
+    some. If None, a product overwrites the elements in which no sum has begun, as PSUM does with
+    the first write to each element."""
     missing = [part.unwritten() for part in parts]
     if all(flags is None for flags in missing):
         return True
@@ -144,8 +146,8 @@ def _setitem(self: Tensor, key: Any, value: Any) -> None:
 
 
 def _set_block(self: Blocks, key: Any, value: Any) -> None:
-    """Write a tile, or a part of a tile, of a tensor with block dimensions. Raises SignatureError
-    if the key does not index all block axes."""
+    """Write a tile, or a part of a tile, of a tensor with block axes. Raises SignatureError if the
+    key does not index all block axes."""
     part = self[key]
     if isinstance(part, Blocks):
         raise part.not_a_tile("the target")

@@ -1,9 +1,9 @@
-"""Notes of the actions of a loop iteration, made while Python executes it. `templates` makes other
-iterations from notes.
+"""Notes of the actions of a loop iteration, made while Python executes the iteration. `templates`
+makes other iterations from notes.
 
 Notes consist of events and guards. Events are instructions, new tiles, and the starts and ends of
-inner loops and of their iterations. Guards are numbers on which decisions of the frontend depend.
-"""
+inner loops and of their iterations. Guards are numbers on which decisions of the frontend
+depend."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class NewTile(NamedTuple):
 
 
 class NewBlock(NamedTuple):
-    """A new tile of a tensor with block dimensions. `number` is the id of the storage."""
+    """A new tile of a tensor with block axes. `number` is the id of the storage."""
 
     tensor: Any
     block: tuple[int, ...]
@@ -166,10 +166,11 @@ class Notes:
     def block(
         self, tensor: Any, block: tuple[int, ...], depth: int | None, storage: Storage
     ) -> None:
-        """Note the allocation of the tile of a block. A block is a tuple of indices of the axes
-        before the partition axis. `depth` is the position of a loop among the running loops: the
-        tile is released when the present iteration of this loop ends. `depth` is None if the tile
-        outlives all iterations."""
+        """Note the allocation of the tile of a block, a tuple of indices of the axes before the
+        partition axis.
+
+        `depth` is the position of a loop among the running loops: the tile is released when the
+        present iteration of this loop ends. `depth` is None if the tile outlives all iterations."""
         if storage.layout.placed:
             self.fault()
         site = self.core.birthplace()
@@ -211,8 +212,8 @@ class Notes:
             self.guards.append((int(number), int(low), int(high)))
 
     def iteration(self, value: int, values: range) -> None:
-        """Note the decision whether an iteration is the first one of its loop. `value` is the loop
-        variable, and `values` are all its values."""
+        """Note whether an iteration is the first iteration of its loop, because decisions depend on
+        this. `value` is the loop variable, and `values` are all its values."""
         begin, step = values.start, values.step
         if value == begin:
             self.guard(value, begin, begin)
@@ -220,8 +221,8 @@ class Notes:
             self.guard(value, *((begin + 1, FAR) if step > 0 else (-FAR, begin - 1)))
 
     def part(self, shape: Dims, keys: Iterable[Any]) -> None:
-        """Note the guards of a subscript of a tile of shape `shape`: the range in which each number
-        in its keys may be."""
+        """Note the guards of a subscript of a tile of shape `shape`: the range of each number in
+        the keys."""
         per_axis = [*keys]
         if any(k is ... for k in per_axis):
             at = next(axis for axis, k in enumerate(per_axis) if k is ...)
@@ -253,8 +254,8 @@ class Notes:
             self.guard(k.stop - k.start, 0, -1)
 
     def mask(self, mask: Any) -> None:
-        """Note the guards of a mask: for each of its numbers, the range in which the mask chooses
-        the same elements."""
+        """Note the guards of a mask. For each of its numbers, a guard is the range in which the
+        mask chooses the same elements."""
         if mask is None or isinstance(mask, list):
             return
         if not hasattr(mask, "terms"):  # the result of comparing numbers is a bool

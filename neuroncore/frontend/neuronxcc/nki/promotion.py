@@ -23,11 +23,12 @@ from neuroncore.numerics.formats import (
 
 
 def promoted(x: Any, y: Any, op: Any = None) -> Format:
-    """Return the format of x <op> y, where x or y may be a number. An operator on bit patterns
-    converts nothing: its result has the format of an operand (`operators.common`). The result of a
-    tile of floats and a number has the tile's format too. According to the pages, a float16 tile
-    times 1.2 becomes float32, but then its matrix products with tiles of 16 bits would be
-    refused."""
+    """Return the format of x <op> y, where x or y may be a number.
+
+    An operator on bit patterns converts nothing: its result has the format of an operand
+    (`operators.common`). The result of a tile of floats and a number also has the tile's format.
+    According to the pages, a float16 tile times 1.2 becomes float32, but then its matrix products
+    with tiles of 16 bits would be refused."""
     bits = getattr(getattr(op, "operator", None), "kind", "") == "bitvec"
     a, b = (_format(v) for v in (x, y))
     numbers = [v for v in (x, y) if not isinstance(v, Tile)]
@@ -40,7 +41,7 @@ def promoted(x: Any, y: Any, op: Any = None) -> Format:
 
 
 def _format(value: Any) -> Format | None:
-    """Return the format of a tile or a number; None if it has none. A number of Python has the
+    """Return the format of a tile or a number, or None for other values. A number of Python has the
     widest format of its kind ("Weakly Typed Scalar Type Inference")."""
     if isinstance(value, Tile) or (isinstance(value, np.generic) and value.dtype.itemsize <= 4):
         return lookup(value.dtype)
@@ -59,8 +60,8 @@ def _promoted(a: Format, b: Format) -> Format:
 
 
 def _of_floats(a: Format, b: Format) -> Format:
-    """Return the one of two float formats that can represent all numbers of the other. If neither
-    can, return a wider float format."""
+    """Return the float format, a or b, that can represent all numbers of the other format. If
+    neither can, return a wider float format."""
     if a.holds(b) or b.holds(a):
         return a if a.holds(b) else b
     return bfloat16 if a.bits == b.bits == 8 else float32

@@ -27,7 +27,7 @@ WRITTEN = "nisa.iota(expression, dtype=nl.int32) makes a tile of the expression'
 
 
 def truth_value(tile: Tile) -> DynamicControlError:
-    """Return the error for a tile whose contents are needed by `not`, `while` or a condition."""
+    """Return the error for a `not`, a `while` or a condition that needs the contents of a tile."""
     if isinstance(question().by, ast.While):
         also, hint = "err_while_loop_requires_unconditional_entry", "loop a fixed number of times"
     elif tile.size == 1:
@@ -94,7 +94,7 @@ def copied_by_assignment(tile: Tile) -> ViewError:
 
 
 def transposed_indirectly(tile: Tile) -> ViewError:
-    """Return the error for a DMA transpose of rows that are selected by a tile of indices."""
+    """Return the error for a DMA transpose of rows that a tile of indices selects."""
     return ViewError(
         f"{tile}, whose rows are selected by a tile, can't be transposed by the DMA",
         argument="src",
@@ -105,7 +105,7 @@ def transposed_indirectly(tile: Tile) -> ViewError:
 
 
 def transposed_wide(tile: Tile) -> DtypeError:
-    """Return the error for a transpose by DMA of a float32 tile in SBUF, on machines whose DMA
+    """Return the error for a transpose of a float32 tile in SBUF by DMA, on machines whose DMA
     engines can transpose (kda-for-trainium, on trn2)."""
     return DtypeError(
         f"{tile} can't be transposed by DMA",
@@ -119,8 +119,8 @@ def transposed_wide(tile: Tile) -> DtypeError:
 
 
 def repeated_by_dma(tile: Tile) -> ViewError:
-    """Return the error for dma_copy with repeated elements, from HBM or from SBUF
-    (kda-for-trainium, on trn2)."""
+    """Return the error for dma_copy with repeated elements, from HBM or SBUF (kda-for-trainium, on
+    trn2)."""
     return ViewError(
         f"{tile} is one row that a DMA would repeat across {tile.shape[0]} partitions",
         argument="src",

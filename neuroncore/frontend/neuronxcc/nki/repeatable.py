@@ -2,8 +2,7 @@
 
 In such a loop, variables are only added, subtracted and multiplied by constants, and the results
 are only used in subscripts of tensors and in masks. Besides this, Python only binds names that
-nothing outside the loop reads. Therefore an iteration can be computed from others (`templates`).
-"""
+nothing outside the loop reads. Therefore an iteration can be computed from others (`templates`)."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ SUMS = (ast.Add, ast.Sub)
 
 
 class Body(NamedTuple):
-    """Conditions for repeating the iterations of a loop. The loop's source does not decide these
-    conditions, so they are checked when the loop begins."""
+    """Conditions for repeating the iterations of a loop. They are checked when the loop begins,
+    because the loop's source does not decide them."""
 
     depth: int  # the number of loops around the loop in its function; all are loops of the API
     called: frozenset[tuple[str, ...]]  # dotted names that are called, as lists of their parts
@@ -43,8 +42,8 @@ class Body(NamedTuple):
 
 
 def is_repeatable(frame: FrameType, depth: int) -> bool:
-    """Return whether iterations of a loop can be computed from other iterations. The loop is about
-    to begin in this frame, and `depth` loops of the API are running around it."""
+    """Return whether iterations of the loop that begins in a frame can be computed from other
+    iterations. `depth` is the number of running loops of the API around this loop."""
     body = _body(frame)
     if body is None or body.depth != depth:
         return False
@@ -61,8 +60,8 @@ def values_read(frame: FrameType) -> list[Any]:
 
 
 def _lasts(value: Any) -> bool:
-    """Return whether a Python value can't change, so that repeated iterations can rely on it. This
-    is so for numbers, strings, types, formats, index expressions, tensors (apart from their
+    """Return whether a Python value can't change, so that repeated iterations can rely on it. Such
+    values are numbers, strings, types, formats, index expressions, tensors (apart from their
     contents), modules of neuroncore and numpy, pure functions, and tuples of these."""
     if isinstance(value, tuple):
         return all(map(_lasts, value))
@@ -72,8 +71,8 @@ def _lasts(value: Any) -> bool:
 
 
 def _named(frame: FrameType, name: Sequence[str]) -> Any:
-    """Return the present value of a name with attributes, such as `a.b.c`, or None if it is not
-    bound."""
+    """Return the present value of a name with attributes, such as `a.b.c`, or None if the name is
+    not bound."""
     root, *attributes = name
     for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
         if root in scope:
@@ -87,8 +86,8 @@ def _named(frame: FrameType, name: Sequence[str]) -> Any:
 
 
 def _is_pure(function: Any) -> bool:
-    """Return whether calls of a function have no side effects and print nothing. This is so for
-    functions of the API, classes of numpy, and a few functions of Python."""
+    """Return whether calls of a function have no side effects and print nothing. True for functions
+    of the API, classes of numpy, and a few functions of Python."""
     if any(function is harmless for harmless in HARMLESS):
         return True
     module = str(getattr(function, "__module__", None) or "")
@@ -111,14 +110,12 @@ def _body(frame: FrameType) -> Body | None:
 
 @syntax.by_text
 def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
-    """Return a dictionary of the `for` loops in the functions of a file. Its values are pairs: the
-    names of the function, and the list of the nested loops from the outermost one to the loop
-    itself.
+    """Return a dictionary of the `for` loops in the functions of a file.
 
-    Each loop has two keys: the span of the loop, and the span of its iterable. While a loop fetches
-    its next element, Python 3.11 and 3.12 report the span of the loop as the position of the frame,
-    and Python 3.13 reports the span of the iterable.
-    """
+    A value is a pair: the names of the function, and the list of the nested loops from the
+    outermost loop to this loop. Each loop has two keys: the span of the loop, and the span of its
+    iterable. While a loop fetches its next element, Python 3.11 and 3.12 report the span of the
+    loop as the position of the frame, and Python 3.13 reports the span of the iterable."""
     loops = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):
@@ -130,8 +127,8 @@ def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
 
 
 def _nests(body: Sequence[ast.stmt], around: list[ast.For]) -> Iterator[list[ast.For]]:
-    """Yield a list for each loop of a body, at any depth: the nested loops from the outermost one
-    to the loop itself. A loop in another kind of statement, such as an `if`, is left out."""
+    """Yield a list for each loop of a body, at any depth: the nested loops from the outermost loop
+    to this loop. A loop in another kind of statement, such as an `if`, is left out."""
     for statement in body:
         if isinstance(statement, ast.For):
             nest = [*around, statement]
@@ -157,8 +154,8 @@ class _Names:
         self._read = [n for n in names if isinstance(n.ctx, ast.Load) or id(n) in changed]
 
     def are_local(self, outermost: ast.For) -> bool:
-        """Return whether names that a loop binds are read only inside it, or in other loops that
-        bind them again. This is checked for `outermost` and for all loops inside it."""
+        """Return whether the names that a loop binds are read only inside this loop, or in other
+        loops that bind them again. This is checked for `outermost` and for all loops inside it."""
         within, bound = self._within, self._bound
         for loop in (node for node in ast.walk(outermost) if isinstance(node, ast.For)):
             inside, names = within[id(loop)], bound[id(loop)]
@@ -173,9 +170,11 @@ class _Names:
 
 class _Reader:
     """Decides from the source of nested loops whether iterations of the innermost loop can be
-    computed from others. If so, `body` has the conditions that the source does not decide;
-    otherwise it is None. The loops around the innermost loop may contain any other statements. But
-    apart from their variables, they must not bind names that the innermost loop reads."""
+    computed from others. If so, `body` has the conditions that the source does not decide.
+    Otherwise `body` is None.
+
+    The loops around the innermost loop may contain any other statements. But apart from their
+    variables, they must not bind names that the innermost loop reads."""
 
     def __init__(self, names: _Names, nest: list[ast.For]) -> None:
         self.varying: set[str] = set()  # names of loop variables, and of sums of them
@@ -201,8 +200,8 @@ class _Reader:
         return len(called) == len(loops) and all({*name[-1:]} & RANGES for name in called)
 
     def _reads_others(self, nest: Sequence[ast.For]) -> bool:
-        """Return whether the innermost loop reads a name that the loops around it bind, other than
-        their variables."""
+        """Return whether the innermost loop reads a name that the outer loops bind. The variables
+        of the outer loops don't count."""
         inside = {id(node) for node in ast.walk(nest[-1])} | {id(loop.target) for loop in nest}
         outer = (node for node in ast.walk(nest[0]) if id(node) not in inside)
         names = {n.id for n in outer if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -261,8 +260,8 @@ class _Reader:
         return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(node))
 
     def _is_value(self, node: ast.expr | None) -> bool:
-        """Return whether an expression is the same in all iterations, or is a tile: a new one, or a
-        part of a tensor that is selected by affine indices."""
+        """Return whether an expression is the same in all iterations, or is a tile. The tile may be
+        new, or a part of a tensor that affine indices select."""
         match node:
             case None | ast.Constant():
                 return True

@@ -1,11 +1,10 @@
-"""The instructions and the new tiles of an iteration, in a form that later iterations of the loop
-can repeat (`known_iterations`).
+"""The instructions and new tiles of an iteration, in a form that later iterations of the loop can
+repeat (`known_iterations`).
 
-The function of an instruction (`issue`) binds and checks its arguments. A repetition needs neither,
-because each tile is replaced by a tile with an equal View (shape, strides, format and memory), and
-the other arguments are equal. So the Call, which describes this use of the instruction, is the
-same. The row, which is the record of the instruction, differs only in storages and offsets.
-"""
+The function of an instruction (`issue`) binds and checks its arguments. A repetition needs neither.
+Each tile is replaced by a tile with an equal View (shape, strides, format and memory), and the
+other arguments are equal. So the Call, which describes this use of the instruction, is the same.
+The row, which is the record of the instruction, differs only in storages and offsets."""
 
 from __future__ import annotations
 
@@ -43,11 +42,15 @@ More = tuple[tuple[tuple[str, Any], ...], bool, bool | None, Born]
 
 
 class IssuedStep:
-    """An instruction of an iteration. `operands` has a tuple for each tile: the name of the
-    argument, the kind of the storage, its place, the geometry (shape, strides and format), and the
-    position of the offset among the iteration's numbers. The place is a position among the new
-    storages (kind MADE), a position among the blocks that exist before the iteration (BLOCK), or
-    the storage itself (FIXED)."""
+    """An instruction of an iteration. `operands` has a tuple for each tile: (name, kind, place,
+    geometry, position).
+
+    `name`: the name of the argument
+    `kind`: the kind of the tile's storage
+    `place`: the position among the new storages (kind MADE) or among the blocks that exist before
+        the iteration (BLOCK), or the storage itself (FIXED)
+    `geometry`: the shape, strides and format
+    `position`: the position of the offset among the iteration's numbers"""
 
     def __init__(self, name: str, operands: Sequence[Any], more: More, row: bytes) -> None:
         self.name, self.operands, self.more, self._row = name, operands, more, row
@@ -66,10 +69,13 @@ class IssuedStep:
 
 
 class Again(NamedTuple):
-    """How to execute an instruction again with other tiles, and how to record the instruction.
-    `arguments` has the argument of each parameter, and `slots` the position in `arguments` of each
-    tile. `row` has the numbers of the instruction's row. For each tile in the row, `windows` has
-    the pair (first position in `row`, position of the tile among the instruction's operands)."""
+    """How to execute and record an instruction again with other tiles.
+
+    `arguments`: the argument of each parameter
+    `slots`: the position of each tile in `arguments`
+    `row`: the numbers of the instruction's row
+    `windows`: for each tile in the row, the pair (first position in `row`, position of the tile
+        among the instruction's operands)"""
 
     call: Call
     execute: Callable[..., Any]
@@ -106,7 +112,7 @@ def _again(program: Program, written: bytes, names: list[str]) -> Again | None:
 
 
 def fault(core: Core, call: Call, error: Exception) -> Exception:
-    """Return the error of an instruction in the form that the function of the instruction would
+    """Return the error of an instruction in the form that the instruction's function would
     raise."""
     if isinstance(error, NeuronError) and core.leftovers is not None:
         core.leftovers.refused()
@@ -180,11 +186,15 @@ class NewStorage:
 
 
 class Limits:
-    """The least and the largest value that some numbers of an iteration may have. These numbers are
-    the numbers of the guards; offsets on the chip, which must stay equivalent to those of the
-    template; and indices of new blocks, which must be in the bounds of their tensors. `numbers` are
-    those of the template; `guards` has the bounds of the first ones, each as (least, largest).
-    `chip` and `blocks` are the members of the template's layout."""
+    """The least and the largest value of some numbers of an iteration. There are three kinds of
+    such numbers:
+
+    * the numbers of the guards
+    * offsets on the chip, which must stay equivalent to the offsets of the template
+    * indices of new blocks, which must be in the bounds of their tensors
+
+    `numbers` are the numbers of the template. `guards` has (least, largest) for the first of them.
+    `chip` and `blocks` are members of the template's layout."""
 
     def __init__(
         self,

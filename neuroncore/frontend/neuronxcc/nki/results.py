@@ -5,8 +5,7 @@ b)`. If the kernel's source stores the value of a call into a subscript next, th
 until the assignment provides the destination. Every other call is issued at once and writes to a
 new tile. At most one call is delayed, and it is issued before any later instruction.
 
-A slot is the tile that is assigned to. A box is a rectangle of elements of a tile (`boxes`).
-"""
+A slot is the tile that is assigned to. A box is a rectangle of elements of a tile (`boxes`)."""
 
 from __future__ import annotations
 
@@ -75,8 +74,8 @@ VENDORS: dict[tuple[str, str | None, str], str] = {
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A delayed call, whose result has no destination yet. `run(dst, changed)` issues the call with
-    the arguments in `changed` instead of the original ones."""
+    """A delayed call, whose result has no destination yet. `run(dst, changed)` issues the call. The
+    arguments in `changed` replace the original arguments."""
 
     core: Core
     tile: Tensor  # the destination if the kernel assigns none
@@ -99,8 +98,8 @@ class Pending:
             source.resumed.reset(token)
 
     def suits(self, slot: Tensor) -> bool:
-        """Return whether the instruction can write its result to the slot directly. This must round
-        in the same way as writing to a new tile, which is then copied to the slot."""
+        """Return whether the instruction can write its result to the slot directly. The rounding
+        must be the same as for a new tile that is then copied to the slot."""
         format, wanted = self.tile.dtype, slot.dtype
         converts = format is float32 and not (self.moves or wanted.is_integer)
         if wanted is not format and not converts:
@@ -166,8 +165,8 @@ def delayed(core: Core, scope: Any, region: MemoryRegion, sizes: Dims, dtype: Fo
 def tile(value: Any, name: str = "data") -> Tensor:
     """Check that an argument is a tile that an instruction may read, and return it. First write the
     tile's initial number if necessary (`fill`). `name` is the argument's name. Raises
-    SignatureError for anything but a tile, and ScopeError if a loop iteration that is over made the
-    tile."""
+    SignatureError for other values, and ScopeError for a tile from a loop iteration that is
+    over."""
     if not isinstance(value, Tensor):
         if isinstance(value, Untiled):
             raise value.not_a_tile(name)
@@ -181,8 +180,8 @@ def tile(value: Any, name: str = "data") -> Tensor:
 
 
 def fill(tile: Tile) -> None:
-    """Write the initial number of a tensor (0 for nl.zeros) to all of its elements that were not
-    written, because the tensor is about to be read. The usual instruction is memset."""
+    """Write the initial number of a tensor (0 for nl.zeros) to all elements that were not written,
+    because the tensor is about to be read. The usual instruction is memset."""
     if tile.storage.gaps is None:
         return
     state = running()
@@ -210,9 +209,9 @@ def _starts_well(slot: Tensor) -> bool:
 
 def _set_below(whole: Tensor, box: Box, value: Any) -> None:
     """Fill a box of a tensor in PSUM with a number, if no engine can start an access at the box's
-    first partition. DMA does not reach PSUM. So one memset fills the box and also some partitions
-    before it. The contents of these partitions, which must all have been written, are saved in SBUF
-    meanwhile."""
+    first partition. DMA does not reach PSUM. So one memset fills the box and some partitions before
+    it. The contents of these partitions are saved in SBUF meanwhile; they must all have been
+    written."""
     (first, count), *free = box
     end, starts = first + count, current().machine.starts
     top = max(row for row in range(first) if row in starts(end - row))
@@ -224,8 +223,8 @@ def _set_below(whole: Tensor, box: Box, value: Any) -> None:
 
 
 def issue(name: str, **arguments: Any) -> None:
-    """Issue the instruction `name` with these arguments. Parameters that are left out have the
-    defaults of the instruction's clause."""
+    """Issue the instruction `name`. Omitted arguments have the defaults of the instruction's
+    clause."""
     _issue_checked(name, arguments)
 
 
@@ -277,11 +276,10 @@ def produce(
     of this tile, and `region` is its memory. If the kernel assigns the result next, the instruction
     is delayed, unless `now`. `regions` are the memories that the assigned tensor may be in.
 
-    A mask chooses elements of the operand `masked` (by default the result), and the instruction is
-    issued for each box of them. Tiles among the arguments are cut along the axes that they share
-    with this operand. If the result has other axes, `part`(result, box) returns the part of the
-    result that an instruction on `box` writes. `of_box`(box) returns arguments that depend on it.
-    """
+    A mask chooses elements of the operand `masked` (by default the result). The instruction is
+    issued for each box of chosen elements. Tiles among the arguments are cut along the axes that
+    they share with this operand. If the result has other axes, `part`(result, box) returns the part
+    of the result for a box. `of_box`(box) returns the arguments that depend on the box."""
     core, frame = core_of_kernel() or current(), source.user_frame()
     state = core.dialect or running(core)
     if state.pending is not None and not now:
@@ -395,9 +393,8 @@ def hold(
 
 
 def assign(slot: Tensor, value: Any) -> None:
-    """Execute slot = value. If possible, the delayed call that makes the value writes it to the
-    slot directly. Otherwise the value is copied to the slot, or written by memset if it is a
-    number."""
+    """Execute slot = value. If possible, the delayed call that makes the value writes to the slot
+    directly. Otherwise the value is copied to the slot. A number is written by memset."""
     if not isinstance(value, Tensor):
         flush()
         _before_writing(slot, [()])
@@ -441,8 +438,8 @@ def _copy(slot: Tensor, value: Tensor, boxes: list[Box]) -> None:
 
 def _spread(value: Tensor, shape: Dims) -> Tensor:
     """Return the tile with free axes of size 1 repeated to `shape`, or unchanged if the shapes
-    don't fit. A tile with fewer axes first gets axes of size 1 after the partition axis, as
-    operands of an operator do."""
+    don't fit. As in operators, a tile with fewer axes first gets axes of size 1 after the partition
+    axis."""
     wide = value
     for _ in range(len(shape) - len(value.shape)):
         wide = wide.expand_dims(1)

@@ -3,8 +3,7 @@ tensors in its loops.
 
 The device's compiler reads the body of a loop once. A tensor made in the body does not exist
 outside the loop or in the next iteration. Iterations of an affine_range may run at the same time,
-so they have to write different elements, or add to the contents of a tensor.
-"""
+so they have to write different elements, or add to the contents of a tensor."""
 
 from __future__ import annotations
 
@@ -213,10 +212,9 @@ def running(core: Core | None = None) -> Running:
 
 
 def first_address(address: Any) -> Any:
-    """Return the address of the allocation at the present line. In the first iteration of the loops
-    around the line, this is `address`; in later iterations, it is the address from the first
-    iteration. The reason is that the compiler reads the bodies of loops once, so kernels may
-    increment addresses in them."""
+    """Return the address of the allocation at the present line: the address from the first
+    iteration of the loops around the line. In the first iteration this is `address`. The reason is
+    that the compiler reads the bodies of loops once, so kernels may increment addresses in them."""
     state, site = running(), current().birthplace()
     if not state.loops or site is None:
         return address
@@ -255,9 +253,11 @@ def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
 
 def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
     """Return the running iterations of parallel loops that have not written to the tensor of `dst`
-    before, as tuples (FirstWrite). Return an empty list if writes add to the contents or `dst` has
-    a run-time offset: then iterations may share the tensor (`carry`). Raises ImmutableError for a
-    parameter of the kernel."""
+    before.
+
+    Return an empty list if writes add to the contents, or if `dst` has a run-time offset: then
+    iterations may share the tensor (`carry`). Raises ImmutableError for a parameter of the
+    kernel."""
     storage = dst.storage
     if storage.id in state.parameters:
         raise _immutable(dst)
@@ -276,8 +276,8 @@ def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
 
 
 def note_writes(first: Sequence[FirstWrite], dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Note the write of an instruction with these arguments in the iterations `first` (see
-    `first_writes`). If the previous iteration wrote the same elements, report LOOP_CARRIED."""
+    """Note an instruction's write to `dst` in the iterations `first` (see `first_writes`). If the
+    previous iteration wrote the same elements, report LOOP_CARRIED."""
     place, sources = (dst.offset, dst.geometry), _sources(dst, arguments)
     for index, writes, before in first:
         if before is not None and _same(before[1], place):
@@ -286,7 +286,7 @@ def note_writes(first: Sequence[FirstWrite], dst: Tile, arguments: Mapping[str, 
 
 
 def carry(storage: Storage) -> None:
-    """Note in the record that the iterations of parallel loops may share a tensor, for example for
+    """Note in the record that iterations of parallel loops may share a tensor, for example for
     sums."""
     program = current().program
     if program is not None:
@@ -294,8 +294,8 @@ def carry(storage: Storage) -> None:
 
 
 def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> None:
-    """Report LOOP_CARRIED: the iteration `index` writes the elements that the write `before` of the
-    previous iteration wrote. The finding is a note if both writes wrote equal values."""
+    """Report LOOP_CARRIED: the iteration `index` writes the same elements as the write `before` of
+    the previous iteration. The finding is a note if both writes wrote equal values."""
     equal = sources is not None and before[2] == sources
     current().report(
         "LOOP_CARRIED",
@@ -310,8 +310,8 @@ def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> Non
 
 def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
     """Return the inputs of an instruction in a form that can be compared: equal inputs give equal
-    results. Return None if they are unknown, for example if an instruction reads its destination or
-    takes lists."""
+    results. Return None if the inputs are unknown, for example if an instruction reads its
+    destination or takes lists."""
     sources: dict[str, Any] = {}
     for name, value in arguments.items():
         if isinstance(value, Tile):
@@ -328,7 +328,7 @@ def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
 
 def _same(a: Place, b: Place) -> bool:
     """Return whether two places in a storage have the same elements. A place is a pair (offset,
-    geometry); a geometry has the shape, the strides and the format."""
+    geometry). A geometry has the shape, the strides and the format."""
     if a[0] != b[0]:
         return False
     if a[1] is b[1]:
@@ -350,7 +350,8 @@ def _immutable(dst: Tile) -> ImmutableError:
 
 def check_shared(region: MemoryRegion, state: Running) -> None:
     """Raise ScopeError for a tensor in shared HBM that is allocated in a loop, or in a function
-    that the kernel calls. With `state.shares_anywhere`, an option of the compiler allows this."""
+    that the kernel calls. With `state.shares_anywhere`, an option of the compiler allows such
+    tensors."""
     if region is not MemoryRegion.shared_hbm or state.shares_anywhere:
         return
     if not state.loops and not _in_helper(state.kernels):
@@ -368,8 +369,8 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
 
 
 def _in_helper(kernels: Collection[CodeType | None]) -> bool:
-    """Return whether the user's running function was called by another function of the user, and
-    its code is not among `kernels`."""
+    """Return whether another function of the user called the user's running function. False if the
+    code of the running function is among `kernels`."""
     frame = source.user_frame()
     while frame is not None and frame.f_code.co_name.startswith("<"):  # a comprehension
         frame = frame.f_back
@@ -379,10 +380,9 @@ def _in_helper(kernels: Collection[CodeType | None]) -> bool:
 
 
 def enclosing_iteration(loops: Sequence[LoopIndex], folded: Sequence[Loop]) -> LoopIndex | None:
-    """Return the iteration that contains the outermost of the `folded` loops, over which a
-    loop_reduce sums; None if no loop is around this loop. `loops` are the variables of all running
-    loops, outermost first. If no folded loop is running, return the innermost iteration, or None if
-    no loop is running."""
+    """Return the iteration around the outermost of the `folded` loops, over which a loop_reduce
+    sums, or None. `loops` are the variables of all running loops, outermost first. If no folded
+    loop is running, return the innermost iteration."""
     for place, index in enumerate(loops):
         if index.loop in folded:
             return loops[place - 1] if place else None

@@ -16,15 +16,15 @@ Move = tuple[int, Dims]
 
 
 def split(shape: Dims, steps: Dims, sizes: Dims, kept: int) -> Dims | None:
-    """Convert the `steps` of a span for a tile of shape `shape` that is reshaped to `sizes`. The
-    first `kept` axes of the tile are not reshaped. Return None if no steps are equivalent."""
+    """Convert the `steps` of a span when a tile of shape `shape` is reshaped to `sizes`. The first
+    `kept` axes of the tile are not reshaped. Return None if no steps are equivalent."""
     rest = access.reshaped(shape[kept:], steps[kept:], sizes[kept:])
     return None if rest is None else (*steps[:kept], *rest)
 
 
 def moved(span: Span, moves: Sequence[Move], rank: int) -> Span:
-    """Convert a span of a tensor to a span of a part of this tensor. The part has `rank` axes, and
-    `moves` has its start and its steps along each axis of the tensor."""
+    """Convert a span of a tensor to a span of a part of this tensor. The part has `rank` axes.
+    `moves` has the part's start and steps along each axis of the tensor."""
     first, steps, of, axis = span
     first += sum(start * step for (start, _), step in zip(moves, steps, strict=True))
     pairs = [(along, step) for (_, along), step in zip(moves, steps, strict=True)]

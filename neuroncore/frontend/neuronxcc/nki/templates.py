@@ -10,8 +10,7 @@ and the state of tensors show whether the decisions are the same. If a decision 
 executes the iteration.
 
 A block is a tile of a tensor with axes before the partition axis (`blocks`). Events are the
-instructions, new tiles and inner loops of an iteration.
-"""
+instructions, new tiles and inner loops of an iteration."""
 
 from __future__ import annotations
 
@@ -134,13 +133,13 @@ class Plan:
         self._owner = False  # whether this loop started the notes
 
     def reads(self, values: list[Any]) -> bool:
-        """Return whether `values`, the present values of the names that the loop reads but does not
-        bind, are the same objects as when the plan was made."""
+        """Return whether `values` are the same objects as when the plan was made. They are the
+        present values of the names that the loop reads but does not bind."""
         return all(a is b for a, b in zip(self._read, values, strict=True))
 
     def repeats(self, loop_run: LoopRun, values: range) -> int:
-        """Execute iterations without Python, as far as a template can: the loop variable has
-        `values`, in order. Return how many of these iterations were executed."""
+        """Execute iterations without Python, as far as a template can. Return the number of
+        executed iterations. The loop variable has `values`, in order."""
         state = self._state
         if state.pending is not None:
             return 0
@@ -162,7 +161,7 @@ class Plan:
 
     def end(self) -> None:
         """End noting an iteration, and learn from it. If the iteration shows how the numbers of an
-        earlier template change, this template learns the changes; otherwise the iteration becomes a
+        earlier template change, this template learns the changes. Otherwise the iteration becomes a
         new template."""
         state, notes = self._state, self._notes
         values, first, guard, stand = self._begun
@@ -196,7 +195,7 @@ class Plan:
         return program.issued, program.births.size // BIRTH, reports, *mine
 
     def _is_all(self, events: Sequence[Any], before: tuple[int, ...]) -> bool:
-        """Return whether the events are all that has happened since `_stand` returned `before`."""
+        """Return whether nothing but the events has happened since `_stand` returned `before`."""
         issued, births, *others = (a - b for a, b in zip(self._stand(), before, strict=True))
         steps = sum(type(event) is NotedStep for event in events)
         tiles = sum(type(event) in (NewTile, NewBlock) for event in events)
@@ -304,11 +303,11 @@ class _Layout:
 
 
 class _Blocks:
-    """The blocks that iterations of a template use. For each distinct block that exists before an
-    iteration, `outside` has a tuple: (tiles of the tensor, begin, end, whether all of the block
-    must have been written). The indices of the block are `numbers[begin:end]`. A block may occur
-    several times in `layout.outside`; for each entry there, `places` has the block's position in
-    `outside`. Row k of `changes` is added to `numbers` when loop variable k increases by 1."""
+    """The blocks that iterations of a template use. `outside` has (tiles of the tensor, begin, end,
+    whether all of the block must have been written) for each distinct block that exists before an
+    iteration. The indices of the block are `numbers[begin:end]`. `places` has the position in
+    `outside` for each entry of `layout.outside`, where a block may occur several times. Row k of
+    `changes` is added to `numbers` when loop variable k increases by 1."""
 
     def __init__(self, layout: _Layout, numbers: Numbers, changes: Numbers) -> None:
         def moves(begin: int, end: int) -> bytes:
@@ -343,8 +342,8 @@ class _Blocks:
 def made_of(
     state: Running, values: Values, events: Sequence[Any], guards: Sequence[Guard]
 ) -> Template | None:
-    """Return the template of an iteration with the loop variables `values`; None if the iteration
-    can't be repeated."""
+    """Return the template of an iteration with the loop variables `values`, or None if the
+    iteration can't be repeated."""
     layout = _Layout(state, events, guards)
     keys = [(id(tensor), *layout.numbers[a:b]) for tensor, a, b in layout.blocks]
     return Template(state, values, layout) if layout.fits and len({*keys}) == len(keys) else None
@@ -374,8 +373,8 @@ class Template:
 
     def _known(self, values: Values, but: int = -1) -> Numbers | None:
         """Return the numbers of the iteration with these loop variables. The variable with index
-        `but` keeps the template's value, unless `but` is -1. Return None if another variable has
-        another value than in the template, and the effect of this variable is not known."""
+        `but` keeps the template's value, unless `but` is -1. Return None if another variable
+        differs from the template, and the effect of this variable is not known."""
         steps = [value - first for value, first in zip(values, self._values, strict=True)]
         if but >= 0:
             steps[but] = 0
@@ -414,9 +413,9 @@ class Template:
         return tables[0] == tables[1] and all(map(_same, mine.events, theirs.events))
 
     def _all_known(self, outer: Values, values: range) -> Numbers | None:
-        """Return the numbers of successive iterations, which are within the limits, one iteration
-        in each row. `outer` are the variables of the loops around this loop, and the first of
-        `values` is the variable of the first iteration. Return None if there are none."""
+        """Return the numbers of successive iterations that are within the limits, one iteration in
+        each row, or None. `outer` are the variables of the loops around this loop. The loop
+        variable has `values`, beginning with the first."""
         numbers = self._known((*outer, values[0]))
         if numbers is None:
             return None
@@ -428,7 +427,7 @@ class Template:
         return all_numbers[:held] if held else None
 
     def _storages(self, numbers: list[int]) -> list[Storage] | None:
-        """Return the storages of the blocks in `_Blocks.outside` in the iteration with these
+        """Return the storages of the blocks in `_Blocks.outside` for an iteration with these
         numbers. Return None if a decision may differ from the decision in the template."""
         storages = []
         for tiles, begin, end, whole in self._blocks.outside:
@@ -468,9 +467,8 @@ class Template:
 
     def repeat(self, loop_run: LoopRun, outer: Values, values: range) -> int:
         """Execute successive iterations without Python, as long as their numbers are known and all
-        decisions are the same as in the template. `outer` are the variables of the loops around
-        this loop, and `values` the values of its variable. Return the number of iterations that
-        were executed."""
+        decisions are the same as in the template. Return the number of executed iterations. `outer`
+        are the variables of the loops around this loop, and `values` the values of its variable."""
         state, core = self._state, core_of_kernel() or current()
         numbers = self._all_known(outer, values)
         iterations = None if numbers is None else self._iterations_for(core, len(numbers))

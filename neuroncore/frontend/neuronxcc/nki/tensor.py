@@ -41,9 +41,8 @@ class Tensor(Seen, Unread, Parted):
     """A tensor in HBM, SBUF or PSUM, or a part of a tensor.
 
     `spans` describe the indices that reach outside of the tensor. Instructions refuse a tile with
-    spans; a mask may cut the tile so that no span remains. If `tile[mask]` made the tile, `cut` is
-    the shape of `tile`, and the box of the elements that remain.
-    """
+    spans. A mask may cut the tile so that no span remains. If `tile[mask]` made the tile, `cut` is
+    the shape of `tile`, and the box of the elements that remain."""
 
     __slots__ = ("_allocate", "_spans", "cut")
     __array_ufunc__ = None  # numpy's numbers leave arithmetic to the operators of methods.py
@@ -72,12 +71,11 @@ class Tensor(Seen, Unread, Parted):
         return part
 
     def by_keys(self, keys: tuple[Any, ...]) -> Tensor:
-        """Return the part of the tensor that ints, slices, `...`, nl.ds or index expressions
-        select; or the elements of a tile that a mask chooses.
+        """Return the part of the tensor that ints, slices, `...`, nl.ds, index expressions or a
+        mask select.
 
         With index expressions, the part has the common shape of the expressions. Slices in the same
-        subscript add axes at the end.
-        """
+        subscript add axes at the end."""
         if len(keys) == 1 and (type(keys[0]) is bool or isinstance(keys[0], Mask)):
             return self._masked(keys[0])
         keys = self._all_keys(keys)
@@ -348,8 +346,8 @@ class Tensor(Seen, Unread, Parted):
         return self
 
     def view(self, dtype: Any) -> Tensor:
-        """Return the same bits in another format. The size of the last axis changes by the ratio of
-        the element sizes."""
+        """Return the same bits in another format. The size of the last axis changes by the factor
+        (old element size / new element size)."""
         form = format_of(dtype, position=0)
         old, new = self.dtype.itemsize, form.itemsize
         *outer, last = self.shape
@@ -412,14 +410,13 @@ class Tensor(Seen, Unread, Parted):
         )
 
     def permuted(self, order: Sequence[int]) -> Tensor:
-        """Return the tile with its axes in another order: axis k of the result is axis
-        `order[k]`."""
+        """Return the tile with permuted axes: axis k of the result is axis `order[k]`."""
         shape = tuple(self.shape[a] for a in order)
         part = self.window(shape, tuple(self.strides[a] for a in order), self.offset)
         return part._keep_spans(self, lambda along: tuple(along[a] for a in order))
 
     def shaped(self, shape: Dims) -> Tensor:
-        """Return the tile in this shape, which may add and remove axes of size 1 only. Raises
+        """Return the tile in this shape, which may only add and remove axes of size 1. Raises
         ShapeError for other shapes, and if elements would move to other partitions."""
         if self.shape == shape:
             return self
@@ -441,8 +438,7 @@ class Tensor(Seen, Unread, Parted):
         return part._keep_spans(self, lambda along: split(self.shape, along, shape, first))
 
     def stretched(self, shape: Dims) -> Tensor:
-        """Return a view of the tile in which axes of size 1 are repeated to the sizes of
-        `shape`."""
+        """Return a view of the tile with axes of size 1 repeated to the sizes of `shape`."""
         strides = tuple(
             0 if n == 1 != m else s for n, m, s in zip(self.shape, shape, self.strides, strict=True)
         )
@@ -476,7 +472,7 @@ class Tensor(Seen, Unread, Parted):
 
 class Awaited(Tensor):
     """The tile of a result that the kernel assigns next, usually to an existing tensor. It has a
-    shape and a format; its memory and other attributes are created when they are first read."""
+    shape and a format. Its memory and other attributes are created when they are first read."""
 
     __slots__ = ()
 

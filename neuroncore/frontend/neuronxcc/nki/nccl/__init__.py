@@ -1,8 +1,7 @@
 """neuronxcc.nki.nccl: collectives over ranks, as AWS's contributed kernels use them.
 
 The module is undocumented. Each function has the parameters that those kernels pass (nki-samples
-contributed/neuron-team-kernels).
-"""
+contributed/neuron-team-kernels)."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ __all__ = ["all_gather", "all_reduce", "collective_permute", "collectives", "red
 def all_reduce(
     *, op: Any, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, dtype: Any = None
 ) -> None:
-    """Combine the srcs of all ranks of the group by `op`, element by element, and write the result
-    to dsts."""
+    """Combine the srcs of all ranks of the group by `op`, element by element. Each rank's dsts get
+    the result."""
     issued("all_reduce", srcs, dsts, replica_group=replica_groups, op=token(op))
 
 
@@ -30,8 +29,8 @@ def all_gather(
     *, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups, all_gather_dim: int,
     op: Any = None, dtype: Any = None,
 ) -> None:  # fmt: skip
-    """Concatenate the srcs of all ranks of the group along the axis all_gather_dim, and write the
-    result to dsts. `op` has no effect."""
+    """Concatenate the srcs of all ranks of the group along the axis all_gather_dim. Each rank's
+    dsts get the result. `op` has no effect."""
     _check_dim("all_gather_dim", all_gather_dim, srcs)
     issued("all_gather", srcs, dsts, replica_group=replica_groups, collective_dim=all_gather_dim)
 
@@ -40,17 +39,17 @@ def reduce_scatter(
     *, op: Any, srcs: Sequence[Any], dsts: Sequence[Any], replica_groups: Groups,
     reduce_scatter_dim: int, dtype: Any = None,
 ) -> None:  # fmt: skip
-    """Combine the srcs of all ranks of the group by `op`, element by element. Cut the result into
-    equal parts along the axis reduce_scatter_dim, one for each rank, and write this rank's part to
-    dsts."""
+    """Combine the srcs of all ranks of the group by `op`, element by element. Split the result
+    along the axis reduce_scatter_dim into one equal part for each rank. Each rank's dsts get only
+    the part of this rank."""
     _check_dim("reduce_scatter_dim", reduce_scatter_dim, srcs)
     arguments = {"replica_group": replica_groups, "collective_dim": reduce_scatter_dim}
     issued("reduce_scatter", srcs, dsts, op=token(op), **arguments)
 
 
 def collective_permute(*, dst: Any, src: Any, source_target_pairs: Pairs) -> None:
-    """Copy to dst the src of the rank r for which source_target_pairs has the pair (r, this
-    rank)."""
+    """Copy data between pairs (source rank, target rank): the source rank's src to the target
+    rank's dst."""
     issued("collective_permute", [src], [dst], source_target_pairs=source_target_pairs)
 
 

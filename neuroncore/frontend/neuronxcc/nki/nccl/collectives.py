@@ -1,5 +1,5 @@
 """neuronxcc.nki.nccl.collectives: functions that permute data around rings of ranks, and that
-return the rank from which the data of a step comes."""
+return the rank whose data arrives in a step."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def collective_permute_implicit(
     *, dst: Any, src: Any, replica_groups: Groups, channel_id: int = 0, num_channels: int = 1,
     mask: Any = True,
 ) -> None:  # fmt: skip
-    """Copy to dst the src of the preceding rank in the ring of the channel `channel_id`. If `mask`
-    is False the call does nothing."""
+    """Copy the src of the preceding rank to dst. The ranks are arranged in the ring of the channel
+    `channel_id`. If `mask` is False the call does nothing."""
     if not mask:
         return
     arguments = {"replica_group": replica_groups, "channel_ids": [channel_id]}
@@ -29,10 +29,11 @@ def collective_permute_implicit(
 
 
 def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
-    """Return the rank whose data has arrived, as its position in the replica group. `numerator` is
-    the number of channels times the step, plus the channel; `denominator` is the number of channels
-    (inferred from collective_matmul.py of AWS's contributed kernels, which imports this function
-    from _private.private_api)."""
+    """Return the rank whose data has arrived, as a position in the replica group.
+
+    `numerator` is the number of channels times the step, plus the channel. `denominator` is the
+    number of channels. This is inferred from collective_matmul.py of AWS's contributed kernels,
+    which imports this function from _private.private_api."""
     step, channel = divmod(numerator, denominator)
     register = VirtualRegister()
     set_rank = issue.function("collective_permute_implicit_current_processing_rank_id")
@@ -41,9 +42,9 @@ def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
 
 
 def issued(name: str, srcs: Sequence[Any], dsts: Sequence[Any], **others: Any) -> None:
-    """Issue the collective `name` on tensors of the older API. First issue the delayed instruction,
-    whose result is not assigned yet (`results`), because it may compute an input of the collective.
-    `others` are the other arguments."""
+    """Issue the collective `name` on tensors of the older API. `others` are the other arguments.
+    First issue the delayed instruction, whose result is not assigned yet (`results`), because it
+    may compute an input of the collective."""
     flush()
     sources, results = [tile(src, "srcs") for src in srcs], [tile(dst, "dsts") for dst in dsts]
     issue.function(name)(srcs=sources, dsts=results, **others)
