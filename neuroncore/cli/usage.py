@@ -16,8 +16,10 @@ from neuroncore.cli import terminal
 
 if TYPE_CHECKING:
     from neuroncore.machine import instance as instances
-else:
-    instances = Lazy("neuroncore.machine.instance")  # loads numpy, but only if one is named
+    from neuroncore.machine import world as worlds
+else:  # these load numpy, but only if an instance is named or several ranks are asked for
+    instances = Lazy("neuroncore.machine.instance")
+    worlds = Lazy("neuroncore.machine.world")
 
 SCHEMA = "neuroncore.error/1"
 CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
@@ -101,9 +103,9 @@ def add_world(parser: argparse.ArgumentParser) -> None:
 def resolve_world(arguments: argparse.Namespace, named: str) -> None:
     """Check the options of a kernel and of several ranks against `named`, the file that the command
     names. Then, if --instance is given without --target, set the target to the machine of the
-    instance. Raise UsageError if --ranks is 0, if --lnc or --instance is given without --ranks, and
-    if --ranks, --args, --inputs or --ref is given and `named` is not a kernel FILE.py::KERNEL,
-    because scripts and saved runs would ignore it."""
+    instance. Raise UsageError if --ranks is 0 or too large, if --lnc or --instance is given without
+    --ranks, and if --ranks, --args, --inputs or --ref is given and `named` is not a kernel
+    FILE.py::KERNEL, because scripts and saved runs would ignore it."""
     for option in ("args", "inputs", "ref") if "::" not in named else ():
         if getattr(arguments, option, None) is not None:
             raise UsageError(f"--{option} needs a kernel: FILE.py::KERNEL")
@@ -115,6 +117,8 @@ def resolve_world(arguments: argparse.Namespace, named: str) -> None:
         raise UsageError(f"--ranks needs a kernel: {named}::KERNEL")
     elif arguments.ranks == 0:
         raise UsageError("--ranks must be at least 1")
+    else:
+        worlds.check_size(arguments.ranks)
     if arguments.instance is not None and arguments.target is None:
         arguments.target = instances.find(arguments.instance).chip.machine
 

@@ -55,8 +55,10 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
             expected=f"ranks 0 to {last}, each in one list",
             got=str([list(ranks) for ranks in groups]),
             because=f"the kernel runs on {plural(core.world.ranks, 'rank')}",
-            hint="to run more ranks, use neuroncore run --ranks N, or per_rank= with the "
-            "arguments of each rank",
+            hint=_with_ranks(core, beyond)
+            if beyond
+            else f"add rank {core.rank} to one of the lists, or let only the ranks of the group "
+            "call the collective",
         )
     sizes = [len(ranks) for ranks in groups]
     if len({*sizes}) > 1:
@@ -65,6 +67,15 @@ def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
         )
     _join(core, own_groups[0])
     return own_groups[0]
+
+
+def _with_ranks(core: Core, beyond: Sequence[int]) -> str:
+    """Return the hint for ranks that the launch doesn't have (`beyond`)."""
+    count, needed = core.world.ranks, max(beyond) + 1
+    more = f"neuroncore run --ranks {needed}, or per_rank= with the arguments of {needed} ranks"
+    if count == 1:
+        return f"to run more ranks, use {more}"
+    return f"use only ranks 0 to {count - 1}, which the launch has, or launch more ranks: {more}"
 
 
 def _join(core: Core, group: tuple[int, ...]) -> None:
@@ -122,6 +133,7 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
         argument="source_target_pairs",
         expected=f"ranks 0 to {last}",
         got=str([list(pair) for pair in pairs]),
+        hint=_with_ranks(core, ranks[-1:]),
     )
     if not _is_ring(core, {source: target for source, target in pairs}):
         core.report(

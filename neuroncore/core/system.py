@@ -21,7 +21,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from neuroncore.base import source
-from neuroncore.base.errors import DeadlockError, KernelError, ShapeError, TargetError
+from neuroncore.base.errors import DeadlockError, KernelError, ShapeError, TargetError, UsageError
 from neuroncore.core.core import Brought, CarryOut, Core, Point, nothing, on
 from neuroncore.machine import Machine
 from neuroncore.machine.world import World
@@ -159,15 +159,29 @@ class System:
             context = contextvars.copy_context()
             body = (self._body, number, core, program, results)
             threads.append(threading.Thread(target=context.run, args=body, daemon=True))
-        with _stacks(len(threads)):
-            for thread in threads:
-                thread.start()
+        started = self._start(threads)
         self._turn[self._line[0]].release()
-        for thread in threads:
+        for thread in threads[:started]:
             thread.join()
         if self._failure is not None:
             raise self._failure
         return [results[number] for number in range(len(self.cores))]
+
+    def _start(self, threads: Sequence[threading.Thread]) -> int:
+        """Start the threads of all cores, and return the number of those that were started. If the
+        operating system can't start them all, no program will run, and `run` raises UsageError."""
+        with _stacks(len(threads)):
+            for number, thread in enumerate(threads):
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    self._failure = UsageError(
+                        f"the operating system started only {number} of {len(threads)} threads, "
+                        f"but neuroncore runs each core in a separate thread: {error}"
+                    )
+                    self._ended.update(range(number, len(threads)))
+                    return number
+        return len(threads)
 
     def _body(
         self, number: int, core: Core, program: Callable[[Core], T], results: dict[int, T]

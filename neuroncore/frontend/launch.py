@@ -36,7 +36,7 @@ from neuroncore.frontend.settings import (
 )
 from neuroncore.machine import Machine, runtime
 from neuroncore.machine import instance as instances
-from neuroncore.machine.world import World, listed
+from neuroncore.machine.world import World, check_size, listed
 from neuroncore.memory.tile import Tile
 from neuroncore.record.program import Order
 
@@ -167,7 +167,7 @@ def _check_world(world: World, machine: Machine, where: instances.Instance | Non
     """Raise UsageError if the instance `where` or the machine can't run `world`.
 
     The instance may have cores of another machine, or too few ranks. The machine may have too few
-    cores per rank. `world` may have no rank."""
+    cores per rank. `world` may have no rank, or too many (`check_size`)."""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     if where is not None and world.ranks > (room := where.ranks(world.cores)):
@@ -178,6 +178,7 @@ def _check_world(world: World, machine: Machine, where: instances.Instance | Non
     if world.cores > cores_together(machine):
         most = plural(cores_together(machine), "core")
         raise UsageError(f"a rank of {machine.name} has at most {most}, not {world.cores}")
+    check_size(world.ranks, world.cores)
 
 
 class Way(NamedTuple):

@@ -32,7 +32,7 @@ from neuroncore.frontend.nki.kernel import jit
 from neuroncore.frontend.outcome import Launch
 from neuroncore.frontend.settings import current_settings, environment_options, last_launch, notify
 from neuroncore.machine import Machine
-from neuroncore.machine.world import ALONE, World
+from neuroncore.machine.world import ALONE, World, check_size
 from neuroncore.numerics.libraries import as_numpy
 from neuroncore.record import saved
 from neuroncore.record.inputs import Outcome, is_number, mapped
@@ -415,8 +415,7 @@ def run(
     `instance` is the instance of the ranks, such as trn2.48xlarge; the default is the largest
     instance of the target.
 
-    Raises KernelError for errors that the device would report, and UsageError if nothing is
-    launched.
+    Raises KernelError for errors of the device, and UsageError if nothing is launched.
     """
     if seed is not None:
         base = options or current_settings().options or environment_options()
@@ -429,6 +428,7 @@ def run(
         return of(last, arguments=((args, kwargs), before))
     if args or kwargs:
         raise UsageError("with per_rank, no other arguments can be passed to the kernel")
+    check_size(len(per_rank))
     ranks = [of_a_rank(arguments) for arguments in per_rank]
     copies = [copied(arguments) for arguments in ranks]
     launches = launched.on_ranks(ranks, lnc, target=target, options=options, instance=instance)

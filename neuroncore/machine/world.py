@@ -6,6 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
+from neuroncore.base.errors import UsageError
+from neuroncore.base.units import plural
+
+# the most cores of a launch. The largest instance has 1,152 cores
+MOST_CORES = 4096
+
 
 @dataclass(frozen=True)
 class World:
@@ -58,6 +64,15 @@ class World:
 
 
 ALONE = World()
+
+
+def check_size(ranks: int, cores: int = 1) -> None:
+    """Raise UsageError if `ranks` ranks of `cores` cores have more than MOST_CORES cores."""
+    if ranks * cores > MOST_CORES:
+        raise UsageError(
+            f"{plural(ranks, 'rank')} of {plural(cores, 'core')} are too many: neuroncore runs at "
+            f"most {plural(MOST_CORES, 'core')}, each in a separate thread"
+        )
 
 
 def listed(numbers: Iterable[int]) -> str:

@@ -149,6 +149,10 @@ def test_a_kernel_may_have_the_rank_as_an_argument(tmp_path, capsys):
     ("given", "why"),
     [
         (["--ranks", "2"], "replica_group has rank 2"),
+        (["--ranks", "2"], "use only ranks 0 to 1, which the launch has, or launch more ranks: "),
+        (["--ranks", "2"], "neuroncore run --ranks 4, or per_rank="),
+        (["--ranks", "8"], "add rank 4 to one of the lists"),
+        (["--ranks", "99999"], "99,999 ranks of 1 core are too many"),
         (["--ranks", "0"], "--ranks must be at least 1"),
         (["--lnc", "2"], "--lnc needs --ranks"),
         (["--instance", "trn2.48xlarge"], "--instance needs --ranks"),

@@ -1,5 +1,7 @@
 """Kernels on several ranks: private memory of each rank, the Run of all ranks, and refusals."""
 
+import threading
+
 import nki
 import nki.collectives as ncc
 import nki.isa as nisa
@@ -235,6 +237,8 @@ def test_each_rank_has_the_full_size_of_its_hbm():
     ("given", "why"),
     [
         ({"per_rank": []}, "at least one rank, not on 0"),
+        ({"per_rank": [(X,)] * 99999}, "99,999 ranks of 1 core are too many: .* most 4,096 cores"),
+        ({"per_rank": [(X,)] * 2049, "lnc": 2}, "2,049 ranks of 2 cores are too many"),
         ({"per_rank": [(X,)] * 2, "lnc": 3}, "at most 2 cores, not 3"),
         ({"per_rank": [(X,)] * 2, "lnc": 2, "target": "trn1"}, "at most 1 core, not 2"),
         ({"per_rank": [X]}, "a tuple, or a dict by name, not ndarray"),
@@ -267,6 +271,21 @@ def test_worlds_of_other_sizes_run_with_a_warning(ranks, options):
     assert len(run.results) == ranks
     (told,) = [one for one in run.findings if one.code == "WORLD_SIZE"]
     assert f"the launch has {ranks} ranks" in told.message and told.severity == "warning"
+
+
+def test_threads_that_the_system_cannot_start_are_wrong_usage(monkeypatch):
+    """The threads that were started end, too."""
+    start, before = threading.Thread.start, threading.active_count()
+
+    def limited(thread):
+        if threading.active_count() > before + 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(UsageError, match=r"started only \d of 8 threads"):
+        neuroncore.run(crossed, per_rank=[(X,)] * 8)
+    assert threading.active_count() <= before + 1
 
 
 def test_names_of_cores_of_several_ranks():
