@@ -1,12 +1,11 @@
 """Rules about calls of the API: names and parameters that a release lacks, and arguments that a
-release refuses. Rules about the interface of a kernel: decorators, parameters, classes and results.
-Also rules about source that means something else in the older API.
+release refuses. Also rules about a kernel's interface (decorators, parameters, classes and
+results), and about source that means something else in the older API.
 
 The form of a name is its list of parameters in a range of releases (`modules.ApiForm`). A function
 of the device is a kernel, or a function that a kernel calls. A Scope is such a function
 (`inference.Scope`), and a Spot is a node in the syntax tree of the function (`constructs.Spot`). A
-rule yields its findings as tuples (code, node, sentence).
-"""
+rule yields its findings as tuples (code, node, sentence)."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ RULES = Rules()
 
 @RULES.about(ast.Call)
 def allocations(spot: Spot) -> Iterator[Report]:
-    """Report allocations in a loop (of any kind) of tensors in HBM that all programs of a launch
+    """Report loops of any kind that allocate tensors in HBM which all programs of a launch
     share."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or not spot.nested:
@@ -58,9 +57,9 @@ def _is_shared(scope: Scope, call: ast.Call) -> bool:
 
 @RULES.about(ast.AugAssign, ast.Assign)
 def counters(spot: Spot) -> Iterator[Report]:
-    """Report numbers that are incremented in a loop and read after the loop, if the compiler of the
-    older API reads the body of the loop once for all iterations. Numbers that are read only inside
-    the loop are not reported, because published kernels compute addresses in this way."""
+    """Report numbers that are incremented in a loop and read after it, if the compiler of the older
+    API reads the body of the loop once for all iterations. Numbers that are read only inside the
+    loop are not reported, because published kernels compute addresses in this way."""
     node, scope = spot.node, spot.scope
     name = _counted(node) if spot.traced else ""
     if not name:
@@ -112,7 +111,7 @@ def _is_expression(scope: Scope, node: ast.expr) -> bool:
 
 
 def of_the_api(spot: Spot) -> bool:
-    """Return whether a node is a name of the API, or a call of one."""
+    """Return whether a node is a name of the API, or a call of such a name."""
     node = spot.node.func if isinstance(spot.node, ast.Call) else spot.node
     return isinstance(node, ast.Attribute | ast.Name) and bool(spot.scope.api(node))
 
@@ -141,8 +140,8 @@ def misfits(spot: Spot, release: str) -> Iterator[Report]:
 
 @RULES.about(ast.Attribute, ast.Name)
 def of_no_release(spot: Spot) -> Iterator[Report]:
-    """Report names that no release has, if they are similar to a name that a release has. Other
-    unknown names are not reported, because the reference pages may omit some names."""
+    """Report names that no release has, if they are similar to a name of a release. Other unknown
+    names are not reported, because the reference pages may omit some names."""
     node = spot.node
     if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
         return
@@ -162,8 +161,8 @@ LIKE = 0.8  # the least similarity (equal names have 1): about one letter may di
 
 @cache
 def _meant(name: str) -> str:
-    """Return the API's name that is most similar to `name`, without its module, which is the same.
-    Return "" if no name is similar."""
+    """Return the most similar name of the API in the same module, without the module. Return "" if
+    no name is similar."""
     module, _, last = name.rpartition(".")
     known = (form_name.rpartition(".") for form_name in forms())
     names = [name_there for home, _, name_there in known if home == module]
@@ -214,8 +213,8 @@ def _parameters(scope: Scope, call: ast.Call, release: str) -> Iterator[Report]:
 
 
 def _missing(scope: Scope, call: ast.Call, form: ApiForm) -> list[str]:
-    """Return the required parameters for which a call passes no argument. Return an empty list if
-    `*`, `**` or a partial function may pass arguments that are not known."""
+    """Return the required parameters without an argument in a call. Return an empty list if `*`,
+    `**` or a partial function may pass unknown arguments."""
     spread = any(keyword.arg is None for keyword in call.keywords)
     spread |= any(isinstance(passed, ast.Starred) for passed in call.args)
     if spread or scope.program.modules.is_bound(scope.module, call.func):
@@ -232,8 +231,8 @@ def _arguments(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[st
 
 
 def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.expr]]:
-    """Yield the keyword arguments of a call, also from a dictionary after `**`. Each is a tuple of
-    the name, the node at which to report a fault, and the value."""
+    """Yield the keyword arguments of a call, also from a dictionary after `**`, as tuples (name,
+    node at which to report a fault, value)."""
     for keyword in call.keywords:
         dictionary = keyword.value if keyword.arg is None else None
         dictionary = None if dictionary is None else scope.stands_for(dictionary)
@@ -354,8 +353,8 @@ def _options(call: ast.Call) -> Iterator[Report]:
 
 
 def _class(scope: Scope) -> Iterator[Report]:
-    """Report a class whose objects a kernel makes or receives, unless the class is an enumeration
-    or an error, or inherits from NKIObject alone."""
+    """Report a class whose objects a kernel makes or receives. Classes that inherit from NKIObject
+    alone, enumerations and errors are allowed."""
     node = scope.node
     assert isinstance(node, ast.ClassDef)
     meanings = [scope.program.modules.meaning(scope.module, base) for base in node.bases]
@@ -419,7 +418,7 @@ def _results(scope: Scope) -> Iterator[Report]:
 
 def launches(program: SourceFiles) -> Iterator[Report]:
     """Report faults in the file's calls of kernels, and in calls such as nki.jit(f) that make a
-    kernel of a function."""
+    function a kernel."""
     first = program.modules.first
     for device, passed, values in program.arguments():
         if values and all(_is_a_list(first, value) for value in values):

@@ -3,11 +3,11 @@ for all nodes of a kernel's functions (`spots`).
 
 The rules describe the compiler's usual front end, which parses the source of a kernel. A loop of
 the device is a loop that the device runs; the compiler unrolls other loops. A function of the
-device is a kernel, or a function that a kernel calls. Each rule receives a Spot, which is a node of
-such a function and the loops around the node. The rule yields its findings as tuples (code, node,
-sentence). The row of a code in neuroncore/base/codes/source.toml has the releases in which the rule
-applies.
-"""
+device is a kernel, or a function that a kernel calls.
+
+Each rule receives a Spot: a node of such a function, and the loops around the node. The rule yields
+its findings as tuples (code, node, sentence). The row of a code in
+neuroncore/base/codes/source.toml has the releases in which the rule applies."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from neuroncore.lint.syntax import DEFINITIONS, argument, children, literal
 
 
 class Spot(NamedTuple):
-    """A node in the syntax tree of a function of the device, with its scope. `loops` are the loops
-    of the device around the node, the outermost first. `traced` are the loops around the node whose
-    body the older API's compiler reads once for all iterations. `ordered` is True in a `with` block
-    that keeps the order of instructions."""
+    """A node in the syntax tree of a function of the device, with its scope.
+
+    `loops`: the loops of the device around the node, the outermost first
+    `traced`: the loops around the node whose body the older API's compiler reads once for all
+        iterations
+    `ordered`: True in a `with` block that keeps the order of instructions"""
 
     node: ast.AST
     scope: Scope
@@ -47,8 +49,8 @@ Rule = Callable[[Spot], Iterator[Report]]
 
 
 class Rules:
-    """The rules that one module of neuroncore.lint defines. `of` maps each type of node to the list
-    of its rules."""
+    """The rules that one module of neuroncore.lint defines. `of` maps each type of node to its
+    rules."""
 
     def __init__(self) -> None:
         self.of: dict[type[ast.AST], list[Rule]] = {}
@@ -65,8 +67,8 @@ class Rules:
 
 
 def spots(scope: Scope) -> list[Spot]:
-    """Return a Spot for each node of a function, and for each node of the functions that are
-    defined in it. Nodes without rules are left out."""
+    """Return a Spot for each node of a function, also in functions that are defined in it. Nodes
+    without rules are left out."""
     listed: list[Spot] = []
     loops = (scope.node,) if scope.is_loop_body else ()
     _enter(scope.node, (scope, loops, (), False, False), listed)
@@ -89,9 +91,9 @@ def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 
 
 def _enter(node: ast.AST, around: Around, listed: list[Spot]) -> None:
-    """Append the Spots of a node, and of the nodes inside the node that the compiler reads, to
-    `listed`. Decorators, defaults, annotations, and nodes without rules are left out. `around` has
-    the fields of the node's Spot, except the node."""
+    """Append the Spots of a node, and of the nodes inside it that the compiler reads, to `listed`.
+    Decorators, defaults, annotations, and nodes without rules are left out. `around` has the fields
+    of the node's Spot, except the node."""
     kind = type(node)
     if kind not in WITHOUT_RULES:
         listed.append(Spot(node, *around))
@@ -114,8 +116,8 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _read(node: ast.AST) -> Sequence[ast.AST]:
-    """Return the children of a node, except those that the compiler does not read: decorators,
-    parameters and annotations."""
+    """Return the children of a node that the compiler reads: no decorators, parameters or
+    annotations."""
     if isinstance(node, DEFINITIONS):
         return node.body
     if isinstance(node, ast.AnnAssign):
@@ -162,7 +164,7 @@ LARGEST = 2**32  # the magnitude of a 32-bit number, signed or unsigned, is smal
 
 class Construct(NamedTuple):
     """A kind of node that the language of kernels does not have. `sentence` is the message, in
-    which the name of the function around the node replaces "{function}". `example` is the shortest
+    which "{function}" means the name of the function around the node. `example` is the shortest
     body of a kernel that contains such a node."""
 
     kind: type[ast.AST]
@@ -225,8 +227,8 @@ def sets(spot: Spot) -> Iterator[Report]:
 @RULES.about(ast.Compare, ast.Call)
 def identity(spot: Spot) -> Iterator[Report]:
     """Report `is` between two values. This is an error if one value is a constant or a name of the
-    API. For other values it is only a warning, because AWS's own kernels compare tensors with
-    `is`. A comparison with None is allowed."""
+    API. For other values it is only a warning, because AWS's own kernels compare tensors with `is`.
+    A comparison with None is allowed."""
     node, scope = spot.node, spot.scope
     if isinstance(node, ast.Call) and len(node.args) == 2:
         called = scope.program.modules.meaning(scope.module, node.func)
@@ -365,8 +367,8 @@ def functions(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Assign)
 def targets(spot: Spot) -> Iterator[Report]:
-    """Report assignments that unpack a tuple into something other than plain names, such as
-    `a[0], b = pair`."""
+    """Report assignments that unpack a tuple into something other than plain names, such as `a[0],
+    b = pair`."""
     if not isinstance(spot.node, ast.Assign):
         return
     for target in spot.node.targets:

@@ -3,11 +3,11 @@ and effects of a kernel other than its arguments and results.
 
 A value of the device is a value that only the device knows, such as a register or the contents of a
 tensor. A value of the file is assigned to a name at module level. A loop of the device is a loop
-that the compiler does not unroll. A compiled kernel is cached, and used again for equal arguments.
-The Python code of the kernel does not run again then. So it does not read new values of globals or
-of the host, and does not repeat its effects on the host. A rule yields its findings as tuples
-(code, node, sentence).
-"""
+that the compiler does not unroll.
+
+A compiled kernel is cached, and used again for equal arguments. Then the Python code of the kernel
+does not run again. So it does not read new values of globals or of the host, and does not repeat
+its effects on the host. A rule yields its findings as tuples (code, node, sentence)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ LIBRARIES = ("numpy", "math")  # modules whose functions take numbers
 
 
 def _runtime(scope: Scope, node: ast.expr) -> str:
-    """Return a description of an expression whose value the compiler can't know; "" for any other
-    expression."""
+    """Return a description of an expression whose value the compiler can't know, or ""."""
     kind = scope.value(node).kind
     return WHAT[kind] if kind in RUNTIME else ""
 
@@ -55,8 +54,8 @@ def _is_in_hbm(scope: Scope, node: ast.expr) -> bool:
 
 
 def _may_be_given(scope: Scope, asker: ast.AST, node: ast.expr) -> bool:
-    """Return whether a condition may be meant to test whether the caller passed the tensor `node`,
-    rather than to test its contents. `asker` is the statement or expression with the condition."""
+    """Return whether a condition may test whether the caller passed the tensor `node`, and not its
+    contents. `asker` is the statement or expression with the condition."""
     tested = scope.value(node)
     asked_so = not isinstance(asker, ast.While | ast.UnaryOp)
     return tested.kind == "tensor" and asked_so and not tested.compared
@@ -200,8 +199,8 @@ def _is_a_loop(scope: Scope, node: ast.AST) -> bool:
 
 
 def _calls_a_loop(scope: Scope, node: ast.AST, depth: int = 4) -> bool:
-    """Return whether a call reaches, through at most `depth` calls, a function that contains a loop
-    of the device."""
+    """Return whether a call reaches a function that contains a loop of the device. At most `depth`
+    calls are followed."""
     called = scope.scope_of(node.func) if isinstance(node, ast.Call) and depth else None
     return called is not None and any(
         _is_a_loop(called, inner) or _calls_a_loop(called, inner, depth - 1)
@@ -264,8 +263,7 @@ def steps(spot: Spot) -> Iterator[Report]:
 
 @RULES.about(ast.Call, ast.Assign)
 def escapes(spot: Spot) -> Iterator[Report]:
-    """Report tensors that the body of a loop of the device allocates and keeps for use after the
-    loop."""
+    """Report tensors that the body of a device loop allocates and keeps for use after the loop."""
     node, scope = spot.node, spot.scope
     if not scope.is_loop_body:
         return
@@ -331,8 +329,8 @@ def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
 
 
 def _first_name(scope: Scope, node: ast.expr) -> str:
-    """Return the name to which the instruction `node` was first assigned. After `b = a`, this is
-    `a` for the node `b`."""
+    """Return the name to which the instruction `node` was first assigned: `a` for the node `b`
+    after `b = a`."""
     name = name_of(node) or ""
     bound = scope.bindings.get(name, [])
     if len(bound) == 1 and bound[0][0] == "is" and isinstance(bound[0][1], ast.Name):
@@ -342,9 +340,11 @@ def _first_name(scope: Scope, node: ast.expr) -> str:
 
 @RULES.about(ast.Call)
 def orderings(spot: Spot) -> Iterator[Report]:
-    """Report waits between instructions in different loops of the device. There are two cases. The
-    awaited instruction is in a loop that does not contain the waiting instruction. Or the waiting
-    instruction is in a loop, and the awaited instruction is issued before this loop."""
+    """Report waits between instructions in different loops of the device. There are two cases:
+
+    * The awaited instruction is in a loop that does not contain the waiting instruction.
+    * The waiting instruction is in a loop, and the awaited instruction is issued before this
+      loop."""
     node, scope = spot.node, spot.scope
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return
@@ -402,8 +402,8 @@ def _is_of_the_host(dotted: str) -> bool:
 
 @RULES.about(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
 def changes(spot: Spot) -> Iterator[Report]:
-    """Report assignments and calls by which a kernel changes a value of the file, or the default of
-    a parameter."""
+    """Report assignments and calls by which a kernel changes a value of the file, or a parameter's
+    default."""
     node, scope = spot.node, spot.scope
     for target in _changed(node):
         if name := _of_the_file(scope, target):
@@ -428,8 +428,7 @@ def _changed(node: ast.AST) -> list[ast.expr]:
 
 
 def _of_the_file(scope: Scope, target: ast.expr) -> str:
-    """Return the name at module level whose value an assignment to `target` changes; "" if it
-    changes no such value."""
+    """Return the name at module level whose value an assignment to `target` changes, or ""."""
     inner = target
     while isinstance(inner, ast.Subscript | ast.Attribute):
         inner = inner.value
@@ -449,9 +448,8 @@ def _of_the_file(scope: Scope, target: ast.expr) -> str:
 
 
 def _default(scope: Scope, target: ast.expr) -> str:
-    """Return the name of the parameter whose default an assignment to `target` may change. `target`
-    must be an element of the parameter, and the default a list, a dictionary or a set. Otherwise
-    return ""."""
+    """Return the name of the parameter whose default an assignment to `target` may change, or "".
+    `target` must be an element of the parameter, and the default a list, a dictionary or a set."""
     root = name_of(target.value) if isinstance(target, ast.Subscript) else None
     is_given = root in scope.parameters and root not in scope.bindings
     if root is None or isinstance(scope.node, ast.ClassDef) or not is_given:
@@ -462,7 +460,7 @@ def _default(scope: Scope, target: ast.expr) -> str:
 
 @RULES.about(ast.Name)
 def changed_values(spot: Spot) -> Iterator[Report]:
-    """Report global names that a kernel reads and the file changes under `if __name__ ==
+    """Report global names that a kernel reads, if the file changes them under `if __name__ ==
     "__main__"`."""
     node, scope = spot.node, spot.scope
     assert isinstance(node, ast.Name)

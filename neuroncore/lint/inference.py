@@ -5,8 +5,7 @@ A name has a kind if all assignments to the name in its function have this kind;
 not matter. A parameter has a kind if the arguments in all calls of its function have this kind.
 Otherwise, and for parameters of kernels, the kind is unknown. This avoids false reports. A function
 of the device is a kernel, or a function that a kernel calls. The parameter `depth` limits how many
-further calls and assignments are followed.
-"""
+further calls and assignments are followed."""
 
 from __future__ import annotations
 
@@ -39,15 +38,16 @@ RUNTIME = ("tensor", "register", "index")
 
 @dataclass(frozen=True)
 class Value:
-    """The known facts about the value of an expression: its kind, and properties of tensors. For a
-    tensor, `memory` is the memory, `shape` the shape, and `born` the call that allocates the
-    tensor; each is None if it is unknown. `compared` is True for the result of a comparison.
+    """The known facts about the value of an expression: its kind, and properties of tensors.
+
+    `memory`, `shape`: the memory and shape of a tensor, or None if unknown
+    `born`: the call that allocates the tensor, or None if unknown
+    `compared`: True for the result of a comparison
 
     Other kinds are "register", "index" (the variable of a loop that the device runs), "indices" (an
     index expression of the older API), "integer" (the variable of a loop that the compiler
     unrolls), "instruction" (the result of a call of nki.isa), "host" (any other value of Python),
-    and "unknown".
-    """
+    and "unknown"."""
 
     kind: Kind
     memory: str | None = None
@@ -76,8 +76,8 @@ def agreed(values: Iterable[Value]) -> Value:
 
 
 class Scopes:
-    """The scopes of the functions of the device in all files that are checked
-    (`kernels.SourceFiles`). The kinds are inferred for one release of the API."""
+    """The scopes of the device functions in all checked files (`kernels.SourceFiles`). The kinds
+    are inferred for one release of the API."""
 
     def __init__(self, program: SourceFiles, release: str) -> None:
         self.program, self.release = program, release
@@ -116,8 +116,8 @@ class Scopes:
         return self._of[device.node]
 
     def all(self) -> list[Scope]:
-        """Return the scopes of all functions of the device, except functions that are defined in
-        other functions."""
+        """Return the scopes of all functions of the device, without functions that are defined in
+        others."""
         return self._all
 
     @cached_property
@@ -160,8 +160,8 @@ class Scope(Names):
         return self.names_older or self.scopes.release == RELEASES[0]
 
     def is_of_python(self, name: str) -> bool:
-        """Return whether the name of one of Python's built-ins has its usual meaning in the
-        function, because neither the function nor its file binds the name."""
+        """Return whether a name means Python's built-in in the function, because neither the
+        function nor its file binds the name."""
         module, local = self.module, (*self.bindings, *self.parameters)
         return name not in (*local, *module.values, *module.definitions, *module.imports)
 
@@ -238,9 +238,8 @@ class Scope(Names):
         return replace(agreed(values), born=None)
 
     def given(self, name: str) -> list[ast.expr]:
-        """Return the possible values of a parameter: the expressions that the function's calls pass
-        for it, and its default if a call passes none. Return an empty list if some calls are
-        unknown."""
+        """Return the expressions that the function's calls pass for a parameter, or its default if
+        a call passes none. Return an empty list if some calls are unknown."""
         if isinstance(self.node, ast.ClassDef):
             return []
         calls = self.scopes.calls(self.node)
@@ -250,8 +249,8 @@ class Scope(Names):
         ]
 
     def _bound(self, how: str, expression: ast.expr, depth: int) -> Value:
-        """Return the value of a name from one of its bindings, which is the pair of `how` and
-        `expression` (`syntax.bindings`)."""
+        """Return the value of a name from one of its bindings, the pair (`how`, `expression`)
+        (`syntax.bindings`)."""
         if how == "is":
             return self.value(expression, depth)
         if how == "each":
@@ -378,8 +377,8 @@ class Scope(Names):
         return UNKNOWN
 
     def _result_memory(self, name: str, call: ast.Call) -> str | None:
-        """Return the memory of the result of a function of nki.language. Return None if it is
-        unknown, as in the older API, where the compiler chooses the memory."""
+        """Return the memory of the result of a function of nki.language. Return None if the memory
+        is unknown, as in the older API, where the compiler chooses the memory."""
         if name in ROLES["in_psum"]:
             return "psum"
         may_choose = any(keyword.arg in (None, "buffer") for keyword in call.keywords)
@@ -393,7 +392,7 @@ class Scope(Names):
         return None
 
     def _memory(self, call: ast.Call) -> str | None:
-        """Return the memory that an allocation names; SBUF if it names none; None if unknown."""
+        """Return the memory that an allocation names, SBUF if it names none, or None if unknown."""
         buffer = argument(call, 2, "buffer")
         if buffer is None:
             return "sbuf" if len(call.args) <= 2 else None
@@ -441,7 +440,8 @@ class Scope(Names):
 
     def scope_of(self, function: ast.expr) -> Scope | None:
         """Return the scope of the function that an expression names. The function may be defined in
-        this function, this file or another file. Return None if it is unknown or launched."""
+        this function, this file or another file. Return None if the function is unknown or
+        launched."""
         scope: Scope | None = self
         while isinstance(function, ast.Name) and scope is not None:
             if function.id in scope.inner:

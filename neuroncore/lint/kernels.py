@@ -1,9 +1,8 @@
 """The functions of the device: the kernels of a file, and all functions that the kernels call. Also
 the nodes of these functions, and the values that are bound to names in them.
 
-A launcher is a decorator or a function that makes a kernel of a function, such as `nki.jit`. A
-definition is the node of a function or a class.
-"""
+A launcher is a decorator or a function that makes a function a kernel, such as `nki.jit`. A
+definition is the node of a function or a class."""
 
 from __future__ import annotations
 
@@ -62,8 +61,8 @@ class SourceFiles:
         return list(dict.fromkeys(paths))
 
     def api_name(self, module: Module, expression: ast.expr) -> str | None:
-        """Return the API's name for an expression, such as "nki.isa.iota"; None if the expression
-        isn't a name of the API."""
+        """Return the API's name for an expression, such as "nki.isa.iota", or None if the
+        expression isn't a name of the API."""
         dotted = name_of(expression)
         return None if dotted is None else self.api_name_of(module, dotted)
 
@@ -90,18 +89,18 @@ class SourceFiles:
         return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
-        """Return whether a function may be called from places that are unknown, because it is a
-        kernel or an entry point of the file, or because it is passed as a value."""
+        """Return whether unknown places may call a function, because it is a kernel or an entry
+        point of the file, or is passed as a value."""
         return id(node) in self._passed_as_values
 
     def starts(self, node: Definition) -> bool:
-        """Return whether the host receives the results of a function. This is so for a kernel that
-        the file launches, that the user requested, or whose name the file never uses."""
+        """Return whether the host receives the results of a function. It does for a kernel that the
+        file launches, that the user requested, or whose name the file never uses."""
         return id(node) in self._started
 
     def launcher(self, module: Module, decorator: ast.expr) -> str | None:
-        """Return the API's name of a decorator that makes a function a kernel. The decorator may
-        have arguments. Return None for other decorators."""
+        """Return the API's name of a decorator, with or without arguments, that makes a function a
+        kernel. Return None for other decorators."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = self.api_name(module, called)
         if name is None and isinstance(decorator, ast.Call) and decorator.args:
@@ -139,9 +138,9 @@ class SourceFiles:
     def _classes(
         self, module: Module, call: ast.Call, depth: int = 3
     ) -> Iterator[tuple[Module, Definition]]:
-        """Yield the classes that the object returned by `call` may have. If the call is of a class,
-        this is the class. If it is of a function, these are the classes of the objects that the
-        function returns. At most `depth` calls are followed."""
+        """Yield the classes that the object returned by `call` may have. A call of a class makes an
+        object of this class. A call of a function is followed to the objects that the function
+        returns, through at most `depth` calls."""
         definition = self._definition(module, call.func) if depth else None
         if definition is not None and isinstance(definition[1], ast.ClassDef):
             yield definition
@@ -151,10 +150,11 @@ class SourceFiles:
                     yield from self._classes(definition[0], inner.value, depth - 1)
 
     def arguments(self) -> Iterator[tuple[Device, ast.expr, list[ast.expr]]]:
-        """Yield the arguments that the file passes to kernels at launches. Each is a tuple of the
-        kernel, the argument, and the list of its possible values. If the argument is a name, its
-        values are all values that the file assigns to the name. Each element of a value that is a
-        list, a tuple or a dictionary is yielded too."""
+        """Yield the arguments that the file passes to kernels at launches, as tuples (kernel,
+        argument, list of the possible values).
+
+        If the argument is a name, its values are all values that the file assigns to the name. Each
+        element of a list, a tuple or a dictionary is yielded too."""
         assigned: dict[str, list[ast.expr]] = {}
         first = self.modules.first
         for statement in first.nodes:
@@ -171,8 +171,8 @@ class SourceFiles:
                 )
 
     def launches(self) -> Iterator[tuple[ast.Call, Device]]:
-        """Yield the calls in the file that launch kernels, such as k(...), k[2](...),
-        nki.jit(k)(...) and nki.simulate(k)(...), each with its kernel."""
+        """Yield the calls in the file that launch kernels, each with its kernel. Such calls are
+        k(...), k[2](...), nki.jit(k)(...) and nki.simulate(k)(...)."""
         kernels = {device.node: device for device in self.functions if device.is_kernel}
         first = self.modules.first
         nodes = (device.node for device in self.functions if device.module is first)
@@ -203,8 +203,8 @@ class SourceFiles:
         return [(first, function) for function in helpers if self._issues(first, function)]
 
     def _launched_kernels(self) -> Iterator[tuple[Module, Definition]]:
-        """Yield the kernels that the file launches, also kernels that other files define, and the
-        functions that the file passes to a launcher."""
+        """Yield the kernels that the file launches, also kernels that other files define. Also
+        yield the functions that the file passes to a launcher."""
         first = self.modules.first
         for call in (node for node in first.nodes if isinstance(node, ast.Call)):
             if self.api_name(first, call.func) in ROLES["launchers"] and call.args:
@@ -275,9 +275,9 @@ def _functions(module: Module) -> Iterator[Definition]:
 
 
 def _names_of_the_file(node: Definition, body: Sequence[ast.AST]) -> list[tuple[str, bool]]:
-    """Return the names that the body of a function or a class uses but does not bind. A name
-    includes its attributes, as in `a.b`. Each entry is a pair of the name and whether it is called.
-    No entry is repeated. Decorators and annotations are left out."""
+    """Return pairs (name, whether it is called) of the names that the body of a function or a class
+    uses but does not bind. A name includes its attributes, as in `a.b`. No pair is repeated.
+    Decorators and annotations are left out."""
     bound: set[str] = set()
     called: set[ast.expr] = set()
     read: list[ast.expr] = []
@@ -349,8 +349,8 @@ class Names:
         ]
 
     def api(self, expression: ast.expr) -> str:
-        """Return the API's name for an expression, such as "nki.isa.iota"; "" if the expression is
-        not a name of the API."""
+        """Return the API's name for an expression, such as "nki.isa.iota", or "" if the expression
+        is not a name of the API."""
         if expression not in self._api:
             self._api[expression] = self._of_api(expression)
         return self._api[expression]
@@ -378,8 +378,8 @@ class Names:
         return node
 
     def _binding(self, name: str) -> Sequence[tuple[str, ast.expr]] | None:
-        """Return the bindings of a name in its scope (`syntax.bindings`); None for parameters and
-        unbound names."""
+        """Return the bindings of a name in its scope (`syntax.bindings`), or None for parameters
+        and unbound names."""
         if name in self.parameters:
             return None
         if name in self.bindings:

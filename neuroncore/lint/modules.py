@@ -1,13 +1,13 @@
-"""Python files as text and syntax trees, the meanings of their names (without executing the files),
-and the names and parameters of each release of the API.
+"""Python files as text and syntax trees, the meanings of their names, and the names and parameters
+of each release of the API. The files are not executed.
 
 Release 0.1 is the older API: neuronxcc.nki of SDK 2.21 to 2.26. Release 0.2 is nki of SDK 2.27 and
-2.28, and releases 0.3 to 0.6 are nki of SDK 2.29 to 2.32. `api/signatures.json` has the forms of
-each name. A form is the first and the last release, and the parameters, with "=" after a parameter
-that has a default. The file has the names and parameters that the reference pages of these SDKs
-list, or that nki-library of the same SDK uses. Reference pages before 0.3 omit many parameters that
-kernels use.
-"""
+2.28, and releases 0.3 to 0.6 are nki of SDK 2.29 to 2.32.
+
+`api/signatures.json` has the forms of each name. A form is the first and the last release, and the
+parameters, with "=" after a parameter that has a default. The file has the names and parameters
+that the reference pages of these SDKs list, or that nki-library of the same SDK uses. Reference
+pages before 0.3 omit many parameters that kernels use."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def _form(first: str, last: str, parameters: str | None) -> ApiForm:
 
 @cache
 def form_in(name: str, release: str) -> ApiForm | None:
-    """Return the form of a name in a release; None if no form is known for this release."""
+    """Return the form of a name in a release, or None if no form is known for this release."""
     return next((form for form in forms().get(name, ()) if form.holds_in(release)), None)
 
 
 def elsewhere(rows: Sequence[ApiForm], release: str) -> str:
-    """Return the releases of the forms in `rows` as text, such as "0.1" or "0.3 to 0.6", if
-    `release` certainly has none of these forms; otherwise return "".
+    """Return the releases of the forms in `rows` as text, such as "0.1" or "0.3 to 0.6". Return ""
+    unless `release` certainly has none of these forms.
 
     This is certain if `release` is later than the last form. It is also certain if `release` is
     earlier than the first form, and the first form is later than COMPLETE. The lists of releases
@@ -128,9 +128,8 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, tuple[int, str]]:
-        """The names that imports anywhere in the file bind. The value of a name is a pair: the
-        number of dots in a relative import (0 for an absolute import), and the dotted name that is
-        imported."""
+        """The names that imports anywhere in the file bind. A value is a pair: the number of dots
+        in a relative import (0 for an absolute import), and the dotted name that is imported."""
         targets: dict[str, tuple[int, str]] = {}
         for node in statements(self.tree.body):
             if isinstance(node, ast.Import):
@@ -215,8 +214,8 @@ class Module:
 
 
 def asks_if_run(test: ast.expr) -> bool:
-    """Return whether a condition contains the name `__name__`, as in `if __name__ == "__main__"`:
-    it then tests whether the file is run or imported."""
+    """Return whether a condition contains the name `__name__`, as in `if __name__ == "__main__"`.
+    Then the condition tests whether the file is run or imported."""
     return any(isinstance(node, ast.Name) and node.id == "__name__" for node in inside(test))
 
 
@@ -238,9 +237,9 @@ def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def parsed(path: Path, strict: bool = False) -> Module:
-    """Read a file as a Module. Raise UsageError if the file can't be read, or isn't Python. With
+    """Read a file as a Module. Raises UsageError if the file can't be read, or isn't Python. With
     `strict`, also raise it for bytes in a comment that Python can't decode: Python refuses to run
-    the file, but can import it."""
+    such a file, but can import it."""
     try:
         content = path.read_bytes()
         if strict and (found := encoding_error(content)) is not None:
@@ -256,10 +255,11 @@ def parsed(path: Path, strict: bool = False) -> Module:
 
 
 class Modules:
-    """The checked file, and the files that it imports, directly or through other files. An imported
-    file is always read if a relative import names it, or if it is found from the folder of the
-    importing file or from a folder above. A file that is found only on sys.path is read if its text
-    contains "nki"."""
+    """The checked file, and the files that it imports, directly or through other files.
+
+    An imported file is always read if a relative import names it, or if it is found from the folder
+    of the importing file or from a folder above. A file that is found only on sys.path is read if
+    its text contains "nki"."""
 
     def __init__(self, first: Path) -> None:
         self.first = parsed(first, strict=True)
@@ -270,10 +270,11 @@ class Modules:
         self._found: dict[tuple[Path, int, str], Module | None] = {}
 
     def meaning(self, module: Module, expression: ast.expr) -> object:
-        """Return the meaning of a name, or of an attribute of a name, in a file. The meaning of a
-        function or a class in a file that was read is a pair (Module, Definition). The meaning of
-        other imports is a dotted name, such as "nki.isa.iota" or "math.pi". Return None for any
-        other expression."""
+        """Return the meaning of a name, or of an attribute of a name, in a file.
+
+        The meaning of a function or a class in a file that was read is a pair (Module, Definition).
+        The meaning of other imports is a dotted name, such as "nki.isa.iota" or "math.pi". Return
+        None for any other expression."""
         dotted = name_of(expression)
         return None if dotted is None else self.meaning_of(module, dotted)
 
@@ -294,16 +295,16 @@ class Modules:
         return self._imported(module, first, rest, 8)
 
     def _of_a_star(self, module: Module, dotted: str) -> str | None:
-        """Return the API's name for a name that `from nki.language import *` binds; None for other
-        names."""
+        """Return the API's name for a name that `from nki.language import *` binds, or None for
+        other names."""
         _, origin = module.imports.get("*", (0, ""))
         known = of_the_api(origin.removesuffix("*") + dotted)
         return known if known in forms() else None
 
     def _of_a_value(self, module: Module, value: ast.expr, rest: str) -> object:
-        """Return the meaning of `rest`, the attributes of a name to which the file assigns `value`;
-        of the name itself if `rest` is "". The meaning is known if `value` is another name, or a
-        call that makes a kernel of a function or binds arguments to a function."""
+        """Return the meaning of a name to which the file assigns `value`, or of its attributes
+        `rest`. The meaning is known if `value` is another name, or a call that makes a function a
+        kernel or binds arguments to a function."""
         dotted = name_of(value)
         if isinstance(value, ast.Call) and value.args and not rest:
             maker = self.meaning(module, value.func)
@@ -338,10 +339,10 @@ class Modules:
         return definition or (None if level else whole)
 
     def _defined(self, module: Module, level: int, whole: str, more: int) -> object:
-        """Return the definition of the dotted name `whole`, whose first parts name a file. The file
-        contains the definition, or imports it from another file. Return None if there is no
-        definition. `level` is the number of dots in a relative import (0 for an absolute import).
-        At most `more` further imports are followed."""
+        """Return the definition of the dotted name `whole`, whose first parts name a file, or None.
+        The file contains the definition, or imports it from another file. `level` is the number of
+        dots in a relative import (0 for an absolute import). At most `more` further imports are
+        followed."""
         parts = whole.split(".")
         for count in range(len(parts) - 1, -1, -1):
             home = self._find(module, level, parts[:count])
@@ -355,10 +356,10 @@ class Modules:
         return None
 
     def _find(self, module: Module, level: int, parts: Sequence[str]) -> Module | None:
-        """Find the file that a dotted name means in an import. `level` is the number of dots in a
-        relative import, which names one folder. For an absolute import (0), search the folder of
-        the importing file, the folders above, and Python's search path. Return None if there is no
-        such file, or if it is not read."""
+        """Find the file that a dotted name means in an import, or None. A file that is not read
+        counts as not found. `level` is the number of dots in a relative import, which names one
+        folder. For an absolute import (0), search the folder of the importing file, the folders
+        above, and Python's search path."""
         if not level and (not parts or parts[0] in NOT_KERNELS):
             return None
         key = module.folder, level, ".".join(parts)
@@ -379,8 +380,7 @@ class Modules:
 
     def _load(self, path: Path, nearby: bool) -> Module | None:
         """Read a file as a Module. Return None if the file is not Python, or if it does not contain
-        "nki". If `nearby` is True, the file was found near the importing file, and may lack
-        "nki"."""
+        "nki". A file near the importing file (`nearby`) may lack "nki"."""
         if path not in self._read:
             self._read[path] = None
             try:
@@ -392,8 +392,8 @@ class Modules:
 
 
 def _file(folder: Path, parts: Sequence[str]) -> Path | None:
-    """Return the file of a module or a package in a folder; None if there is no such file. `parts`
-    are the parts of the module's dotted name."""
+    """Return the file of a module or a package in a folder, or None. `parts` are the parts of the
+    module's dotted name."""
     base = folder.joinpath(*parts)
     for path in (base.with_suffix(".py") if parts else None, base / "__init__.py"):
         if path is not None and path.is_file():
@@ -402,8 +402,8 @@ def _file(folder: Path, parts: Sequence[str]) -> Path | None:
 
 
 def of_the_api(dotted: str) -> str | None:
-    """Return the name in today's API for a dotted name of today's or the older API. Return None if
-    the name is of neither API."""
+    """Return the name in today's API for a dotted name, or None if the name is of neither API. The
+    dotted name may be of today's API or the older API."""
     for root in API:
         if dotted == root or dotted.startswith(f"{root}."):
             return "nki" + dotted.removeprefix(root)

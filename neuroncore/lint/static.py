@@ -1,5 +1,5 @@
-"""Findings from the source of a file, and of all functions that its kernels call. The findings
-include the known issues that AWS lists (`api/issues.toml`). The file is not executed."""
+"""Findings from the source of a file, and of all functions that its kernels call. They include the
+known issues that AWS lists (`api/issues.toml`). The file is not executed."""
 
 from __future__ import annotations
 
@@ -36,10 +36,13 @@ OF_FORMS: OfNodes = {
 
 @dataclass(frozen=True)
 class Read:
-    """The result of reading a file: the findings, the paths of all files that were read, and the
-    release against which they were checked (`api`). `runs` is True if the file, or the requested
-    kernel, can run without arguments from the user, and `has_inputs` if the file has a function
-    `inputs`."""
+    """The result of reading a file.
+
+    `findings`: the findings
+    `files`: the paths of all files that were read
+    `api`: the release against which the files were checked
+    `runs`: True if the file, or the requested kernel, can run without arguments from the user
+    `has_inputs`: True if the file has a function `inputs`"""
 
     findings: Sequence[Finding]
     files: Sequence[str]
@@ -50,7 +53,7 @@ class Read:
 
 def read(file: Path, kernel: str | None, api: str | None) -> Read:
     """Read a file, and check it against the release `api`. If `api` is None, the release is the
-    latest of the releases that the file fits best. Raise UsageError if the file can't be read or
+    latest of the releases that the file fits best. Raises UsageError if the file can't be read or
     isn't Python, if it has no such kernel, or if there is no such release."""
     if api is not None and api not in RELEASES:
         raise UsageError(f"{api!r} is not a release of the API: {', '.join(RELEASES)}")
@@ -90,10 +93,12 @@ def _spots(scopes: Scopes) -> list[Spot]:
 
 def _fitting(latest: Scopes, uses: Sequence[Spot], forms: Sequence[Finding]) -> list[str]:
     """Return the releases that fit the source best: those with the fewest errors about names and
-    parameters that the release lacks. If several releases have equally few errors, the releases
-    with the fewest such warnings fit best. `forms` are findings about source that the latest
-    release refuses and older releases accept; each also counts for the releases that refuse this
-    source. A file that uses the older API fits only the first release."""
+    parameters that the release lacks. Among releases with equally few errors, those with the fewest
+    such warnings fit best.
+
+    `forms` are findings about source that the latest release refuses and older releases accept.
+    Each finding also counts for the releases that refuse this source. A file that uses the older
+    API fits only the first release."""
     if latest.program.modules.first.is_older or any(
         scope_of_function.is_older for scope_of_function in latest.all()[:1]
     ):
@@ -145,7 +150,7 @@ def _of_other_releases(
 ) -> Iterator[Finding]:
     """Yield further findings for a `release` that the user did not choose. Names that the latest
     release lacks are reported with a severity one step lower. `others` are the other releases that
-    the kernels fit equally well; their known issues are reported as notes."""
+    the kernels fit equally well. The known issues of `others` are reported as notes."""
     for spot in uses if release not in (RELEASES[0], RELEASES[-1]) else ():
         for code, node, sentence in api_calls.misfits(spot, RELEASES[-1]):
             place = spot.scope.module.place(node, spot.scope.device.name)
@@ -159,8 +164,8 @@ def _of_other_releases(
 
 
 def _forms(forms: Sequence[Finding], release: str) -> Iterator[Finding]:
-    """Yield those findings in `forms` whose source `release` accepts, with a severity one step
-    lower. The latest release refuses the source."""
+    """Yield the findings in `forms` about source that `release` accepts, with a severity one step
+    lower. The latest release refuses this source."""
     for finding in forms:
         if not is_in(rule(finding.code).releases, release):
             message = f"{finding.message}; the file is checked against {release}"
@@ -196,10 +201,11 @@ def _has_main(tree: ast.Module) -> bool:
 
 @dataclass(frozen=True)
 class Issue:
-    """A row of `api/issues.toml`: a known issue that AWS lists, about a name in some releases. If
-    `when` is NAMED, the issue concerns each use of the name that is not a call. Otherwise `when` is
-    a key of CONDITIONS, and the issue concerns the calls for which the condition holds. The table
-    has no known issues that concern only one machine, because a run reports these issues."""
+    """A row of `api/issues.toml`: a known issue that AWS lists, about a name in some releases.
+
+    If `when` is NAMED, the issue concerns each use of the name that is not a call. Otherwise `when`
+    is a key of CONDITIONS, and the issue concerns the calls for which the condition holds. The
+    table has no known issues that concern only one machine, because a run reports these issues."""
 
     name: str
     when: str

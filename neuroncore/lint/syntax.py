@@ -1,9 +1,7 @@
 """Functions that visit the nodes of a syntax tree, and functions that return what the source states
 directly: numbers, sizes, arguments of calls, and bindings of names.
 
-The functions that visit nodes must be fast, because they visit each node of all files that are
-checked.
-"""
+The functions that visit nodes must be fast, because they visit each node of all checked files."""
 
 from __future__ import annotations
 
@@ -87,8 +85,8 @@ def statements(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def name_of(expression: ast.AST) -> str | None:
-    """Return the dotted name that an expression consists of, such as "a" or "a.b.c"; None for any
-    other expression."""
+    """Return the dotted name that an expression consists of, such as "a" or "a.b.c", or None for
+    any other expression."""
     if isinstance(expression, ast.Name):
         return expression.id
     if isinstance(expression, ast.Attribute):
@@ -105,8 +103,7 @@ BINDING = (
 
 
 def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    """Return the argument that a call passes at `position` or as the keyword `name`; None if the
-    call does not pass this argument."""
+    """Return the argument that a call passes at `position` or as the keyword `name`, or None."""
     if position < len(call.args):
         return call.args[position]
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
@@ -143,8 +140,8 @@ def default_of(parameters: ast.arguments, name: str) -> ast.expr | None:
 
 
 def literal(node: ast.expr | None) -> int | None:
-    """Return the value of an integer that the source states as a literal, or computes from literals
-    with +, -, *, ** or <<. Return None for other expressions."""
+    """Return the value of an integer literal, or of literals that are combined with +, -, *, ** or
+    <<. Return None for other expressions."""
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return number

@@ -16,14 +16,14 @@ _erf, _erfc = np.vectorize(erf, [np.float64]), np.vectorize(erfc, [np.float64])
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """Return the greater number; NaN if one of the two is NaN; +0 is greater than -0."""
+    """Return the greater number, or NaN if one of the two is NaN. +0 is greater than -0."""
     larger = np.where((a > b) | ((a == b) & np.signbit(b)), a, b)
     return np.where(np.isnan(a) | np.isnan(b), F(np.nan), larger)
 
 
 def number(a: Any, b: Any) -> Any:
-    """Return the greater number, or the operand that is not NaN. This is the maximum if
-    `Options.nan_minmax` is "number"."""
+    """Return the greater number, or the operand that is not NaN. `Options.nan_minmax` = "number"
+    selects this maximum."""
     return maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b))
 
 
@@ -72,7 +72,7 @@ def fold(op: str, x: Array) -> Array:
 
 def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
     """Return a * b + c of float32 numbers, rounded once. `narrow` is True if products have at most
-    24 significant bits, so that float32 represents them exactly unless they overflow or underflow.
+    24 significant bits: float32 represents them exactly unless they overflow or underflow.
 
     The product is exact in float64. The sum of the product and c is first rounded to float64. If
     this sum is inexact and halfway between two float32 numbers, it is moved by one step of float64
@@ -92,7 +92,7 @@ def fma(a: Array, b: Array, c: Array, narrow: bool = False) -> Array:
 def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any = None) -> Array:
     """Return sum_k s[k, m] * x[k, n], added by fused multiply-adds from k = 0 on. If `group` is
     over 1, the exact products of each group of rows are first added, from the left. `scales` has a
-    scale for each element of s and x; the scales of a group's first row multiply the group's sum.
+    scale for each element of s and x. The scales of a group's first row multiply the group's sum.
     `narrow` is explained at `fma`."""
     out = np.zeros((s.shape[1], x.shape[1]), F)
     for k in range(0, len(s), group):
@@ -107,9 +107,9 @@ def chain(s: Array, x: Array, group: int = 1, narrow: bool = False, scales: Any 
 
 
 def four_passes(s: Array, x: Array) -> list[Array]:
-    """Return four products of matrices, whose sum is the product of s and x. They are used if
-    `Options.fp32_matmul` is "four_pass". Each number is split into its upper 12 significant bits
-    and the rest. Infinity and NaN only appear in the last product."""
+    """Return four products of matrices, whose sum is the product of s and x. `Options.fp32_matmul`
+    = "four_pass" uses them. Each number is split into its upper 12 significant bits and the rest.
+    Infinity and NaN only appear in the last product."""
     halves = []
     for matrix in (s, x):
         finite = np.where(np.isfinite(matrix), matrix, F(0))

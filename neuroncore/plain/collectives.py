@@ -1,4 +1,4 @@
-"""Collectives. `parts` has the instruction of each core that takes part, in the order of the
+"""Collectives. `parts` has the instruction of each participating core, in the order of the
 group."""
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ def all_gather(parts: Parts) -> None:
 
 
 def reduce_scatter(parts: Parts) -> None:
-    """dsts[k] = this rank's part of the reduction by op of srcs[k] of all ranks; the reduction is
-    split along collective_dim into as many equal parts as there are ranks"""
+    """dsts[k] = this rank's part of the reduction by op of srcs[k] of all ranks; collective_dim is
+    split into one equal part for each rank"""
     for k, codes in enumerate(reductions(parts)):
         whole = codes.reshape(parts[0].srcs[k].shape)
         pieces = np.split(whole, len(parts), parts[0].collective_dim)
@@ -83,8 +83,8 @@ def sources(parts: Parts) -> list[list[Array]]:
 
 
 def pass_on(parts: Parts, sent: Sequence[Sequence[Array]]) -> None:
-    """Write to dsts[k] of each rank what the previous rank in the ring of channel k sends:
-    sent[k][n] comes from the n-th rank of the group."""
+    """Write to dsts[k] of each rank what the previous rank in the ring of channel k sends. The n-th
+    rank of the group sends sent[k][n]."""
     ranks = [i.core.rank for i in parts]
     for k, channel in enumerate(parts[0].channel_ids):
         around = parts[0].core.ring(ranks, channel)
@@ -98,10 +98,10 @@ def reductions(parts: Parts) -> list[Array]:
 
 
 def reduced(i: Any, srcs: Sequence[Any]) -> Array:
-    """Return the codes of the reduction of `srcs`, one for each rank. The order and the rounding
-    depend on `Options.collective_rounding`. chain: in the order of the ranks, rounded once. ring:
-    in as many parts as ranks; part p begins with rank p + 1, and is rounded after each rank. mesh:
-    first the ranks of each chip, rounded once; then the chips, rounded once."""
+    """Return the codes of the reduction of `srcs`, one for each rank. `Options.collective_rounding`
+    selects the order and the rounding. chain: in the order of the ranks, rounded once. ring: in as
+    many parts as ranks; part p begins with rank p + 1, and is rounded after each rank. mesh: first
+    the ranks of each chip, rounded once; then the chips, rounded once."""
     form, count, way = srcs[0].held, len(srcs), i.core.options.collective_rounding
     x, encode = [src.values().reshape(-1) for src in srcs], i.core.round
     join = partial(apply, i.core.operator(i.op))
@@ -124,10 +124,10 @@ def reduced(i: Any, srcs: Sequence[Any]) -> Array:
 def deliver(parts: Parts, to_all: bool) -> None:
     """Copy elements from each rank to each rank. Column n of a rank's metadata is about rank n. Row
     0 has the number of elements to send to rank n, and row 1 their position in src. If
-    `has_rdispls` is True, row 3 has the position in dst of the elements from rank n; otherwise dst
-    has equal parts. Row 2 gets the number of elements that arrived from each rank, unless
-    `recv_counts_known` is True. If `to_all` is True, column 0 describes the elements to send to
-    every rank."""
+    `has_rdispls` is True, row 3 has the position in dst of the elements from rank n. Otherwise dst
+    has equal parts. Unless `recv_counts_known` is True, row 2 gets the number of elements that
+    arrived from each rank. If `to_all` is True, column 0 describes the elements to send to every
+    rank."""
     (sent,), count = sources(parts), len(parts)
     rows = [i.metadata_tensor.codes().reshape(-1, count).astype(np.int64) for i in parts]
     for target, i in enumerate(parts):

@@ -1,6 +1,6 @@
 """Instructions that work element by element: copies, operators, functions. The attributes of `i`
-are the arguments of an instruction (operands, numbers, names of operators), and `i.core` is the
-core that executes it."""
+are the arguments of an instruction (operands, numbers, names of operators). `i.core` is the core
+that executes the instruction."""
 
 from typing import Any
 
@@ -111,8 +111,8 @@ def are_whole(*operands: Operand) -> bool:
 
 
 def constant(form: Coding, value: Any) -> Array:
-    """Return the code of a constant. An integer format clips it to its range, a float format rounds
-    it to nearest even, and a packed format has 0."""
+    """Return the code of a constant. An integer format clips the constant to its range, a float
+    format rounds the constant to nearest even, and a packed format has 0."""
     if form.kind == "packed" or (form.kind == "scale" and value == 0):
         return np.zeros((), form.codes)
     if form.kind == "integer":

@@ -12,8 +12,8 @@ PACKED = 4  # elements of a packed code
 
 
 class Coding(NamedTuple):
-    """A number format. `numpy` is numpy's type for its values, and `codes` the type for its bits,
-    which take `size` bytes. A float has `mantissa` stored bits in its mantissa, an exponent `bias`,
+    """A number format. `numpy` is numpy's type for its values, and `codes` the type for its bits. A
+    code has `size` bytes. A float has `mantissa` stored bits in its mantissa, an exponent `bias`,
     and the largest number `max`. `element` names the format of the four numbers in a packed
     code."""
 
@@ -60,9 +60,9 @@ def decode(form: Coding, codes: Array) -> Array:
 
 
 def encode(form: Coding, values: Array, saturate: bool = False) -> Array:
-    """Return the codes of float32 values, rounded to nearest even. Floats overflow to infinity, but
+    """Return the codes of float32 values, rounded to nearest even. Floats overflow to infinity. But
     float8_e4m3fn overflows to NaN, or to its largest number if `saturate` is True. Integers
-    saturate; in an integer format, NaN becomes 0."""
+    saturate, and NaN becomes the integer 0."""
     if form.kind == "bool":
         return (values != 0).astype(np.uint8)
     if form.whole:
@@ -104,8 +104,8 @@ def _width(form: Coding) -> int:
 
 
 def unpack(form: Coding, codes: Array) -> tuple[Coding, Array]:
-    """Return the format of the elements in packed codes, and the codes of the four elements on a
-    new last axis."""
+    """Return the format of the elements in packed codes, and the codes of the elements. A new last
+    axis has the four elements."""
     width = _width(form)
     parts = [codes >> width * i & (1 << width) - 1 for i in range(PACKED)]
     return FORMATS[form.element], np.stack(parts, -1).astype(np.uint8)

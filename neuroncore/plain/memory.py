@@ -54,9 +54,8 @@ class PlainTensor:
 
 
 def viewed(data: Array, places: Array, kind: Any) -> tuple[Array, Array]:
-    """Return the bytes `data` as an array of the type `kind`, and indices in this array: the
-    indices of the elements that begin at the bytes `places`. The distances between these bytes must
-    be multiples of the type's size."""
+    """Return the bytes `data` as an array of the type `kind`, and the indices of the elements at
+    the bytes `places`. The distances between these bytes must be multiples of the type's size."""
     size = np.dtype(kind).itemsize
     first = int(places.flat[0]) % size if places.size else 0
     count = (len(data) - first) // size
@@ -74,9 +73,9 @@ def positions(shape: tuple[int, ...], strides: tuple[int, ...], size: int, first
 
 @dataclass(eq=False)
 class Operand:
-    """Elements of a tensor: their byte `positions`, their format (`form`), and the format in which
-    memory has them (`held`). If an index chooses rows, `there` flags the elements in rows that
-    exist. None means that all rows exist."""
+    """Elements of a tensor: their byte `positions`, their format (`form`), and their format in
+    memory (`held`). If an index chooses rows, `there` flags the elements in rows that exist. None
+    means that all rows exist."""
 
     tensor: PlainTensor
     positions: Array
@@ -96,8 +95,8 @@ class Operand:
         return self.shape[0]
 
     def codes(self) -> Array:
-        """Return the codes of the elements. Uninitialized elements have the code `poison`, or 0 if
-        `zeros` is True."""
+        """Return the codes of the elements. An uninitialized element has the code `poison`, or 0 if
+        `zeros`."""
         codes = self.tensor.codes(self.positions, self.held.codes)
         if (missing := self.missing()).any():
             codes[missing] = np.array(0 if self.zeros else poison(self.held)).astype(codes.dtype)
@@ -117,7 +116,8 @@ class Operand:
 
     def missing(self, ever: bool = True) -> Array:
         """Return a flag for each element: whether some of its bytes were never written. If `ever`
-        is True, writes to any tensor at this address count, otherwise only to this tensor."""
+        is True, writes to any tensor at this address count, otherwise only writes to this
+        tensor."""
         tensor, at = self.tensor, self.positions
         flags, at = (tensor.ever, tensor.places(at)) if ever else (tensor.written, at)
         words, at = viewed(flags, at, ALL_SET[self.form.size].dtype)
@@ -136,8 +136,8 @@ class Operand:
         self.put(self.round(self.held, np.asarray(values, np.float32).reshape(self.shape)))
 
     def converted(self, source: Operand) -> Array:
-        """Return the elements of `source` as codes of this operand's format. The bits are unchanged
-        if the formats are equal; otherwise the elements are converted through float32."""
+        """Return the elements of `source` as codes of this operand's format. Equal formats keep the
+        bits. Otherwise the elements are converted through float32."""
         same = source.held is self.held
         return source.codes() if same else self.round(self.held, source.values())
 

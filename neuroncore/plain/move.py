@@ -1,5 +1,5 @@
 """Instructions that move data: DMA, gathers and patterns of GpSimd, registers, and exchanges
-between cores. If an instruction loads a register, its function returns the number to load."""
+between cores. The function of an instruction that loads a register returns the number to load."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,5 @@
 """The instructions that draw random numbers, and the generators of the lanes of the Vector and
-GpSimd engines: Philox4x32-10 (Salmon et al., 2011), or shift registers if `Options.rng` is
+GpSimd engines. They are Philox4x32-10 (Salmon et al., 2011), or shift registers if `Options.rng` is
 hardware."""
 
 from typing import Any
@@ -86,14 +86,14 @@ def draw(i: Any) -> Array:
 
 
 def uniform(i: Any) -> Array:
-    """Return a random number in [0, 1) for each element of dst, [P, F], from the upper 24 bits of a
-    32-bit number."""
+    """Return a random number in [0, 1) for each element of dst, [P, F]. It has the upper 24 bits of
+    a random 32-bit number."""
     return (draw(i) >> 8).astype(F) * F(2.0**-24)
 
 
 def draw_xorwow(states: Array) -> Array:
-    """Advance the states, and return the next numbers of Marsaglia's generator XORWOW, which has a
-    shift register and a counter."""
+    """Advance the states, and return the next numbers of Marsaglia's generator XORWOW: the sums of
+    a shift register and a counter."""
     x, y, z, w, v, d = (states[..., n].copy() for n in range(6))
     t = x ^ x >> U32(2)
     last, d = v ^ v << U32(4) ^ t ^ t << U32(1), d + U32(362437)
@@ -125,7 +125,7 @@ def draw_philox(states: Array, count: int) -> Array:
 
 
 def philox(low: Array, high: Array, key: Any) -> Array:
-    """Return the numbers of Philox at 128-bit counts, which are given as two halves. The upper 126
+    """Return the numbers of Philox at 128-bit counts, which are passed as two halves. The upper 126
     bits of a count choose a block of four numbers, and the lowest 2 bits a number of the block."""
     a, b = (low >> U64(2) | high << U64(62)) & LOW, (low >> U64(2) | high << U64(62)) >> HALF
     c, d, k0, k1 = high >> U64(2) & LOW, high >> U64(2) >> HALF, key & LOW, key >> HALF

@@ -31,8 +31,8 @@ def meaning(name: str) -> Any:
 
 
 def approximate(i: Any) -> str | None:
-    """Return the name of the mathematical function that an instruction computes, if the last bits
-    of the results may differ from the emulator's bits; otherwise None."""
+    """Return the name of an instruction's mathematical function, if the last bits of the results
+    may differ from the emulator's bits. Otherwise return None."""
     function = "exp" if i.name == "exponential" else getattr(i, "op", None)
     return function if function in ULPS else None
 
@@ -92,10 +92,12 @@ class PlainCore:
         start: Any = 0, negate: bool = False, running: bool = False,
     ) -> None:  # fmt: skip
         """dst = out [P, F];  reduce_res[p] = the accumulator register of lane p, in the lanes of
-        data. If `op` is given, `command` first sets the registers to the identity of `op` or to
-        `start`, or keeps them; then register = register <op> element, for each element. The command
-        idle makes the registers NaN (unknown). If `running` is True, register = element <op>
-        register, and dst gets the register's value after each element."""
+        data.
+
+        If `op` is given, `command` first sets the registers to the identity of `op` or to `start`,
+        or keeps them. Then register = register <op> element, for each element. If `running` is
+        True, register = element <op> register, and dst gets the register's value after each
+        element. The command idle makes the registers NaN (unknown)."""
         registers = (every := self.accumulators[i.engine][data.first :])[: data.lanes]
         if op is not None and command in (reduce_cmd.reset_reduce, reduce_cmd.reset):
             registers[:] = IDENTITY[op]
@@ -114,8 +116,8 @@ class PlainCore:
 
 
 class Reading:
-    """Executes the programs of a record. `contents` has the bytes of the tensors that exist at the
-    beginning, by the id of their storage. A chip has `chip` ranks."""
+    """Executes the programs of a record. `contents` maps the ids of storages to the bytes of the
+    tensors that exist at the beginning. A chip has `chip` ranks."""
 
     def __init__(self, record: Any, contents: Mapping[int, Any], chip: int = 1) -> None:
         setting, programs = record.setting, record.programs
@@ -171,8 +173,9 @@ class Reading:
             self.registers[core].load(self.next[core], loaded)
 
     def members(self, core: int, row: Row) -> list[int]:
-        """Return the cores that execute an instruction together, in order: all cores of a rank, or
-        cores of a group's ranks: all of them, or those with this core's position in their rank."""
+        """Return the cores that execute an instruction together, in order. They are all cores of a
+        rank, or cores of a group's ranks: all of them, or those with this core's position in their
+        rank."""
         state, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
             return [state.rank * cores + place for place in range(cores)]
@@ -207,8 +210,8 @@ class Reading:
     def _move(self, core: int, row: Row, name: str, tile: Operand, shift: Any, index: Any) -> None:
         """Move an operand to its current position. A register, or a number in memory (kind 0),
         moves all elements. An index of rows (kind 1) has the number of each row, column by column.
-        An index of elements (kind 2) has the position of each element. Each group of partitions of
-        this index has the positions for the group's elements, column by column."""
+        An index of elements (kind 2) has the position of each element: each group of its partitions
+        has the positions for the group's elements, column by column."""
         size, limits, lanes = tile.form.size, self.cores[core].machine.limits, tile.lanes
         if shift.kind == 0:
             number = index if shift.by_register else int(index.codes().flat[0])

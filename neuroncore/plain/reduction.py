@@ -100,8 +100,8 @@ def max8(i: Any) -> None:
 
 def ascending(x: Array, nan_first: bool = False) -> Array:
     """Return the positions [P, F] of the elements of each row, in ascending order of the elements.
-    If elements are equal, the last one comes first. NaN is the greatest element, or the least if
-    `nan_first` is True."""
+    The last of equal elements comes first. NaN is the greatest element, or the least if
+    `nan_first`."""
     nan, places = np.isnan(x), np.broadcast_to(-np.arange(x.shape[1]), x.shape)
     return np.lexsort((places, ~np.signbit(x) | nan, np.where(nan, 0, x), nan ^ nan_first), axis=1)
 
@@ -129,7 +129,7 @@ def nc_match_replace8(i: Any) -> None:
 
 def occurrences(data: Operand, vals: Operand, step: int) -> Array:
     """Return the position of each of the eight values in its row of data, or MISSING. Equal values
-    get successive positions, in ascending order of k if `step` is 1, descending if it is -1."""
+    get successive positions: in ascending order of k if `step` is 1, descending if -1."""
     result = np.full((data.lanes, 8), MISSING)
     for p, (x, wanted) in enumerate(zip(data.rows(), vals.rows(), strict=True)):
         free = np.ones(len(x), np.bool_)

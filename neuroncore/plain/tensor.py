@@ -92,8 +92,8 @@ def read(core: Any, operand: Operand, group: int = 1) -> Array:
 
 def products(i: Any, group: int) -> list[Array]:
     """Return the products of matrices to add to dst, with NaN for unknown results. If one matrix
-    only moves numbers of the other (as an identity matrix does), uninitialized numbers count as
-    finite, so 0 times such a number is 0."""
+    only moves numbers of the other (as an identity matrix does), 0 times an uninitialized number is
+    0."""
     s, x = read(i.core, i.stationary, group), read(i.core, i.moving, group)
     in_s, in_x = lost(i, "stationary").reshape(s.shape), lost(i, "moving").reshape(x.shape)
     forms, spared = (i.stationary.held, i.moving.held), np.zeros((), np.bool_)
@@ -108,7 +108,7 @@ def products(i: Any, group: int) -> list[Array]:
 
 
 def lost(i: Any, name: str) -> Array:
-    """Return flags [K, columns] of the elements of operand `name` that depend on uninitialized
+    """Return flags [K, columns]: True for elements of operand `name` that depend on uninitialized
     memory and are not finite."""
     operand = getattr(i, name)
     flags = operand.missing() | i.core.leftover.get(name, np.False_)
@@ -121,7 +121,8 @@ def picks(matrix: Array) -> bool:
 
 
 def accumulated(dst: Any, add: bool | None, *sums: Array) -> None:
-    """dst (+)= sums, one by one in float32. If `add` is None, a first write sets an element."""
+    """Add `sums` to dst one after the other, in float32. If `add` is None, the first write to an
+    element overwrites it. If `add` is False, the first of `sums` overwrites dst."""
     first, *others = (values.reshape(dst.shape) for values in sums)
     fresh = dst.missing(ever=False) if add is None else not add
     total = np.where(fresh, first, apply("add", dst.values(), first))
@@ -139,6 +140,6 @@ def scaled(core: Any, data: Operand, scale: Operand) -> tuple[Array, Array]:
 
 def scale_rows(core: Any, scale: Operand, partitions: int) -> Operand:
     """Return the rows of a scale tile with the scales for `partitions` partitions of data. Row 32q
-    + r has the scales for the eight partitions from 32q + 8r on."""
+    + r has the scales of the eight partitions from 32q + 8r on."""
     quadrant, groups = core.machine.limits.quadrant, np.arange(partitions // 8)
     return scale.part(groups // (quadrant // 8) * quadrant + groups % (quadrant // 8))
