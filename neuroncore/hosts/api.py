@@ -78,9 +78,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FinishedLaunch:
-    """The data of a finished launch, from memory or from a file. `programs` has a list for each
-    core: the programs of the launch grid that the core ran. `findings` are the findings of the
-    launch itself, without the findings of its record."""
+    """The data of a finished launch, from memory or from a file. `programs` lists, for each core,
+    the programs of the launch grid that the core ran. `findings` are the findings of the launch
+    itself, without the findings of its record."""
 
     kernel: str
     machine: Machine
@@ -101,8 +101,8 @@ class Run:
     data of the launch.
 
     The Run of a launch on several ranks has the results, the cores and the times of all ranks, rank
-    by rank. `ranks` has a Run for each rank. Only the Run of all ranks can be replayed and saved.
-    """
+    by rank. `ranks` has a Run for each rank. Only the Run of all ranks can be replayed and
+    saved."""
 
     def __init__(
         self,
@@ -111,14 +111,14 @@ class Run:
         before: originals.Before | None,
     ) -> None:
         """`used` are the arguments after the launch. `before` are the arguments before the launch,
-        or None if they are unknown. For several ranks, there is a positional argument for each
-        rank, with the arguments of the rank."""
+        or None if they are unknown. For several ranks, each positional argument has the arguments
+        of a rank."""
         self.finished, self._used, self._before = finished, used, before
         self._number = 0  # the number of the rank, if this is the Run of one rank
 
     @property
     def _original(self) -> Arguments | None:
-        """The arguments before the launch (`Originals.arguments`); None if they are unknown."""
+        """The arguments before the launch (`Originals.arguments`), or None if they are unknown."""
         before = self._before
         return before if before is None or isinstance(before, tuple) else before.arguments()
 
@@ -134,7 +134,7 @@ class Run:
 
     @property
     def programs(self) -> Sequence[Sequence[int]]:
-        """The numbers of the programs of the launch grid that each core ran, as a list per core."""
+        """The numbers of the launch grid's programs that each core ran, as a list per core."""
         return self.finished.programs
 
     @property
@@ -151,9 +151,9 @@ class Run:
 
     @property
     def results(self) -> Any:
-        """The kernel's results, as arrays of the library from which the arguments come (numpy
-        arrays if the Run was loaded from a file). For several ranks, this is a list with the
-        results of each rank."""
+        """The kernel's results, as arrays of the library from which the arguments come. The results
+        of a loaded Run are numpy arrays. For several ranks, this is a list with the results of each
+        rank."""
         return self.finished.results
 
     @cached_property
@@ -171,13 +171,13 @@ class Run:
     @property
     def record(self) -> Record:
         """The record of the launch: the instructions that it issued, as a program for each core.
-        Raise UsageError if there is no record."""
+        Raises UsageError if there is no record."""
         if self.finished.record is None:
             raise UsageError(f"{self.kernel} ran without a record: Options(record=False)")
         return self.finished.record
 
     def save(self, path: str | Path) -> None:
-        """Write the record, the inputs, the results and the findings to a file, for `load`. Raise
+        """Write the record, the inputs, the results and the findings to a file, for `load`. Raises
         UsageError if the file can't be written."""
         done = self.finished
         findings = [(finding.code, finding.message, finding.place) for finding in done.findings]
@@ -197,26 +197,24 @@ class Run:
 
         `inputs` are all array arguments of the launch, in order or as a dict by name. For several
         ranks, there is a list or a dict for each rank. Raises the errors of
-        `neuroncore.replay.cursor.Replay`.
-        """
+        `neuroncore.replay.cursor.Replay`."""
         return self.steps(*inputs, snapshots=0).results()
 
     def verify(self) -> Verdict:
         """Execute the record again, and compare each instruction with the plain reading, a second
         implementation in numpy (`neuroncore.plain`). Also compare the results of the replay with
-        the results of the run. Raise the errors of `replay`."""
+        the results of the run. Raises the errors of `replay`."""
         return verifying.verdict_of(self.record, self.results)
 
     def steps(self, *inputs: Any, **options: Any) -> Replay:
         """Return a replay, at the position before the first instruction. `inputs` is explained at
-        `replay`, and `options` are keyword arguments of `Replay`."""
+        `replay`. `options` are keyword arguments of `Replay`."""
         arrays = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
         return replaying.Replay(self.record, arrays or None, **options)
 
     def tile(self, step: int, name: str, core: int = 0, *, after: bool = False) -> TileContents:
-        """Return the contents of an operand before an instruction (after the instruction if `after`
-        is True; see `Replay.tile`). The result is an array, which a notebook shows as a heat
-        map."""
+        """Return the contents of an operand before an instruction, or after it if `after` is True
+        (see `Replay.tile`). The result is an array, which a notebook shows as a heat map."""
         held = self._stepping.tile(step, name, core, after=after)
         title = f"{name} of instruction {step} of core {core}, {'after' if after else 'before'} it"
         return heat_maps.TileContents(title, held.elements, held.unwritten)
@@ -256,8 +254,8 @@ class Run:
 
     def why(self, top: int = 5) -> Why:
         """Return the bottleneck, the lines on the critical path, and suggested edits. Each edit has
-        the fraction of the time that it would save. `top` is the number of rows of each kind that
-        are printed."""
+        the fraction of the time that it would save. `top` is the number of printed rows of each
+        kind."""
         core = collectives.slowest_core(self.timelines, self.collectives)
         with progress(lambda: "scheduling what-ifs"):
             return why.why(self.kernel, self.timelines[core], top, world=self.timelines)
@@ -321,33 +319,32 @@ class Run:
         window: documents.PageWindow | range | None = None,
         at: str = "",
     ) -> viewing.Page:
-        """Return a page of the run for a browser. A notebook displays it, and `save("k.html")`
-        writes one file that needs no network.
+        """Return a page of the run for a browser. A notebook displays the page, and
+        `save("k.html")` writes one file that needs no network.
 
         To get the values of tiles, the record is executed again. If `values` is a range, the page
         has all elements for the instructions in the range, and thumbnails for other instructions.
-        If `values` is "some", the page has as many values as fit; if it is None, the page has no
-        values. If `answers` is False, the page hides the bottleneck and the advice. `window`
-        selects instructions; the default is the first million. `at` is the part that the page shows
-        first, such as "step=60&pane=memory".
-        """
+        If `values` is "some", the page has as many values as fit; if None, it has no values. If
+        `answers` is False, the page hides the bottleneck and the advice. `window` selects
+        instructions; the default is the first million. `at` is the part that the page shows first,
+        such as "step=60&pane=memory"."""
         with progress(lambda: "writing the page"):
             shown = self.shown(values, answers, window)
             return viewing.page([shown], viewing.Opening(at=at))
 
     def serve(self, answers: bool = True, port: int = 0) -> serving.Server:
         """Serve the page on a port of this computer (0 for a free port) until the server is closed.
-        This page has the values of every step; they are computed when the browser requests them."""
+        The page has the values of every step, which are computed when the browser requests them."""
         return serving.Server([self.shown(answers=answers)], port)
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
-        """Compare the results with a reference. `reference` is the expected arrays in order, or a
-        function, which is called with the kernel's original arguments.
+        """Compare the results with a reference: the expected arrays in order, or a function, which
+        is called with the kernel's original arguments.
 
         If the kernel returns nothing, its results are the arguments that it changed. `tolerance` is
         the allowed relative L2 error; the default depends on the format of each result. Raises
-        Incomparable for a different number of arrays, different shapes, or data that isn't numeric.
-        """
+        Incomparable for a different number of arrays, different shapes, or data that isn't
+        numeric."""
         if (original := self._original) is None:
             raise UsageError("the original arguments of this launch were not kept")
         arguments = copy.deepcopy(original)  # because a reference may write to its arguments
@@ -369,11 +366,11 @@ class Run:
 
     def orders(self, count: int = 10) -> Orders:
         """Execute the record again on the original arguments, in up to `count` other legal orders,
-        and compare the bits of the results. Raise the errors of `checks.orders.compare_orders`."""
+        and compare the bits of the results. Raises the errors of `checks.orders.compare_orders`."""
         return reordering.compare_orders(self.record, count)
 
     def _repr_html_(self) -> str | None:
-        """Return HTML for a notebook. Return None without a record; the notebook then shows the
+        """Return HTML for a notebook, or None without a record. Then the notebook shows the
         `repr`."""
         if self.finished.record is None:
             return None
@@ -400,14 +397,13 @@ def run(
     `kernel` is a function with the decorator `nki.jit` of either API, with or without a launch
     grid, or a function without a decorator that uses today's API. `target` is the name of a
     machine. The defaults of `target` and `options` come from the settings or, if these have none,
-    from the environment. `seed` has 32 bits. It replaces `rng_seed`, the seed of the engines'
-    random numbers, and `stochastic_seed`, the seed of stochastic rounding, in the options.
+    from the environment. `seed` has 32 bits. In the options it replaces `rng_seed`, the seed of the
+    engines' random numbers, and `stochastic_seed`, the seed of stochastic rounding.
 
-    The kernel changes the arguments to which it writes; the Run keeps copies of the original
-    arguments. There is one exception: if the kernel only reads a numpy array of 1 MiB or more, the
-    Run keeps no copy. If such an array has changed when the Run needs it, UsageError is raised. But
-    the Run compares only 8 of every 2,048 or more bytes, so it may not notice a few changed
-    elements.
+    The kernel changes the arguments to which it writes. The Run keeps copies of the original
+    arguments, with one exception: numpy arrays of 1 MiB or more that the kernel only reads. If such
+    an array has changed when the Run needs it, UsageError is raised. But the Run compares only 8 of
+    every 2,048 or more bytes, so it may not notice a few changed elements.
 
     `per_rank` has a tuple or a dict of arguments for each rank, and the kernel runs on this many
     ranks. Each rank has `lnc` cores, by default as many as the kernel's grid needs. If several
@@ -415,8 +411,8 @@ def run(
     `instance` is the instance of the ranks, such as trn2.48xlarge; the default is the largest
     instance of the target.
 
-    Raises KernelError for errors of the device, and UsageError if nothing is launched.
-    """
+    Raises KernelError for errors that the device would report, and UsageError if nothing is
+    launched."""
     if seed is not None:
         base = options or current_settings().options or environment_options()
         options = replace(base, stochastic_seed=seed, rng_seed=seed)
@@ -437,8 +433,8 @@ def run(
 
 
 def of(*ranks: Launch, arguments: tuple[Arguments, originals.Before] | None = None) -> Run:
-    """Return the Run of a launch on one or several ranks. For one rank, `arguments` can be a pair:
-    the arguments after the launch, and the arguments before it. By default, the Run has the arrays
+    """Return the Run of a launch on one or several ranks. For one rank, `arguments` can be
+    (arguments after the launch, arguments before the launch). By default, the Run has the arrays
     that the launches kept."""
     pairs = [outcomes.arrays_of(launch) for launch in ranks] if arguments is None else [arguments]
     return of_ranks(ranks, [used for used, _ in pairs], [before for _, before in pairs])
@@ -475,12 +471,10 @@ def of_ranks(
 
 
 def load(path: str | Path) -> Run:
-    """Load a Run that `Run.save` saved. It has no float64 results, and all its arrays are numpy
-    arrays.
+    """Load a Run that `Run.save` saved. It has no float64 results. All its arrays are numpy arrays.
 
     Loading executes nothing from the file. Raises UsageError if the file can't be read, is not a
-    saved run, or contains an instruction that is illegal on the run's machine.
-    """
+    saved run, or contains an instruction that is illegal on the run's machine."""
     record = saved.load(Path(path))
     setting, outcome = record.setting, record.outcome
     if setting is None or outcome is None:

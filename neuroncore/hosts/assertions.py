@@ -23,17 +23,17 @@ else:
 
 
 class TestLaunches(Protocol):
-    """The launches of a test, each as a tuple with a Launch for each rank, and the codes of
-    findings that do not fail the test (`allowed`)."""
+    """The launches of a test, each as a tuple with a Launch for each rank. `allowed` has the codes
+    of findings that do not fail the test."""
 
     launches: list[tuple[Any, ...]]
     allowed: set[str]
 
 
 class KernelTest:
-    """Assertions for one test. `name` is the name of the test, and `file` is the file of budgets.
-    If `kept` is a dict, figures are not compared with the budgets, but stored in the dict to update
-    the file."""
+    """Assertions for one test. `name` is the name of the test, and `file` the file of budgets. If
+    `kept` is a dict, figures are not compared with the budgets. They are stored in the dict, to
+    update the file."""
 
     def __init__(
         self, watch: TestLaunches, name: str, file: Path, kept: dict[str, budgets.Figures] | None
@@ -45,8 +45,7 @@ class KernelTest:
         `tolerance` is the allowed relative L2 error; the default depends on the format.
 
         Raises AssertionError with the worst element and a histogram of errors in units in the last
-        place, and UsageError for different shapes or numbers of results.
-        """
+        place. Raises UsageError for different shapes or numbers of results."""
         __tracebackhide__ = True  # pytest shows the line of the test
         pairs = zip(_several(got), _several(want), strict=True)
         for n, (result, reference) in enumerate(pairs):
@@ -60,9 +59,9 @@ class KernelTest:
 
     @contextmanager
     def refused(self, code: str) -> Iterator[None]:
-        """Assert that a kernel in the `with` block is refused with this code, or has a finding with
-        this code that is an error or a warning. Raise AssertionError otherwise. Kernel errors with
-        other codes are not caught."""
+        """Assert that a kernel in the `with` block is refused with this code, or has an error or
+        warning with this code among its findings. Raises AssertionError otherwise. Kernel errors
+        with other codes are not caught."""
         __tracebackhide__ = True
         before = len(self._watch.launches)
         try:
@@ -87,15 +86,16 @@ class KernelTest:
         hbm_bytes: float | None = None,
         sbuf_kib: float | None = None,
     ) -> Iterator[None]:
-        """Assert that the launches in the `with` block stay within a budget. `us` limits their
-        estimated time in microseconds. `hbm_bytes` limits the bytes that all cores read from HBM
-        and write to HBM. Both are totals of all launches. `sbuf_kib` limits the KiB of SBUF per
-        partition of each core.
+        """Assert that the launches in the `with` block stay within a budget.
+
+        `us`: the limit of the estimated time of all launches, in microseconds
+        `hbm_bytes`: the limit of the bytes that all cores read from HBM and write to HBM in all
+            launches
+        `sbuf_kib`: the limit of the SBUF of each core, in KiB per partition
 
         If no limit is passed, the limits for this test in the budget file apply. The ini option
         `neuroncore_budgets` names the budget file; --neuroncore-update-budgets writes it. Raises
-        AssertionError for a larger figure, or if the file has no budget for the test.
-        """
+        AssertionError for a larger figure, or if the file has no budget for the test."""
         __tracebackhide__ = True
         before = len(self._watch.launches)
         yield

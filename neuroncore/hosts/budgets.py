@@ -1,4 +1,4 @@
-"""Budgets of kernels in tests. A budget is a set of limits on the estimates of launches; a file has
+"""Budgets of kernels in tests. A budget is a set of limits on the estimates of launches. A file has
 the budgets of all tests."""
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ Figures = dict[str, float]
 
 
 def figures(runs: Sequence[Any]) -> Figures:
-    """Return the figures of several launches: the sum of the estimated times in microseconds, the
-    sum of the bytes that all cores read from HBM and write to HBM, and the largest use of SBUF per
-    partition of a core, in KiB."""
+    """Return the figures of several launches, as a dict:
+
+    `us`: the sum of the estimated times, in microseconds
+    `hbm_bytes`: the sum of the bytes that all cores read from HBM and write to HBM
+    `sbuf_kib`: the largest use of SBUF by a core, in KiB per partition"""
     each = [summary for run in runs for summary in run.summaries]
     moved = sum(summary["hbm_read_bytes"] + summary["hbm_write_bytes"] for summary in each)
     peak = max((summary["sbuf_peak_bytes_per_partition"] for summary in each), default=0)
@@ -27,7 +29,7 @@ def figures(runs: Sequence[Any]) -> Figures:
 
 
 def over(measured: Figures, limits: Figures) -> str:
-    """Return the figures that are above their limits, as text; "" if no figure is."""
+    """Return the figures that are above their limits as text, or ""."""
     return "; ".join(
         f"{measured[name]:,.6g} {UNITS[name]}, the budget is {limit:,.6g}"
         for name, limit in limits.items()
@@ -37,7 +39,7 @@ def over(measured: Figures, limits: Figures) -> str:
 
 def read(file: Path) -> dict[str, Figures]:
     """Return the budgets in a file, by the name of the test. Return an empty dict if the file does
-    not exist. Raise UsageError if the file can't be read, or is not a file of budgets."""
+    not exist. Raises UsageError if the file can't be read, or is not a file of budgets."""
     try:
         kept: Any = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
@@ -60,7 +62,7 @@ def _fits(limits: Any) -> bool:
 
 
 def write(file: Path, budgets: dict[str, Figures]) -> None:
-    """Add budgets to a file. They replace budgets with the same names. Raise the errors of `read`,
+    """Add budgets to a file. They replace budgets with the same names. Raises the errors of `read`,
     and UsageError if the file can't be written."""
     kept = dict(sorted({**read(file), **budgets}.items()))
     try:

@@ -2,8 +2,7 @@
 and makes kernels of either API that may write to their arguments.
 
 Tensors that were moved to the device "xla:0", and tensors that are computed from them, report this
-device. Their data is always in the CPU's memory.
-"""
+device. Their data is always in the CPU's memory."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from neuroncore.frontend.nki.kernel import Kernel, jit
 
 
 def framework(name: str, caller: str) -> Any:
-    """Import torch or jax, and return the module. Raise UsageError if it is not installed. The
+    """Import torch or jax, and return the module. Raises UsageError if it is not installed. The
     message names `caller`, the function that needs the module."""
     try:
         return import_module(name)
@@ -38,15 +37,15 @@ def framework(name: str, caller: str) -> Any:
 
 
 def device(caller: str) -> Any:
-    """Return the torch device that tensors on the emulated device report. Raise UsageError if torch
-    is not installed. The message names `caller`, the function that needs torch."""
+    """Return the torch device that tensors on the emulated device report. Raises UsageError if
+    torch is not installed. The message names `caller`, the function that needs torch."""
     return framework("torch", caller).device(NAME)
 
 
 @functools.cache
 def prepare_torch() -> None:
-    """If torch is installed, make it accept the devices "xla" and "neuron", and make torch.compile
-    call kernels without tracing into them."""
+    """Prepare torch, if it is installed: it accepts the devices "xla" and "neuron", and
+    torch.compile calls kernels without tracing into them."""
     if find_spec("torch") is None:
         return
     torch = import_module("torch")
@@ -103,8 +102,8 @@ def is_marked(value: Any) -> bool:
 
 
 def on_device(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls a kernel. It marks the results as tensors on the device if an
-    argument is on the device."""
+    """Return a function that calls a kernel. If an argument is on the device, the function marks
+    the results as tensors on the device."""
 
     @functools.wraps(call)
     def called(*args: Any, **named: Any) -> Any:
@@ -159,8 +158,8 @@ def _moved(torch: Any, function: Any, args: Iterable[Any], named: Mapping[str, A
 
 
 def _mark(values: Iterable[Any], marked: bool = True) -> None:
-    """Mark the tensors among the values as on the device (as not on the device if `marked` is
-    False)."""
+    """Mark the tensors among the values as on the device, or as not on the device if `marked` is
+    False."""
     for value in values:
         if isinstance(value, sys.modules["torch"].Tensor):
             setattr(value, MARK, marked)
@@ -191,8 +190,8 @@ def _here(torch: Any, value: Any) -> Any:
 
 def writing(function: Callable[..., Any], **options: Any) -> Any:
     """Return a kernel that may write to its arguments. A function without a decorator becomes a
-    kernel of the API that it uses; the default is today's API. A decorated function keeps its API
-    and its grid."""
+    kernel of the API that it uses, by default today's API. A decorated function keeps its API and
+    its grid."""
     if isinstance(function, Kernel):
         return function
     if isinstance(function, OlderKernel) or dialect(function) == "neuronxcc.nki":

@@ -1,8 +1,7 @@
 """The notebook extension. `%load_ext neuroncore` loads it, and provides `import nki` and the magic
 command `%%neuroncore`, which shows the runs of a cell.
 
-Errors of kernels are printed without a traceback, and name the cell and the line.
-"""
+Errors of kernels are printed without a traceback, and name the cell and the line."""
 
 from __future__ import annotations
 

@@ -2,9 +2,8 @@
 
 `--neuroncore`, `neuroncore = true` in the configuration or `-p neuroncore.pytest` turns the plugin
 on, also in workers of pytest-xdist. Then `import nki` works, and errors of kernels have the message
-that `neuroncore run` prints. A test fails if a launch has a finding that is an error or a warning,
-for example because the kernel issues no instruction.
-"""
+that `neuroncore run` prints. A test fails if a launch has an error or a warning among its findings,
+for example because the kernel issues no instruction."""
 
 from __future__ import annotations
 
@@ -116,7 +115,7 @@ class LaunchWatch:
         self.launches.append(ranks)
 
     def met(self) -> dict[Any, Any]:
-        """Return the findings of all launches that are errors or warnings, by the line of the
+        """Return the errors and warnings among the findings of all launches, by the line of the
         kernel."""
         findings = (each for ranks in self.launches for one in ranks for each in one.findings)
         return outcome.by_line(outcome.likely_wrong(findings))
@@ -144,7 +143,7 @@ class Kernels:
     @pytest.fixture
     def neuroncore_target(self, request: pytest.FixtureRequest) -> Iterator[str]:
         """The name of the machine on which the test's kernels run. The test runs once for each
-        machine that was requested, or once on the default machine."""
+        requested machine, or once on the default machine."""
         name = setting.target_machine(getattr(request, "param", None)).name
         current = setting.current_settings()
         with self._settings(name, current.observer):
@@ -181,8 +180,8 @@ class Kernels:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Fail the test if a finding of its launches is an error or a warning, unless the marker
-        `neuroncore` or `neuroncore_test.refused` allows the code of the finding."""
+        """Fail the test if its launches have an error or a warning among their findings. The marker
+        `neuroncore` and `neuroncore_test.refused` can allow the code of a finding."""
         watch = item.stash.setdefault(WATCH, LaunchWatch())
         with self._settings(setting.current_settings().target, watch):
             result = yield

@@ -1,5 +1,5 @@
-"""Loads everything that is otherwise loaded when it is first used: instructions, compiled loops,
-and modules that read records."""
+"""Loads everything that is otherwise loaded at its first use: instructions, compiled loops, and
+modules that read records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KERNELS = (
 
 def warm(target: str = "trn2") -> None:
     """Load everything that the first run of a kernel loads. Later runs in this process and in its
-    forks load nothing more. This takes some seconds. Raise UsageError for an unknown target."""
+    forks load nothing more. This takes some seconds. Raises UsageError for an unknown target."""
     for name in LATE:
         importlib.import_module(name)
     with alias.activated():

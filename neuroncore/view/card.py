@@ -2,8 +2,7 @@
 lines of HTML, for notebooks.
 
 A what-if is the estimate of the kernel after one change, such as an edit of the kernel or a limit
-of the machine that is removed.
-"""
+of the machine that is removed."""
 
 from __future__ import annotations
 
@@ -39,12 +38,15 @@ def verdict(timeline: Timeline) -> dict[str, Any]:
 
 
 def answers(kernel: str, timeline: Timeline) -> dict[str, Any]:
-    """Return fields of a page about a core. `bound` is the bottleneck, and `sentence` describes it.
-    `path_share` has the fraction of the time that each kind of work or wait takes on the critical
-    path. `suggestions` are the edits that save most. `what_if` has all what-ifs: edits, changes of
-    ranks or collectives, and limits. A what-if has the time in nanoseconds, the fraction that is
-    saved, and the new bottleneck. `covers` is "" if all what-ifs were computed. For a long run it
-    is a text that says which what-ifs were computed."""
+    """Return fields of a page about a core.
+
+    `bound`, `sentence`: the bottleneck, and a sentence about it
+    `path_share`: the fraction of the time that each kind of work or wait takes on the critical path
+    `suggestions`: the edits that save most
+    `what_if`: all what-ifs (edits, changes of ranks or collectives, and limits), each with the time
+        in nanoseconds, the saved fraction, and the new bottleneck
+    `covers`: "" if all what-ifs were computed; for a long run, a text that says which what-ifs were
+        computed"""
     estimated, total = estimate(timeline), timeline.total_ns or 1.0
     on_path = parts(timeline, steps(timeline)).named
     fields: dict[str, Any] = {

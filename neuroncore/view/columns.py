@@ -7,8 +7,7 @@ represents all instructions with the same function and equal arguments; their bo
 
 A tile without an address gets the lowest address that is free while the tile is in use. The
 device's compiler chooses different addresses, which are not published. The amount of memory in use
-does not depend on the addresses.
-"""
+does not depend on the addresses."""
 
 from __future__ import annotations
 
@@ -40,10 +39,14 @@ SHORT = 1 << 18  # most integers of a column for which both ways of compression 
 
 
 def packed(values: Array) -> Packed:
-    """Return a column: `type` is the numpy type of the integers, and `data` their bytes, compressed
-    with zlib and in base64. If a short column takes less text in another order, `data` has the
-    first bytes of all integers, then the second bytes, and so on. In this order signed integers are
-    first changed by `signed`, and `planes` is the number of bytes per integer."""
+    """Return a column of integers as fields of the document.
+
+    `type`: the numpy type of the integers
+    `data`: their bytes, compressed with zlib, in base64
+    `planes`: the number of bytes per integer; only in columns whose bytes are in another order
+
+    A short column has this order if it takes less text: the first bytes of all integers, then the
+    second bytes, and so on. Signed integers are first changed by `signed`."""
     column = narrowest(values)
     plain = {"type": column.dtype.str[1:], "data": text(column.tobytes())}
     if len(column) > SHORT or column.dtype.itemsize not in (2, 4):
@@ -58,7 +61,7 @@ def packed(values: Array) -> Packed:
 
 def differences(values: Array) -> Packed:
     """Return a packed column of the differences between successive integers. Its field `sums` makes
-    the page add them up."""
+    the page add up the differences."""
     return {**packed(np.diff(values.astype(np.int64), prepend=0)), "sums": True}
 
 
@@ -80,8 +83,7 @@ def addresses(begin: Array, end: Array, size: Array, bank: int = 0) -> Array:
     """Return the address of each tile within its partitions. Tile n has size[n] bytes per partition
     and is in use from begin[n] to end[n].
 
-    If `bank` is not 0, a tile of at most `bank` bytes does not cross the border of a bank.
-    """
+    If `bank` is not 0, a tile of at most `bank` bytes does not cross the border of a bank."""
     chosen = [0] * len(begin)
     gaps: list[tuple[int, int]] = [(0, END)]  # begin and end of free bytes, sorted
     taken: list[tuple[float, int, int]] = []  # end of use, first and last byte
@@ -104,7 +106,7 @@ def addresses(begin: Array, end: Array, size: Array, bank: int = 0) -> Array:
 
 def _take(gaps: list[tuple[int, int]], width: int, bank: int) -> int:
     """Remove `width` bytes from the free ranges `gaps`, at the lowest possible address, and return
-    this address. `bank` is as in `addresses`."""
+    this address. `bank` is explained at `addresses`."""
     for i, (first, last) in enumerate(gaps):
         at = first
         if bank and first % bank + width > bank >= width:
@@ -116,8 +118,8 @@ def _take(gaps: list[tuple[int, int]], width: int, bank: int) -> int:
 
 
 def _free(gaps: list[tuple[int, int]], first: int, last: int) -> None:
-    """Add the bytes from `first` to before `last` to the free ranges `gaps`, and merge adjacent
-    ranges."""
+    """Add the bytes from `first` to `last` (exclusive) to the free ranges `gaps`, and merge
+    adjacent ranges."""
     i = bisect_left(gaps, (first, last))
     if i < len(gaps) and gaps[i][0] == last:
         last = gaps.pop(i)[1]
@@ -144,12 +146,16 @@ class PageTimes:
         )  # fmt: skip
 
     def columns(self, shown: range) -> dict[str, Packed]:
-        """Return columns of the instructions `shown`. Times are in ticks. `begin` is relative to
-        the end of the wait (`_since`). `busy` is the time in the queue. `move` is the time from the
-        begin until DMA engines move bytes, and `moving` is the time for which they move. `rest` is
-        the time from the end of the move until the result is available; without a move, it is
-        counted from the end of `busy`. `cause` is the distance in rows back to the instruction that
-        this one waited for, changed by `signed`, or 0 if that instruction is not on the page."""
+        """Return columns of the instructions `shown`. Times are in ticks.
+
+        `begin`: relative to the end of the wait (`_since`)
+        `busy`: the time in the queue
+        `move`: the time from the begin until DMA engines move bytes
+        `moving`: the time for which DMA engines move bytes
+        `rest`: the time from the end of the move, or without a move from the end of `busy`, until
+            the result is available
+        `cause`: the distance in rows back to the instruction that this one waited for, changed by
+            `signed`; 0 if that instruction is not on the page"""
         timeline, part = self.timeline, slice(shown.start, shown.stop)
         begin, until, end = self.begin[part], self.until[part], self.end[part]
         in_turn = before_in_queue(timeline.queue, timeline.begin)
@@ -183,16 +189,16 @@ class PageTimes:
 
 
 class ByCall:
-    """Packs columns whose values are mostly equal to those of the previous instruction with the
-    same call. call[n] is the call of instruction n."""
+    """Packs a column as differences between instructions with the same call, because most are 0.
+    call[n] is the call of instruction n."""
 
     def __init__(self, call: Array) -> None:
         self.call, self.order = call, np.argsort(call, kind="stable")
         self.first = np.diff(call[self.order], prepend=-1) != 0
 
     def packed(self, values: Array) -> Packed:
-        """Return a packed column of differences from the value of the previous instruction with the
-        same call, changed by `signed`."""
+        """Return a packed column. Each value is replaced by its difference from the value of the
+        previous instruction with the same call, changed by `signed`."""
         ordered, since = values[self.order].astype(np.int64), np.empty(len(values), np.int64)
         since[self.order] = np.where(self.first, ordered, np.diff(ordered, prepend=0))
         return {**packed(signed(since)), "by_call": True}
@@ -200,9 +206,8 @@ class ByCall:
 
 def _since(begin: Array, queue: Array, cause: Array, over: Array) -> Array:
     """Return the begin of each instruction relative to the end of its wait, changed by `signed`. If
-    instruction n waited for an earlier one, cause[n], its wait ended at over[n]. Otherwise the
-    begin is relative to the begin of the previous instruction of the same queue, in program order.
-    """
+    instruction n waited for an earlier instruction, cause[n], its wait ended at over[n]. Otherwise
+    the begin is relative to the begin of the queue's previous instruction in program order."""
     since = np.empty_like(begin)
     for q in np.unique(queue).tolist():
         of_queue = np.flatnonzero(queue == q)
@@ -213,10 +218,11 @@ def _since(begin: Array, queue: Array, cause: Array, over: Array) -> Array:
 
 
 def of_measured(raw: Mapping[str, Array]) -> dict[str, Packed]:
-    """Return the columns of a page for the rows of a device's trace. `raw` has, for each row, its
-    times in ticks; the number of the row that it waited for, or -1 if there is none; and the
-    numbers of the boxes of its operands. Each row of `raw["boxes"]` is one box: [area, first
-    partition, number of partitions, first byte, number of bytes]."""
+    """Return the columns of a page for the rows of a device's trace.
+
+    For each row, `raw` has the times in ticks, the row that it waited for (-1 for none), and the
+    numbers of its operands' boxes. A row of `raw["boxes"]` is one box: [area, first partition,
+    number of partitions, first byte, number of bytes]."""
     begin, queue, cause = raw["begin"], raw["queue"], raw["cause"]
     rows = np.arange(len(begin))
     area, row, rows_of, byte, size = raw["boxes"].T
@@ -264,17 +270,16 @@ class AccessTable:
 
     def columns(self, program: Program) -> dict[str, Packed]:
         """Return columns about the operands of the instructions (`recent`, `operand`), about the
-        boxes (`box_...`), and about the areas (`area_kind`). `box_pattern` is the number of a
-        strided pattern plus one, or 0 if the access touches all bytes of the box.
+        boxes (`box_...`), and about the areas (`area_kind`).
 
-        `recent` has, for each operand, the rank of its box among the boxes that the same operand of
-        the same call used last (`loops.ranks`). The operands with rank 0 have an entry in
-        `operand`: the distance of the box's number from the lowest number that was not used before
-        (`_back`).
-
-        `box_area` has the area of each box. Let d be the distance of the area's number n from the
-        lowest number that was not used before. The entry is 2d if d is at most n, else 2n + 1.
-        """
+        `recent`: for each operand, the rank of its box among the boxes that the same operand of the
+            same call used last (`loops.ranks`)
+        `operand`: for each operand with rank 0, the distance of the box's number from the lowest
+            number that was not used before (`_back`)
+        `box_area`: the area of each box; let d be the distance of the area's number n from the
+            lowest number that was not used before: the entry is 2d if d is at most n, else 2n + 1
+        `box_pattern`: the number of a strided pattern plus one, or 0 if the access touches all
+            bytes of the box"""
         width = int(self.place.max(initial=0)) + 1
         rank = ranks(self.call * width + self.place, self.operand, len(program.calls) * width)
         table = dict(zip(Box._fields, self.table.T, strict=True))
@@ -293,8 +298,8 @@ class AccessTable:
 
 
 def _in_order(values: Array, count: int) -> tuple[Array, Array]:
-    """Return the distinct values in the order in which they first appear, and for each value its
-    position among them. All values are from 0 to less than `count`."""
+    """Return the distinct values in the order in which they first appear, and the position of each
+    value among them. All values are from 0 to less than `count`."""
     first = np.full(count, len(values), np.int64)
     first[values[::-1]] = np.arange(len(values))[::-1]  # the last assignment to an index remains
     order = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(values))]
@@ -304,16 +309,16 @@ def _in_order(values: Array, count: int) -> tuple[Array, Array]:
 
 
 def _back(numbers: Array) -> Array:
-    """Return, for each number, its distance from the lowest number that does not occur before it,
-    which is 0 for a new number. New numbers appear in the order 0, 1, 2, ..."""
+    """Return, for each number, its distance from the lowest number that does not occur before it.
+    New numbers appear in the order 0, 1, 2, ..., so their distance is 0."""
     known = np.maximum.accumulate(np.concatenate([[-1], numbers]))[:-1]
     back: Array = known + 1 - numbers
     return back
 
 
 def places(timeline: Timeline, accesses: AccessTable, times: PageTimes) -> Array:
-    """Return the first byte, within a partition, of each area: a possible address for tensors on
-    the chip that have no address, and 0 for all other areas."""
+    """Return the first byte of each area within a partition: a possible address for tensors on the
+    chip that have no address, and 0 for all other areas."""
     area, kinds = accesses.area[accesses.operand], timeline.program.kinds
     count = len(accesses.areas)
     first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)

@@ -1,10 +1,9 @@
 """The document of a page as JSON: `neuroncore.view/1`.
 
 Every number on the screen is in the document, or follows from it by adding, subtracting and
-counting. Times of instructions are integers in units of `tick_ns` nanoseconds; columns have a row
+counting. Times of instructions are integers in units of `tick_ns` nanoseconds. Columns have a row
 for each instruction, box or tensor, written by `columns.packed`. A call represents all instructions
-with the same function and equal arguments.
-"""
+with the same function and equal arguments."""
 
 from __future__ import annotations
 
@@ -45,10 +44,11 @@ MOST = 1_000_000  # instructions on a page
 
 @dataclass(frozen=True)
 class PageWindow:
-    """The part of a run that a page shows: the instructions from `first` to before `last`. With
-    `ns` these are times in nanoseconds. Then the part begins with the first instruction that
-    executes between these times, ends with the last one, and contains all instructions between them
-    in program order."""
+    """The part of a run that a page shows: the instructions from `first` to `last` (exclusive).
+
+    With `ns` these are times in nanoseconds. Then the part begins with the first instruction that
+    executes between these times, ends with the last such instruction, and contains all instructions
+    between them in program order."""
 
     first: float
     last: float
@@ -76,8 +76,8 @@ class PageWindow:
 
 
 def shown(timeline: Timeline, window: PageWindow | None) -> range:
-    """Return the positions of the instructions on a page: those of the window, or without a window
-    the first `MOST`."""
+    """Return the positions of the instructions on a page: those of the window, or the first `MOST`
+    without a window."""
     if window is None:
         return range(min(len(timeline.begin), MOST))
     return window.of(timeline)
@@ -86,8 +86,8 @@ def shown(timeline: Timeline, window: PageWindow | None) -> range:
 @dataclass(frozen=True)
 class PageOutcome:
     """The outcome of a run. `text` describes it. If `kind` is "failed", `text` is the message of
-    the error, and `place` its line in the user's code, if there is one. If `kind` is "wrong",
-    `maps` has the number of each wrong result and the map of its differences."""
+    the error, and `place` its line in the user's code, if there is such a line. If `kind` is
+    "wrong", `maps` has the number of each wrong result and the map of its differences."""
 
     kind: Literal["right", "wrong", "failed"]
     text: str
@@ -130,13 +130,14 @@ TICKS = 1 << 31  # most ticks of a run
 class Shown:
     """A launch to show: the name of the kernel, the timelines of its cores, and the findings.
 
-    `steps` returns the record in a form that can be executed again, to compute the values of tiles;
-    it is None for a page without values. The page has all elements of the operands of the
-    instructions `wanted`. Without `answers` the page has no bottleneck and no advice. `window`
-    selects the instructions of the page; by default there are as many as fit. The `outcome` is at
-    the top of the page. If an error occurred before the first instruction, there are no timelines.
-    `meetings` are the collectives of the ranks.
-    """
+    `timelines`: empty if an error occurred before the first instruction
+    `steps`: a function that returns the record in a form that can be executed again, to compute the
+        values of tiles; None for a page without values
+    `wanted`: the instructions whose operands have all elements on the page
+    `answers`: False for a page without bottleneck and advice
+    `window`: the instructions of the page, by default as many as fit
+    `outcome`: a text at the top of the page
+    `meetings`: the collectives of the ranks"""
 
     kernel: str
     timelines: Sequence[Timeline]
@@ -163,9 +164,9 @@ class Shown:
 
 @dataclass(frozen=True)
 class Opening:
-    """How a page opens: at a `line` of its first file, and with the selection `at`, which is the
-    part of an address after # (such as "step=60&pane=memory"). A `watched` page reloads when its
-    reader returns to it, because the file may have been written again."""
+    """How a page opens: at a `line` of its first file, and with the selection `at`. The selection
+    is the part of an address after #, such as "step=60&pane=memory". A `watched` page reloads when
+    its reader returns to it, because the file may have been written again."""
 
     line: int | None = None
     watched: bool = False
@@ -178,8 +179,8 @@ USUAL = Opening()
 def document(
     launches: Iterable[Shown], opening: Opening = USUAL, served: bool = False
 ) -> dict[str, Any]:
-    """Return the document of launches, core by core. A `served` page requests values step by
-    step. Raise UsageError if a window has no instruction."""
+    """Return the document of launches, core by core. A `served` page requests values step by step.
+    Raises UsageError if a window has no instruction."""
     launches, texts = list(launches), sources.Texts()
     for window in {launch.window for launch in launches if launch.window is not None}:
         if not any(map(len, (part for launch in launches for part in launch.parts))):
@@ -217,8 +218,9 @@ def document(
 
 
 def _first(launches: Sequence[Shown]) -> int:
-    """Return the core that the page shows first. For one launch on several ranks, it is the slowest
-    core of the rank for which the other ranks waited most, as in `neuroncore why`."""
+    """Return the core that the page shows first. For one launch on several ranks, it is a core of
+    the rank for which the other ranks waited most: the slowest core of this rank, as in `neuroncore
+    why`."""
     if len(launches) != 1 or launches[0].world.ranks == 1 or not launches[0].timelines:
         return 0
     (launch,) = launches
@@ -301,8 +303,7 @@ def _where(place: Place | None, texts: sources.Texts) -> dict[str, int]:
 
 
 def _core(timeline: Timeline, texts: sources.Texts, part: range) -> dict[str, Any]:
-    """Return the document of one core, with the times and the accesses of the instructions
-    `part`."""
+    """Return the document of one core, with the times and accesses of the instructions `part`."""
     program, machine = timeline.program, timeline.machine
     tick = max(TICK_NS, timeline.total_ns / TICKS)
     times, accesses = PageTimes(timeline, tick), AccessTable(timeline, part)
@@ -355,8 +356,8 @@ def _memories(timeline: Timeline) -> dict[str, Any]:
 
 
 def _call(call: Call, machine: Machine, moves: bool) -> dict[str, Any]:
-    """Return the fields of a call. `bytes` is the number of bytes that it transfers if it is a
-    transfer (`moves`), otherwise 0."""
+    """Return the fields of a call. `bytes` is the number of bytes of a transfer (`moves`),
+    otherwise 0."""
     arguments = {name: str(value) for name, value in call.shown_arguments.items()}
     names = {"reads": call.reads, "indices": call.indices, "writes": call.writes}
     writes = call.views(*call.writes)

@@ -1,5 +1,5 @@
-"""The contents of tiles, as all elements or as thumbnails. They are computed by executing the
-record again. A call represents all instructions with the same function and equal arguments."""
+"""The contents of tiles, as all elements or as thumbnails. The record is executed again to compute
+them. A call represents all instructions with the same function and equal arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIDE = 16  # pixels of a thumbnail
 
 
 class HeldElements(Protocol):
-    """The elements of a tile, and flags that mark uninitialized elements; the flags are None if all
+    """The elements of a tile. `unwritten` flags the uninitialized elements, or is None if all
     elements were written."""
 
     @property
@@ -54,13 +54,14 @@ def values(
     program: Program, steps: Steps, core: int, shown: range, wanted: range | None
 ) -> dict[str, Any]:
     """Return the contents of the operands of the instructions `shown`: inputs before the
-    instruction, outputs after it. `tiles` has the different contents. `of_operand` has, for each
-    operand, the number of its contents in `tiles`, from 1. The number is 0 if the operand is
-    missing, or if its contents do not fit on the page (MOST, TILES).
+    instruction, outputs after it.
+
+    `tiles`: the different contents
+    `of_operand`: for each operand, the number of its contents in `tiles`, from 1; 0 if the operand
+        is missing, or if its contents do not fit on the page (MOST, TILES)
 
     The instructions `wanted` have all elements, and others have thumbnails. If `wanted` is None,
-    the first instruction of each line and as many others as fit have all elements.
-    """
+    the first instruction of each line and as many others as fit have all elements."""
     start, held = program.columns().start[shown.start : shown.stop + 1], TileTable()
     full = in_full(program, shown) if wanted is None else set(wanted) & set(shown)
     numbers = np.zeros(start[-1] - start[0], np.int64)
@@ -82,8 +83,8 @@ def step(program: Program, steps: Steps, core: int, instruction: int) -> dict[st
 
 
 def in_full(program: Program, shown: range) -> set[int]:
-    """Return the instructions whose operands have all elements on a page: the first instruction of
-    each line, and then the others in order, as long as the bytes fit in ROOM."""
+    """Return the instructions whose operands have all elements on a page. They are the first
+    instruction of each line, and then the others in order, as long as the bytes fit in ROOM."""
     columns, part = program.columns(), slice(shown.start, shown.stop)
     size = np.array([_size(call) for call in program.calls], np.int64)[columns.call[part]]
     _, first = np.unique(columns.line[part], return_index=True)
@@ -174,11 +175,15 @@ def picture(elements: Array, lost: Array | None) -> dict[str, Any]:
 
 
 def array(call: Call, machine: Machine) -> dict[str, Any] | None:
-    """Return how a call uses the array of the Tensor engine: the names of the `stationary` and the
-    `moving` operand; the `rows` and `columns` that the stationary operand occupies, and where
-    (`at`); the `count` of columns of the moving operand; the size of the `group` of rows that are
-    multiplied in each partition; whether an operand is `float32`; and the `cycles`. Return None for
-    calls that do not use the array, and for packed formats."""
+    """Return how a call uses the array of the Tensor engine. Return None for calls that do not use
+    the array, and for packed formats.
+
+    `stationary`, `moving`: the names of these operands
+    `rows`, `columns`, `at`: the size and place of the stationary operand in the array
+    `count`: the number of columns of the moving operand
+    `group`: the number of rows that are multiplied in each partition
+    `float32`: whether an operand is float32
+    `cycles`: the cycles of the call"""
     if product(call, machine) is None:
         return None
     traits = call.instruction.traits

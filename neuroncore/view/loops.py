@@ -15,10 +15,11 @@ KEPT = 8  # boxes of each operand of a call
 
 
 def ranks(key: Array, box: Array, keys: int) -> Array:
-    """Return a rank for each use of a box: one plus the number of different boxes that the same
-    operand has used since it last used this box. The rank is 0 if that number is KEPT or more, or
-    if the operand has never used this box. key[k] is the number of the operand of use k, below
-    `keys`."""
+    """Return a rank for each use of a box by an operand. key[k] is the number of the operand of use
+    k, below `keys`.
+
+    The rank is one plus the number of different boxes that the operand has used since it last used
+    this box. It is 0 if this number is KEPT or more, or if the operand has never used this box."""
     kept, rank = np.full((keys, KEPT), -1, np.int32), np.empty(len(key), np.uint8)
     _ranks.over(len(key))(key, box, kept, rank)
     return rank

@@ -1,8 +1,7 @@
 """The page: one HTML file with the document of a run and the script that shows it.
 
-The content security policy of the page forbids all requests, and all scripts and styles but those
-in the file.
-"""
+The content security policy of the page forbids all requests. It also forbids all scripts and styles
+but those in the file."""
 
 from __future__ import annotations
 
@@ -79,8 +78,8 @@ def of_measured(cores: Sequence[dict[str, Any]], files: Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class PageSide:
-    """One side of a comparison: a launch on the emulator, or if that is None, the cores and source
-    files of a device's trace."""
+    """One side of a comparison: a launch on the emulator, or the cores and source files of a
+    device's trace if `launch` is None."""
 
     launch: Shown | None = None
     cores: Sequence[dict[str, Any]] = ()
@@ -109,8 +108,8 @@ def of_sides(old: PageSide, new: PageSide, difference: dict[str, Any]) -> Page:
 
 
 def _moved(core: dict[str, Any], by: int) -> dict[str, Any]:
-    """Return a core of a device's trace with packed columns. `by`, the number of files that come
-    before its source files, is added to the numbers of these files."""
+    """Return a core of a device's trace with packed columns. `by` is the number of files that come
+    before its source files, and is added to the numbers of these files."""
     return core | {
         "columns": columns.of_measured(core["columns"]),
         "sites": [[site[0] + by, *site[1:]] for site in core["sites"]],
@@ -122,9 +121,11 @@ MOVED = 0.005  # smallest change of a line's share of the critical path that is 
 
 
 def _difference(difference: dict[str, Any]) -> dict[str, Any]:
-    """Return fields of a page about a difference: `text` has sentences; `moved` has the lines whose
-    share of the critical path changed by at least MOVED; `lines` has the places of the lines in
-    `moved` that only one side has."""
+    """Return fields of a page about a difference.
+
+    `text`: sentences
+    `moved`: the lines whose share of the critical path changed by at least MOVED
+    `lines`: the places of the lines in `moved` that only one side has"""
     seconds = difference["total_time"] if "total_time" in difference else difference["kernel_time"]
     sides = zip(difference["kernels"], difference["targets"], seconds, strict=True)
     text = " ".join(f"{name} on {target}: {duration(1e9 * each)}." for name, target, each in sides)
@@ -151,10 +152,12 @@ def _json(value: Any) -> str:
 
 
 def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return calls in a form that takes less space. Calls are grouped by their JSON text without
-    numbers. A form is the text of one group, with a hole for each number. For each hole it has a
-    column of numbers, with an entry for each call of the group. A column that equals an earlier one
-    is replaced by the index of that column. `of` has the index of each call's form."""
+    """Return calls in a form that takes less space: `forms` and `of`.
+
+    Calls are grouped by their JSON text without numbers. A form is the text of one group, with a
+    hole for each number. Each hole has a column of numbers, with an entry for each call of the
+    group. A column that equals an earlier column is replaced by the index of that column. `of` has
+    the index of each call's form."""
     rows: dict[str, list[list[int]]] = {}
     of: list[str] = []
     for call in calls:
@@ -167,7 +170,7 @@ def forms_of(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _once(columns_of_form: Iterable[tuple[int, ...]]) -> list[tuple[int, ...] | int]:
-    """Return columns. A column that equals an earlier one is replaced by the index of the first
+    """Return columns. A column that equals an earlier column is replaced by the index of the first
     equal column."""
     first: dict[tuple[int, ...], int] = {}
     kept: list[tuple[int, ...] | int] = []
@@ -205,9 +208,9 @@ def _hash(text: str) -> str:
 
 @cache
 def _scripts() -> tuple[str, str, str]:
-    """Return three scripts: the one that starts a page, the main script, and the main script
-    compressed, as the page has it; the starting script decompresses it. Each module of a script is
-    in a separate scope, after the modules that it imports."""
+    """Return three scripts: the script that starts a page, the main script, and the compressed main
+    script. The page has the compressed script, and the starting script decompresses it. Each module
+    of a script is in a separate scope, after the modules that it imports."""
     order: dict[str, str] = {}
     _add("start", order)
     first = len(order)

@@ -1,8 +1,7 @@
 """A page with a server, which replays the record to answer requests for values.
 
 The server listens only to this machine. Because pages of other sites can reach a local port too, a
-request must name the server correctly (`Host`) and know its token, which is in every address.
-"""
+request must name the server correctly (`Host`) and know its token, which is in every address."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class Answer(NamedTuple):
 
 class Server:
     """A server for the page of launches on a port of 127.0.0.1 (0 for any free port), until it is
-    closed. A notebook displays the page. Raise UsageError if the port is in use or is no
-    port."""
+    closed. A notebook displays the page. Raises UsageError if the port is in use or is no port."""
 
     def __init__(self, launches: Sequence[Shown], port: int = 0) -> None:
         self.launches = launches

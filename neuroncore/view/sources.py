@@ -44,13 +44,13 @@ class Texts:
 def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
     """Yield a row for each source line with instructions, in the order of the text.
 
-    `critical_ns` is the time of the line on the critical path, and `busy_ns` the time for which it
-    occupies each queue. `flying_ns` is the time in which at least one of its transfers is in
-    flight. `efficiency` is the number of bytes that the line transfers, divided by the number that
-    all DMA engines (or the HBM stack, if it is slower) could have moved in `flying_ns`. `flops` are
-    the model flops of the line's products, `operand_bytes` the bytes of their operands, and
-    `product_ns` their time.
-    """
+    `critical_ns`: the time of the line on the critical path
+    `busy_ns`: the time for which the line occupies each queue
+    `flying_ns`: the time in which at least one of its transfers is in flight
+    `efficiency`: the bytes that the line transfers, divided by the bytes that all DMA engines (or
+        the HBM stack, if it is slower) could have moved in `flying_ns`
+    `flops`, `operand_bytes`, `product_ns`: the model flops of the line's products, the bytes of
+        their operands, and their time"""
     program = timeline.program
     spots = [(texts.number(p.file), p.line) for p in map(program.place, range(len(program.lines)))]
     order = sorted(set(spots))
@@ -65,9 +65,9 @@ def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
 
 
 def _times(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
-    """Return, for each of `count` lines, the number of its instructions, their nanoseconds on the
-    critical path, and the nanoseconds for which they occupy each queue, [count, queues]. line[i] is
-    the line of instruction i."""
+    """Return three figures for each of `count` lines: the number of its instructions, their
+    nanoseconds on the critical path, and the nanoseconds for which they occupy each queue, [count,
+    queues]. line[i] is the line of instruction i."""
     path = timeline.critical_path
     until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
     queued = np.bincount(line * len(QUEUES) + timeline.queue, timeline.busy, count * len(QUEUES))
@@ -79,8 +79,8 @@ def _times(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 
 def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
-    """Return, for each of `count` lines, the number and bytes of its transfers, their time and
-    efficiency, and the flops, operand bytes and time of its products. line[i] is the line of
+    """Return figures for each of `count` lines: the number, bytes, time and efficiency of its
+    transfers, and the flops, operand bytes and time of its products. line[i] is the line of
     instruction i."""
     program, machine, call = timeline.program, timeline.machine, timeline.columns.call
     moved, flops, operands = np.zeros((3, len(program.calls)))
@@ -108,7 +108,7 @@ def _work(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
 
 def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
     """Return the kind of product (`_kind`) for each line with products. If a line has several
-    kinds, it is the kind of the product with most flops. line[i] is the line of instruction i."""
+    kinds, return the kind of the product with most flops. line[i] is the line of instruction i."""
     calls, call = timeline.program.calls, timeline.columns.call
     flops = np.array([_product_flops(used, timeline.machine) for used in calls], np.int64)
     products = np.flatnonzero(flops[call] > 0)
@@ -122,7 +122,7 @@ def _formats(timeline: Timeline, line: Array) -> dict[int, str]:
 
 def _kind(call: Call, machine: Machine) -> tuple[str, float]:
     """Return the kind of a product, and the peak of this kind in TFLOPS. The kind is the format of
-    the weights; with 8-bit floats also whether the array multiplies two rows at a time."""
+    the weights. For 8-bit floats, it also says whether the array multiplies two rows at a time."""
     dtype, peaks = call.view(call.instruction.traits.weights).dtype, machine.peak_tflops
     if dtype.kind == "packed":
         return dtype.name, peaks["mx"]
@@ -152,10 +152,11 @@ def _flying(timeline: Timeline, line: Array, count: int) -> Array:
 
 
 def stacks(program: Program, texts: Texts, shown: range) -> dict[str, Any] | None:
-    """Return the call stacks of the instructions `shown`, or None if the record has none. `all` has
-    the different stacks, as JSON compressed by `columns.text`: a stack is a list of frames,
-    innermost first, and a frame has its place (`Texts.site`) and its integer variables. `of` has
-    the index in `all` of each instruction's stack."""
+    """Return the call stacks of the instructions `shown`, or None if the record has none.
+
+    `all`: the different stacks, as JSON compressed by `columns.text`; a stack is a list of frames,
+        innermost first, and a frame has its place (`Texts.site`) and its integer variables
+    `of`: the index in `all` of each instruction's stack"""
     if not isinstance(program, Witness):
         return None
     of = np.array(program.stack)[shown.start : shown.stop]

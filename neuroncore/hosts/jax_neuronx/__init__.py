@@ -14,13 +14,12 @@ from neuroncore.hosts.devices import writing
 
 
 def nki_call(func: Callable[..., Any], *args: Any, out_shape: Any, grid: Any = (), **_: Any) -> Any:
-    """Launch a kernel that receives `args`, and after them the tensors for its results. Return the
+    """Launch a kernel that receives `args`, followed by the tensors for its results. Return the
     results.
 
     `out_shape` is a jax.ShapeDtypeStruct, or a tuple with one for each result. Programs pass other
     parameters by functools.partial(kernel, scale=2.0). SDKs up to 2.22 had this function (source:
-    tutorials of SDK 2.20).
-    """
+    tutorials of SDK 2.20)."""
     jax = devices.framework("jax", "nki_call")
     several = isinstance(out_shape, tuple | list)
     shapes = tuple(out_shape) if several else (out_shape,)

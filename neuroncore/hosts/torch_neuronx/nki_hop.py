@@ -1,4 +1,4 @@
-"""The module torch_neuronx.nki_hop, which makes operators of torch from kernels. It belongs to
+"""The module torch_neuronx.nki_hop: it makes operators of torch from kernels. The module belongs to
 torch's native backend (torch 2.11 and later)."""
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ class TorchNeuronNKIKernel:
 
     If `kernel_return` is False, the kernel writes its results to arguments, and a call returns None
     (source: open-lm-engine's kernels of swiglu). The tensors in `return_tensor_overrides` are these
-    arguments.
-    """
+    arguments."""
 
     def __init__(
         self,
@@ -45,8 +44,8 @@ def nki_op(
     name: str, fn: Callable[..., Any] | None = None, mutates_args: str | Iterable[str] = ()
 ) -> Any:
     """Return an operator of torch that launches kernels. `name` is "library::name", and
-    `mutates_args` are the parameters to which the operator writes. Raise UsageError if torch is not
-    installed."""
+    `mutates_args` are the parameters to which the operator writes. Raises UsageError if torch is
+    not installed."""
     if fn is None:
         return lambda function: nki_op(name, function, mutates_args)
     torch = devices.framework("torch", "nki_op")
@@ -58,8 +57,8 @@ def nki_op(
         return each(lambda result: _copied_argument(result, args), results)
 
     def shapes(*args: Any, **named: Any) -> Any:
-        """Return empty tensors with the shapes of the results, which torch.compile needs. The
-        shapes are found by a launch on zeros."""
+        """Return empty tensors with the shapes of the results, which torch.compile needs. A launch
+        on zeros finds the shapes."""
         with torch._subclasses.fake_tensor.unset_fake_temporarily(), unobserved():
             results = run(*(_zeros(torch, arg) for arg in args), **named)
         return each(lambda result: torch.empty(result.shape, dtype=result.dtype), results)
@@ -74,6 +73,6 @@ def _zeros(torch: Any, arg: Any) -> Any:
 
 
 def _copied_argument(result: Any, args: tuple[Any, ...]) -> Any:
-    """Return a result. If the result is an argument, return a copy, because torch forbids operators
-    that return an argument."""
+    """Return a result, or a copy of it if it is an argument: torch forbids operators that return an
+    argument."""
     return result.clone() if any(result is arg for arg in args) else result

@@ -42,8 +42,8 @@ def step() -> Iterator[None]:
 
 
 def compile(f: Callable[..., Any] | None = None, **_: Any) -> Any:
-    """Return the function unchanged. Without a function, return a decorator that does nothing,
-    which is also a context manager."""
+    """Return the function unchanged. Without a function, return a decorator that does nothing. The
+    decorator is also a context manager."""
     return step() if f is None else f
 
 

@@ -1,4 +1,4 @@
-"""The package torch_neuronx.utils, with only the function that returns the name of the platform."""
+"""The package torch_neuronx.utils, with only the function for the name of the platform."""
 
 from neuroncore.hosts.torch_neuronx.utils import utils as utils
 from neuroncore.hosts.torch_neuronx.utils.utils import (

@@ -1,5 +1,4 @@
-"""The module torch_neuronx.xla_impl.base, with decorators for functions that build device
-graphs."""
+"""The module torch_neuronx.xla_impl.base: decorators for functions that build device graphs."""
 
 from __future__ import annotations
 

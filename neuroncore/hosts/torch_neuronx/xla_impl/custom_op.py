@@ -1,4 +1,4 @@
-"""The module torch_neuronx.xla_impl.custom_op, which makes operators of torch from C++ operators of
+"""The module torch_neuronx.xla_impl.custom_op: it makes operators of torch from C++ operators of
 the GpSimd engine."""
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def load(
     """Build lib<name>.so in the build directory (by default the current folder), and register its
     operators in torch. Return the path of the library.
 
-    Raises the errors of `neuroncore.customop.load`, and UsageError if torch is not installed.
-    """
+    Raises the errors of `neuroncore.customop.load`, and UsageError if torch is not installed."""
     folder = os.path.abspath(build_directory or os.curdir)
     customop.load(
         compute_srcs,
@@ -54,8 +53,7 @@ def load_library(path: str) -> None:
     """Register the operators of a library that `load` has built. Their names are
     torch.ops.<library>.<operator>.
 
-    Raises UsageError if the file is not such a library, or if torch is not installed.
-    """
+    Raises UsageError if the file is not such a library, or if torch is not installed."""
     torch = framework("torch", "torch_neuronx.xla_impl.custom_op")
     library = customop.load_library(path)
     for namespace in {operator.library for operator in library.operators.values()}:

@@ -1,5 +1,4 @@
-"""The module torch_neuronx.xla_impl.ops, with the decorator for kernels that torch programs
-call."""
+"""The module torch_neuronx.xla_impl.ops: the decorator for kernels that torch programs call."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ def nki_jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     `kernel(...)` or `kernel[grid](...)`.
 
     Kernels of SDK 2.20 to 2.23 write their results to arguments (source: getting_started_torch.py
-    of these SDKs). If a kernel returns values, a launch returns them.
-    """
+    of these SDKs). If a kernel returns values, a launch returns them."""
     if func is None:
         return lambda function: nki_jit(function, **options)
     return writing(func, **options)
