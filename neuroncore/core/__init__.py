@@ -1,8 +1,7 @@
 """Cores, which check, execute and record instructions, and the launch of several cores together.
 
-Clauses, the definitions of the instructions in isa/, import these modules from here. Each module is
-loaded at its first use.
-"""
+The definitions of the instructions in isa/ (the clauses) import these modules from here. Each
+module is loaded at its first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,7 @@
-"""Rebuild the arguments of an instruction from its row in a record, which has a row for each
-instruction. Replays execute rows with these arguments. Loops of the older API also use them, to
-repeat the instructions of an earlier iteration (`known_iterations`).
+"""Rebuild the arguments of an instruction from its row in a record.
+
+A record has a row for each instruction. Replays execute rows with these arguments. Loops of the
+older API also use them, to repeat the instructions of an earlier iteration (`known_iterations`).
 
 A Call is a use of an instruction without its data (`neuroncore.clause.instruction`). Many rows may
 have the same Call."""
@@ -21,11 +22,14 @@ from neuroncore.memory.geometry import View
 class ArgumentPlan(NamedTuple):
     """How to make the arguments of an instruction from any row that has this Call.
 
-    `constants` has an entry for each parameter: the argument if it is constant, otherwise None.
-    `tiles`, `lists` and `values` have pairs. The first member of a pair is the position of a
-    parameter. The second member of a pair in `tiles` is the position of the tile in the row; in
-    `lists`, the positions of the list's tiles in the row; in `values`, the position of the
-    parameter in `Instruction.values`."""
+    Positions of parameters count from 0. `constants` has an entry for each parameter: the argument
+    if it is constant, otherwise None. Then it has a flag for each of `Instruction.open_operands`:
+    whether the operand is a tile. `tiles`, `lists` and `values` have pairs that begin with the
+    position of a parameter:
+
+    * `tiles`: then the position of the tile in the row
+    * `lists`: then the positions of the list's tiles in the row
+    * `values`: then the position of the parameter in `Instruction.values`"""
 
     call: Call
     run: Callable[..., Offsets | None]
@@ -39,8 +43,7 @@ class ArgumentPlan(NamedTuple):
 
 
 def plan(call: Call) -> ArgumentPlan:
-    """Return the ArgumentPlan of a Call. Its lists must not be changed, because copies of the Call
-    for other launches share them."""
+    """Return the ArgumentPlan of a Call. Don't change its lists: copies of the Call share them."""
     others = call.derived(__name__, lambda: _made(call)[1:])
     return ArgumentPlan(call, *others)
 

@@ -49,8 +49,8 @@ from neuroncore.record.program import Program
 
 
 class _Missing:
-    """The default of a required parameter. Because of this default, a call without the argument
-    gets neuroncore's error message and not Python's."""
+    """The default of a required parameter. If the argument is missing, neuroncore's error message
+    is raised and not Python's."""
 
     def __repr__(self) -> str:
         return "<required>"
@@ -66,8 +66,7 @@ Real: TypeAlias = float | np.number[Any]
 
 
 class NkiInstruction:
-    """The value that a function such as `nisa.tensor_copy` returns: it represents the instruction
-    that the function has issued."""
+    """An instruction that the kernel has issued: the value that `nisa.tensor_copy(...)` returns."""
 
     __slots__ = ("program", "row")
 
@@ -78,10 +77,9 @@ class NkiInstruction:
         return "an instruction (it has no value, because it writes its result to dst)"
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
-        """Let this instruction start only after the earlier instructions `producers` have finished.
+        """Let this instruction start only after the instructions `producers` have finished.
 
-        Results don't change; the estimate does. Returns this instruction.
-        """
+        The estimate of the time changes, the results don't. Returns this instruction."""
         for producer in producers:
             if not isinstance(producer, NkiInstruction):
                 raise SignatureError(
@@ -99,8 +97,10 @@ class NkiInstruction:
 
 
 def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments by parameter, from the local variables of a generated function. The
-    tiles of a list are also included separately, as "name[i]", which are their names in a Call."""
+    """Return the arguments by parameter, from the local variables of a generated function.
+
+    A list of tiles is also included tile by tile. The key of a tile is "name[i]", its name in a
+    Call."""
     by_name = {p.name: scope[p.name] for p in instruction.parameters}
     for name in instruction.lists:
         by_name |= spread(name, by_name[name])
@@ -108,22 +108,19 @@ def arguments(instruction: Instruction, scope: Mapping[str, Any]) -> dict[str, A
 
 
 def kinds(value: Any) -> Any:
-    """Return the type of an argument. For a tuple, return a tuple with the types of its
-    elements."""
+    """Return the type of an argument. For a tuple, return a tuple of its elements' types."""
     return type(value) if type(value) is not tuple else tuple(map(type, value))
 
 
 def member(default: Enum, number: int) -> Any:
-    """Return the member of an enumeration that has this number; published kernels pass such
-    numbers. A number that no member has is returned unchanged. `default` is any member of the
-    enumeration."""
+    """Return the member of an enumeration with this number, which published kernels pass. If there
+    is no such member, return the number. `default` is any member of the enumeration."""
     kind = type(default)
     return kind(number) if number in {member.value for member in kind} else number
 
 
 def numbered(program: Program | None, register: VirtualRegister) -> int:
-    """Return the number by which the record names a register's current value; -1 if there is no
-    record."""
+    """Return the record's number for the current value of a register; -1 without a record."""
     return -1 if program is None else program.data.register(register)
 
 
@@ -142,8 +139,8 @@ NOT_OURS = (NeuronError, MemoryError, RecursionError, OSError)
 
 
 def our_fault(instruction: Instruction, core: Core, error: Exception) -> EmulatorError:
-    """Return the error that reports an unexpected exception of an instruction. No rule of the
-    instruction raised the exception, so it is neuroncore's fault."""
+    """Return the error for an unexpected exception of an instruction. No rule of the instruction
+    raised the exception, so the fault is neuroncore's."""
     site = core.birthplace()
     where = "" if site is None else f"{source.place_of(site)}: "
     cause = f"{type(error).__name__}: {error}"
@@ -151,8 +148,8 @@ def our_fault(instruction: Instruction, core: Core, error: Exception) -> Emulato
 
 
 def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
-    """Return the function that executes a call on a core. `arguments` are the arguments of the
-    first use, with tiles at their current run-time offsets."""
+    """Return the function that executes a call on a core. `arguments` are those of the first use,
+    with tiles at their current run-time offsets."""
     instruction, by_name = call.instruction, _body_arguments(call, arguments)
     for parameter in instruction.parameters:
         if isinstance(parameter.declared, Op) and (op := by_name[parameter.name]) is not None:
@@ -166,15 +163,14 @@ def stage(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
 
 def staged(call: Call, arguments: Mapping[str, Any], core: Any) -> Run:
     """Return the function that executes a call, as `stage` does. If the core has an observer
-    (`Core.watch`), the returned function also makes the observer's checks before and after the
-    call."""
+    (`Core.watch`), the function also makes the observer's checks before and after the call."""
     run = stage(call, arguments, core)
     return run if core.watch is None else core.watch.over(call, arguments, run)
 
 
 def _unstaged(call: Call, by_name: dict[str, Any]) -> Run:
-    """Return the Run of a clause that is not staged. The function that defines the instruction
-    takes all arguments; the Run takes only the arguments that vary between uses."""
+    """Return the Run of a clause that is not staged. The Run takes only the arguments that vary
+    between uses, and calls the clause's function with all arguments."""
     meaning, parameters = call.instruction.meaning, call.instruction.parameters
     first = [by_name[p.name] for p in parameters]
     places = [i for i, p in enumerate(parameters) if p.varies]
@@ -191,9 +187,10 @@ def _unstaged(call: Call, by_name: dict[str, Any]) -> Run:
 
 
 def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None = None) -> None:
-    """Execute a call once on `core`, with these arguments. `run` is the function that executes the
-    call, by default the result of `stage`. The tiles may differ from the tiles for which the call
-    was checked, but must have equal Views (their shapes, formats and other properties)."""
+    """Execute a call once on `core`, with these arguments.
+
+    `run` is the function that executes the call, by default the result of `stage`. The Views of the
+    tiles (shape, format and so on) must equal the Views for which the call was checked."""
     instruction = call.instruction
     by_name = _body_arguments(call, arguments) if instruction.lists else arguments
     varying = [by_name[name] for name in instruction.varying_names]
@@ -205,8 +202,8 @@ def perform(call: Call, arguments: Mapping[str, Any], core: Any, run: Run | None
 
 
 def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the function that defines the instruction, by parameter. A parameter
-    for a list gets a list of tiles, and `engine` gets the engine that executes the call."""
+    """Return the arguments of the clause's function, by parameter. A list parameter gets a list of
+    tiles; `engine` gets the engine that executes the call."""
     by_name = {p.name: arguments[p.name] for p in call.instruction.parameters}
     for name in call.instruction.lists:
         by_name[name] = [arguments[n] for n in spread(name, by_name[name])]
@@ -217,8 +214,8 @@ def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """The arguments of one instruction as the kernel passed them, and (in `tiles`) its operands at
-    their current run-time offsets."""
+    """The arguments of one instruction as the kernel passed them. `tiles` has its operands at their
+    current run-time offsets."""
 
     core: Core
     call: Call
@@ -227,10 +224,11 @@ class Offsets:
     picks: bool  # whether an index chooses elements of an operand
 
     def note(self, frame: FrameType, values: tuple[Any, ...]) -> int:
-        """Scatter results to the elements that an index chose, append the instruction with its
-        original arguments to the record, and return its row. `values` has the instruction's numbers
-        and registers, each followed by its type (`record.inputs`); this function appends the
-        registers that the instruction's offsets use."""
+        """Record the instruction with its original arguments, and return its row.
+
+        Before that, results are scattered to the elements that an index chose. `values` has the
+        instruction's numbers and registers, each followed by its type (`record.inputs`). This
+        function appends the registers that the instruction's offsets use."""
         self.write_out()
         core, call, arguments = self.core, self.call, self.arguments
         used = [d.index for n in call.dynamic for d in arguments[n].dynamic]
@@ -267,9 +265,9 @@ def resolve(core: Core, call: Call, arguments: dict[str, Any], skip: bool) -> Of
     """Return the Offsets of a call, with its operands at their current offsets. With `skip`, return
     None if an operand is out of bounds.
 
-    A tile whose index chooses a row for each partition is left unchanged, because the instruction
-    itself reads this index. Raises OutOfBoundsError, and ViewError if numbers and their scales are
-    not chosen by the same index."""
+    If an index chooses a row for each partition of a tile, the tile is unchanged, because the
+    instruction itself reads the index. Raises OutOfBoundsError. Raises ViewError if numbers and
+    their scales are not chosen by the same index."""
     tiles = dict(arguments)
     picked = {n: arguments[n] for n in call.dynamic if arguments[n].picks}
     for name in call.dynamic:
@@ -293,7 +291,7 @@ def resolve(core: Core, call: Call, arguments: dict[str, Any], skip: bool) -> Of
 
 
 def _pick(core: Core, call: Call, picked: dict[str, Tile]) -> dict[str, Tile]:
-    """Return, by name of the operand, temporary tiles with the elements that indices choose."""
+    """Return temporary tiles with the elements that indices choose, by operand name."""
 
     def check(name: str, tile: Tile, used: Array) -> None:
         core.check_written(name, tile, chosen=used)
@@ -335,10 +333,12 @@ def settle(
     extra: tuple[Any, ...],
     unknown: dict[str, Any],
 ) -> None:
-    """Handle arguments that do not fit the signature. `unknown` has the keyword arguments whose
-    names the signature lacks. Keywords in IGNORED and the keyword `Instruction.removed` are
-    ignored, with a warning. Raise SignatureError for all other unknown keywords, for `extra`
-    positional arguments, and for missing arguments. `scope` has the arguments that fit, by name."""
+    """Handle arguments that do not fit the signature.
+
+    `scope` has the arguments that fit, by name; `extra` has surplus positional arguments; `unknown`
+    has keyword arguments that the signature lacks. Keywords in IGNORED and the keyword
+    `Instruction.removed` are ignored, with a warning. Raise SignatureError for all other unknown
+    keywords, and for surplus or missing arguments."""
     arguments = {p.name: scope[p.name] for p in instruction.parameters}
     form = f"nisa.{instruction.name}{signature_of(instruction)}"
     for name in unknown:

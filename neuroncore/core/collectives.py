@@ -6,10 +6,9 @@ cores of a logical core take part in the collective, but the data is moved only 
 SBUF or in private HBM belong to a core: each core exchanges them with the cores that have the same
 number in the other ranks (`clause.operand.participation`).
 
-In this module, rank r of a group is the rank at position r of the group. "Rank number" means the
-number that a rank has in the launch. Codes are the elements of a tensor as memory stores them, in
-the tensor's format. A channel arranges the ranks of a group as a ring (`replica_groups.ring`).
-"""
+In this module, rank r of a group is the rank at position r of the group. The "rank number" is the
+number of a rank in the launch. Codes are the elements of a tensor as memory stores them, in the
+tensor's format. A channel arranges the ranks of a group as a ring (`replica_groups.ring`)."""
 
 from __future__ import annotations
 
@@ -38,8 +37,10 @@ EXACT = 1 << 24  # float32 represents all integers up to this number
 @dataclass(frozen=True, eq=False)
 class RankPart:
     """The contribution of one core to a collective: its tensors, and the numbers of the `ranks`
-    that take part. `alike` has the arguments, by name, that must be equal on all these ranks.
-    `site` is the place of the call in the user's code."""
+    that take part.
+
+    `alike` has arguments, by name, that must be equal on all these ranks. `site` is the place of
+    the call in the user's code."""
 
     core: Core
     srcs: Sequence[Tile]
@@ -56,8 +57,8 @@ class RankPart:
 
     @property
     def counts(self) -> Array:
-        """The rows of the metadata tensor, [rows, ranks]: counts and positions that are known only
-        at run time (`Lengths`)."""
+        """The metadata tensor, shape [rows, ranks]: counts and positions that are known only at run
+        time (`Lengths`)."""
         assert self.metadata is not None
         codes = self.metadata.codes()
         return codes.reshape(codes.shape[-2:])
@@ -74,9 +75,8 @@ def part(
     ranks: Sequence[int] | None = None,
     **alike: Any,
 ) -> RankPart:
-    """Return a core's contribution to a collective. The ranks in `ranks` take part in the
-    collective. If `ranks` is None, the ranks of the core's replica group take part. Raises the
-    errors of `own_group`."""
+    """Return a core's contribution to a collective of the ranks in `ranks`, by default the core's
+    replica group. Raises the errors of `own_group`."""
     members = own_group(core, alike["replica_group"]) if ranks is None else ranks
     forms = ", ".join(f"{tile.dtype} {tile.region.value}" for tile in srcs)
     if metadata is None:
@@ -91,11 +91,12 @@ def _form(tile: Tile) -> str:
 
 
 def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> None:
-    """Wait until all cores that take part in the collective `name` have arrived. The last core
-    reports sources that were never written, and calls `carry_out` with one contribution from each
-    rank. If the cores of a rank exchange different data, it does so for core 0 of all ranks, and
-    then for core 1. Raises KernelError if the ranks differ in an argument that must be the same for
-    all, and the error of `_check_memories`."""
+    """Wait until all cores that take part in the collective `name` have arrived.
+
+    The last core reports sources that were never written, and calls `carry_out` with one
+    contribution from each rank. If the cores of a rank exchange different data, it calls
+    `carry_out` for core 0 of all ranks, and then for core 1. Raises KernelError if the ranks differ
+    in an argument that must be equal, and the error of `_check_memories`."""
     _check_memories(mine)
     core, how = mine.core, participation(mine.tiles)
     members = participants(core.world, core.number, mine.ranks, how.waits)
@@ -117,8 +118,8 @@ def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> N
 
 
 def _check_memories(part: RankPart) -> None:
-    """Raise BufferKindError if a rank has several cores, and some of the srcs, or of the dsts, are
-    in private HBM and others in shared HBM (nki.collectives of SDK 2.33)."""
+    """Raise BufferKindError if srcs, or dsts, are partly in private HBM and partly in shared HBM,
+    and a rank has several cores (nki.collectives of SDK 2.33)."""
     for argument, tiles in (("srcs", part.srcs), ("dsts", part.dsts)):
         require(
             part.core.world.cores == 1 or len({tile.region for tile in tiles}) == 1,
@@ -150,13 +151,15 @@ def _check_alike(name: str, parts: Parts) -> None:
 
 
 def put(tile: Tile, codes: Array, start: int | None = None) -> None:
-    """Write codes to a tile, and increase the version of its storage. The codes have the tile's
-    format and the order of its elements. They fill the whole tile. If `start` is given, they fill
-    only the elements from this position on, which are then marked as written.
+    """Write codes to a tile, and increase the version of its storage.
 
-    This function increases the version because the tile may belong to another core. The instruction
-    of that core increases the version too, but only when that core continues. Until then, data that
-    is cached for the earlier version would be used."""
+    The codes have the tile's format and the order of its elements. They fill the whole tile. If
+    `start` is given, they fill only the elements from this position on, and these elements are
+    marked as written.
+
+    The tile may belong to another core. The instruction of that core also increases the version,
+    but only when that core continues. Until then, data that is cached for the earlier version would
+    be used."""
     if start is None:
         tile.codes()[...] = codes.reshape(tile.shape)
     else:
@@ -169,13 +172,14 @@ def put(tile: Tile, codes: Array, start: int | None = None) -> None:
 
 
 def sources(parts: Parts) -> list[list[Array]]:
-    """Return copies of the codes of all sources: for each rank, an array for each src."""
+    """Return copies of the codes of all sources: a list for each rank, with an array for each
+    src."""
     return [[np.array(tile.codes(), order="C") for tile in part.srcs] for part in parts]
 
 
 def gather(parts: Parts, axis: int) -> None:
-    """Concatenate the i-th src of all ranks along an axis, and write the result to the i-th dst of
-    every rank, for each i."""
+    """Concatenate the i-th src of all ranks along `axis`, and write the result to the i-th dst of
+    every rank."""
     for at, codes in enumerate(zip(*sources(parts), strict=True)):
         whole = np.concatenate(codes, axis)
         for part in parts:
@@ -183,16 +187,15 @@ def gather(parts: Parts, axis: int) -> None:
 
 
 def reduce(parts: Parts, op: Operator) -> None:
-    """Reduce the i-th src of all ranks, and write the result to the i-th dst of every rank, for
-    each i."""
+    """Reduce the i-th src of all ranks, and write the result to the i-th dst of every rank."""
     for at, codes in enumerate(_reductions(parts, op)):
         for part in parts:
             put(part.dsts[at], codes)
 
 
 def scatter(parts: Parts, op: Operator, axis: int) -> None:
-    """Reduce the i-th src of all ranks, and split the result along an axis into one piece per rank.
-    Write each piece to the i-th dst of its rank, for each i."""
+    """Reduce the i-th src of all ranks, and split the result along `axis` into one piece for each
+    rank. Write the piece of a rank to its i-th dst."""
     for at, codes in enumerate(_reductions(parts, op)):
         whole = codes.reshape(parts[0].srcs[at].shape)
         for part, piece in zip(parts, np.split(whole, len(parts), axis), strict=True):
@@ -232,8 +235,8 @@ def _check_exact(part: RankPart, tiles: Sequence[Tile], op: Operator, codes: Arr
 
 
 def exchange(parts: Parts) -> None:
-    """Split every src into as many pieces as there are ranks, and transpose the pieces: piece k of
-    the dst of rank r is piece r of the src of rank k. Ranks are counted within the group."""
+    """Split every src into one piece for each rank, and transpose the pieces. Piece k of rank r's
+    dst is piece r of rank k's src."""
     count = len(parts)
     for at, codes in enumerate(zip(*sources(parts), strict=True)):
         pieces = [array.reshape(count, -1) for array in codes]
@@ -242,8 +245,8 @@ def exchange(parts: Parts) -> None:
 
 
 def permute(parts: Parts, pairs: Groups) -> None:
-    """Copy the src of each source to the dst of its target. Each pair in `pairs` is (source,
-    target), which are rank numbers. The dst of a rank that is not a target is unchanged."""
+    """Copy the src of each source to the dst of its target. `pairs` has (source, target), both rank
+    numbers. A rank that is no target keeps its dst."""
     by_rank = {part.core.rank: part for part in parts}
     codes = {rank: np.array(part.srcs[0].codes(), order="C") for rank, part in by_rank.items()}
     for source, target in pairs:
@@ -255,9 +258,10 @@ def permute(parts: Parts, pairs: Groups) -> None:
 
 
 def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array]]) -> None:
-    """Let each rank send codes to the next rank in the ring of each channel. The codes are written
-    to the dst that the receiver has for the channel. `sent[r][c]` has the codes that rank r sends
-    on the c-th of `channels`."""
+    """Let each rank send codes to the next rank in the ring of each channel.
+
+    `sent[r][c]`: the codes that rank r sends on `channels[c]`. They are written to the dst that the
+    receiver has for this channel."""
     core, ranks = parts[0].core, [part.core.rank for part in parts]
     for at, channel in enumerate(channels):
         around = ring(core, ranks, channel)
@@ -267,8 +271,8 @@ def pass_on(parts: Parts, channels: Sequence[int], sent: Sequence[Sequence[Array
 
 
 def joined(parts: Parts, op: Operator) -> list[list[Array]]:
-    """Return, for each rank, the codes of op(a, b) for each pair (a, b) of its sources. The i-th
-    pair consists of the i-th source of the first half and the i-th source of the second half."""
+    """Return, for each rank, the codes of op(a, b) for each pair of its sources. a is the i-th
+    source of the first half, and b the i-th source of the second half."""
     return [_halves(part, op) for part in parts]
 
 
@@ -290,13 +294,13 @@ Rounded = Callable[[Array], Array]
 
 
 def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
-    """Return the codes of the reduction of `tiles`, one tile per rank, as a flat array. All tiles
-    have the same format. `chip` is the number of ranks on a chip; these ranks are consecutive.
+    """Return the reduction of `tiles`, one tile per rank and all of the same format, as a flat
+    array of codes.
 
-    `way` is a value of `Options.collective_rounding`: it decides the order of the sums and the
-    places of rounding, which are not published. Whatever `way` is, the numbers are added in
-    float32, as the DMA engines do (inferred from aws-neuron-sdk
-    neuron-runtime/explore/intranode-collective-comm.rst)."""
+    `chip`: the number of ranks on a chip; they are consecutive. `way`: a value of
+    `Options.collective_rounding`. It decides the order of the sums and the places of rounding,
+    which are not published. The numbers are always added in float32, as the DMA engines do
+    (inferred from aws-neuron-sdk neuron-runtime/explore/intranode-collective-comm.rst)."""
     first = tiles[0]
     if len(tiles) == 1:
         return np.array(first.codes(), order="C").reshape(-1)
@@ -320,15 +324,16 @@ def reduced(way: str, tiles: Sequence[Tile], op: Operator, chip: int) -> Array:
 
 
 def chain_order(values: Sequence[Array], join: Join) -> Array:
-    """Reduce the ranks' arrays in the order of the ranks, without rounding intermediate results.
-    `join(a, b)` returns the reduction of two arrays."""
+    """Reduce the arrays in the order of the ranks, without rounding in between. `join(a, b)`
+    reduces two arrays."""
     return functools.reduce(join, values)
 
 
 def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
-    """Split the array of each of n ranks into n pieces, and reduce each piece separately. The sum
-    of piece p travels around the ring, from rank p + 1 to rank p. Every rank on the way adds its
-    piece and rounds the sum, because it writes the sum to memory."""
+    """Split the array of each of n ranks into n pieces, and reduce each piece separately.
+
+    The sum of piece p travels around the ring, from rank p + 1 to rank p. Every rank on the way
+    adds its piece and rounds the sum, because it writes the sum to memory."""
     count = len(values)
     pieces = [np.array_split(array, count) for array in values]
     done = []
@@ -339,23 +344,21 @@ def ring_order(values: Sequence[Array], join: Join, rounded: Rounded) -> Array:
 
 
 def mesh_order(values: Sequence[Array], join: Join, rounded: Rounded, chip: int) -> Array:
-    """Reduce the arrays of the ranks on each chip, and round each result once. Then reduce the
-    results of the chips, without rounding intermediate results. `chip` is the number of ranks on a
-    chip."""
+    """Reduce the arrays on each chip, and round each result once. Then reduce the results of the
+    chips without rounding in between. `chip`: the number of ranks on a chip."""
     chips = [values[at : at + chip] for at in range(0, len(values), chip)]
     return chain_order([rounded(chain_order(arrays, join)) for arrays in chips], join)
 
 
 class Lengths(NamedTuple):
-    """The meaning of the rows of the metadata tensor. All counts and positions are numbers of
-    elements.
+    """The meaning of the rows of the metadata tensor. Counts and positions are numbers of elements.
 
-    * Rows 0 and 1: column t has the count (row 0) and the position in src (row 1) of the data that
-      this rank sends to rank t. If `to_all` is true, column 0 applies to all ranks.
+    * Rows 0 and 1: column t describes the data that this rank sends to rank t. Row 0 has its count,
+      row 1 its position in src. If `to_all` is true, column 0 applies to all ranks.
     * Row 2: column s receives the count of the data from rank s. If the counts are `known`, nothing
       is written to this row.
     * Row 3: if `displaced` is true, column s has the position in dst of the data from rank s.
-      Otherwise this row is not read, and dst has a slot of the same size for each sender."""
+      Otherwise this row is not read, and dst has a slot of equal size for each sender."""
 
     to_all: bool
     known: bool
@@ -363,7 +366,7 @@ class Lengths(NamedTuple):
 
     def deliver(self, parts: Parts) -> None:
         """Copy data from each rank to every rank, as the metadata tensors require. Raises
-        OutOfBoundsError, before anything is written, if data does not fit."""
+        OutOfBoundsError if data does not fit, before anything is written."""
         sent = [codes[0].reshape(-1) for codes in sources(parts)]
         rows = [part.counts.astype(np.int64) for part in parts]
         each = range(len(parts))
@@ -381,10 +384,10 @@ class Lengths(NamedTuple):
 def _span(
     parts: Parts, rows: Sequence[Array], pair: tuple[int, int], lengths: Lengths
 ) -> tuple[int, int, int]:
-    """Return (the start of the data in the sender's src, the count, the start of the data in the
-    receiver's dst), all in elements. `pair` is (sender, receiver). `rows` has the metadata tensor
-    of each rank. Raises OutOfBoundsError if data is outside of the src, the dst, or the sender's
-    slot in the dst."""
+    """Return (start in the sender's src, count, start in the receiver's dst), in elements.
+
+    `pair` is (sender, receiver). `rows` has the metadata tensor of each rank. Raises
+    OutOfBoundsError if data is outside of the src, the dst, or the sender's slot in the dst."""
     source, target = pair
     column = 0 if lengths.to_all else target
     count, begin = (int(rows[source][row, column]) for row in (0, 1))

@@ -1,9 +1,9 @@
-"""One NeuronCore: a machine with memories, a record, and state that instructions share. All
-instructions are executed by the functions that `docs/generate/functions.py` writes from the
-clauses.
+"""One NeuronCore: a machine with memories, a record, and state that instructions share.
 
-Leftovers are elements that were never written, or that depend on such elements
-(`neuroncore.core.leftovers`). A site is a place in the user's code (`neuroncore.base.source`)."""
+The functions that execute instructions are generated from the clauses by
+`docs/generate/functions.py`. Leftovers are elements that were never written, or that depend on such
+elements (`neuroncore.core.leftovers`). A site is a place in the user's code
+(`neuroncore.base.source`)."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class ShadowOfCore(Protocol):
     """An observer of a core. It executes each instruction a second time, for example in float64."""
 
     def perform(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Execute a legal call on the core, and execute the call again in the observer's way."""
+        """Execute a legal call on the core, and again in the observer's way."""
         ...
 
     def scatter(self, results: Sequence[tuple[indirection.Picked, Operand]]) -> None:
-        """Observe that the last call has written results to elements that an index chose. `results`
-        has each result and the declaration of its operand."""
+        """Observe that the last call has scattered its results to the elements that an index chose.
+        `results` has each result and the declaration of its operand."""
         ...
 
 
@@ -76,7 +76,7 @@ CarryOut = Callable[[Brought], None]
 
 
 def nothing(brought: Brought) -> None:
-    """Do nothing: the default action when all cores have arrived at a point."""
+    """Do nothing: the default action when all cores have arrived at a Point."""
 
 
 class Point(NamedTuple):
@@ -90,8 +90,7 @@ class Watching(Protocol):
     """An observer that checks the numbers which calls read and write."""
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """Return the function that executes a call, with the observer's checks before and after
-        it."""
+        """Return the function that executes a call, with the observer's checks around it."""
         ...
 
 
@@ -111,7 +110,7 @@ def launch_memory(options: Options, rank: int = 0) -> HbmMemory:
 
 @dataclass(eq=False, repr=False)
 class Core:
-    """One core: a machine with memories, a record and the few registers that instructions share."""
+    """One core: a machine with memories, a record and the registers that instructions share."""
 
     machine: Machine
     options: Options = field(default_factory=Options)
@@ -173,11 +172,10 @@ class Core:
     # --- checking --------------------------------------------------------------------------------
 
     def prepare(self, instruction: Instruction, key: Any, arguments: dict[str, Any]) -> Call:
-        """Check a call that this core has not seen before, and store the resulting Call under
-        `key`.
+        """Check a call that this core has not seen before. Store the resulting Call under `key` and
+        return it.
 
-        Raises the first error of the call; the message of this error lists the other errors.
-        """
+        Raises the first error of the call; its message lists the other errors."""
         for error in self._outlived(arguments):
             raise error
         call = legality.checked(instruction, key, arguments, self.machine).of_launch()
@@ -223,10 +221,10 @@ class Core:
     ) -> None:
         """Report a read of uninitialized memory, and put poison (NaN) or zeros there.
 
-        `rows` are the rows of axis 0 that are read, and `chosen` flags the elements that are read;
-        None means all. `followed` is true if the instruction's effect on these elements is tracked;
-        then the finding may be deferred (`Core.defers_leftovers`). The finding's line is the line
-        of `site`, by default the current line."""
+        `rows`: the rows of axis 0 that are read; None means all. `chosen`: flags of the elements
+        that are read; None means all. `followed`: true if the instruction's effect on these
+        elements is tracked; then the finding may be deferred (`Core.defers_leftovers`). `site`: the
+        place of the finding, by default the current line."""
         deferred, whole = followed and self.defers_leftovers, rows is None and chosen is None
         if whole and self.leftovers is not None and self.leftovers.knows_reads_of(tile):
             site = site or self.birthplace()
@@ -256,12 +254,12 @@ class Core:
 
     @property
     def has_leftovers(self) -> bool:
-        """True if uninitialized memory was read, so that results may depend on it."""
+        """True if uninitialized memory was read; results may depend on this memory."""
         return self.leftovers is not None or bool(self.findings)
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return flags of the elements of an operand that depend on uninitialized memory and are
-        not finite. Return None if there are no such elements."""
+        """Return flags of the elements of a tile that depend on uninitialized memory and are not
+        finite. Return None if there are none."""
         if not self.has_leftovers:
             return None
         flags = tile.missing(), self.leftovers.within(tile) if self.leftovers else None
@@ -298,10 +296,11 @@ class Core:
         site: Born = None,
         severity: Severity | None = None,
     ) -> None:
-        """Add a finding, once for each code, line and subject. The line is the line of `site`, by
-        default the current line. The default of `severity` is the severity of the code. `message`
-        is the text, or a function that returns the text and is called only if the finding is
-        new."""
+        """Add a finding, once for each code, line and subject.
+
+        `site`: the place of the finding, by default the current line. `severity`: by default the
+        severity of the code. `message`: the text, or a function that returns the text. The function
+        is called only for a new finding."""
         site = site or self.birthplace()
         key = code, site and source.key_of(site), *subject
         known = self._by_site.get(key)
@@ -319,7 +318,7 @@ class Core:
         site: Born = None,
         severity: Severity | None = None,
     ) -> Finding:
-        """Return the finding for a code, a line and a subject. It is created if none exists."""
+        """Return the finding for a code, a line and a subject; create it if none exists."""
         site = site or self.birthplace()
         place = source.place_of(site) if site else None
         finding = Finding(code, message, place, severity)
@@ -336,12 +335,12 @@ class Core:
     # --- recording -------------------------------------------------------------------------------
 
     def note(self, call: Call, frame: FrameType, values: tuple[Any, ...], *tiles: Tile) -> int:
-        """Append an instruction with run-time offsets to the record, and return its row. Return -1
-        if there is no record, and the last row if the record is full.
+        """Append an instruction with run-time offsets to the record, and return its row.
 
-        `tiles` are the operands of `call.reads`, the indices of `call.indices`, and the operands of
-        `call.writes`, in this order. `values` has the numbers and registers of the instruction,
-        each followed by its type (`record.inputs`)."""
+        Return -1 if there is no record, and the last row if the record is full. `tiles` are the
+        operands of `call.reads`, the indices of `call.indices`, and the operands of `call.writes`,
+        in this order. `values` has the numbers and registers of the instruction, each followed by
+        its type (`record.inputs`)."""
         program = self.program
         if program is None:
             return -1
@@ -362,16 +361,15 @@ class Core:
 
     @property
     def last_row(self) -> int:
-        """The row of the last instruction in the record; -1 if there is none."""
+        """The record's row for the last instruction; -1 if there is none."""
         return -1 if self.program is None else self.program.issued - 1
 
     def line(self, frame: FrameType, births: bool = False) -> int:
-        """Return the number that the record gives to the line of the user's code that led to a
-        frame. `births` is true for an allocation.
+        """Return the record's number for the line of user code that led to a frame.
 
-        The number is cached in `lines`, where callers that must be fast look first. The number is
-        not cached for frames of neuroncore, because many lines of the user's code lead to such a
-        frame. Nothing is cached if the record has a stack for each row."""
+        `births` is true for an allocation. The number is cached in `lines`, where fast callers look
+        first. It is not cached for frames of neuroncore, because many lines of user code lead to
+        such a frame, or if the record has a stack for each row."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row
@@ -399,10 +397,7 @@ class Core:
         address: tuple[int, int] | None = None,
     ) -> Storage:
         """Return newly allocated, uninitialized storage. `Storage.born` is the line of the kernel
-        that allocates it.
-
-        Raises the errors of Memory.allocate.
-        """
+        that allocates it. Raises the errors of Memory.allocate."""
         storage = self.memory.allocate(region, shape, dtype, name, address)
         if (program := self.program) is not None:
             line = self._line_of_birth()
@@ -416,8 +411,8 @@ class Core:
         return storage
 
     def _line_of_birth(self) -> int:
-        """Return the number that the record gives to the line of the user's code that allocates
-        memory; -1 if the code is not the user's."""
+        """Return the record's number for the line of user code that allocates memory; -1 if no user
+        code does."""
         program = self.program
         assert program is not None
         if self.site is not None:
@@ -449,8 +444,8 @@ class Core:
         return self.put(self.memory.widened(array, dtype), dtype)
 
     def put(self, codes: Array, dtype: Format) -> Storage:
-        """Return a tensor in shared HBM that uses the memory of the array `codes`. The array must
-        have the numpy type in which memory stores the format."""
+        """Return a tensor in shared HBM that uses the memory of `codes`, an array of the numpy type
+        in which memory stores the format."""
         storage = self.memory.adopt(MemoryRegion.shared_hbm, codes, dtype)
         if self.program is not None:
             self.program.data.constant(storage)

@@ -1,9 +1,9 @@
-"""Random number generators for each lane of an engine, activation tables of the Scalar engine, and
-groups of partitions of the GpSimd engine.
+"""Random number generators, activation tables of the Scalar engine, and groups of partitions of the
+GpSimd engine.
 
 Each lane of the Vector engine has a generator. From NeuronCore-v3 on, each lane of the GpSimd
-engine has a generator too. `Options.rng` names the kind of the generators. At first they are seeded
-with `Options.rng_seed`.
+engine has one too. `Options.rng` names the kind of the generators, and `Options.rng_seed` is their
+first seed.
 
 Each processor of the GpSimd engine works on a group of G consecutive partitions. The elements of a
 group are numbered: element j is in partition j % G of the group, column j // G."""
@@ -32,9 +32,11 @@ def streams(unit: engine, machine: Machine) -> int:
 
 
 def kind(core: Core, unit: engine) -> Generator:
-    """Return the kind of an engine's random number generators. With `Options.rng` "philox" it is
-    Philox. Otherwise it is the kind that resembles the hardware's: shift registers for the Vector
-    engine of a machine that has no readable random state, and XORWOW for all other engines."""
+    """Return the kind of an engine's random number generators.
+
+    With `Options.rng` "philox" it is Philox. Otherwise it resembles the hardware: shift registers
+    for the Vector engine of a machine without readable random state, XORWOW for all other
+    engines."""
     if core.options.rng == "philox":
         return generator.PHILOX
     older = unit is engine.vector and not core.machine.has("vector_random_state")
@@ -42,23 +44,23 @@ def kind(core: Core, unit: engine) -> Generator:
 
 
 def seed(core: Core, unit: engine, number: int, program: int = 0) -> None:
-    """Restart the generators of all lanes of an engine from the seed `number`, for a program of the
-    launch grid."""
+    """Restart the generators of all lanes of an engine from the seed `number`. `program` is the
+    program of the launch grid."""
     lanes, count = core.machine.limits.partitions, streams(unit, core.machine)
     generators = kind(core, unit).seeded(number, program, unit.value, lanes, count)
     core.generators[unit] = generators
 
 
 def states(core: Core, unit: engine, tile: Tile) -> Any:
-    """Return the states [P, streams, words] of the generators of a tile's lanes. The array is a
-    view: a draw changes the states in place."""
+    """Return the generators' states for the lanes of a tile, shape [P, streams, words]. The array
+    is a view: a draw changes the states in place."""
     if unit not in core.generators:
         seed(core, unit, core.options.rng_seed, core.program_id)
     return core.generators[unit][tile.start_partition :][: tile.shape[0]]
 
 
 def draw(core: Core, unit: engine, tile: Tile) -> Any:
-    """Return a random 32-bit number for each element of a tile, as an array [P, F]."""
+    """Return random 32-bit numbers for the elements of a tile, shape [P, F]."""
     return kind(core, unit).draw(states(core, unit, tile), tile.free_size)
 
 
@@ -69,8 +71,8 @@ def uniform(core: Core, unit: engine, tile: Tile) -> Array:
 
 
 def looked_up(op: Function) -> Callable[[Core, Array, Array], None]:
-    """Return a function that writes op(x) to an array, and reports inputs outside of the range of
-    the activation tables."""
+    """Return a function that writes op(x) to an array. It also reports inputs outside of the range
+    of the activation tables."""
     function = op.apply
     if op.valid[0] == -np.inf:
         return lambda core, x, out: activate(function, x, out)
@@ -109,16 +111,16 @@ def group_size(core: Core) -> int:
 
 
 def read_rows(core: Core, name: str, tile: Tile, chosen: Any) -> Any:
-    """Return the codes [rows, F] of the partitions that `chosen` flags. Only these partitions count
-    as read."""
+    """Return the codes of the partitions that `chosen` flags, shape [rows, F]. Only these
+    partitions count as read."""
     if tile.storage.gaps is not None:
         core.check_written(name, tile, np.flatnonzero(chosen))
     return tile.codes()[chosen].reshape(np.count_nonzero(chosen), -1)
 
 
 def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
-    """Return the codes [groups, count] of the first `count` elements of each group. Only these
-    elements count as read."""
+    """Return the first `count` elements of each group, as codes of shape [groups, count]. Only
+    these elements count as read."""
     _check(core, name, tile, count)
     columns = -(-count // group_size(core))
     blocks = tile.codes()[:, :columns].reshape(-1, group_size(core), columns)
@@ -126,9 +128,11 @@ def read_groups(core: Core, name: str, tile: Tile, count: int) -> Any:
 
 
 def write_groups(core: Core, tile: Tile, codes: Any) -> None:
-    """Write the codes [groups, count] to the first `count` elements of each group. All other
-    elements of the tile that were never written become 0 or poison (`codec.poison`, such as NaN).
-    They also count as written, because the example of nki.isa.topk uses the whole results."""
+    """Write `codes`, shape [groups, count], to the first `count` elements of each group.
+
+    All other elements of the tile that were never written become 0 or poison (`codec.poison`, such
+    as NaN). They also count as written, because the example of nki.isa.topk uses the whole
+    results."""
     number, count = codes.shape
     columns = -(-count // group_size(core))
     whole = columns * group_size(core)
@@ -143,8 +147,8 @@ def write_groups(core: Core, tile: Tile, codes: Any) -> None:
 
 
 def _check(core: Core, name: str, tile: Tile, count: int) -> None:
-    """Report elements that were never written, among the first `count` elements of each group.
-    These elements fill some whole columns, and the beginning of the next column."""
+    """Report elements that were never written, among the first `count` elements of each group. They
+    fill some whole columns, and the beginning of the next column."""
     if tile.storage.gaps is None:
         return
     columns, rest = divmod(count, group_size(core))
@@ -159,6 +163,8 @@ def _check(core: Core, name: str, tile: Tile, count: int) -> None:
 
 
 def _wound(rows: Any, columns: int) -> Any:
-    """Return the elements of groups, arranged by partition and column. `rows` is [groups, G *
-    columns]. Element j of group g goes to position [G * g + j % G, j // G] of the result."""
+    """Arrange the elements of groups by partition and column.
+
+    `rows` has shape [groups, G * columns]. Element j of group g goes to position [G * g + j % G, j
+    // G] of the result."""
     return rows.reshape(len(rows), columns, -1).swapaxes(1, 2).reshape(-1, columns)

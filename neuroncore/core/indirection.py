@@ -4,11 +4,11 @@ Each group of G consecutive partitions has one list of offsets, which all its pa
 list is stored in G rows of the index: offset i is in row i % G, column i // G. G depends on the
 machine and the engine (`clause.legality.index_group`).
 
-While an instruction runs, a temporary tile replaces such an operand. The elements of inputs are
-gathered into the temporary tile before the instruction, and the elements of results are scattered
-from it afterwards. So the function that defines the instruction needs no special case. If several
-elements are scattered to the same place, the last one stays there (not documented).
-"""
+While an instruction runs, a temporary tile replaces such an operand. Before the instruction, the
+elements of inputs are gathered into temporary tiles. After the instruction, the elements of results
+are scattered from temporary tiles. So the function that defines the instruction needs no special
+case. If several elements are scattered to the same place, the last one stays there (not
+documented)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,9 @@ Check = Callable[[str, Tile, Array], None]
 class Picked(Tile):
     """The elements that an index chooses, in a temporary tile while an instruction runs.
 
-    `places` [P, num_elem] has the positions of the elements along the free axis of `source`, which
-    come from `index`. In each group of `group` consecutive partitions, all partitions have the same
-    positions. `never` flags the elements that were never written; it is None if there are no such
-    elements.
-    """
+    `places`: the positions of the elements along the free axis of `source`, shape [P, num_elem];
+    they come from `index`. All partitions in a group of `group` consecutive partitions have equal
+    positions. `never`: flags of the elements that were never written; None if there are none."""
 
     __slots__ = ("group", "index", "never", "places", "source")
 
@@ -55,11 +53,11 @@ class Picked(Tile):
 
 
 def places(name: str, tile: Tile, size: int, check: Check) -> Array:
-    """Return the positions [P, num_elem] of the elements that a tile's index chooses, along the
-    free axis of the tensor. Each group of `size` partitions has the same positions. `check` reports
-    offsets that were never written.
+    """Return the positions of the elements that a tile's index chooses along the free axis, shape
+    [P, num_elem].
 
-    Raises OutOfBoundsError for a position outside of the tensor."""
+    All partitions in a group of `size` partitions have equal positions. `check` reports offsets
+    that were never written. Raises OutOfBoundsError for a position outside of the tensor."""
     assert tile.picks is not None
     index, limit = tile.picks.index, tile.picks.limit
     assert isinstance(index, Tile)
@@ -87,9 +85,10 @@ def places(name: str, tile: Tile, size: int, check: Check) -> Array:
 
 
 def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, check: Check) -> Picked:
-    """Return a temporary tile with the elements of an operand at the positions `chosen` [P,
-    num_elem]. In each group of `size` partitions, all partitions have the same positions. `check`
-    reports elements that the instruction reads and that were never written."""
+    """Return a temporary tile with the elements of an operand at the positions `chosen`.
+
+    `chosen` has shape [P, num_elem]; all partitions in a group of `size` partitions have equal
+    positions. `check` reports elements that the instruction reads and that were never written."""
     source = tile.picked_from
     if operand.reads and not operand.partial:
         used = np.zeros(source.shape, np.bool_)
@@ -112,9 +111,10 @@ def pick(name: str, tile: Tile, chosen: Array, size: int, operand: Operand, chec
 
 
 def _copy_history(tile: Picked, fresh: bool) -> None:
-    """Copy, from the source to a temporary tile, the flags of the elements that were never written.
-    With `fresh`, all elements of the temporary tile's storage are marked as unwritten instead, so
-    that the storage shows later which elements the instruction has written."""
+    """Copy the flags of unwritten elements from the source to a temporary tile.
+
+    With `fresh`, all elements of the temporary tile's storage are marked as unwritten instead.
+    Later the marks show which elements the instruction has written."""
 
     def at_places(flags: Array | None) -> Array | None:
         return None if flags is None else np.take_along_axis(flags, tile.places, 1)
@@ -129,8 +129,8 @@ def _copy_history(tile: Picked, fresh: bool) -> None:
 
 
 def scatter(tile: Picked, partial: bool) -> None:
-    """Write the elements of a temporary tile back to its source: all elements, or with `partial`
-    only those that the instruction has written."""
+    """Write the elements of a temporary tile back to its source. With `partial`, write only those
+    that the instruction has written."""
     source, skipped = tile.source, tile.unwritten() if partial else None
     numbers = np.arange(tile.free_size, dtype=np.int32)
     if skipped is None:  # the positions are the same in all partitions of a group
@@ -145,8 +145,10 @@ def scatter(tile: Picked, partial: bool) -> None:
 
 def _last(chosen: Array, numbers: Array, size: int) -> Array:
     """Return, for each row and each of `size` positions, the number of the last element that goes
-    to this position; -1 if no element does. `chosen` [rows, n] has the position of each element.
-    `numbers` has the number of each element, or -1 for an element that is left out."""
+    to the position; -1 if none does.
+
+    `chosen`: the position of each element, shape [rows, n]. `numbers`: the number of each element;
+    -1 if the element is left out."""
     last = np.full((len(chosen), size), -1, np.int32)
     rows = np.arange(len(chosen))[:, np.newaxis]
     np.maximum.at(last, (rows, chosen), np.broadcast_to(numbers, chosen.shape))
@@ -154,8 +156,7 @@ def _last(chosen: Array, numbers: Array, size: int) -> Array:
 
 
 def same_index(name: str, tile: Tile, other_name: str, other: Tile) -> KernelError | None:
-    """Return None if the same index chooses the elements of both tiles. Otherwise return an
-    error."""
+    """Return an error unless one index chooses the elements of both tiles."""
 
     def spot(index: Any) -> tuple[Any, ...]:
         steps = access.long_axes(index.shape, index.strides)

@@ -2,13 +2,13 @@
 
 A sum in PSUM consists of products that are added one after the other to the same elements. The
 operands of a deferred product are packed copies (`packs`), which are never changed. The rows of the
-result are divided into shares. One thread at a time computes a share, product by product in the
-order of the kernel. So the bits of the result depend neither on the number of threads nor on the
-time at which each thread computes. A read of the elements (`Tile.codes`) first completes the sum,
-and the reading thread helps to compute it. If there is only one thread, nothing is deferred.
+result are divided into shares. A share is computed product by product, in the order of the kernel,
+and by one thread at a time. So the bits of the result don't depend on the number of threads or on
+their timing. A read of the elements (`Tile.codes`) first completes the sum, and the reading thread
+helps to compute it. If there is only one thread, nothing is deferred.
 
-The environment variable OMP_NUM_THREADS sets the number of threads; many numeric libraries use it
-too. By default there is one thread for each processor."""
+The environment variable OMP_NUM_THREADS, which many numeric libraries use, sets the number of
+threads. By default there is one thread for each processor."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def threads() -> int:
 
 def threads_for(dst: Tile, stationary: Tile) -> int:
     """Return how many threads should compute products of tiles with these shapes and formats. The
-    number is 1 for small tiles, and if `dst` is not a matrix of float32."""
+    number is 1 for small tiles, and if `dst` is not a float32 matrix."""
     whole = dst.dtype is float32 and len(dst.shape) == 2
     return threads() if whole and dst.size * stationary.shape[0] >= WORTH else 1
 
 
 class Sum:
-    """Deferred products that are added to one window of a storage in PSUM. `count` is the number of
-    threads that compute them."""
+    """Deferred products that are added to one window of a storage in PSUM. `count` threads compute
+    them."""
 
     def __init__(self, dst: Tile, count: int) -> None:
         self._storage, self._geometry, self._offset = dst.storage, dst.geometry, dst.offset
@@ -69,8 +69,7 @@ class Sum:
         return dst.offset == self._offset and dst.geometry is self._geometry
 
     def add(self, s: Array, x: Array, accumulate: bool) -> None:
-        """Defer the product of packed operands. It is added to the sum so far, or overwrites the
-        sum if `accumulate` is false."""
+        """Defer the product of packed operands. It overwrites the sum if `accumulate` is false."""
         if self._count == MOST:
             self._compute_all()
             self._operands.clear()
@@ -90,7 +89,7 @@ class Sum:
             _waiting.put(self)
 
     def finish(self) -> None:
-        """Compute all deferred products, with the help of another thread, and end the sum."""
+        """Compute all deferred products with the help of other threads, and end the sum."""
         if self._count > 1:
             self._call()
         self._compute_all()
@@ -98,8 +97,7 @@ class Sum:
         self._operands.clear()
 
     def help(self) -> None:
-        """Compute the outstanding products of all shares, except those that other threads are
-        computing."""
+        """Compute outstanding products of the shares that no other thread is computing."""
         self._is_called = False
         while self._share():
             pass
@@ -115,9 +113,8 @@ class Sum:
                 self._changed.wait()
 
     def _share(self) -> bool:
-        """Compute all outstanding products of one share: of the shares that no thread is computing,
-        the one with the fewest completed products. Return False if no such share has outstanding
-        products."""
+        """Compute all outstanding products of one share that no thread is computing: the share with
+        the fewest completed products. Return False if no such share has outstanding products."""
         with self._changed:
             free = [n for n, busy in enumerate(self._busy) if not busy]
             share = min(free, key=self._done.__getitem__, default=-1)
@@ -141,13 +138,12 @@ def _address(array: Array) -> int:
 
 
 def put_off(count: int, dst: Tile, s: Array, x: Array, accumulate: bool) -> bool:
-    """Defer the product of two packed operands. The product is added to `dst` if `accumulate` is
-    true, and overwrites `dst` otherwise. Return True if the product was deferred; then `count`
-    threads compute it.
+    """Defer the product of two packed operands, and return True; `count` threads compute it.
 
-    Return False, and do nothing, if the operands are not packed or if no thread can be started.
-    Also return False if `dst` is at an address that the kernel chose: other tensors may use the
-    same bytes, and a read of these tensors would not complete the sum."""
+    The product is added to `dst` if `accumulate` is true; otherwise it overwrites `dst`. Return
+    False, and do nothing, if the operands are not packed or no thread can be started. Do the same
+    if `dst` is at an address that the kernel chose: a read of another tensor at these bytes would
+    not complete the sum."""
     if s.ndim < 3 or x.ndim > 1 or dst.storage.image is not None:
         return False
     pending = dst.storage.pending
@@ -167,8 +163,8 @@ _started: list[Thread] = []
 
 
 def _start(count: int) -> bool:
-    """Start threads until there are `count`, including the calling one. Return False if no thread
-    can be started."""
+    """Start threads until there are `count`, including the calling one. Return False if none can be
+    started."""
     while len(_started) < count - 1:
         thread = Thread(target=_serve, name="neuroncore products", daemon=True)
         try:
@@ -186,8 +182,7 @@ def _serve() -> None:
 
 
 def _stop() -> None:
-    """End the threads; called before a fork, because a process with threads can't be forked
-    safely."""
+    """End the threads before a fork, because a process with threads can't be forked safely."""
     for _ in _started:
         _waiting.put(None)
     while _started:

@@ -2,13 +2,13 @@
 
 A kernel may compute with a tile that is only partly filled. If the kernel then stores only the
 filled part, the unfilled part has no effect. So the finding about a read of leftovers is deferred:
-it is kept with the elements that depend on the read, and is reported only if these elements may
+it is kept with the elements that depend on the read. It is reported only if these elements may
 reach HBM, a register or another core. Lane-wise instructions, copies, transposes and products are
 tracked element by element. If any other instruction reads leftovers, the finding is reported at
 once.
 
-A storage is the memory of one tensor, and a window is a view of it. A site is a place in the user's
-code. Poison is the value that a read of uninitialized memory returns, such as NaN
+A storage is the memory of one tensor, and a window is a view of a storage. A site is a place in the
+user's code. Poison is the value that a read of uninitialized memory returns, such as NaN
 (`codec.poison`)."""
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ READS = 256
 
 @dataclass
 class _LeftoverReads(Generic[T]):
-    """The reads of one storage that found leftovers. The remembered reads are valid while the
-    storage has these `gaps` (the record of its elements that were never written) and its elements
-    have the format `held`.
+    """The remembered reads of one storage that found leftovers.
 
-    A key of `findings` has the site of a read, its window, and the number of bytes written so far.
-    So after a write that fills a gap, the read has another key, and is checked again. A value is
-    (the finding, the site); the site keeps its code object alive."""
+    The reads are valid while the storage has these `gaps` (its elements that were never written)
+    and the format `held`. A key of `findings` has the site of a read, its window, and the number of
+    bytes written so far. So a read after a write that fills a gap has another key and is checked
+    again. A value is (finding, site); the site keeps its code object alive."""
 
     gaps: Gaps
     held: Format
@@ -54,8 +53,7 @@ class _LeftoverReads(Generic[T]):
 
 @dataclass
 class _Tainted(Generic[T]):
-    """Flags of the elements of a storage that depend on leftovers, and the deferred findings about
-    them."""
+    """Flags of a storage's elements that depend on leftovers, and their deferred findings."""
 
     flags: Flags
     findings: dict[T, None] = field(default_factory=dict)
@@ -65,8 +63,8 @@ class _Tainted(Generic[T]):
 
 
 class Leftovers(Generic[T]):
-    """The leftovers in one core's memories on the chip, and in its accumulator registers. `report`
-    is called with each finding whose leftovers may have an effect."""
+    """The leftovers in one core's on-chip memories and accumulator registers. `report` is called
+    with each finding whose leftovers may have an effect."""
 
     def __init__(self, report: Callable[[T], None]) -> None:
         self.report = report
@@ -78,8 +76,7 @@ class Leftovers(Generic[T]):
         self._registers: dict[engine, dict[T, None]] = {}
 
     def copies(self, storages: Iterable[Storage]) -> tuple[list[Any], dict[engine, dict[T, None]]]:
-        """Return copies of the leftovers of these storages and of the registers, as `restore` takes
-        them."""
+        """Return copies of the leftovers of these storages and of the registers, for `restore`."""
         tainted = [self._tainted.get(storage) for storage in storages]
         return [t and t.copy() for t in tainted], _copied(self._registers)
 
@@ -88,8 +85,8 @@ class Leftovers(Generic[T]):
         storages: Iterable[Storage],
         copies: tuple[list[Any], dict[engine, dict[T, None]]],
     ) -> None:
-        """Restore the leftovers of these storages and of the registers, and remove the leftovers of
-        all other storages."""
+        """Restore the leftovers of these storages and of the registers. All other storages then
+        have none."""
         tainted, registers = copies
         pairs = zip(storages, tainted, strict=True)
         self._tainted = WeakKeyDictionary({storage: t.copy() for storage, t in pairs if t})
@@ -102,23 +99,25 @@ class Leftovers(Generic[T]):
         self._reads.pop(storage, None)
 
     def knows_reads_of(self, tile: Tile) -> bool:
-        """Return whether reads of the tile's storage in its current state may have been
-        remembered."""
+        """Return whether `known` may have remembered reads of the tile's storage in its current
+        state."""
         reads = self._reads.get(tile.storage)
         return reads is not None and reads.gaps is tile.storage.gaps and reads.held is tile.held
 
     def known(self, tile: Tile, site: Born, deferred: bool) -> T | None:
         """Return the finding of an earlier read of the same elements at this site, or None.
-        `deferred` is true if the finding of this read may be deferred; only earlier reads with the
-        same value are considered. If a finding is returned, this read needs no more checks.
+
+        If a finding is returned, this read needs no more checks. `deferred`: whether the finding of
+        this read may be deferred; only earlier reads with an equal value count.
         `knows_reads_of(tile)` must be true."""
         known = self._reads[tile.storage].findings.get(_window(tile, site, deferred))
         return known and known[0]
 
     def remember(self, tile: Tile, site: Born, deferred: bool, finding: T) -> None:
-        """Remember the finding of a read, so that `known` can return it. Reads of a storage at an
-        address that the kernel chose are not remembered, because other tensors may write to its
-        bytes."""
+        """Remember the finding of a read, so that `known` can return it.
+
+        A read of a storage at an address that the kernel chose is not remembered, because other
+        tensors may write to its bytes."""
         storage = tile.storage
         if storage.image is not None or storage.gaps is None:
             return
@@ -128,9 +127,10 @@ class Leftovers(Generic[T]):
         reads.findings[_window(tile, site, deferred)] = finding, site
 
     def poison(self, tile: Tile, missing: Array, zeros: bool, findings: list[T]) -> None:
-        """Put poison, or 0 with `zeros`, into the elements that `missing` flags. If the instruction
-        is refused later, `refused` restores the bits of these elements, and removes the entries
-        that were added to `findings` since then."""
+        """Put poison, or 0 with `zeros`, into the elements that `missing` flags.
+
+        If the instruction is refused later, `refused` restores the bits of these elements. It also
+        removes the entries that were added to `findings` since then."""
         codes, count = tile.codes(), len(findings)
         old = codes[missing]
 
@@ -169,7 +169,7 @@ class Leftovers(Generic[T]):
 
     def skipped(self) -> None:
         """Keep the reads of an instruction that is skipped because a tile is out of bounds. If a
-        later instruction is refused, `refused` undoes only the reads of that later instruction."""
+        later instruction is refused, `refused` then undoes only the later reads."""
         self._undo.clear()
 
     def follow(self, call: Call, arguments: dict[str, Any]) -> None:
@@ -192,9 +192,8 @@ class Leftovers(Generic[T]):
         self._mark_results(arguments, call, dict.fromkeys(writes), {}, untracked=True)
 
     def _accumulate(self, call: Call, findings: dict[T, None]) -> None:
-        """Keep the findings about values that the call accumulates in its engine's accumulator
-        registers. If the call adds to the registers' earlier values, report the findings that were
-        kept before."""
+        """Keep the findings about values that the call accumulates in its engine's registers. If
+        the call adds to the registers' earlier values, report the findings kept before."""
         if call.register_command is reduce_cmd.idle:
             return
         if call.adds_to_registers:
@@ -210,10 +209,11 @@ class Leftovers(Generic[T]):
         findings: dict[T, None],
         untracked: bool = False,
     ) -> None:
-        """Mark the results of an instruction. The instruction is `untracked` if an index is
-        involved, or if it is not known which results depend on which inputs. If an untracked
-        instruction may write only some elements of a result (`Operand.partial`), the marks of all
-        earlier elements stay."""
+        """Mark the results of an instruction.
+
+        The instruction is `untracked` if an index is involved, or if it is not known which results
+        depend on which inputs. If an untracked instruction may write only some elements of a result
+        (`Operand.partial`), the marks of all earlier elements stay."""
         operands = {p.name: p.operand for p in call.instruction.operands}
         traits = call.instruction.traits
         adds = traits.multiplies and arguments.get(traits.adds) is not False
@@ -223,9 +223,8 @@ class Leftovers(Generic[T]):
             self._mark(arguments[name], mask, adds or partial or name in call.reads, findings)
 
     def _mark(self, tile: Tile, mask: Array | None, keeps: bool, findings: dict[T, None]) -> None:
-        """Mark the elements of a result that depend on leftovers. `mask` flags these elements; None
-        flags none. `keeps` is true if the result keeps a part of its earlier contents; then earlier
-        marks stay too."""
+        """Mark the elements of a result that depend on leftovers: those that `mask` flags. `keeps`
+        is true if the result keeps a part of its earlier contents; then earlier marks stay too."""
         tainted = self._tainted.get(tile.storage)
         if mask is None:
             if tainted is not None and not keeps:
@@ -247,8 +246,8 @@ class Leftovers(Generic[T]):
         return tainted
 
     def within(self, tile: Tile) -> Array | None:
-        """Return flags of the elements of an operand that depend on leftovers. Return None if there
-        are no such elements, or if an index determines the elements or their positions."""
+        """Return flags of the elements of a tile that depend on leftovers. Return None if there are
+        none, or if an index determines the elements or their positions."""
         tainted = self._tainted.get(tile.storage)
         if tainted is None or tile.dynamic or isinstance(tile, indirection.Picked):
             return None
@@ -258,8 +257,8 @@ class Leftovers(Generic[T]):
         return flags.copy() if flags.ndim == len(tile.shape) else np.any(flags, axis=-1)
 
     def _report(self, findings: dict[T, None]) -> None:
-        """Report findings, and remove them from the elements and registers, so that each finding is
-        reported once."""
+        """Report findings. Remove them from the elements and registers, so that each is reported
+        once."""
         for finding in list(findings):
             self.report(finding)
             for kept in (*self._registers.values(), *(t.findings for t in self._tainted.values())):
@@ -272,7 +271,7 @@ def _copied(registers: dict[engine, dict[T, None]]) -> dict[engine, dict[T, None
 
 def _indexed_storages(tiles: Iterable[Tile]) -> Iterator[Storage]:
     """Yield the storages of tiles whose elements or positions an index determines, and the storages
-    of these indices."""
+    of the indices."""
     for tile in tiles:
         if isinstance(tile, indirection.Picked):
             yield from (tile.source.storage, tile.index.storage)
@@ -295,9 +294,10 @@ def _window(tile: Tile, site: Born, deferred: bool) -> tuple[Any, ...]:
 def _results(
     call: Call, reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> dict[str, Array | None] | None:
-    """Return, for each result, flags of the elements that depend on the flagged elements of inputs
-    (`masks`). If there are no masks, the flags of each result are None. If it is not known which
-    elements depend on which inputs, return None instead of the dictionary."""
+    """Return, for each result, flags of the elements that depend on leftovers in the inputs.
+
+    `masks` flags the leftovers in the inputs. If there are none, the flags of each result are None.
+    Return None if it is not known which elements depend on which inputs."""
     traits, sources = call.instruction.traits, [*masks.values()]
     if not masks:
         return dict.fromkeys(writes)
@@ -316,8 +316,9 @@ def _results(
 
 
 def _in_lanes(masks: list[Array], dst: Tile, scans: bool) -> Array:
-    """Return flags of the elements of a lane-wise result that depend on the elements that `masks`
-    flag. An input with one element for each element of `dst` affects only the elements at the same
+    """Return flags of the elements of a lane-wise result that depend on flagged elements of inputs.
+
+    An input with one element for each element of `dst` affects only the elements at the same
     positions, unless the instruction `scans`. Any other input affects all elements of its lanes."""
     flags = np.zeros((dst.shape[0], dst.free_size), np.bool_)
     for mask in (mask.reshape(len(mask), -1) for mask in masks):
@@ -335,9 +336,9 @@ def _transposed(masks: list[Array]) -> Array:
 def _multiplied(
     reads: dict[str, Tile], writes: dict[str, Tile], masks: dict[str, Array]
 ) -> Array | None:
-    """Return flags of the elements of a product that depend on leftovers; None if this is unknown.
-    A sum depends on all numbers that are added. If the product only moves numbers, each element
-    depends only on the number that is moved to it."""
+    """Return flags of the elements of a product that depend on leftovers; None if unknown. A sum
+    depends on all its terms. If the product only moves numbers, each element depends only on the
+    number that is moved to it."""
     (dst,) = writes.values()
     sizes = {"stationary": dst.shape[0], "moving": dst.free_size}
     if masks.keys() - sizes or any(not reads[n].dtype.is_float for n in sizes):
@@ -355,12 +356,13 @@ def _multiplied(
 
 
 def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
-    """Complete the results of a launch on two cores. If each core has allocated an output
-    separately, the two allocations represent one tensor (as in nki-library's kernels of NKI 0.2).
-    So elements that this core has not written are copied from the other core.
+    """Complete this core's results after a launch on two cores: elements that it has not written
+    are copied from the other core.
 
-    `result` is this core's result, and `other` is the other core's result. Yield (this core's
-    tensor, the other core's tensor, flags of the copied elements) for each completed tensor."""
+    If each core has allocated an output separately, the two allocations represent one tensor (as in
+    nki-library's kernels of NKI 0.2). `result` and `other` are the results of this core and of the
+    other core. Yield (this core's tensor, the other core's tensor, flags of the copied elements)
+    for each completed tensor."""
     for mine, theirs in _pairs(result, other):
         alike = (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         if mine.storage is theirs.storage or not alike or theirs.untouched:
@@ -375,8 +377,8 @@ def complete(result: Any, other: Any) -> Iterator[tuple[Tile, Tile, Array]]:
 
 
 def _pairs(first: Any, second: Any) -> Iterator[tuple[Tile, Tile]]:
-    """Yield each pair of tensors that are at the same place in two results (which may be nested
-    dictionaries, lists and tuples)."""
+    """Yield the pairs of tensors at the same place in two results. Results may be nested
+    dictionaries, lists and tuples."""
     if isinstance(first, Tile) and isinstance(second, Tile):
         yield first, second
     elif isinstance(first, dict) and isinstance(second, dict):
@@ -397,8 +399,9 @@ def unwritten(tile: Tile) -> int:
 
 def contents(tile: Tile, zeros: bool) -> Array:
     """Return the elements of a tile in the numpy type of the stored format (`Format.numpy`).
-    Elements that were never written are 0 with `zeros`, otherwise poison. The array is a view of
-    the memory if memory has this type, except for a tile that was never written."""
+
+    Elements that were never written are 0 with `zeros`, otherwise poison. If memory has this type,
+    the array is a view of the memory, except for a tile that was never written."""
     # a single element is broadcast, because a copy of the tensor might need gigabytes
     if tile.untouched and tile.size:
         return np.broadcast_to(tile.leftover(zeros), tile.shape)

@@ -1,6 +1,7 @@
-"""Legality of a call: each argument is checked by itself first, and then all arguments together. A
-legal call becomes a Call: a use of an instruction, without its data. Calls are remembered for later
-launches."""
+"""Legality of a call: each argument is checked by itself first, and then all arguments together.
+
+A legal call becomes a Call: a use of an instruction, without its data. Calls are remembered for
+later launches."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ known: dict[tuple[int, Any], Call] = {}
 def checked(
     instruction: Instruction, key: Any, arguments: dict[str, Any], machine: Machine
 ) -> Call:
-    """Return the Call that is remembered for this machine and key. If there is none, make the Call,
-    check it and remember it. Raises the errors of `check`."""
+    """Return the Call that is remembered for this machine and key. If there is none, make, check
+    and remember the Call. Raises the errors of `check`."""
     call = known.get((id(machine), key))
     if call is None:
         call = check(instruction, arguments, machine)
@@ -38,8 +39,8 @@ def checked(
 
 
 def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine) -> Call:
-    """Return the Call for these arguments. Raises the first error of the call; the message of this
-    error lists all others."""
+    """Return the Call for these arguments. Raises the first error of the call; its message lists
+    the other errors."""
     call = Call(instruction, machine, {p.name: None for p in instruction.parameters})
     errors: list[KernelError] = []
     for parameter in instruction.parameters:
@@ -54,8 +55,8 @@ def check(instruction: Instruction, arguments: dict[str, Any], machine: Machine)
 
 
 def _taken(call: Call, parameter: Parameter, value: Any, machine: Machine) -> Iterator[KernelError]:
-    """Store the argument of one parameter in a Call, and yield the errors of the argument that do
-    not depend on other arguments."""
+    """Store the argument of one parameter in a Call. Yield the errors of the argument that do not
+    depend on other arguments."""
     declared = parameter.declared
     if isinstance(declared, Operand) and declared.many:
         views = {n: tile.signature() for n, tile in spread(parameter.name, value).items()}
@@ -92,8 +93,8 @@ def _not_a_tile(instruction: Instruction, parameter: Parameter, value: Any) -> K
 
 
 def _shown(value: Any) -> str:
-    """Return a text for a value: the shape and type of an array, or the first characters of any
-    other value."""
+    """Return a text for a value: an array's shape and type, or the first characters of any other
+    value."""
     kind = type(value).__name__
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{kind} of shape {tuple(value.shape)}, {value.dtype}"
@@ -106,8 +107,7 @@ def _shown(value: Any) -> str:
 def misused(
     instruction: Instruction, arguments: dict[str, Any], machine: Machine
 ) -> KernelError | None:
-    """Return the error for the first argument of a wrong kind; None if no argument has a wrong
-    kind."""
+    """Return the error for the first argument of a wrong kind, or None."""
     for parameter in instruction.parameters:
         value, declared = arguments[parameter.name], parameter.declared
         if parameter.always_tile and not isinstance(value, Tile):
@@ -124,8 +124,8 @@ def misused(
 
 
 def _row(declared: Op | Act | Static, value: Any) -> Any:
-    """Return the entry that a value has in the table of operators or of activation functions. A
-    value without an entry is returned unchanged."""
+    """Return a value's entry in the table of operators or activation functions. A value without an
+    entry is returned unchanged."""
     if isinstance(declared, Static):
         return value
     return getattr(value, "operator" if isinstance(declared, Op) else "function", value)

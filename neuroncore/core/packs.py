@@ -1,18 +1,18 @@
-"""A cache of operands in the form in which products read them. Entries are valid while their tiles
-are unchanged.
+"""A cache of operands in the form in which products read them.
 
 Kernels multiply one tile by many others. A product reads an operand in a special form: a packed
 matrix, decoded values, or the rows that a permutation chooses. This form is cached at the second
 use of the tile. It is cached at the first use if the product must have this form in any case.
 
-The key is (storage, offset, geometry, form). A geometry fixes shape, strides and format. A
-`PackForm` names everything else on which the result depends: the role of the operand, how many rows
-are multiplied as a group, and the function that packs. An entry also has the version of its
-storage, which every write increments. The key does not contain the options and the machine, because
-a cache belongs to one core. It also does not contain the other operand of the product, which
-determines the form but not the data in this form. Tiles at addresses that the kernel chose are not
-cached: other tensors may write to the same bytes.
-"""
+The key of an entry is (storage, offset, geometry, form). A geometry fixes shape, strides and
+format. A `PackForm` names everything else on which the result depends: the role of the operand, how
+many rows are multiplied as a group, and the function that packs. The options and the machine are
+not in the key, because a cache belongs to one core. The other operand of the product determines the
+form but not the data, so it is not in the key.
+
+An entry also has the version of its storage. Every write increments the version and so makes the
+entry invalid. Tiles at addresses that the kernel chose are not cached: other tensors may write to
+the same bytes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ class PackForm(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _KnownTile:
-    """The last use of a tile: the version of its storage at that time, and the packed data if they
-    are cached."""
+    """The last use of a tile: the version of its storage then, and packed data if cached."""
 
     storage: ReferenceType[Storage]
     version: int
@@ -52,8 +51,7 @@ class _KnownTile:
 
 
 class Packs:
-    """The packed tiles of one core. If there is no room, the least recently used tiles are
-    dropped."""
+    """The packed tiles of one core. The least recently used tiles are dropped for lack of room."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Any, _KnownTile] = OrderedDict()
@@ -67,10 +65,11 @@ class Packs:
         read: Callable[[Tile], Any],
         early: bool = False,
     ) -> Any:
-        """Return the operand in a form that products take: `read(tile)` at the first use of the
-        tile, and the cached result of `form.pack(read(tile))` at later uses. With `early`, the
-        first use returns the packed form too. For a tile at an address that the kernel chose,
-        always return `read(tile)`."""
+        """Return an operand in a form that products take.
+
+        The result is `read(tile)` at the first use of the tile, and the cached
+        `form.pack(read(tile))` at later uses. With `early`, the first use returns the packed form
+        too. For a tile at an address that the kernel chose, it is always `read(tile)`."""
         storage = tile.storage
         if storage.image is not None:  # other tensors may write there
             return read(tile)
@@ -102,7 +101,7 @@ class Packs:
 
     def _keep_early(self, known: _KnownTile, packed: Any) -> Any:
         """Cache data at the first use. If data that were used only once exceed EARLY bytes, drop
-        the oldest of them."""
+        the oldest such data."""
         self._keep(known, packed)
         known.early = True
         self._early.append((known, known.nbytes))

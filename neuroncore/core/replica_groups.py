@@ -1,5 +1,4 @@
-"""Replica groups, pairs and channels: the ranks that take part in a collective, and the rules for
-them."""
+"""Ranks that take part in a collective (replica groups, pairs and channels), and their rules."""
 
 from __future__ import annotations
 
@@ -19,17 +18,17 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def participants(world: World, number: int, ranks: Sequence[int], waits: bool) -> list[int]:
-    """Core `number` calls a collective of the ranks `ranks`. Return the numbers of all cores that
-    take part. These are all cores of the ranks if the cores of a rank wait for each other
-    (`waits`); otherwise the cores with the same number within their rank."""
+    """Return the numbers of all cores that take part in a collective of `ranks`, which core
+    `number` calls. They are all cores of the ranks if the cores of a rank wait for each other
+    (`waits`). Otherwise they are the cores with the same number within their rank."""
     if not waits:
         return [world.cores_of(rank)[world.core(number)] for rank in ranks]
     return [number for rank in ranks for number in world.cores_of(rank)]
 
 
 def instance(core: Core) -> Instance:
-    """Return the instance on which the ranks run. If the launch does not name an instance, return
-    the largest instance whose chips have this machine's cores."""
+    """Return the instance of the launch. By default it is the largest instance whose chips have
+    this machine's cores."""
     name = core.world.instance
     return find_instance(name) if name else of_machine(core.machine.name)
 
@@ -40,9 +39,10 @@ def chip_ranks(core: Core) -> int:
 
 
 def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
-    """Return the group that contains the core's rank, and report groups of different sizes. Raises
-    SignatureError if no group contains the rank, if a group has a rank that doesn't exist, or if
-    the rank is in too many different groups of the launch."""
+    """Return the group that contains the core's rank, and report groups of different sizes.
+
+    Raises SignatureError if no group contains the rank, if a group has a rank that doesn't exist,
+    or if the rank is in too many different groups of the launch."""
     last = core.world.ranks - 1
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
     own_groups = [ranks for ranks in groups if core.rank in ranks]
@@ -91,9 +91,9 @@ def _join(core: Core, group: tuple[int, ...]) -> None:
 
 
 def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
-    """Return the ranks of a group in the order of a channel's ring. The API does not specify this
-    order. By default, the ring has the order of the group. If `Options.rings` is not 0, the ring
-    has a random order, and `Options.rings` is the seed."""
+    """Return the ranks of a group in the order of a channel's ring, which the API does not specify.
+    By default it is the order of the group. If `Options.rings` is not 0, it is a random order with
+    this seed."""
     order = list(group)
     if core.options.rings:
         random.Random(f"{core.options.rings} {channel} {order}").shuffle(order)
@@ -122,8 +122,8 @@ def check_channels(core: Core, group: Sequence[int], channels: Sequence[int]) ->
 
 
 def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
-    """Return the ranks that occur in pairs (source, target), in ascending order. Report pairs that
-    do not form a ring (`_is_ring`). Raises SignatureError for a rank that doesn't exist."""
+    """Return the ranks in pairs (source, target), in ascending order. Report pairs that do not form
+    a ring (`_is_ring`). Raises SignatureError for a rank that doesn't exist."""
     ranks = tuple(sorted({rank for pair in pairs for rank in pair}))
     last = core.world.ranks - 1
     require(
@@ -146,7 +146,7 @@ def ends(core: Core, pairs: Groups) -> tuple[int, ...]:
 
 def _is_ring(core: Core, following: dict[int, int]) -> bool:
     """Return whether the pairs form one ring of all their ranks, in which each rank sends to a rank
-    on the same chip or on a neighboring chip. `following` maps each source to its target."""
+    on the same or a neighboring chip. `following` maps each source to its target."""
     first = next(iter(following))
     rank, seen = following[first], 1
     while rank != first and rank in following and seen < len(following):
@@ -160,9 +160,10 @@ def _is_ring(core: Core, following: dict[int, int]) -> bool:
 
 
 def check_one_chip(core: Core, group: Sequence[int], displaced: bool) -> None:
-    """Raise SignatureError unless the group consists of all ranks of one chip, with two cores each,
-    and has_rdispls (the argument `displaced`) is false. all_gather_v accepts nothing else
-    (nki.collectives)."""
+    """Raise SignatureError for groups that all_gather_v doesn't accept (nki.collectives).
+
+    A group must consist of all ranks of one chip, with two cores each. has_rdispls (the argument
+    `displaced`) must be false."""
     each = instance(core).chip.cores // 2
     on_one = len({rank // each for rank in group}) == 1
     ok = core.world.cores == 2 and len(group) == each and on_one
@@ -220,8 +221,8 @@ def _check_slots(displaced: bool) -> None:
 
 
 def check_whole_chips(core: Core, group: Sequence[int], name: str) -> None:
-    """Report a group that contains some, but not all, ranks of a chip: the collective `name` needs
-    whole chips, because all_to_all uses a mesh (nki-library's harness)."""
+    """Report a group that contains only some ranks of a chip. The collective `name` needs whole
+    chips, because all_to_all uses a mesh (nki-library's harness)."""
     each = chip_ranks(core)
     chips = {rank // each for rank in group}
     if len(group) != len(chips) * each:

@@ -1,5 +1,6 @@
-"""Rows of a tensor: all rows of a tile, or the rows that an index chooses while a DMA runs. A row
-consists of all elements at one position of axis 0."""
+"""Rows of a tensor: all rows of a tile, or rows that an index chooses while a DMA runs.
+
+A row consists of all elements at one position of axis 0."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 class RowBlock:
     """The rows that an operand of a DMA reads or writes.
 
-    For a gather or scatter, `numbers` has the positions, along axis 0 of the tensor, of the rows
-    that the operand's index chooses. It is None for an operand without an index. `inside` flags
-    those of the `numbers` whose rows exist. It is None if all rows exist."""
+    `numbers`: for a gather or scatter, the positions, along axis 0 of the tensor, of the rows that
+    the index chooses. None without an index. `inside`: flags of the `numbers` whose rows exist;
+    None if all exist."""
 
     core: Core
     name: str
@@ -36,17 +37,17 @@ class RowBlock:
 
     @property
     def chosen(self) -> Array | None:
-        """Flags, in the shape of the tile, of the elements whose rows exist; None if all rows
-        do."""
+        """Flags of the elements whose rows exist, in the shape of the tile; None if all rows
+        exist."""
         if self.inside is None:
             return None
         column = self.inside.reshape(-1, *[1] * (len(self.tile.shape) - 1))
         return np.broadcast_to(column, self.tile.shape)
 
     def codes(self, out: Array | None = None) -> Array:
-        """Return the codes of the elements. Without an index, the result is the memory of the tile.
-        For a gather, it is an array with the chosen rows (`out`, if that is given), in which row 0
-        replaces a row that does not exist."""
+        """Return the codes of the elements. Without an index, they are the memory of the tile. For
+        a gather, they are an array with the chosen rows (`out`, if given). Row 0 replaces a row
+        that does not exist."""
         if self.numbers is None:
             return self.tile.codes()
         table, rows = _every_row(self.tile), self.numbers
@@ -58,7 +59,7 @@ class RowBlock:
         return codes
 
     def _existing(self, each: Array) -> Array:
-        """Return the items of `each`, which has an item per row, for rows that exist."""
+        """Return the items of `each` for rows that exist. `each` has one item for each row."""
         existing: Array = each if self.inside is None else each[self.inside]
         return existing
 
@@ -69,9 +70,8 @@ class RowBlock:
         return codec.decode(self.tile.held, self.codes())
 
     def write(self, codes: Array, chosen: Array | None = None) -> None:
-        """Write codes to the rows that exist: to all of their elements, or only to those that
-        `chosen` flags. If an index chooses a row twice, the row gets the codes of the later
-        partition."""
+        """Write codes to the rows that exist: to all their elements, or only to those that `chosen`
+        flags. A row that an index chooses twice gets the codes of the later partition."""
         if self.numbers is None:
             put(self.tile, codes, chosen)
             return
@@ -81,10 +81,9 @@ class RowBlock:
         _scatter(_every_row(self.tile), existing(self.numbers), codes, chosen_existing)
 
     def in_turn(self, unique: bool) -> Iterator[RowBlock]:
-        """Yield RowBlocks that must be written one after the other. No RowBlock contains a row
-        twice. If rows are `unique`, there is only one RowBlock. Otherwise the first RowBlock has
-        the first occurrence of each row number, the second RowBlock has the second occurrence, and
-        so on."""
+        """Yield RowBlocks to write one after the other, none of which contains a row twice. If rows
+        are `unique`, there is only one. Otherwise the n-th RowBlock has the n-th occurrence of each
+        row number."""
         if unique or self.numbers is None:
             yield self
             return
@@ -102,8 +101,8 @@ class RowBlock:
 
 
 def put(tile: Tile, codes: Array, chosen: Array | None = None) -> None:
-    """Write codes to a tile, in the order of the tile's elements: to all elements, or only to those
-    that `chosen` flags."""
+    """Write codes to a tile, in the order of its elements: to all, or only to those that `chosen`
+    flags."""
     into, codes = tile.codes(), shaped(codes, tile.shape)
     if chosen is None:
         codec.copy(codes, into)
@@ -137,8 +136,8 @@ def _scatter(table: Tile, rows: Array, codes: Array, chosen: Array | None) -> No
 
 
 def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Return the row number for each partition of the tile. The index has the shape [n, 1], and has
-    at least as many partitions as the tile. Raises ShapeError if the index has another shape."""
+    """Return the row number for each partition of the tile. Raises ShapeError unless the index has
+    the shape [n, 1] and at least as many partitions as the tile."""
     if index.free_size != 1 or index.shape[0] < tile.shape[0]:
         raise ShapeError(
             f"the index of {name} has the shape {index.shape}",
@@ -151,12 +150,12 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 
 
 def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Return one row number for each row of the tile. The numbers are read from the first column of
-    the index, from top to bottom, then from the next column.
+    """Return one row number for each row of the tile. They are read from the index column by
+    column, from top to bottom.
 
-    Raises ShapeError unless the index is uint32, [partitions, columns], and has enough numbers. The
-    number of its partitions must be a multiple of `limits.transposed_rows`. An index with several
-    columns must use all partitions."""
+    Raises ShapeError unless the index is uint32, has the shape [partitions, columns], and has
+    enough numbers. The number of its partitions must be a multiple of `limits.transposed_rows`. An
+    index with several columns must use all partitions."""
     rows, whole = tile.shape[0], machine.limits.partitions
     group = machine.limits.transposed_rows
     partitions, columns = index.shape[0], index.free_size
@@ -176,11 +175,11 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 def asked(
     core: Core, name: str, tile: Tile, skip: bool, numbers: Numbers = one_for_each
 ) -> RowBlock:
-    """Return the rows of an operand. If the operand has an index, `numbers(name, tile, index,
-    machine)` returns the row numbers.
+    """Return the rows of an operand. `numbers(name, tile, index, machine)` returns the row numbers
+    if the operand has an index.
 
-    Raises OutOfBoundsError for rows that don't exist. With `skip`, nothing is raised, and `inside`
-    of the RowBlock flags the rows that exist."""
+    Raises OutOfBoundsError for rows that don't exist. With `skip`, `inside` of the RowBlock flags
+    the rows that exist instead."""
     if not tile.dynamic:
         return RowBlock(core, name, tile)
     (dynamic,) = tile.dynamic

@@ -40,8 +40,8 @@ CLOBBERED_CODE = CLOBBERED.view(np.uint32)
 
 
 def accumulators(core: Core, unit: engine, data: Tile, count: int) -> Any:
-    """Return a view of the accumulator registers of `count` lanes of the engine `unit`. The first
-    of these lanes is the lane of the first partition of `data` (ISA, activation_reduce)."""
+    """Return a view of the accumulator registers of `count` lanes of the engine `unit`. They begin
+    at the lane of the first partition of `data` (ISA, activation_reduce)."""
     first = data.start_partition
     return core.accumulators[unit][first : first + count]
 
@@ -55,9 +55,11 @@ def accumulate(
     command: reduce_cmd,
     initial: Any = None,
 ) -> None:
-    """Set the accumulator registers of the lanes of `data` as the command requires (`preset`). Then
-    fold each row of `values` [P, F] into the register of its lane with `op`. The commands idle and
-    reset fold nothing."""
+    """Fold `values` into the accumulator registers of the lanes of `data`.
+
+    The registers are first set as the command requires (`preset`). Then each row of `values`, shape
+    [P, F], is folded into the register of its lane with `op`. The commands idle and reset fold
+    nothing."""
     registers = accumulators(core, unit, data, len(values))
     preset(registers, op, command, initial)
     if command is not IDLE and command is not RESET:
@@ -67,9 +69,11 @@ def accumulate(
 def cumulate(
     core: Core, data: Tile, values: Any, op: Operator, command: reduce_cmd, initial: Any
 ) -> None:
-    """Set the accumulator registers of the lanes of `data` as the command requires (`preset`). Then
-    fold each row of `values` [P, F] into the register of its lane with `op`, and replace each
-    element by the register's content after that element, as the Vector engine does."""
+    """Fold `values` into the accumulator registers, and replace each element by the register's
+    content after that element, as the Vector engine does.
+
+    The registers of the lanes of `data` are first set as the command requires (`preset`). Then each
+    row of `values`, shape [P, F], is folded into the register of its lane with `op`."""
     registers = accumulators(core, engine.vector, data, len(values))
     preset(registers, op, command, initial)
     rows = values.reshape(len(values), -1)
@@ -77,10 +81,11 @@ def cumulate(
 
 
 def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = None) -> None:
-    """Set accumulator registers before an instruction's first element. The commands reset_reduce
-    and reset set the identity of `op`, and load_reduce sets `initial`. The command idle sets a
-    value that marks the registers as clobbered, because an idle instruction may clobber them (ISA).
-    Other commands change nothing."""
+    """Set accumulator registers before an instruction's first element.
+
+    `reset_reduce` and `reset` store the identity of `op`, `load_reduce` stores `initial`. `idle`
+    stores a value that marks the registers as clobbered, because an idle instruction may clobber
+    them (ISA). Other commands change nothing."""
     if command is BEGIN or command is RESET:
         registers.fill(op.identity)
     elif command is IDLE:
@@ -92,9 +97,10 @@ def preset(registers: Any, op: Operator, command: reduce_cmd, initial: Any = Non
 def read_out(
     core: Core, unit: engine, data: Tile, reduce_res: Tile | None, negate: bool = False
 ) -> None:
-    """Write the accumulator registers of the lanes of `data` to `reduce_res`, one per partition. If
-    `reduce_res` is None, do nothing. For a register that no command has set, write NaN and report a
-    finding. With `negate`, write the negative values."""
+    """Write the accumulator registers of the lanes of `data` to `reduce_res`, one per partition.
+
+    If `reduce_res` is None, do nothing. For a register that no command has set, write NaN and
+    report a finding. With `negate`, write the negative values."""
     if reduce_res is None:
         return
     registers = accumulators(core, unit, data, reduce_res.shape[0])
@@ -118,10 +124,12 @@ PICKS = PackForm("picks", 1, tuple)  # the row numbers that a matrix of zeros an
 def multiplied(
     core: Core, dst: Tile, stationary: Tile, moving: Tile, accumulate: bool | None, group: int
 ) -> Run:
-    """Return a Run, the function that executes a call: dst (+)= the product of the tiles
-    `stationary` and `moving`. If `group` is more than 1, each operand has the shape [K, group,
-    columns]: each of the K partitions has `group` rows. The products of these rows are added to
-    each other before they are added to the sum over the partitions."""
+    """Return the function that executes dst (+)= the product of the tiles `stationary` and
+    `moving`.
+
+    If `group` is more than 1, each operand has the shape [K, group, columns]. The products of the
+    `group` rows of a partition are added to each other before they are added to the sum over the
+    partitions."""
     multiply = product.of(float32 in (stationary.dtype, moving.dtype), core.options)
     chained = product.are_packed(dst, stationary, moving, multiply, group)
     if chained:  # `product.chain` would only call this function
@@ -167,7 +175,7 @@ def multiplied(
 
 
 class _Operand:
-    """One operand of a product. It is read as a matrix, or taken from the cache in packed form
+    """One operand of a product, read as a matrix or from the cache of packed operands
     (`neuroncore.core.packs`)."""
 
     def __init__(self, tile: Tile, role: str, chained: bool, group: int, options: Options) -> None:
@@ -192,21 +200,20 @@ class _Operand:
 def _as_finite(
     s: Array, x: Array, in_s: Array | None, in_x: Array | None
 ) -> tuple[Array, Array, Array | None]:
-    """Return the operands s [K, M] and x [K, N] of a product, and flags [M, N] of the product's
-    elements.
+    """Return (s, x, flags): the operands of a product with finite leftovers, and flags of the
+    product's elements to which leftovers are moved.
 
-    `in_s` and `in_x` flag the leftovers in s and x; None flags none. If the product only moves
-    numbers, the leftovers in the returned s and x are replaced by 0, and the returned flags show
-    the elements of the product to which leftovers are moved. Otherwise s and x are returned
-    unchanged, and the returned flags are None."""
+    `s`: shape [K, M]. `x`: shape [K, N]. The flags: shape [M, N]. `in_s` and `in_x` flag the
+    leftovers in s and x; None flags none. If the product only moves numbers, leftovers are replaced
+    by 0. Otherwise s and x are returned unchanged, and the flags are None."""
     in_s, in_x = (None if f is None else f.reshape(v.shape) for f, v in ((in_s, s), (in_x, x)))
     into = product.moved(s, x, in_s, in_x)
     return (s, x, None) if into is None else (without(s, in_s), without(x, in_x), into)
 
 
 def transposed(core: Core, dst: Tile, data: Tile) -> None:
-    """Write the transpose of `data` to `dst`: the product of `data` with an identity matrix.
-    Leftovers that are not finite become NaN, and do not change other elements."""
+    """Write the transpose of `data` to `dst`, as a product with an identity matrix. Leftovers that
+    are not finite become NaN, and do not change other elements."""
     values = product.reader(data, "stationary", core.options)(data)
     lost = core.leftovers_in(data)
     lost = None if lost is None else lost.reshape(values.shape)
@@ -219,14 +226,13 @@ def transposed(core: Core, dst: Tile, data: Tile) -> None:
 
 
 def without(values: Array, lost: Array | None) -> Array:
-    """Return `values`, with 0 in place of each value that `lost` flags. If `lost` is None, return
-    them unchanged."""
+    """Return `values` with 0 in place of each value that `lost` flags. None flags none."""
     return values if lost is None else np.where(lost, np.float32(0), values)
 
 
 def accumulated(core: Core, dst: Tile, accumulate: bool | None, multiply: product.Sum) -> None:
-    """dst (+)= the matrix [M, N] that `multiply(out, add)` computes. `multiply` writes the matrix
-    to the array `out`, or adds it to `out` if `add` is true."""
+    """dst (+)= the matrix [M, N] that `multiply(out, add)` computes. `multiply` overwrites the
+    array `out`, or adds to it if `add` is true."""
     _put(dst, never_written(core, dst, accumulate), multiply)
 
 
@@ -256,9 +262,10 @@ def _is_direct(dst: Tile) -> bool:
 
 
 def hinted(run: Run, stationary: Tile, of_stationary: bool, of_moving: bool) -> Run:
-    """Return a Run that executes `run`, and reports a float32 operand that has numbers other than 0
-    and 1 although the flag of the call says that it has none. With a flag the device needs fewer
-    passes (ISA), but the emulator's sums are the same."""
+    """Return a Run that executes `run`, and reports a wrong hint about a float32 operand.
+
+    The flags `of_stationary` and `of_moving` state that an operand has only zeros and ones. With a
+    flag the device needs fewer passes (ISA), but the emulator's sums don't change."""
     flags = {"stationary": of_stationary, "moving": of_moving}
     names = [name for name, flag in flags.items() if flag and stationary.dtype is float32]
     if not names:
@@ -284,8 +291,8 @@ def _has_others(tile: Tile) -> bool:
 
 
 def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
-    """Return which elements of `dst` a sum overwrites: True for all, False for none, or an array of
-    flags. The sum is added to the elements that it does not overwrite.
+    """Return which elements of `dst` a sum overwrites: True for all, False for none, or flags. The
+    sum is added to the other elements.
 
     If `accumulate` is None, the first write to an element of the tensor overwrites it, and later
     writes add (ISA). Data of an earlier tensor at the same address doesn't count as written. Report
@@ -334,9 +341,10 @@ def pass_through(core: Core, dst: Tile, data: Tile, moving: Tile) -> None:
 
 
 def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
-    """Return (row numbers, flags) for a matrix of zeros and ones. The row numbers have, for each
-    column, the number of the row with the 1; for an identity matrix, they are a slice of all rows.
-    The flags show the columns without a 1; they are None if every column has a 1."""
+    """Return (row numbers, flags) for a matrix of zeros and ones.
+
+    The row numbers have, for each column, the row of the 1; for an identity matrix they are a slice
+    of all rows. The flags show the columns without a 1; they are None if every column has a 1."""
     picks = moving.values().reshape(moving.shape[0], -1) != 0
     rows, empty = np.argmax(picks, axis=0), ~picks.any(axis=0)
     if empty.any():
@@ -345,8 +353,8 @@ def _picked_rows(moving: Tile) -> tuple[Array | slice, Array | None]:
 
 
 def put_bits(dst: Tile, codes: Array) -> None:
-    """Copy codes to `dst` without conversion. Narrower codes go to the lower bits of the elements
-    of `dst`."""
+    """Copy codes to `dst` without conversion. Narrower codes go to the lower bits of the
+    elements."""
     into = dst.codes()
     if codes.itemsize < into.itemsize:
         into = into.view(dst.held.code_type)

@@ -3,11 +3,12 @@ share HBM.
 
 Only one program runs at a time. It runs until it ends, or until it must wait for others at a
 barrier, an exchange of data or a collective. Then the next program in line continues. So all runs
-of a launch execute the programs in the same order, no matter how the operating system schedules
-their threads.
+of a launch execute the programs in the same order, however the operating system schedules the
+threads.
 
-A point names a place at which certain cores wait for each other. A meeting is one such wait: it is
-complete when all cores of the point have arrived, and each core brings a value for the others."""
+A point is a named place at which certain cores wait for each other. A meeting is one such wait: it
+is complete when all cores of the point have arrived, and each core brings a value for the
+others."""
 
 from __future__ import annotations
 
@@ -41,15 +42,15 @@ class Parcel:
 
 
 def cores_together(machine: Machine) -> int:
-    """Return the number of cores on which the programs of a launch run at the same time and can
-    synchronize: the cores of a logical core (nki/get-started/about/lnc.rst)."""
+    """Return how many cores run the programs of a launch at the same time and can synchronize. They
+    are the cores of a logical core (nki/get-started/about/lnc.rst)."""
     return len(CORES) if machine.has("logical_core") else 1
 
 
 def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
-    """Wait until each core of the rank has come to the point with this name. Return the value
-    `bring` of each core, by the core's number in the rank. Raises TargetError if the rank does not
-    have the two cores of a logical core."""
+    """Wait until each core of the rank has come to this point. Return the value `bring` of each
+    core, by the core's number in the rank. Raises TargetError if the rank does not have the two
+    cores of a logical core."""
     if core.peers is None or core.world.cores != len(CORES):
         raise TargetError(
             f"{point} needs two cores that can synchronize, but "
@@ -68,12 +69,12 @@ def meet(core: Core, point: str, bring: Any = None) -> dict[int, Any]:
 
 
 def exchange(core: Core, point: str, src: Tile, to: int, sender: int, dst: Tile) -> Array:
-    """Exchange data between cores of a rank, at the point with this name. Send `src` to core `to`.
-    Return the codes that core `sender` sends to this core, in the shape of `dst`. Cores are
-    numbered within the rank.
+    """Exchange data between cores of a rank at this point.
 
-    Raises KernelError if core `sender` sends to another core. Raises ShapeError if the data from
-    core `sender` and `dst` differ in format, number of partitions or number of elements."""
+    Send `src` to core `to`. Return the codes that core `sender` sends to this core, in the shape of
+    `dst`. Cores are numbered within the rank. Raises KernelError if core `sender` sends to another
+    core. Raises ShapeError if its data and `dst` differ in format, number of partitions or number
+    of elements."""
     received: Parcel = meet(core, point, Parcel(to, src.codes().copy(), src.dtype))[sender]
     rank, codes = core.world.core(core.number), received.codes
     if received.to != rank:
@@ -105,8 +106,8 @@ STACK = 4 << 20
 
 @dataclass(eq=False)
 class _Meeting:
-    """A meeting: the numbers of the cores that take part (`cores`), and the values that the arrived
-    cores have brought, by number of the core (`brought`)."""
+    """A meeting: the `cores` that take part, and the values that arrived cores have `brought`, by
+    core."""
 
     cores: frozenset[int]
     brought: dict[int, Any] = field(default_factory=dict)
@@ -118,8 +119,8 @@ class _Meeting:
 
 @dataclass(frozen=True)
 class _Wait:
-    """The name of the point at which a program is waiting, the meeting there, and the place in the
-    program's source."""
+    """The point at which a program waits, the meeting there, and the place in the program's
+    source."""
 
     point: str
     meeting: _Meeting
@@ -131,8 +132,8 @@ class _Stopped(BaseException):
 
 
 class System:
-    """The cores of one launch, numbered from 0. `turns` is the seed of a random order in which the
-    cores' programs take turns. If it is 0, they take turns in the order of the cores' numbers."""
+    """The cores of one launch, numbered from 0. `turns` is the seed of a random order in which
+    their programs take turns; 0 means the order of the cores' numbers."""
 
     def __init__(self, cores: Sequence[Core], world: World, turns: int = 0) -> None:
         self.cores, self.world = cores, world
@@ -150,8 +151,8 @@ class System:
         self._at_meeting = False  # an error that is raised at a meeting belongs to no single rank
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
-        """Run a program on every core to its end, and return the result of each. Raises the first
-        error of any core, and DeadlockError if all remaining programs wait for each other."""
+        """Run a program on every core to its end, and return all results. Raises the first error of
+        any core, and DeadlockError if all remaining programs wait for each other."""
         results: dict[int, T] = {}
         threads = []
         for number, core in enumerate(self.cores):
@@ -226,9 +227,10 @@ class System:
         return meeting.brought
 
     def _hand_over(self, number: int) -> None:
-        """Hand over from core `number` to the next program in line that can continue. If no program
-        can continue, the launch fails with a deadlock. After any failure, let the remaining
-        programs stop, one after the other."""
+        """Hand over from core `number` to the next program in line that can continue.
+
+        If no program can continue, the launch fails with a deadlock. After any failure, let the
+        remaining programs stop, one after the other."""
         if len(self._ended) == len(self.cores):
             return
         if self._failure is None:
@@ -242,8 +244,8 @@ class System:
         self._turn[remaining].release()  # it stops, and lets the next one stop
 
     def _deadlock(self) -> DeadlockError:
-        """Return the error for a launch in which all remaining programs wait. The place of the
-        error is the place where the program with the lowest number waits."""
+        """Return the error for a launch in which all remaining programs wait. It is reported at the
+        place where the program with the lowest number waits."""
         first: dict[_Meeting, tuple[int, _Wait]] = {}
         for number, wait in sorted(self._waits.items()):
             first.setdefault(wait.meeting, (number, wait))
@@ -258,9 +260,9 @@ class System:
         return error
 
     def _absences(self, wait: _Wait) -> list[str]:
-        """Return texts about the meeting of `wait`. Each text names the cores that wait there, some
-        of the missing cores, and the place where these missing cores wait instead (or says that
-        they have ended). All missing cores that wait at the same place share one text."""
+        """Return texts about the missing cores of the meeting of `wait`, one for each place where
+        such cores wait instead (or a text that they have ended). Each text also names the cores
+        that wait at the meeting."""
         there = wait.meeting.brought
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}
@@ -283,8 +285,7 @@ class System:
 
     def _elsewhere(self, number: int, than: _Wait) -> str:
         """Return a text for the point at which core `number` waits; "" if its program has ended. If
-        the point has the same name as the point of `than`, the text also names the cores of the
-        point."""
+        the point of `than` has the same name, the text also names the cores of the point."""
         if number in self._ended:
             return ""
         wait = self._waits[number]
@@ -296,7 +297,7 @@ class System:
 
 def _listed(parts: Sequence[str]) -> str:
     """Join at most IN_A_LINE texts in one line. For more texts, return a line for each of the first
-    LISTED ones, and a line with the number of the others."""
+    LISTED texts, and a line with the number of the others."""
     if len(parts) <= IN_A_LINE:
         return "; ".join(parts)
     rest = len(parts) - LISTED
@@ -305,8 +306,8 @@ def _listed(parts: Sequence[str]) -> str:
 
 @contextmanager
 def _stacks(count: int) -> Iterator[None]:
-    """A context manager. If `count`, the number of threads, is more than FEW, threads that are
-    started inside it have stacks of STACK bytes."""
+    """A context manager in which new threads have stacks of STACK bytes, if `count` threads are
+    more than FEW."""
     if count <= FEW:
         yield
         return

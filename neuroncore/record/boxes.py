@@ -1,14 +1,13 @@
 """The boxes of bytes that instructions touch, and the pairs of boxes that overlap.
 
-A box is a rectangle of bytes: some rows of an area, and the same range of bytes in each row. On
-chip, a row is a partition. In HBM, a row is as long as the last axis of the tensor. An area is a
-storage (the bytes of one tensor), or a whole memory if the kernel chose addresses in this memory. A
-box is dense if the access touches all bytes of the box. Otherwise the box has a pattern, which
-describes the exact bytes that the access touches.
+An area is a storage (the bytes of one tensor), or a whole memory if the kernel chose addresses in
+this memory. An area is divided into rows of bytes: on chip a row is a partition, in HBM it is as
+long as the last axis of the tensor. A box is a rectangle of bytes: some rows of an area, and the
+same range of bytes in each row. A box is dense if the access touches all bytes of the box.
+Otherwise the box has a pattern, which describes the exact bytes that the access touches.
 
 An instruction accesses windows. A window is some elements of a storage: a geometry (layout, shape,
-strides and format) and the offset of the first element.
-"""
+strides and format) and the offset of the first element."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ MANY = 256  # if an area has more boxes than this, their order matters for speed
 
 
 class Form(NamedTuple):
-    """A strided access without its position: the sizes of its axes (`shape`), the strides of these
-    axes in bytes (`steps`), and the size of an element (`item`)."""
+    """A strided access without its position: sizes of axes (`shape`), strides in bytes (`steps`),
+    and bytes per element (`item`)."""
 
     shape: tuple[int, ...]
     steps: tuple[int, ...]
@@ -52,20 +51,19 @@ class Patterns(NamedTuple):
     forms: list[Form]
 
     def each(self) -> list[tuple[Any, ...]]:
-        """Return a tuple (start, shape, steps, item) for each pattern: the byte of the area at
-        which the pattern begins, and the fields of its Form."""
+        """Return (start, shape, steps, item) for each pattern: the byte of the area at which the
+        pattern begins, and the fields of its Form."""
         pairs = zip(self.start.tolist(), self.form.tolist(), strict=True)
         return [(start, *self.forms[form]) for start, form in pairs]
 
 
 class AxisSteps(NamedTuple):
-    """Patterns that are divided into steps. A step of pattern k is pitch[k] bytes long, which is
-    the stride of the pattern's first axis. Steps are counted from the beginning of the area.
+    """Patterns that are divided into steps, one for each element of the first axis.
 
-    box[k] is [step, step_end, byte, byte_end]: the steps that pattern k touches, and the range of
-    bytes that it touches in each step. Bytes are counted from the beginning of a step. whole[k] is
-    True if this range is inside one step.
-    """
+    A step of pattern k has pitch[k] bytes, the stride of the first axis. Steps are counted from the
+    beginning of the area. box[k] is [step, step_end, byte, byte_end]: the steps that pattern k
+    touches, and the range of bytes in each step, counted from the beginning of the step. whole[k]
+    is True if this range is inside one step."""
 
     pitch: Array
     box: Array
@@ -73,12 +71,11 @@ class AxisSteps(NamedTuple):
 
 
 def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tuple[Array, Array]:
-    """Find the boxes that share bytes. Return two arrays `near` and `start`: box b shares bytes
-    with the boxes near[start[b]:start[b + 1]], which include box b itself.
+    """Find the boxes that share bytes. Return two arrays `near` and `start`.
 
-    box[b] is [row, row_end, byte, byte_end]. Box b is in area[b], and has the pattern which[b], or
-    -1 if it is dense. `box` is overwritten.
-    """
+    Box b shares bytes with the boxes near[start[b]:start[b + 1]], including box b itself. box[b] is
+    [row, row_end, byte, byte_end]. area[b] is the area of box b. which[b] is its pattern, or -1 if
+    it is dense. `box` is overwritten."""
     if not len(patterns.start):
         return _overlapping(area, box)
     steps = _steps(patterns)
@@ -87,8 +84,8 @@ def neighbors(area: Array, box: Array, which: Array, patterns: Patterns) -> tupl
 
 
 def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:
-    """Find the boxes that overlap, and return `near` and `start` as defined in `neighbors`. `box`
-    is overwritten."""
+    """Find the boxes that overlap, and return `near` and `start` (see `neighbors`). `box` is
+    overwritten."""
     count = len(box)
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
     areas = area[order]
@@ -117,9 +114,10 @@ def _steps(patterns: Patterns) -> AxisSteps:
 
 
 def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> None:
-    """Change boxes so that the boxes of interleaved accesses do not overlap. In a changed box, the
-    steps of the pattern replace the rows, and the bytes within a step replace the bytes
-    (`AxisSteps.box`). Only some areas are changed: all boxes of the area have patterns, the steps
+    """Change boxes so that the boxes of interleaved accesses do not overlap.
+
+    In a changed box, the steps of the pattern replace the rows, and the bytes within a step replace
+    the bytes (`AxisSteps.box`). An area is changed only if all its boxes have patterns, the steps
     of all patterns have the same length, and the bytes of each pattern stay within its steps
     (`AxisSteps.whole`). An example is a tensor in HBM whose rows are accessed in parts."""
     pitch = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
@@ -132,9 +130,10 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> 
 
 
 def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
-    """Sort boxes so that fewer pairs of boxes must be compared. `order` has the boxes of one area,
-    sorted by rows. If fewer pairs overlap in bytes than in rows, exchange rows and bytes in `box`
-    for these boxes, and sort `order` by bytes."""
+    """Sort boxes so that fewer pairs of boxes must be compared.
+
+    `order` has the boxes of one area, sorted by rows. If fewer pairs overlap in bytes than in rows,
+    exchange rows and bytes in `box` for these boxes, and sort `order` by bytes."""
     boxes = box[order]
     if _reached(boxes[:, 2], boxes[:, 3]) < _reached(boxes[:, 0], boxes[:, 1]):
         box[order] = boxes[:, [2, 3, 0, 1]]
@@ -142,16 +141,17 @@ def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
 
 
 def _reached(begin: Array, end: Array) -> int:
-    """For each interval, count the intervals that begin before its end. Return the sum of these
-    counts. Interval k is from begin[k] to end[k]."""
+    """Return the sum, over all intervals, of the number of intervals that begin before its end.
+    Interval k is from begin[k] to end[k]."""
     return int(np.searchsorted(np.sort(begin), end).sum())
 
 
 def _without_near_misses(
     which: Array, patterns: Patterns, in_steps: Array, near: Array, start: Array
 ) -> tuple[Array, Array]:
-    """Remove pairs of strided accesses whose boxes overlap, but which share no bytes. Return the
-    new `near` and `start` (as defined in `neighbors`). in_steps[k] is True if the bytes of pattern
+    """Remove pairs of strided accesses whose boxes overlap, but which share no bytes.
+
+    Return the new `near` and `start` (see `neighbors`). in_steps[k] is True if the bytes of pattern
     k stay within its steps (`AxisSteps.whole`). If there are too many pairs to compare, no pair is
     removed."""
     count = len(patterns.start)
@@ -174,12 +174,11 @@ def _without_near_misses(
 def _form_pair(
     pattern: int, other: int, patterns: Patterns, in_steps: Array
 ) -> tuple[Form, int, Form]:
-    """Return a tuple for two patterns: the form of `pattern`, the distance in bytes from its
-    beginning to the beginning of `other`, and the form of `other`.
+    """Return (form of `pattern`, distance, form of `other`) for two patterns. The distance in bytes
+    is from the beginning of `pattern` to the beginning of `other`.
 
     If the first axes of both patterns have the same stride, and the bytes of both patterns stay
-    within their steps (`in_steps`), the forms lack this axis, and the distance is within a step.
-    """
+    within their steps (`in_steps`), the forms lack this axis, and the distance is within a step."""
     first, second = patterns.forms[patterns.form[pattern]], patterns.forms[patterns.form[other]]
     start, following = int(patterns.start[pattern]), int(patterns.start[other])
     pitch = first.steps[0]
@@ -190,8 +189,8 @@ def _form_pair(
 
 
 def _meet(form_a: Form, distance: int, form_b: Form) -> bool:
-    """Return whether two strided accesses share a byte. The access of `form_b` begins `distance`
-    bytes after the access of `form_a`. For large accesses, return True without a search."""
+    """Return whether two strided accesses share a byte; for large accesses True without a search.
+    The access of `form_b` begins `distance` bytes after the access of `form_a`."""
     if max(prod(form.shape) * form.item for form in (form_a, form_b)) > EXACT_BYTES:
         return True
     return bool(np.isin(_bytes(form_a), _bytes(form_b) + distance).any())
@@ -208,9 +207,11 @@ SBUF, PSUM = MemoryRegion.sbuf, MemoryRegion.psum
 
 
 class Box(NamedTuple):
-    """The bytes of an access in an area: the rows row:row_end (partitions on chip), and the bytes
-    byte:byte_end of each row. If the box is `dense`, the access touches all these bytes. Otherwise
-    `Boxes.patterns` has the exact bytes."""
+    """The bytes of an access in an area: rows row:row_end (partitions on chip), bytes byte:byte_end
+    of each row.
+
+    If the box is `dense`, the access touches all these bytes. Otherwise `Boxes.patterns` has the
+    exact bytes."""
 
     area: int
     row: int
@@ -221,32 +222,32 @@ class Box(NamedTuple):
 
 
 class Areas(NamedTuple):
-    """The areas of a record, in the order of their first use. An area is a storage, or a whole
-    memory if the kernel chose addresses in this memory. kinds[kind[a]] describes area a, and
-    of_box[b] is the number of the area of box b."""
+    """The areas of a record, in the order of their first use.
+
+    An area is a storage, or a whole memory if the kernel chose addresses in this memory.
+    kinds[kind[a]] describes area a. of_box[b] is the area of box b."""
 
     kinds: Sequence[Area]
     kind: Array
     of_box: Array
 
     def each_box(self, of_kinds: Iterable[Any], dtype: npt.DTypeLike) -> Array:
-        """Return an array with a value for each box. `of_kinds` has a value for each of `kinds`,
-        and a box gets the value for the kind of its area."""
+        """Return an array with a value for each box. `of_kinds` has a value for each of `kinds`; a
+        box gets the value for the kind of its area."""
         by_kind: Array = np.array(list(of_kinds), dtype)
         return by_kind[self.kind][self.of_box]
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of all storages. Storages are divided into pieces so that each access is inside
-    one piece. So a piece can be moved without moving other pieces. A tensor in HBM is one piece.
+    """The pieces of all storages. Each access is inside one piece, so a piece can be moved without
+    other pieces. A tensor in HBM is one piece.
 
-    `of_box` and `whole` have an entry for each box of the record: the number of the box's piece,
-    and whether the box fills the piece. The other fields have an entry for each piece. `extents`
-    are [row, row_end, byte, byte_end]. `on_chip` and `movable` are flags. A piece is movable if it
-    is in SBUF, at an address that the compiler chooses. `width` is the size in bytes per partition,
-    and `nbytes` the total size in bytes.
-    """
+    For each box of the record: `of_box` is its piece, and `whole` states whether it fills the
+    piece. The other fields have an entry for each piece. `extents` are [row, row_end, byte,
+    byte_end]. `on_chip` and `movable` are flags. A piece is movable if it is in SBUF, at an address
+    that the compiler chooses. `width` is the size in bytes per partition, and `nbytes` the total
+    size in bytes."""
 
     of_box: Array
     whole: Array
@@ -262,8 +263,7 @@ class Boxes:
     """The distinct boxes of a record, in the order in which its windows first use them.
 
     A row of `table` has the fields of a Box, in order. pattern[b] is the pattern of box b, or -1 if
-    the box is dense. of_window[w] is the box of window w.
-    """
+    it is dense. of_window[w] is the box of window w."""
 
     table: Array
     areas: Areas
@@ -273,8 +273,8 @@ class Boxes:
 
     @cached_property
     def near(self) -> tuple[Array, Array]:
-        """The boxes that share bytes, as two arrays `near` and `start`: box b shares bytes with the
-        boxes near[start[b]:start[b + 1]], which include box b itself."""
+        """The boxes that share bytes, as two arrays `near` and `start`. Box b shares bytes with the
+        boxes near[start[b]:start[b + 1]], including box b itself."""
         return neighbors(self.areas.of_box, self.table[:, 1:5].copy(), self.pattern, self.patterns)
 
     @cached_property
@@ -284,8 +284,7 @@ class Boxes:
 
 
 def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) -> Boxes:
-    """Return the distinct boxes that `windows` cover. geometries[n] is the geometry with the number
-    n in `windows`."""
+    """Return the distinct boxes of `windows`. geometries[n] is the geometry with number n."""
     count = len(windows.storage)
     memories = {kind.region: kind.row_bytes for kind in storages.kinds if kind.placed}
     forms: dict[Form, int] = {}
@@ -314,9 +313,10 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
 def _row(
     geometry: Geometry, memories: Mapping[MemoryRegion, int], forms: dict[Form, int]
 ) -> tuple[int, ...]:
-    """Return the properties of a geometry, as a row of the table that `native.extents` needs.
-    `memories` has the bytes per row of each memory in which the kernel chose addresses. If the form
-    of the geometry is new, it is added to `forms`."""
+    """Return the properties of a geometry as a row of the table for `native.extents`.
+
+    `memories` has the bytes per row of each memory in which the kernel chose addresses. A new form
+    of a geometry is added to `forms`."""
     layout = geometry.layout
     area_row_bytes = 0
     if layout.placed:  # the area is the memory that contains the storage
@@ -327,9 +327,10 @@ def _row(
 
 @lru_cache(maxsize=MOST)
 def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], Form]:
-    """Return the form of a geometry, and its properties: the numbers that `_row` returns, except
-    the last two. `area_row_bytes` is the bytes per row of the whole memory, or 0 if the area is a
-    storage. HBM is divided into rows as long as the last axis of the tensor."""
+    """Return the form of a geometry, and the numbers that `_row` returns except the last two.
+
+    `area_row_bytes` is the bytes per row of the whole memory, or 0 if the area is a storage. HBM is
+    divided into rows as long as the last axis of the tensor."""
     layout, item, steps = geometry.layout, geometry.dtype.itemsize, list(geometry.bytes_apart)
     pitch = layout.row_bytes if layout.on_chip else layout.shape[-1] * layout.dtype.itemsize
     pitch = pitch or 1  # a result without elements has no boxes
@@ -356,8 +357,8 @@ def _extent(geometry: Geometry, area_row_bytes: int) -> tuple[tuple[int, ...], F
 
 
 def _areas(area: Array, storages: Storages, on: Array) -> Areas:
-    """Return the Areas of all boxes. Box b is in the area with the number area[b], and on[b] is the
-    index of a storage in this area."""
+    """Return the Areas of all boxes. Box b is in area number area[b], and on[b] is a storage in
+    this area."""
     first, of_box = native.distinct(area[:, np.newaxis])
     return Areas(storages.kinds, storages.kind[on[first]], of_box)
 

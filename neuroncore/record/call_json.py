@@ -1,11 +1,11 @@
-"""Converts the Calls (distinct instructions) of a record, the values of its rows, and the results
-of kernels to JSON and back. A row is one instruction that was issued. Its values are the numbers
-and registers that its Call leaves open.
+"""Converts the Calls of a record, the values of its rows, and kernels' results to JSON and back.
+
+A row is one instruction that was issued. A Call is a distinct instruction without data. The values
+of a row are the numbers and registers that its Call leaves open.
 
 Objects that the package defines by name, such as instructions and machines, are written as names,
 and looked up when the file is read. So a record is always timed with the current costs and machine
-files.
-"""
+files."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ ENUMS = {
 
 
 def plain(value: Any) -> Any:
-    """Return the JSON of an argument of a Call (such as a number or a View), or of a part of an
-    argument. Raise UsageError for a value that a record can't contain."""
+    """Return the JSON of an argument of a Call (such as a number or a View), or of a part of it.
+    Raise UsageError for a value that a record can't contain."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) in NAMED:
@@ -108,16 +108,15 @@ def _view(entry: list[Any]) -> View:
 
 
 def are_dims(dims: Any) -> bool:
-    """Return whether `dims` is a tuple of integers that fit into 64 bits. Compiled loops need such
-    integers for sizes and strides."""
+    """Return whether `dims` is a tuple of 64-bit integers, which compiled loops need for sizes and
+    strides."""
     return isinstance(dims, tuple) and all(
         type(size) is int and abs(size) < 1 << 63 for size in dims
     )
 
 
 def plain_values(key: tuple[Any, ...]) -> list[Any]:
-    """Return the values of a row as JSON, with one entry per value. `key` is a key of
-    `Data.values`."""
+    """Return the values of a row as JSON, one entry per value. `key` is a key of `Data.values`."""
     return [_plain_value(*pair) for pair in zip(key[::2], key[1::2], strict=True)]
 
 
@@ -140,8 +139,7 @@ def _number(entry: Any) -> Any:
 
 
 def key_of(entries: list[Any]) -> tuple[Any, ...]:
-    """Return the key of `Data.values` for the values of a row, from their JSON `entries` (the
-    inverse of `plain_values`)."""
+    """Return the key of `Data.values` whose JSON is `entries` (the inverse of `plain_values`)."""
     key: list[Any] = []
     for entry in entries:
         content = entry if isinstance(entry, dict) else {}
@@ -161,8 +159,8 @@ def key_of(entries: list[Any]) -> tuple[Any, ...]:
 
 
 def plain_tree(result: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Return the results of a kernel as JSON. `leaf` is a function that converts tensors to JSON,
-    and returns None for any other value. Objects that a record can't contain become None."""
+    """Return the results of a kernel as JSON. `leaf` converts tensors to JSON, and returns None for
+    any other value. Objects that a record can't contain become None."""
     if isinstance(result, tuple | list) and not isinstance(result, Leaf):
         kind = "tuple" if isinstance(result, tuple) else "list"
         return {kind: [plain_tree(item, leaf) for item in result]}
@@ -179,8 +177,8 @@ def plain_tree(result: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def tree(entry: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Return the results whose JSON is `entry` (the inverse of `plain_tree`). `leaf` is a function
-    that converts the JSON of a tensor to a tensor."""
+    """Return the results whose JSON is `entry` (the inverse of `plain_tree`). `leaf` converts the
+    JSON of a tensor to a tensor."""
     ((kind, content),) = entry.items()
     if kind == "tuple":
         return tuple(tree(item, leaf) for item in content)
@@ -194,7 +192,7 @@ def tree(entry: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def leaf(entry: Any) -> Leaf:
-    """Return the Leaf, a tensor among a kernel's results, that an entry of a file describes. Raise
+    """Return the Leaf (a tensor in a kernel's results) that an entry of a file describes. Raise
     ValueError if the entry does not describe a tensor."""
     tensor = Leaf(*entry)
     if not are_dims(tuple(tensor)):

@@ -5,8 +5,7 @@ A row is one instruction. A Call is a distinct instruction without data, which t
 instructions share. The values of a row are the numbers and registers that its Call leaves open. A
 window is some elements of a tensor: a geometry (layout, shape, strides and format) and the offset
 of the first element. If the offset depends on indices that are only known at run time, the window
-has a Move for each index, and an entry in the table of places (`Data.places`).
-"""
+has a Move for each index, and an entry in the table of places (`Data.places`)."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ Move = tuple[int, int, int, int]  # kind, step, limit, by register: see `Data.mo
 
 def check(program: Program) -> None:
     """Raise ValueError if windows, values or registers do not fit their Calls and tensors. Call
-    `Program.check` first, which checks that the numbers in the rows have entries in the tables."""
+    `Program.check` first, which checks that numbers in the rows have entries in the tables."""
     known = _tensors(program)
     _registers(program)
     _results(program, known)
@@ -47,9 +46,8 @@ def check(program: Program) -> None:
 
 
 def _tensors(program: Program) -> dict[int, int]:
-    """Check that all windows on one storage have the same layout, and that this layout fits the
-    storage's area. Return a dict from the number of each storage to the number of its layout
-    (`_layouts`)."""
+    """Check that all windows on one storage have the same layout, which fits the storage's area.
+    Return the number of the layout (`_layouts`) by number of the storage."""
     windows, kinds = program.windows(), program.storages()
     if len(np.unique(kinds.number)) < len(kinds.number):
         raise ValueError("a tensor is listed twice")
@@ -78,7 +76,7 @@ def _layouts(program: Program) -> list[int]:
 
 
 def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
-    """Check that the layout of tensor `number` fits `kind`, the tensor's area in the record."""
+    """Check that the layout of tensor `number` fits `kind`, its area in the record."""
     if (kind.region, kind.placed) != (layout.region, layout.placed):
         raise ValueError(f"tensor {number} and its area are in different memories")
     if kind.placed and kind != area(layout, -1, "", machine):
@@ -91,9 +89,11 @@ def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
-    """Check each window whose position is only known at run time: it must be inside its tensor for
-    all legal values of its indices. Return a dict from the number of each such window to a tuple:
-    its geometry, its offset in elements without the part that is added at run time, its moves."""
+    """Check that windows whose position is only known at run time are inside their tensors for all
+    legal indices.
+
+    Return, by number of the window, its geometry, its offset in elements without the part that is
+    added at run time, and its moves."""
     windows, data = program.windows(), program.data
     pairs = _table(data.places, 2)
     moves: dict[int, list[Move]] = {}
@@ -120,9 +120,10 @@ def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
 
 
 def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[Move]) -> None:
-    """Check that a window is inside its tensor for every index that `moves` allow. `whole` is the
-    window's geometry in the rows of the record. If an index picks elements, `whole` is the geometry
-    of all elements from which the index picks."""
+    """Check that a window is inside its tensor for every index that `moves` allow.
+
+    `whole` is the window's geometry in the rows of the record. If an index picks elements, `whole`
+    is the geometry of all elements from which the index picks."""
     kinds = [kind for kind, *_ in moves]
     registers = [by_register for *_, by_register in moves]
     if min(kinds) < 0 or max(kinds) > 2 or set(registers) - {0, 1}:
@@ -151,8 +152,8 @@ def _stays_inside(geometry: Geometry, whole: Geometry, offset: int, moves: list[
 
 
 def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """Check that each window has the View that its Call expects: the shape, strides, format, memory
-    and first partition."""
+    """Check that each window has the View that its Call expects: shape, strides, format, memory and
+    first partition."""
     windows = program.windows()
     for call, operands in _operands(program):
         names = [*call.reads, *call.writes]
@@ -177,8 +178,7 @@ def _views(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]
 
 
 def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
-    """Yield pairs of a Call and a table in the shape [rows, operands]. The table has the windows of
-    the operands in all rows with this Call."""
+    """Yield each Call with the windows of its operands in all its rows, shape [rows, operands]."""
     rows, begins = program.raw()
     numbers = rows[begins[:-1]]
     for number in np.unique(numbers).tolist():
@@ -189,8 +189,7 @@ def _operands(program: Program) -> Iterator[tuple[Call, Array]]:
 
 
 def _seen(program: Program, expected: View, used: Array) -> None:
-    """Check that the windows `used` have fixed positions, and have the view `expected` that their
-    Call expects."""
+    """Check that the windows `used` have fixed positions and the view that their Call expects."""
     windows = program.windows()
     if (windows.moving[used] >= 0).any():
         raise ValueError(
@@ -217,9 +216,11 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a window whose position is only known at run time has the view `expected` that its
-    Call expects. `offset` is the fixed part of the position, and `moves` has the parts that indices
-    add. `indices` yields the windows of the Call's index tiles; each move by a tile takes the next
+    """Check that a window whose position is only known at run time has the view that its Call
+    expects.
+
+    `offset` is the fixed part of the position, and `moves` has the parts that indices add.
+    `indices` yields the windows of the Call's index tiles; each move by a tile takes the next
     window."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
@@ -248,8 +249,8 @@ def _moves(
 
 
 def _registers(program: Program) -> None:
-    """Check that each register is computed from earlier registers, that branches depend on
-    registers that exist, and that programs of the grid and iterations begin at rows that exist."""
+    """Check three things: each register is computed from earlier registers; branches depend on
+    registers that exist; programs of the grid and iterations begin at rows that exist."""
     data = program.data
     table = _table(data.registers, 3)
     operation, left, right = table.T
@@ -271,8 +272,8 @@ def _registers(program: Program) -> None:
 
 
 def _iterations(program: Program) -> None:
-    """Check that the beginnings and ends of iterations are in the order of the rows, and that each
-    parallel loop that ends has begun."""
+    """Check that iterations begin and end in the order of the rows, and that each parallel loop
+    that ends has begun."""
     ends = _table(program.data.loop_ends, 1)
     inside(ends[:, 0], len(program) + 1, "instructions")
     if (np.diff(ends[:, 0]) < 0).any():
@@ -292,8 +293,8 @@ def _iterations(program: Program) -> None:
 
 
 def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]]) -> None:
-    """Check that the values of each row are legal for its instruction, and that the row has as many
-    registers as the positions of its windows require."""
+    """Check that the values of each row are legal for its instruction. Also check that the row has
+    as many registers as the positions of its windows require."""
     keys, columns = list(program.data.values), program.columns()
     registers = len(program.data.registers) // 3
     inside(columns.values[columns.values >= 0], len(keys), "values")
@@ -316,8 +317,8 @@ def _values(program: Program, places: dict[int, tuple[Geometry, int, list[Move]]
 
 
 def _takes(call: Call, key: tuple[Any, ...], registers: int) -> None:
-    """Raise ValueError unless the values of a row fit its Call. `key` is the entry of `Data.values`
-    for the row. The record has `registers` registers."""
+    """Raise ValueError unless the values of a row fit its Call. `key` is the row's entry of
+    `Data.values`. `registers` is the number of registers in the record."""
     names = call.instruction.values
     pairs = [*zip(key[::2], key[1::2], strict=True)]
     if len(pairs) < len(names) or (len(pairs) > len(names) and not call.dynamic):

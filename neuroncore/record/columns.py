@@ -38,11 +38,13 @@ MOVING = 1 << 62  # in rows, the offset of a window that moves is MOVING plus th
 
 @dataclass(frozen=True)
 class Columns:
-    """The rows of a record as arrays. Instruction i has the Call number call[i], the source line
-    number line[i], and the operands operands[start[i]:start[i + 1]]. The operands are in the order
-    `reads + indices + writes` of the Call. An operand is the number of a window; a function that
-    returns "boxes as operands" has numbers of boxes instead. values[i] is the index in
-    `Data.values` of the values that the Call leaves open, or -1 if there are none."""
+    """The rows of a record as arrays.
+
+    Instruction i has the Call number call[i], the source line number line[i], and the operands
+    operands[start[i]:start[i + 1]], in the order `reads + indices + writes` of the Call. An operand
+    is the number of a window; a function that returns "boxes as operands" has numbers of boxes
+    instead. values[i] is the index in `Data.values` of the values that the Call leaves open, or -1
+    if there are none."""
 
     call: Array
     line: Array
@@ -52,8 +54,8 @@ class Columns:
 
     def __post_init__(self) -> None:
         """Keep numbers in 32 bits, so that loops are compiled for one type of numbers only. Raises
-        OverflowError for a number that does not fit; a record has fewer calls, lines, windows and
-        values than that."""
+        OverflowError for a number that does not fit. No record has so many calls, lines, windows or
+        values."""
         for name in ("call", "line", "operands", "values"):
             column = getattr(self, name)
             if column.dtype is not INT32:
@@ -63,7 +65,7 @@ class Columns:
                 object.__setattr__(self, name, narrow)
 
     def permuted(self, rows: Array) -> Columns:
-        """Return the rows in another order: row k of the result is row rows[k] of these columns."""
+        """Return the rows in another order: row k of the result is row rows[k]."""
         widths = np.diff(self.start)[rows]
         start = _starts(widths)
         shift = np.repeat(self.start[rows] - start[:-1], widths)
@@ -72,8 +74,8 @@ class Columns:
 
 
 class Numbers(dict[Geometry, int]):
-    """The numbers of geometries. A geometry that is looked up for the first time gets the next
-    number, and is appended to `listed`."""
+    """The numbers of geometries. A geometry gets the next number at its first look-up, and is
+    appended to `listed`."""
 
     def __init__(self, listed: list[Geometry]) -> None:
         super().__init__()
@@ -86,8 +88,8 @@ class Numbers(dict[Geometry, int]):
 
 
 class Written(bytearray):
-    """Bytes to which a run appends. `pack` compresses all bytes that are not compressed yet, and
-    removes them from this bytearray; `since` returns them."""
+    """Bytes to which a run appends. `pack` compresses the new bytes and removes them from this
+    bytearray; `since` returns them."""
 
     def __init__(self, content: bytes = b"") -> None:
         super().__init__(content)
@@ -103,7 +105,7 @@ class Written(bytearray):
 
     @property
     def words(self) -> int:
-        """The number of all words of 64 bits, including the compressed words."""
+        """The number of all words of 64 bits, including compressed words."""
         return self.size // 8
 
     def pack(self) -> None:
@@ -133,8 +135,9 @@ class Written(bytearray):
 
 
 class Windows(NamedTuple):
-    """Windows as columns. Each window has the number of its storage, the number of its geometry,
-    and the offset of its first element in elements (ANYWHERE if it is only known at run time).
+    """Windows as columns. Each window has the numbers of its storage and its geometry, and the
+    offset of its first element in elements (ANYWHERE if it is only known at run time).
+
     `moving` numbers the windows that move, from 0; it is -1 for all other windows."""
 
     storage: Array
@@ -144,35 +147,35 @@ class Windows(NamedTuple):
 
 
 def owners(start: Array) -> Array:
-    """Return the number of the row that has each element. Row i has the elements start[i]:start[i +
-    1]."""
+    """Return the row of each element. Row i has the elements start[i]:start[i + 1]."""
     return np.repeat(np.arange(len(start) - 1), np.diff(start))
 
 
 @cache
 def packer(tiles: int, has_values: bool) -> Pack:
-    """Return the function that packs the numbers of a row into bytes. The Call of the row has
-    `tiles` windows."""
+    """Return the function that packs the numbers of a row into bytes. Its Call has `tiles`
+    windows."""
     return Struct(f"<{BEGIN}{WINDOW * tiles}{VALUES * has_values}").pack
 
 
 def tiles_of(calls: Sequence[Call]) -> Array:
-    """Return an array with the number of windows in the rows of each Call."""
+    """Return the number of windows in a row of each Call."""
     return np.array([len(call.reads + call.indices + call.writes) for call in calls], np.int64)
 
 
 def valued(calls: Sequence[Call]) -> Array:
-    """Return an array with a flag for each Call: whether its rows have values, which are numbers
-    and registers that the Call leaves open."""
+    """Return a flag for each Call: whether its rows have values (numbers and registers that the
+    Call leaves open)."""
     return np.array([call.has_values for call in calls], np.bool_)
 
 
 def apart(
     written: Written, count: int, calls: Sequence[Call], moved: Array
 ) -> tuple[Columns, Windows]:
-    """Return the columns and the distinct windows of `count` rows, which `packer` has written one
-    after the other. Windows are numbered in the order of first use. `moved` has the offsets of the
-    windows whose position is only known at run time (`Data.offsets`)."""
+    """Return the columns and the distinct windows of `count` rows, which `packer` has written.
+
+    Windows are numbered in the order of first use. `moved` has the offsets of the windows whose
+    position is only known at run time (`Data.offsets`)."""
     call, line, values = np.empty((3, count), INT32)
     operands: list[Array] = []
     start, windows = np.zeros(count + 1, np.int64), list[Array]()
@@ -214,9 +217,11 @@ def _starts(widths: Array) -> Array:
 
 
 def joined(columns: Columns) -> tuple[Array, Array]:
-    """Return all rows in one array of numbers, one after the other, and the bounds of the rows: row
-    i has the numbers bounds[i]:bounds[i + 1]. The numbers of a row are the indices of its Call, its
-    line and its windows. A row with values ends with their index in `Data.values`."""
+    """Return (all rows as one array of numbers, bounds). Row i has the numbers bounds[i]:bounds[i +
+    1].
+
+    The numbers of a row are the index of its Call, its line and its windows. If the row has values,
+    their index in `Data.values` follows."""
     has_values = columns.values >= 0
     tiles = np.diff(columns.start)
     bounds = _starts(2 + tiles + has_values)
@@ -232,9 +237,10 @@ def joined(columns: Columns) -> tuple[Array, Array]:
 
 def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
     """Return the columns for `rows`, an array with one row after the other (the inverse of
-    `joined`). widths[i] is the number of integers in row i. Raise ValueError if the widths do not
-    add up to the length of `rows`, if a row has no Call, or if a row has fewer or more numbers than
-    its Call needs."""
+    `joined`).
+
+    widths[i] is the number of integers in row i. Raise ValueError if the widths do not add up to
+    the length of `rows`, if a row has no Call, or if the length of a row does not fit its Call."""
     narrow = rows.astype(np.int32)
     if (
         (narrow != rows).any()
@@ -259,8 +265,8 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
 
 
 def inside(numbers: Any, count: int, things: str) -> None:
-    """Raise ValueError unless all numbers are from 0 to `count` - 1, and so are indices of `count`
-    things. `things` is the word for them in the message."""
+    """Raise ValueError unless all numbers are from 0 to `count` - 1. `things` is the word in the
+    message for what they number."""
     array = np.asarray(numbers)
     if array.size and not (array.min() >= 0 and array.max() < count):
         raise ValueError(f"a row refers to {things} that do not exist: there are {count} {things}")
@@ -271,8 +277,8 @@ mark = Struct("<qqq").pack  # packs an entry of `Data.iterations`
 
 
 class Area(NamedTuple):
-    """The properties of one storage. If the kernel chose an address for the storage (`placed`), the
-    properties of the whole memory. `partitions` and `row_bytes` are the size."""
+    """The properties of one storage, or of the whole memory if the kernel chose an address there
+    (`placed`). The size is `partitions` and `row_bytes`."""
 
     region: MemoryRegion
     name: str
@@ -283,8 +289,10 @@ class Area(NamedTuple):
 
 
 class Storages(NamedTuple):
-    """The storages of a record, in the order of their first use. Storage s has the number number[s]
-    and the properties kinds[kind[s]]. of_window[w] is the index s of the storage of window w."""
+    """The storages of a record, in the order of their first use.
+
+    Storage s has the number number[s] and the properties kinds[kind[s]]. of_window[w] is the index
+    s of the storage of window w."""
 
     number: Array
     kind: Array
@@ -292,14 +300,13 @@ class Storages(NamedTuple):
     kinds: Sequence[Area]
 
     def is_placed(self) -> Array:
-        """Return a flag for each storage: whether the kernel chose its address. In each memory, the
-        storages with an address share an area."""
+        """Return a flag for each storage: whether the kernel chose its address."""
         placed: Array = np.array([kind.placed for kind in self.kinds], np.bool_)[self.kind]
         return placed
 
     def areas(self) -> Array:
-        """Return the area of each storage. The number of an area is the number of its first
-        storage. In each memory, the storages with an address share one area."""
+        """Return the area of each storage: the number of the first storage in this area. In each
+        memory, the storages with an address that the kernel chose share one area."""
         if not any(kind.placed for kind in self.kinds):
             return self.number
         placed = self.is_placed()
@@ -316,9 +323,11 @@ def storages(
     names: Mapping[int, str],
     calls: Sequence[Call],
 ) -> Storages:
-    """Return the storages of a run's windows. `births` has a pair of packed integers (storage,
-    line) for each allocation of the kernel, in order. `names` has the names of some storages, by
-    number. The sizes of memories come from the machine of the first of `calls`."""
+    """Return the storages of a run's windows.
+
+    `births`: for each allocation of the kernel, packed integers (storage, line). `names`: the names
+    of some storages, by number. The sizes of memories come from the machine of the first of
+    `calls`."""
     first, of_window = distinct(windows.storage[:, np.newaxis])
     number = windows.storage[first]
     layouts: dict[Layout, int] = {}
@@ -344,10 +353,11 @@ def storages(
 def copied(
     storages: Storages, windows: Windows, geometries: Sequence[Geometry], moved: Array
 ) -> tuple[Windows, Storages]:
-    """Copy some windows to new storages. `moved` has the indices of these windows. Return the
-    windows with the copies at the end, and the storages with the new storages at the end. New
-    storages have no address. If windows are on one storage, or their storages have one address,
-    their copies share a new storage."""
+    """Copy the windows with indices `moved` to new storages. Return windows and storages with the
+    copies at the end.
+
+    New storages have no address. Copies share a new storage if their windows are on one storage, or
+    on storages at one address."""
     copies: dict[tuple[Any, ...], int] = {}
     on, kinds = np.empty(len(moved), np.int64), list[Area]()
     for n, window in enumerate(moved.tolist()):
@@ -372,7 +382,7 @@ def copied(
 
 
 class Parts(NamedTuple):
-    """Parts of windows. Part k is a part of window of[k]. It has the geometry geometries[number[k]]
+    """Parts of windows. Part k is a part of window of[k], has the geometry geometries[number[k]],
     and begins at element offset[k] of the storage."""
 
     of: Array
@@ -384,8 +394,8 @@ class Parts(NamedTuple):
 def parted_windows(
     storages: Storages, windows: Windows, geometries: Sequence[Geometry], parts: Parts
 ) -> tuple[Windows, Storages, list[Geometry]]:
-    """Add `parts` as new windows. Return the windows with the new windows at the end, the storages
-    with entries for them in `of_window`, and the geometries with their geometries at the end."""
+    """Add `parts` as new windows. Return windows, storages and geometries, each with the new
+    entries at the end (in the storages, entries of `of_window`)."""
     storage, fixed = windows.storage[parts.of], np.full(len(parts.of), -1)
     columns = storage, len(geometries) + parts.number, parts.offset, fixed
     more = Windows(*map(np.concatenate, zip(windows, columns, strict=True)))
@@ -394,7 +404,7 @@ def parted_windows(
 
 
 def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows) -> Storages:
-    """Return the Storages with these columns, which a file has. Raise ValueError if a window has no
+    """Return the Storages with these columns of a file. Raise ValueError if a window has no
     storage."""
     order = np.argsort(number, kind="stable")
     at = np.searchsorted(number[order], windows.storage)
@@ -405,7 +415,7 @@ def restored(number: Array, kind: Array, kinds: Sequence[Area], windows: Windows
 
 def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
     """Return a value for each storage number in `numbers`: the value of its last row in `pairs`, or
-    `default` if it has no row there. A row of `pairs` has the number of a storage and a value."""
+    `default` without such a row. A row of `pairs` is (number of a storage, value)."""
     if len(pairs) + len(numbers) <= native.FEW:
         last = dict(pairs.tolist())
         return np.array([last.get(number, default) for number in numbers.tolist()], np.int64)
@@ -418,8 +428,8 @@ def _last_values(pairs: Array, numbers: Array, default: int) -> Array:
 
 
 def area(layout: Layout, line: int, name: str, machine: Machine) -> Area:
-    """Return the Area of a storage with this layout. If the kernel chose its address, the Area is
-    the whole memory."""
+    """Return the Area of a storage with this layout: the whole memory if the kernel chose the
+    address."""
     region = layout.region
     if not layout.placed:
         return Area(region, name, layout.partitions, layout.row_bytes, False, line)

@@ -1,11 +1,10 @@
-"""The data that instructions use in addition to tiles. With this data and the rows of a program,
-the program can be executed again.
+"""The data that instructions use in addition to tiles. With this data and its rows, a program can
+be executed again.
 
 A row is one instruction. A Call is a distinct instruction, which the rows of equal instructions
 share. The values of a row are the numbers and registers that its Call leaves open. A key is the
 tuple of these values, each followed by its type. Equal keys are stored once, so different values
-must have different keys.
-"""
+must have different keys."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ NUMBERS = {
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a numpy number. In JSON, such a number is written with its type."""
+    """Return whether a value is a numpy number. JSON contains such a number with its type."""
     return type(value) in NUMBERS.values()
 
 
@@ -56,8 +55,8 @@ NEGATIVE_ZERO = _NegativeZero()
 
 
 def zero(value: Any) -> Any:
-    """Return the part of a key for a value that is 0, 0.0, -0.0 or False. For -0.0, this is
-    NEGATIVE_ZERO, because a key must distinguish -0.0 from 0.0. For others, it is the value."""
+    """Return the part of a key for 0, 0.0, -0.0 or False: NEGATIVE_ZERO for -0.0, which a key must
+    distinguish from 0.0, otherwise the value."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
@@ -68,9 +67,9 @@ def value_of(part: Any, kind: type[Any]) -> Any:
 
 
 def _of_plain_types(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key in which plain ints and floats replace numbers of derived classes, such as the
-    variable of a loop or a member of an IntEnum. Numpy's numbers are kept. A file can contain only
-    plain numbers and numpy's numbers."""
+    """Return a key with plain ints and floats in place of numbers of derived classes, such as the
+    variable of a loop or a member of an IntEnum. Numpy's numbers stay, because a file can contain
+    them too."""
     pairs: list[Any] = []
     for part, kind in zip(key[::2], key[1::2], strict=True):
         derived = kind not in (int, bool, float, *NUMBERS.values())
@@ -80,15 +79,14 @@ def _of_plain_types(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class RegisterId(NamedTuple):
-    """The number of a register in the record. The type distinguishes a register from the other
-    values of a row."""
+    """The number of a register in the record. The type distinguishes it from other values of a
+    row."""
 
     number: int
 
 
 def values_of(key: tuple[Any, ...]) -> list[Any]:
-    """Return the values in a key of `Data.values`, without their types. Registers become
-    RegisterIds."""
+    """Return the values in a key of `Data.values` without types. Registers become RegisterIds."""
     return [
         RegisterId(value) if kind is VirtualRegister else value_of(value, kind)
         for value, kind in zip(key[::2], key[1::2], strict=True)
@@ -96,8 +94,8 @@ def values_of(key: tuple[Any, ...]) -> list[Any]:
 
 
 class Leaf(NamedTuple):
-    """A tensor among a kernel's results: the number of its storage, the number of its geometry, and
-    the offset of its first element in elements."""
+    """A tensor in a kernel's results: its storage and geometry by number, and the offset of its
+    first element in elements."""
 
     storage: int
     geometry: int
@@ -141,10 +139,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a launch. `results` are the kernel's results, in which tensors are arrays.
-    `findings` has the code, the message and the place of each finding. `shares` has a list for each
-    core: the programs of the grid that the core ran. `changed` has the array arguments that the
-    kernel changed, by their positions among all array arguments."""
+    """The outcome of a launch. `results`: the kernel's results, with arrays for tensors.
+    `findings`: the code, message and place of each finding. `shares`: for each core, the programs
+    of the grid that it ran. `changed`: the array arguments that the kernel changed, by position
+    among all array arguments."""
 
     results: Any
     findings: Sequence[tuple[str, str, Place | None]]
@@ -202,7 +200,7 @@ class Data:
         return np.frombuffer(self.iterations.since(), np.int64).reshape(-1, 3)
 
     def value(self, key: tuple[Hashable, ...]) -> int:
-        """Return the index of a key in `values`. If it is not there yet, add it."""
+        """Return the index of a key in `values`. A new key is added."""
         number = self.values.get(key)
         if number is None:
             number = self.values.setdefault(_of_plain_types(key), len(self.values))
@@ -210,21 +208,21 @@ class Data:
 
     def derive(self, operation: str, left: int, right: int) -> int:
         """Add a register that an operation computes from the registers `left` and `right`. Return
-        the number of the new register. For the operation "constant", `left` is the value. For
-        "load", `left` is the row that loads the register."""
+        its number. For the operation "constant", `left` is the value. For "load", `left` is the row
+        that loads the register."""
         self.registers.extend((OPERATIONS.index(operation), left, right))
         return len(self.registers) // 3 - 1
 
     def register(self, register: VirtualRegister) -> int:
-        """Return the number of the register in the record that has the current value of a kernel's
-        register. If the value depends on no load, add a constant to the record."""
+        """Return the record's number for the current value of a kernel's register. If the value
+        depends on no load, it is added as a constant."""
         if register.load is None:
             return self.derive("constant", register.value, 0)
         return register.load.number
 
     def moving(self, tile: Tile, geometry: int) -> int:
         """Record the window of a tile whose position is only known at run time. `geometry` is the
-        number of the tile's geometry. Return the position of the new entry in `places`."""
+        number of its geometry. Return the position of the new entry in `places`."""
         number = len(self.places) // 2
         self.places.extend((geometry, tile.offset))
         for move in tile.dynamic:
@@ -234,8 +232,8 @@ class Data:
         return number
 
     def offsets(self) -> Array:
-        """Return the offsets, in elements, that rows use for the windows in `places`. If an index
-        picks single elements, the offset is its fixed part, otherwise ANYWHERE."""
+        """Return the offsets, in elements, that rows use for the windows in `places`: the fixed
+        part if an index picks single elements, otherwise ANYWHERE."""
         if not self.places:
             return np.empty(0, np.int64)
         moves, places = (np.array(table, np.int64) for table in (self.moves, self.places))
@@ -252,8 +250,8 @@ class Data:
 
 
 def mapped(value: Any, convert: Callable[[Any], Any], applies: Callable[[Any], bool]) -> Any:
-    """Return a copy of a kernel's result in which `convert(value)` replaces each value for which
-    `applies(value)` is true."""
+    """Return a copy of a kernel's result in which `convert(value)` replaces each value with a true
+    `applies(value)`."""
     if applies(value):
         return convert(value)
     if isinstance(value, dict):
@@ -272,7 +270,7 @@ def is_leaf(value: Any) -> bool:
 
 
 def like(original: Any, items: list[Any]) -> Any:
-    """Return a list or tuple of `items` with the type of `original`, which may be a named tuple."""
+    """Return a list or tuple of `items` with the type of `original`, possibly a named tuple."""
     make = getattr(type(original), "_make", type(original))
     return make(items)
 

@@ -1,9 +1,8 @@
 """Compiled loops over the columns of a record: hashes, rows, and the boxes that rows touch.
 
-A row is one instruction of the record. A window is some elements of a tensor, and a box is the
-rectangle of bytes [row, row_end, byte, byte_end] that contains a window. An area is the bytes of a
-tensor, or a whole memory if the kernel chose addresses in this memory.
-"""
+A row is one instruction of the record. A window is some elements of a tensor. A box is a rectangle
+of bytes [row, row_end, byte, byte_end] that contains a window; its rows are partitions on chip. An
+area is the bytes of a tensor, or a whole memory if the kernel chose addresses in this memory."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # spreads the bits of a 64-bit hash
 
 
 def no_slots(count: int) -> npt.NDArray[Any]:
-    """Return the slots of an empty hash table for `count` entries. The number of slots is a power
-    of 2."""
+    """Return an empty hash table for `count` entries. The number of its slots is a power of 2."""
     return buffers.filled((1 << (2 * count).bit_length(),), -1, np.int32)
 
 
 @inlined
 def mixed(key: Any, value: Any) -> Any:
-    """Combine the hash `key` with `value`, and return the new hash of 30 bits. It is the same in
-    plain Python and in compiled loops. The multiplication spreads small numbers. Without it,
-    thousands of rows with small numbers would share a slot."""
+    """Return the hash, of 30 bits, of the hash `key` and `value`.
+
+    The result is the same in plain Python and in compiled loops. The multiplication spreads small
+    numbers. Without it, thousands of rows with small numbers would share a slot."""
     low = ((key << 5) ^ (key >> 25) ^ value ^ (value >> 30)) & 0x3FFFFFFF
     spread = (low * 0x2C1B3C6D) & 0x3FFFFFFF
     return spread ^ (spread >> 15)
@@ -36,8 +35,7 @@ def mixed(key: Any, value: Any) -> Any:
 
 @inlined
 def slot_of(key: Any, slots: int) -> Any:
-    """Return the slot in which the search for the hash `key` begins. `slots` is the number of
-    slots, a power of 2."""
+    """Return the slot in which the search for the hash `key` begins, of `slots`, a power of 2."""
     return (key ^ (key >> 15)) & (slots - 1)
 
 
@@ -62,11 +60,13 @@ def apart(
     windows: Array,
     values: Array,
 ) -> int:
-    """Split rows, which follow each other in `words`, into the columns `call` to `values`
-    (`record.columns.Columns`), from their row `first` on. Return the row after the last one. The
-    first word (64 bits) of a row has ~call in the upper half and the line in the lower half. Three
-    words for each window follow. If the row has values, a word with their index follows. `tiles`
-    has the number of windows of each Call, and `has_values` a flag for each Call with values."""
+    """Split the rows in `words`, from row `first` on, into the columns `call` to `values`
+    (`record.columns.Columns`). Return the row after the last one.
+
+    The first word (64 bits) of a row has ~call in the upper half and the line in the lower half.
+    Three words for each window follow. If the row has values, a word with their index follows.
+    `tiles` has the number of windows of each Call, and `has_values` a flag for each Call with
+    values."""
     at, operand, i = 0, 0, first
     before, count = start[first], words.shape[0]
     while at < count:
@@ -102,11 +102,12 @@ ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
 
 @compiled
 def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
-    """Set boxes[w] for each window w, from the column ROW on: the box of the window, and whether
-    the window fills the box (DENSE). If the window does not fill it, set the byte of the area at
-    which its pattern begins (START), and its form (OWN_FORM). Otherwise set both to -1. Window w
-    has the geometry table[geometry[w]] and begins at element offset[w]. If the position of a window
-    is unknown, its box is the whole storage."""
+    """Set boxes[w] for each window w, from the column ROW on.
+
+    It gets the box of the window, and whether the window fills the box (DENSE). If not, it also
+    gets the byte of the area at which the pattern begins (START) and its form (OWN_FORM); otherwise
+    both are -1. Window w has the geometry table[geometry[w]] and begins at element offset[w]. If
+    the position of a window is unknown, its box is the whole storage."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
         boxes[w, START], boxes[w, OWN_FORM] = -1, -1
@@ -141,8 +142,8 @@ def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
 
 
 def distinct(rows: Array) -> tuple[Array, Array]:
-    """Find the distinct rows of a table of integers. Return two arrays: the index of the first row
-    that is equal to each distinct row, and the number of each row's distinct row."""
+    """Find the distinct rows of a table of integers. Return (the first index of each distinct row,
+    the number of each row's distinct row)."""
     if len(rows) <= FEW:
         return _few_distinct(rows)
     count, rows = len(rows), np.ascontiguousarray(rows, np.int64)
@@ -161,9 +162,9 @@ def _few_distinct(rows: Array) -> tuple[Array, Array]:
 
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
-    """Find the distinct rows with a hash table, and return their number. `first` and `number` are
-    set to the results of `distinct`. `slots`, the hash table, has the number of each distinct row,
-    in the slot of its hash or in the next free slot."""
+    """Find the distinct rows with a hash table, and return how many there are. `first` and `number`
+    are set to the results of `distinct`. `slots`, the hash table, has the number of each distinct
+    row, in the slot of its hash or in the next free slot."""
     different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
         key = 0
@@ -189,13 +190,14 @@ def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
 def overlaps(
     order: Array, start: Array, end: Array, box: Array, place: Array, neighbors: Array
 ) -> None:
-    """List the boxes that each box overlaps in its area, including the box itself. The boxes that
-    box p overlaps are written to `neighbors` from index place[p] on. Afterwards place[p] is the
-    index after the last of them. If `neighbors` is empty, the boxes are only counted.
+    """List the boxes that each box overlaps in its area, including the box itself.
+
+    The boxes that box p overlaps are written to `neighbors` from index place[p] on. Afterwards
+    place[p] is the index after the last of them. If `neighbors` is empty, the boxes are only
+    counted.
 
     `order` has the numbers of the boxes, sorted by area and first row. The boxes of area a are
-    order[start[a]:end[a]]. A box is [row, row_end, byte, byte_end].
-    """
+    order[start[a]:end[a]]. A box is [row, row_end, byte, byte_end]."""
     lists = neighbors.shape[0] > 0
     for a in range(start.shape[0]):
         for i in range(start[a], end[a]):
@@ -216,14 +218,14 @@ def overlaps(
 
 @compiled
 def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
-    """Divide areas into pieces: each box is inside one piece. Return four arrays. The first two
-    have the piece of each box, and whether the box fills its piece. The other two have the first
-    box of each piece, and the extents [row, row_end, byte, byte_end] of the piece.
+    """Divide areas into pieces so that each box is inside one piece.
+
+    Return four arrays: the piece of each box, whether the box fills its piece, the first box of
+    each piece, and the extents [row, row_end, byte, byte_end] of each piece.
 
     A box is [area, row, row_end, byte, byte_end, dense]. `in_order` has the numbers of the boxes,
     sorted by area and first byte. On chip, a box that begins at or after the end of all earlier
-    boxes of a piece begins a new piece. In HBM, an area is one piece.
-    """
+    boxes of a piece begins a new piece. In HBM, an area is one piece."""
     of_box, first = np.zeros(boxes.shape[0], np.int64), np.zeros(boxes.shape[0], np.int64)
     extents = np.zeros((boxes.shape[0], 4), np.int64)
     last = -1

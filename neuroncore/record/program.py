@@ -3,8 +3,7 @@
 A row of numbers is one instruction. Equal instructions repeat one distinct instruction, the Call. A
 window is some elements of a tensor (`record.columns`). Tables such as the distinct windows and the
 boxes of bytes are made when they are needed. A row takes 60 bytes, or 80 bytes if it touches a new
-tile. Long programs are compressed: a row of a loop then takes 6 bytes.
-"""
+tile. Long programs are compressed: a row of a loop then takes 6 bytes."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ PACKED = 1 << 18  # rows that are compressed together
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """The tables that are derived from the rows when the program is read."""
+    """Tables that are derived from the rows when the program is read."""
 
     columns: Columns  # their operands are windows
     windows: Windows
@@ -83,7 +82,7 @@ class _Read:
         return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
 
     def with_columns(self, columns: Columns) -> _Read:
-        """Return the tables for other rows on the same windows. The boxes are the same too."""
+        """Return the tables for other rows on the same windows, with the same boxes."""
         tables = replace(self, columns=columns)
         vars(tables)["boxes"] = self.boxes
         if columns.operands is self.columns.operands:
@@ -144,8 +143,8 @@ class Program:
         return self.count
 
     def make_room(self) -> bool:
-        """Return whether the next instruction is recorded, because the record has fewer than
-        `limit` rows. If there are PACKED new rows, compress them first."""
+        """Return whether the record has room for the next instruction: fewer than `limit` rows. If
+        there are PACKED new rows, compress them first."""
         if self.room <= self.count < self.limit:
             self.rows.pack()
             self.births.pack()
@@ -155,12 +154,12 @@ class Program:
 
     @property
     def issued(self) -> int:
-        """The number of instructions that the run issued, including those that are left out."""
+        """The number of instructions that the run issued, recorded or not."""
         return self.count + self.left_out
 
     @property
     def ending(self) -> str:
-        """The message that is shown at the first instruction that is left out."""
+        """The message at the first instruction that is not recorded."""
         return (
             f"the record ends before this instruction, after {self.limit} instructions: estimates "
             "and profiles cover only these; Options.record_limit sets the limit"
@@ -168,7 +167,7 @@ class Program:
 
     @property
     def coverage(self) -> str:
-        """A phrase that states which part of the run is recorded; "" if the whole run is."""
+        """A phrase that states which part of the run is recorded; "" for the whole run."""
         if not self.left_out:
             return ""
         return f"the first {len(self)} of {self.issued} instructions, where the record ends"
@@ -176,14 +175,14 @@ class Program:
     # --- writing -------------------------------------------------------------------------------
 
     def wait(self, consumer: int, producer: int) -> None:
-        """Let instruction `consumer` begin only after instruction `producer`. A pair is ignored if
-        one of the two is -1 or is not recorded."""
+        """Let instruction `consumer` begin only after instruction `producer`. Ignored if either is
+        -1 or not recorded."""
         if 0 <= producer < consumer < len(self):
             self._edges.extend((consumer, producer))
 
     def decide(self, load: Load, value: int) -> None:
-        """Record that the kernel branches on a register, which has the value `value` from `load`.
-        All later instructions wait for this load."""
+        """Record that the kernel branches on a register with the value `value` from `load`. All
+        later instructions wait for this load."""
         if load.row < len(self):
             self._decisions.extend((len(self), load.row))
             frame = source.user_frame()
@@ -192,18 +191,18 @@ class Program:
 
     def derive(self, operation: str, left: int, right: int) -> int:
         """Add a register that an operation computes from other registers (`Data.registers`), and
-        return the number of the new register."""
+        return its number."""
         return self.data.derive(operation, left, right)
 
     def append(self, row: bytes) -> int:
-        """Append the bytes of a row (`record.columns.packer`), and return the number of the row."""
+        """Append the bytes of a row (`record.columns.packer`), and return its number."""
         self.rows.extend(row)
         self.count += 1
         return self.count - 1
 
     def line_of_row(self, code: CodeType, instruction: int) -> int:
-        """Return the index in `lines` of a place in the user's code, from which the next row is
-        issued. This is called once per row."""
+        """Return the index in `lines` of the place in the user's code that issues the next row.
+        This is called once per row."""
         return self.line(code, instruction)
 
     def line(self, code: CodeType, instruction: int) -> int:
@@ -215,9 +214,9 @@ class Program:
         return index
 
     def window(self, tile: Tile) -> tuple[int, int, int]:
-        """Return the window of a tile: the number of its storage, the number of its geometry, and
-        its offset in elements. If the position is only known at run time, the window is recorded in
-        `Data.places`, and the offset is MOVING plus its number there."""
+        """Return the window of a tile: (storage, geometry, offset in elements), the first two by
+        number. If the position is only known at run time, the window is recorded in `Data.places`,
+        and the offset is MOVING plus its number there."""
         if not tile.dynamic:
             return tile.storage.id, self.numbers[tile.geometry], tile.offset
         geometry = tile.geometry if tile.picks is None else tile.picked_from.geometry
@@ -243,13 +242,13 @@ class Program:
     # --- reading -------------------------------------------------------------------------------
 
     def edges(self) -> Array:
-        """Return a table [edges, 2]. Each row has an instruction, and an earlier instruction for
-        which it waits because of depends_on or a loaded register."""
+        """Return pairs of instructions, shape [edges, 2]: the first waits for the second, an
+        earlier one, because of depends_on or a loaded register."""
         return _values(self._edges).reshape(-1, 2)
 
     def decided(self) -> Array:
-        """Return, for each instruction, the last load that decides a branch before the instruction,
-        so that the instruction must wait for the load; -1 if there is no such load."""
+        """Return, for each instruction, the last load that decided a branch before it; -1 if there
+        is none. The instruction must wait for this load."""
         last = np.full(len(self), -1, np.int32)
         if not self._decisions:
             return last
@@ -270,8 +269,8 @@ class Program:
         return self._reading().boxes
 
     def raw(self) -> tuple[Array, Array]:
-        """Return two arrays: all rows as integers, one row after the other, and the bounds of the
-        rows in the first array (`record.columns.joined`)."""
+        """Return (all rows as integers, one after the other; the bounds of the rows in this array).
+        See `record.columns.joined`."""
         return joined(self._reading().columns)
 
     def operand_windows(self) -> Array:
@@ -283,7 +282,7 @@ class Program:
         return self._reading().users
 
     def is_read(self) -> Array:
-        """Return a flag for each operand: whether its instruction reads the operand."""
+        """Return a flag for each operand: whether its instruction reads it."""
         columns = self._reading().columns
         inputs = np.array([call.inputs for call in self.calls], np.int64)
         first = columns.start[:-1] + inputs[columns.call]
@@ -302,8 +301,8 @@ class Program:
         return self._reading().storages
 
     def same_operands(self, other: Program) -> bool:
-        """Return whether the two programs share their operands, because `with_rows` made one of
-        them from the other."""
+        """Return whether the two programs share operands, because `with_rows` made one from the
+        other."""
         mine, theirs = self._reading(), other._reading()
         return mine.columns.operands is theirs.columns.operands and mine.boxes is theirs.boxes
 
@@ -315,7 +314,7 @@ class Program:
         return self.calls[int(self._reading().columns.call[self.users()[writes[-1]]])]
 
     def derived(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return make(), which must depend only on this program. It is called once per `key`."""
+        """Return make(), which is called once per `key`. It must depend only on this program."""
         results = self._reading().results
         return results[key] if key in results else results.setdefault(key, make())
 
@@ -332,7 +331,7 @@ class Program:
         return self._reading().areas
 
     def _reading(self) -> _Read:
-        """Return the tables that are derived from the rows; they are made again after changes."""
+        """Return the tables that are derived from the rows. They are made again after changes."""
         if self._read is None or len(self._read.columns.call) != len(self):
             moved, births = self.data.offsets(), self.births.since()
             columns, windows = apart(self.rows, self.count, self.calls, moved)
@@ -341,9 +340,9 @@ class Program:
         return self._read
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
-        """Return a program in which the Call instead[rows[i]] replaces the Call of instruction i,
-        on the same windows. If rows[i] is -1, the instruction keeps its Call. The new program can
-        be scheduled, but not executed."""
+        """Return a program on the same windows in which instruction i has the Call
+        instead[rows[i]]. If rows[i] is -1, the instruction keeps its Call. The new program can be
+        scheduled, but not executed."""
         read = self._reading()
         call = np.where(rows >= 0, len(self.calls) + rows, read.columns.call)
         varied = copy.copy(self)
@@ -381,9 +380,9 @@ class Program:
         return varied
 
     def permuted(self, rows: Array) -> Program:
-        """Return a program with the rows in another order: its row k is row rows[k] of this
-        program. The new program can also be executed. This program must have no registers, and each
-        row must stay within its program of the grid."""
+        """Return a program with the rows in another order: its row k is row rows[k]. The new
+        program can also be executed. This program must have no registers, and each row must stay
+        within its program of the grid."""
         read = self._reading()
         varied = copy.copy(self)
         varied.origin = rows if self.origin is None else self.origin[rows]
@@ -409,8 +408,8 @@ class Program:
         return source.place_of(self.lines[line])
 
     def name_of(self, kind: Area) -> str:
-        """Return the name of a tensor. If it has no name, return the name of the variable to which
-        the line of its allocation assigns, or "" if there is no such variable."""
+        """Return the name of a tensor. Without a name, return the variable to which the line of its
+        allocation assigns, or ""."""
         born = self.place(kind.line).text if kind.line >= 0 else ""
         variable = ASSIGNED.match(born)
         return kind.name or (variable[1] if variable else "")
@@ -418,8 +417,7 @@ class Program:
     # --- saving --------------------------------------------------------------------------------
 
     def kept(self) -> dict[str, Array]:
-        """Return the columns of numbers to save in a file, by name. The columns of storages are not
-        included."""
+        """Return the columns of numbers to save in a file, by name, without those of storages."""
         rows, begins = self.raw()
         pairs = {name: _values(getattr(self, f"_{name}")) for name in PAIRS}
         return {"rows": rows, "widths": np.diff(begins), **pairs, **self.windows()._asdict()}
@@ -468,14 +466,14 @@ COLUMNS = ("rows", "widths", *PAIRS, *Windows._fields)
 
 
 def _values(column: array[int]) -> Array:
-    """Return a copy of a column as a numpy array. It is a copy because a column can't grow while
-    numpy refers to its memory."""
+    """Return a copy of a column as a numpy array. A column can't grow while numpy refers to its
+    memory."""
     return np.array(column, column.typecode)
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return `table` with new row numbers. Each entry has `width` numbers, and the first is the
-    number i of a row of the record, which becomes begin[i]."""
+    """Return `table` with new row numbers. The first of the `width` numbers of an entry is a row i
+    of the record, which becomes begin[i]."""
     entries = np.array(table, np.int64).reshape(-1, width)
     entries[:, 0] = begin[entries[:, 0]]
     return array("q", entries.reshape(-1).tolist())
@@ -483,9 +481,9 @@ def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The programs of one launch, one for each core. `about` has notes of the caller that made the
-    record: text, numbers, and lists and dicts of both. `setting` has the settings of the launch;
-    without settings, the programs can be timed but not executed again. `outcome` has the results of
+    """The programs of one launch, one for each core. `about`: notes of the caller that made the
+    record (text, numbers, and lists and dicts of both). `setting`: the settings of the launch;
+    without settings, the programs can be timed but not executed again. `outcome`: the results of
     the launch."""
 
     programs: Sequence[Program]

@@ -41,8 +41,8 @@ EACH = 2 + len(COLUMNS) + len(DATA)  # the number of columns of a program
 
 
 def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """Return a program as tables of JSON and as columns of integers. The bytes of each constant are
-    appended to `blobs` unless they are there already, and the JSON has their index in `blobs`."""
+    """Return a program as tables of JSON and as columns of integers. New bytes of constants are
+    appended to `blobs`, and the JSON has their index there."""
     data = program.data
     tables = {
         "order": program.order,
@@ -73,8 +73,7 @@ def written(program: Program, blobs: list[bytes]) -> tuple[dict[str, Any], list[
 
 
 def _numbered(content: bytes, blobs: list[bytes]) -> int:
-    """Return the index of `content` in `blobs`. Append `content` if this object is not there
-    yet."""
+    """Return the index of the object `content` in `blobs`. A new object is appended."""
     for number, blob in enumerate(blobs):
         if blob is content:
             return number
@@ -142,9 +141,8 @@ def _data(tables: Mapping[str, Any], columns: list[Array], blobs: list[bytes]) -
 
 
 def _called(entry: dict[str, Any], index: int) -> Call:
-    """Return the Call that an entry of the table of Calls describes. `index` is the position of the
-    entry in the table. Raise KernelError if the machine refuses the Call, and ValueError if the
-    entry is damaged."""
+    """Return the Call of entry `index` in the table of Calls. Raise KernelError if the machine
+    refuses the Call, and ValueError if the entry is damaged."""
     instruction, chip = value(entry["instruction"]), value(entry["machine"])
     if not (isinstance(instruction, Instruction) and isinstance(chip, Machine)):
         raise ValueError(
@@ -171,8 +169,8 @@ def _errors(call: Call, chip: Machine) -> Iterator[KernelError]:
 
 
 def _taken(call: Call, parameter: Parameter, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return one argument of a Call as a dict {NAME: ARGUMENT}. For a list of tiles, the dict also
-    has the view of each tile, with its position in the name, such as `tiles[0]`."""
+    """Return one argument of a Call as {name: argument}. For a list of tiles, the dict also has the
+    view of each tile under a name such as `tiles[0]`."""
     name, declared = parameter.name, parameter.declared
     argument = arguments[name]
     if isinstance(declared, Operand) and declared.many:

@@ -1,5 +1,7 @@
-"""Reads the rows of a program, one by one, as instructions. All values are the recorded values,
-except the values of registers, which are computed again from the values that instructions load."""
+"""Reads the rows of a program, one by one, as instructions.
+
+Registers are computed again from the values that instructions load. All other values are the
+recorded values."""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ class Registers:
         self.loaded: dict[int, int] = {}
 
     def value(self, number: int) -> int:
-        """Return the value of a register. Raise UsageError if the value depends on a load that has
-        not been executed yet."""
+        """Return the value of a register. Raise UsageError if it depends on a load that has not
+        been executed yet."""
         values, table = self._values, self._made
         while len(values) <= number:
             at = 3 * len(values)
@@ -58,9 +60,9 @@ class Registers:
 
 
 class Move(NamedTuple):
-    """The way in which an index moves a window: it moves the whole window (kind 0), or each row (1)
-    or each element (2) separately. An index i moves by i * `step` elements, and is at most `limit`.
-    The index is a register if `by_register` is 1, otherwise a tile."""
+    """How an index moves a window: as a whole (kind 0), or each row (1) or element (2) separately.
+    An index i, at most `limit`, moves by i * `step` elements. The index is a register if
+    `by_register` is 1, otherwise a tile."""
 
     kind: int
     step: int
@@ -69,9 +71,8 @@ class Move(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Some elements of a tensor. `tensor` is the number of the tensor's storage, and `geometry` the
-    geometry of the elements. `offset` is the position of the first element, in elements, without
-    the part that `moves` add at run time."""
+    """Some elements of a tensor. `tensor` is the number of its storage. `offset` is the position of
+    the first element, in elements, without the part that `moves` add at run time."""
 
     tensor: int
     geometry: Geometry
@@ -80,10 +81,12 @@ class Window(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One instruction. `call` is the distinct instruction of the record, without data. `line` is
-    the number of its source line in the record. `windows` has the windows of its operands by name,
-    and `indices` the windows of its index tiles in order. `values` has the arguments that the Call
-    leaves open, by name. `offsets` has the registers on which the positions of windows depend."""
+    """One instruction.
+
+    `call`: the distinct instruction of the record, without data. `line`: the number of the source
+    line in the record. `windows`: the windows of the operands by name. `indices`: the windows of
+    the index tiles in order. `values`: the arguments that the Call leaves open, by name. `offsets`:
+    the registers on which the positions of windows depend."""
 
     call: Call
     line: int
@@ -142,12 +145,12 @@ class Rows:
         return Window(tensor, geometries[row], offset, tuple(self._moves[moving]))
 
     def _read(self, number: int) -> list[Any]:
-        """Return entry `number` of `Data.values` as a list, with a RegisterId for each register."""
+        """Return entry `number` of `Data.values` as a list, with RegisterIds for registers."""
         return values_of(self._keys[number])
 
 
 def last_uses(program: Program) -> dict[int, int]:
-    """Return a dict from the number of each storage to the last row that uses it."""
+    """Return the last row that uses each storage, by number of the storage."""
     columns = program.columns()
     rows = owners(columns.start)
     tensors = program.windows().storage[program.operand_windows()]

@@ -1,13 +1,12 @@
-"""Saves records to files, and loads them. A file has the programs of a launch, its settings and its
-outcome.
+"""Saves records to files, and loads them. A file has the programs, settings and outcome of a
+launch.
 
 A file is plain data. It begins with a line that names its format. The rest is compressed: JSON,
 columns of integers, and bytes of arrays. Loading a file executes none of its contents, and checks
 that every call is legal for its machine, and that every window is inside its tensor.
 
 Instructions and machines are looked up by name when a file is loaded. So a record must be made
-again if the parameters of a clause change, or if an API function issues other instructions.
-"""
+again if the parameters of a clause change, or if an API function issues other instructions."""
 
 from __future__ import annotations
 
@@ -45,8 +44,8 @@ DAMAGED = (
 
 
 def save(record: Record, path: Path) -> None:
-    """Write a record to a file, and create the file's folder if necessary. Raise UsageError if the
-    file can't be written."""
+    """Write a record to a file; its folder is created if necessary. Raise UsageError if the file
+    can't be written."""
     try:
         content = packed(record)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,9 +57,8 @@ def save(record: Record, path: Path) -> None:
 
 
 def packed(record: Record, arrays: bool = True) -> bytes:
-    """Return a record as the bytes of a file. If `arrays` is False, the file has only the programs
-    and their settings, without the values of inputs and without the outcome. Raise TypeError or
-    UsageError for data that a file can't contain."""
+    """Return a record as the bytes of a file. If `arrays` is False, the values of inputs and the
+    outcome are left out. Raise TypeError or UsageError for data that a file can't contain."""
     if not arrays:
         setting = record.setting
         bare = None if setting is None else replace(setting, arrays={})
@@ -83,9 +81,10 @@ def packed(record: Record, arrays: bool = True) -> bytes:
 
 
 def load(path: Path) -> Record:
-    """Return the record that `save` wrote to a file. Raise UsageError if the file can't be read, is
-    not a record, is damaged, has the format of another version, or has a call that its machine
-    refuses."""
+    """Return the record in a file that `save` wrote.
+
+    Raise UsageError if the file can't be read, is not a record, is damaged, has the format of
+    another version, or has a call that its machine refuses."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -95,7 +94,7 @@ def load(path: Path) -> Record:
 
 def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
     """Return the record for bytes that `packed` returned. The decompressed contents may have at
-    most `largest` bytes. Raise UsageError in the same cases as `load`; the message names `path`."""
+    most `largest` bytes. Raises the errors of `load`; their messages name `path`."""
     head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):
         raise UsageError(f"{path} is not a record of neuroncore")
@@ -113,7 +112,7 @@ def unpacked(content: bytes, path: Path, largest: int = LARGEST) -> Record:
 
 
 def narrowest(column: Array) -> Array:
-    """Return a column in the smallest little-endian type that can represent all its integers."""
+    """Return a column in the smallest little-endian type for all its integers."""
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     kind = np.min_scalar_type(high if low >= 0 else min(low, -high - 1))
     return column.astype(kind.newbyteorder("<"))
@@ -134,8 +133,8 @@ def _number(value: Any) -> Any:
 
 
 def _record(content: bytes) -> Record:
-    """Return the record that the decompressed contents of a file describe. Damaged contents raise
-    various errors, such as ValueError and KeyError (DAMAGED lists them)."""
+    """Return the record in the decompressed contents of a file. Damaged contents raise various
+    errors (DAMAGED)."""
     text, _, numbers = content.partition(b"\n")
     head = json.loads(text)
     if not isinstance(head["about"], dict):
@@ -169,8 +168,8 @@ def _record(content: bytes) -> Record:
 
 
 def _array(values: Any, blobs: list[bytes]) -> list[Any]:
-    """Append the bytes of an array to `blobs`. Return the JSON for the array: [the name of its
-    format, its shape, the index of its bytes in `blobs`]."""
+    """Append the bytes of an array to `blobs`. Return its JSON: [name of its format, shape, index
+    of its bytes in `blobs`]."""
     array = np.asarray(values)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
     blobs.append(array.tobytes())

@@ -12,17 +12,17 @@ from neuroncore.record.program import Program
 
 
 class Frame(NamedTuple):
-    """A function of the kernel on the call stack: the place in its source that it has reached, and
-    the names and values of its integer variables, including loop variables."""
+    """A function on the kernel's call stack: the current place in its source, and its integer
+    variables with their values, including loop variables."""
 
     place: Place
     variables: tuple[tuple[str, int], ...]
 
 
 class Witness(Program):
-    """A program that also records call stacks: stacks[stack[i]] is the stack of instruction i, with
-    the innermost frame first. This takes some microseconds per instruction, and up to a kilobyte
-    per distinct stack."""
+    """A program that also records call stacks. stacks[stack[i]] is the stack of instruction i,
+    innermost frame first. This takes some microseconds per instruction, and up to a kilobyte per
+    distinct stack."""
 
     def __init__(self, limit: int | None = None) -> None:
         super().__init__(limit)

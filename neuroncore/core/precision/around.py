@@ -1,6 +1,7 @@
-"""The state that the float64 evaluations of one core share. It has caches of float64 inputs, of
-float64 tiles, and of functions that execute calls. It also has a `StandIn`, which replaces the core
-in an evaluation."""
+"""The state that the float64 evaluations of one core share.
+
+It has caches of float64 inputs, of float64 tiles, and of functions that execute calls. It also has
+a `StandIn`, which replaces the core in an evaluation."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ Registers = dict[engine, Array]
 
 
 class Recent:
-    """A cache of the last RECENT inputs that have no error, converted to float64. The cache saves
-    time because successive products often share an operand."""
+    """A cache of the last RECENT error-free inputs, converted to float64. It saves time because
+    successive products often share an operand."""
 
     def __init__(self) -> None:
         self._tiles: dict[Any, tuple[int, Float64Tile]] = {}
@@ -55,16 +56,14 @@ class SharedState:
         self._stand_in = StandIn(self)
 
     def stand_in(self, registers: Registers, peers: Any = None) -> StandIn:
-        """Return the replacement for the core, with these accumulator registers, and with `peers`
-        as the other cores of an exchange. The replacement is valid until this method is called
-        again."""
+        """Return the replacement for the core, with the accumulator registers `registers`. `peers`
+        are the other cores of an exchange. The replacement is valid until the next call."""
         self._stand_in.begin(registers, peers)
         return self._stand_in
 
 
 class StandIn:
-    """The replacement for the core when an instruction is evaluated in float64. It reports and
-    records nothing."""
+    """The replacement for the core in float64 evaluations. It reports and records nothing."""
 
     has_leftovers = True  # `leftovers_in` looks for them
 
@@ -75,9 +74,8 @@ class StandIn:
         self.rounding = None
 
     def begin(self, accumulators: Registers, peers: Any) -> None:
-        """Copy the state that the core has before an instruction. The accumulator registers and the
-        other cores of an exchange are not copied from the core: the arguments `accumulators` and
-        `peers` are used instead."""
+        """Copy the state of the core before an instruction. The accumulator registers and the other
+        cores of an exchange are the arguments instead."""
         core = self._core
         self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
         self.accumulators, self.peers = accumulators, peers
@@ -85,7 +83,7 @@ class StandIn:
 
     @property
     def packs(self) -> Packs:
-        """A new, empty cache for packed operands of products. Each access returns another cache, so
+        """A new, empty cache for packed operands of products. Each access returns a new cache, so
         that no evaluation uses an operand that an earlier evaluation has packed."""
         return Packs()
 
@@ -95,8 +93,8 @@ class StandIn:
     report = birthplace = check_written
 
     def leftovers_in(self, tile: Tile) -> Array | None:
-        """Return flags of the elements that depend on uninitialized memory; None if there are no
-        such elements. Such elements are NaN on the chip. This function flags all NaN, whatever
-        their origin, because instructions move every NaN in the same way."""
+        """Return flags of the elements that depend on uninitialized memory, or None if there are
+        none. They are NaN on the chip. All NaN are flagged, whatever their origin, because
+        instructions move every NaN in the same way."""
         lost: Array = np.isnan(tile.values())
         return lost if lost.any() else None

@@ -1,11 +1,10 @@
 """The output of the analysis (errors by line, the kernel's results, and warnings), and the float64
 copies of tiles on which instructions are evaluated.
 
-A storage is the memory of one tensor. If its floats differ from the float64 computation, it has a
-`Double`: the same elements in float64. A storage without a Double is exact: its float64 values are
-the chip's values. The inputs of a kernel have no Double. An `Energy` has, by source line, the sum
-of the squared errors that the line caused.
-"""
+A storage is the memory of one tensor. If the floats of a storage differ from the float64
+computation, the storage has a `Double`: the same elements in float64. A storage without a Double is
+exact: its float64 values are the chip's values. The inputs of a kernel have no Double. An `Energy`
+has, by source line, the sum of the squared errors that the line caused."""
 
 from __future__ import annotations
 
@@ -63,9 +62,8 @@ class LineError:
 
 @dataclass(frozen=True)
 class Beyond:
-    """The first result of an instruction that is farther from float64 than `bound`: its distance
-    (`rel_l2`), and the line and name of the instruction. The distance and the bound are relative L2
-    errors."""
+    """The first result that is farther from float64 than `bound`, and the instruction that wrote
+    it. Its distance `rel_l2` and the bound are relative L2 errors."""
 
     line: LineError
     instruction: str
@@ -75,8 +73,9 @@ class Beyond:
 
 @dataclass(eq=False)
 class Result:
-    """A tensor that a launch returns: its name, its elements in the float64 computation (`exact`),
-    and the relative L2 distance between the chip's elements and `exact`."""
+    """A tensor that a launch returns, compared with float64. `exact` has its elements in the
+    float64 computation; the error is the relative L2 distance between the chip's elements and
+    `exact`."""
 
     name: str
     exact: Array
@@ -85,8 +84,8 @@ class Result:
 
 
 class Precision:
-    """The analysis of one launch, on all its cores. `bound` is the relative L2 error beyond which a
-    result is reported. If it is None, the bound depends on the format of the result (`check`)."""
+    """The analysis of one launch, on all its cores. A result is reported if its relative L2 error
+    is beyond `bound`. If `bound` is None, the format of the result decides (`check`)."""
 
     def __init__(self, bound: float | None = None) -> None:
         self.asked = bound
@@ -102,8 +101,8 @@ class Precision:
         return f"<Precision of {len(self.lines)} lines, results within {worst:.3g} of float64>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML for notebooks: a table of the errors of results, and a table of the lines
-        with the largest shares of the error."""
+        """Return HTML for notebooks: the errors of results, and the lines with the largest
+        shares."""
         results = [(r.name, f"{r.rel_l2:.3g}") for r in self.results]
         lines = [
             (line.place.short, f"{line.share:.1%}", f"{line.max_ulps:.3g}", line.place.text.strip())
@@ -133,9 +132,10 @@ class Precision:
     def introduced(
         self, line: int, instruction: str, form: Format, ulps: tuple[int, float, float, float]
     ) -> None:
-        """Add errors that an instruction introduced. `ulps` has the number of the elements, the sum
-        of their squared errors, the same sum in units of ulps, and their largest error in ulps
-        (`numerics.loops.precision.ulps`)."""
+        """Add errors that an instruction introduced.
+
+        `ulps` has the number of elements, the sum of their squared errors, the same sum in units of
+        ulps, and their largest error in ulps (`numerics.loops.precision.ulps`)."""
         count, _, squares, greatest = ulps
         line_error = self.lines[line]
         line_error.instructions.add(instruction)
@@ -145,9 +145,9 @@ class Precision:
         line_error.max_ulps = max(line_error.max_ulps, greatest)
 
     def check(self, line: int, instruction: str, form: Format, error: float, size: float) -> None:
-        """Set `beyond` if it is not set and a result is farther from float64 than the bound.
-        `error` is the sum of the squared errors of the result, and `size` is the sum of its squared
-        float64 elements."""
+        """Set `beyond` at the first result that is farther from float64 than the bound. `error` is
+        the sum of the result's squared errors. `size` is the sum of its squared float64
+        elements."""
         if self.beyond is not None or not error:
             return
         bound = self.asked
@@ -158,8 +158,8 @@ class Precision:
 
     def close(self, tensors: Sequence[Tile], findings: Sequence[Finding]) -> None:
         """Compare the tensors that a launch has returned with float64, and divide their errors
-        among the lines. The weight of a tensor is the square of its relative L2 error, so a tensor
-        of large elements has no more weight than a tensor of small elements."""
+        among the lines. A tensor's weight is the square of its relative L2 error, so large elements
+        give no more weight than small ones."""
         self.warnings = [finding for finding in findings if finding.code in WARNINGS]
         energy: Energy = {}
         for tile in tensors:
@@ -183,8 +183,7 @@ def _values(tile: Tile) -> Array:
 
 
 def portions(energy: Energy, total: float) -> Energy:
-    """Return the energies, scaled so that their sum is `total`. Return {} if `total` or the sum of
-    the energies is 0."""
+    """Return the energies, scaled to the sum `total`. Return {} if `total` or their sum is 0."""
     whole = sum(energy.values())
     if not (whole > 0 and total > 0):
         return {}
@@ -198,14 +197,13 @@ def add(energy: Energy, more: Energy) -> None:
 
 
 def ratio(error: float, size: float) -> float:
-    """Return the relative L2 error: the square root of `error` / `size`, which are sums of
-    squares."""
+    """Return the relative L2 error sqrt(`error` / `size`). Both are sums of squares."""
     return sqrt(error / size) if size else (inf if error else 0.0)
 
 
 def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
-    """Return (the sum of (real - exact)^2, the sum of exact^2, whether any element is finite only
-    in `exact`). The sums are over the elements that are finite in both arrays."""
+    """Return (sum of (real - exact)^2, sum of exact^2, whether any element is finite only in
+    `exact`). The sums are over the elements that are finite in both arrays."""
     a, b = real.ravel(), exact.ravel()
     error, size = native.distance(a, b)
     if isfinite(error) and isfinite(size):
@@ -216,7 +214,7 @@ def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
 
 
 def largest_rounding(tile: Tile) -> float:
-    """Return the largest sum of squared errors that rounding to the tile's format may cause: half a
+    """Return the largest sum of squared errors from rounding to the tile's format, which is half a
     unit in the last place of each element."""
     return float(np.square(convert.step(tile.held, chip_values(tile)) / 2).sum())
 
@@ -229,8 +227,7 @@ DOUBLE = np.dtype(np.float64)
 
 class Float64Tile(Tile):
     """A tile of the float64 computation. Its floats are float64; its integers are the chip's
-    integers. It does not record which elements were written, because the chip's tile records
-    this."""
+    integers. Only the chip's tile records which elements were written."""
 
     __slots__ = ()
 
@@ -277,8 +274,8 @@ def is_float(tile: Tile) -> bool:
 
 
 def chip_values(tile: Tile, index: Any = ...) -> Array:
-    """Return the chip's values of a tile at an index: the memory itself if it has float32,
-    otherwise a new float32 array."""
+    """Return the chip's values of a tile at an index, as float32. The array is the memory itself if
+    this has float32, otherwise a copy."""
     codes = tile.codes()[index]
     return codes if tile.held in WIDE else codec.decode(tile.held, codes)
 
@@ -305,14 +302,14 @@ def doubled(values: Array) -> Array:
 
 
 def new_tile(array: Array, like: Tile, held: Format = float64) -> Float64Tile:
-    """Return a new tile whose memory is a contiguous array. It has the region, the format and the
-    first partition of `like`."""
+    """Return a tile on a contiguous array, with the region, format and first partition of
+    `like`."""
     place = like.start_partition, 0
     return tile_of_layout(array, unplaced(like.region, array.shape, like.dtype, held, place), held)
 
 
 def tile_of_layout(array: Array, layout: Layout, held: Format = float64) -> Float64Tile:
-    """Return a new tile with this layout, whose memory is a contiguous array."""
+    """Return a tile with this layout on a contiguous array."""
     storage = Storage(-1, layout, held)
     storage.data = array.reshape(-1).view(np.uint8)
     tile = Float64Tile.of(storage)
@@ -321,19 +318,18 @@ def tile_of_layout(array: Array, layout: Layout, held: Format = float64) -> Floa
 
 
 def on(storage: Storage, tile: Tile) -> Float64Tile:
-    """Return a tile of `storage`, with the elements at the positions that `tile` has in another
-    storage. Both storages must have the same layout."""
+    """Return a tile of `storage` at the positions that `tile` has in another storage. Both storages
+    must have the same layout."""
     return Float64Tile.like(tile, storage)
 
 
 @dataclass(eq=False)
 class Double:
-    """The elements of a storage in float64. `energy` has the squared differences from the chip's
-    values, by the line that caused them.
+    """The elements of a storage in float64.
 
+    `energy` has the squared differences from the chip's values, by the line that caused them.
     `infinite` is true if the chip has an infinity or NaN where float64 has a number. `ended` is
-    true if a write through another storage at the same address has made the Double invalid.
-    """
+    true if a write through another storage at the same address has made the Double invalid."""
 
     storage: Storage
     energy: Energy = field(default_factory=dict)
@@ -342,7 +338,7 @@ class Double:
     whole: Float64Tile | None = None  # the whole storage as a tile
 
     def window(self, tile: Tile) -> Float64Tile:
-        """Return the float64 tile with the same elements of the storage as a tile of the chip."""
+        """Return the float64 tile with the same elements of the storage as the chip's tile."""
         if tile.geometry is not tile.geometry.layout.whole or tile.dynamic:
             return on(self.storage, tile)
         if self.whole is None or self.whole.shape != tile.shape:  # a window opened again
@@ -356,9 +352,8 @@ def copied_double(storage: Storage) -> Double:
 
 
 def begun_double(storage: Storage, first: Tile) -> Double:
-    """Return a Double for a storage to which the chip has written the tile `first`. If nothing else
-    was written to the storage, the Double is uninitialized; otherwise it is a copy of the chip's
-    values."""
+    """Return a Double for a storage to which the chip has written the tile `first`. It is
+    uninitialized if nothing else was written to the storage. Otherwise it has the chip's values."""
     if not first.is_only_written:
         return copied_double(storage)
     count = storage.nbytes // storage.dtype.itemsize
@@ -366,8 +361,8 @@ def begun_double(storage: Storage, first: Tile) -> Double:
 
 
 def adopted_double(array: Array, owner: Storage) -> Double:
-    """Return a Double for the storage `owner`. The memory of the Double is a contiguous float64
-    array of the size of `owner`."""
+    """Return a Double for the storage `owner` that uses the memory of `array`, contiguous float64
+    of the size of `owner`."""
     place = owner.partition0, 0
     layout = unplaced(owner.region, owner.shape, owner.dtype, float64, place)
     storage = Storage(-1, layout, float64, owner.name)
@@ -376,8 +371,8 @@ def adopted_double(array: Array, owner: Storage) -> Double:
 
 
 def double_of_tile(shadow: Float64Tile, tile: Tile) -> Double:
-    """Return a Double for the storage of a tile that covers the whole storage. The Double uses the
-    memory of `shadow`, the tile's float64 values."""
+    """Return a Double for the storage that `tile` covers completely. It uses the memory of
+    `shadow`, the tile's float64 values."""
     if tile.geometry is not tile.geometry.layout.whole:
         return adopted_double(shadow.storage.data, tile.storage)
     shadow.storage.name = tile.storage.name
@@ -385,22 +380,23 @@ def double_of_tile(shadow: Float64Tile, tile: Tile) -> Double:
 
 
 def source_of(tile: Tile) -> Tile:
-    """Return the tile itself. If run-time indices pick its elements, return the tile from which
-    they are picked."""
+    """Return the tile from which run-time indices pick the elements, or the tile itself without
+    indices."""
     return tile.source if isinstance(tile, Picked) else tile
 
 
 class Doubles:
-    """The Doubles of one core's memories. A kernel can choose the addresses of tensors, so their
-    storages may overlap. A write to one storage ends the Doubles of all other storages that contain
-    any of its bytes. If the kernel allocates a tensor again at the same place, the new storage gets
-    the Double of the old storage."""
+    """The Doubles of one core's memories.
+
+    A kernel can choose the addresses of tensors, so storages may overlap. A write to one storage
+    ends the Doubles of all other storages that contain any of its bytes. If the kernel allocates a
+    tensor again at the same place, the new storage gets the Double of the old storage."""
 
     def __init__(self) -> None:
         self._placed: dict[Window, Double] = {}
 
     def of(self, tile: Tile) -> Double | None:
-        """Return the Double of a tile's storage; None if there is no valid Double."""
+        """Return the valid Double of a tile's storage, or None."""
         storage = source_of(tile).storage
         double: Double | None = storage.double
         if double is None and storage.image is not None:
@@ -417,7 +413,7 @@ class Doubles:
             self._placed[_window(storage)] = double
 
     def end(self, storages: Iterable[Storage]) -> None:
-        """Drop the Doubles of storages, because their data is exact or has no float64 history."""
+        """Drop the Doubles of storages whose data is exact or has no float64 history."""
         for storage in storages:
             storage.double = None
             if storage.image is not None:

@@ -42,9 +42,8 @@ from neuroncore.memory.tile import Tile
 
 
 class _Peers:
-    """The other cores that take part in an exchange, for the float64 evaluation of the exchange.
-    The cores exchange the chip's data in one meeting, and then the float64 data in a second
-    meeting, which this class arranges."""
+    """The other cores of an exchange, for its float64 evaluation. The cores first exchange the
+    chip's data, and then the float64 data in a second meeting, which this class arranges."""
 
     def __init__(self, shadow: Shadow) -> None:
         self.shadow = shadow
@@ -145,21 +144,20 @@ class Shadow:
             self._keep(written)
 
     def _wait_for_the_rank(self, call: Call) -> None:
-        """Wait for the other cores of the rank, because they may not have written their parts of
-        the data yet."""
+        """Wait for the other cores of the rank, which may still write their parts of the data."""
         assert self.core.peers is not None
         cores = frozenset(self.core.world.cores_of(self.core.rank))
         self.core.peers.meet(self.core.number, Point(call.name, cores), None)
 
     def _begun(self, tile: Tile) -> Double:
-        """Return a new Double, with the chip's values, for a storage that the cores of a rank
+        """Return a new Double with the chip's values, for a storage that the cores of a rank
         share."""
         double = copied_double(tile.storage)
         self.doubles.put(double, tile.storage)
         return double
 
     def _keep(self, written: Written) -> None:
-        """Store the float64 values of a tile in the Double of its storage. Also add the energy of
+        """Store the float64 values of a tile in the Double of its storage, and add the energy of
         the tile: the squared differences from the chip's values, by the line that caused them. A
         storage without any difference gets no Double."""
         if isinstance(written.tile, Picked):
@@ -181,8 +179,8 @@ class Shadow:
         self.doubles.put(double, storage)
 
     def scatter(self, results: Sequence[tuple[Picked, Operand]]) -> None:
-        """Write float64 values of `results`, whose elements an index chooses, to the Doubles of
-        their storages. The chip has already written its results (`ShadowOfCore.scatter`)."""
+        """Write the float64 values of results whose elements an index chooses to the Doubles of
+        their storages. The chip has already written them (`ShadowOfCore.scatter`)."""
         done, self._scattered = self._scattered, []
         partial = {id(tile): operand.partial for tile, operand in results}
         for written in done:

@@ -1,9 +1,8 @@
-"""Float64 tiles for evaluations. Each evaluation reuses the memory of the one before it.
+"""Float64 tiles for evaluations. Each evaluation reuses the memory of the previous one.
 
 A call is the use of an instruction with certain formats, shapes and operators, but without data;
-many instructions of a kernel may have the same call. The role of a tile is its purpose, the name of
-its operand, and a number that distinguishes several such tiles.
-"""
+many instructions of a kernel may have the same call. The role of a tile consists of its purpose,
+the name of its operand, and a number that distinguishes several such tiles."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ Role = tuple[str, str, int]  # the purpose of a tile, its operand, and a number
 
 
 class Slots:
-    """The float64 tiles for the evaluations of one call. They are contiguous arrays. Their contents
-    are kept until the next instruction is evaluated."""
+    """The float64 tiles for the evaluations of one call, contiguous arrays. They keep their
+    contents until the next instruction is evaluated."""
 
     def __init__(self, call: Call, memory: dict[Role, Array]) -> None:
         self.call = call
@@ -32,8 +31,7 @@ class Slots:
         self._layouts: dict[str, Layout] = {}
 
     def fresh(self, name: str, like: Tile) -> Float64Tile:
-        """Return a new uninitialized tile for the results of the operand `name`, in the shape of
-        `like`."""
+        """Return an uninitialized tile for the result `name`, in the shape of `like`."""
         array, layout = buffers.array(like.shape, DOUBLE), self._layouts.get(name)
         if layout is not None:
             return tile_of_layout(array, layout)
@@ -42,8 +40,8 @@ class Slots:
         return tile
 
     def tile(self, role: Role, like: Tile, shape: tuple[int, ...]) -> Float64Tile:
-        """Return the tile with this role, uninitialized. All uses of a role by one call must have
-        the same `shape`."""
+        """Return the tile with this role, uninitialized. A call must always use a role with the
+        same `shape`."""
         tile = self._tiles.get(role)
         if tile is not None:
             return tile

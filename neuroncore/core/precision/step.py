@@ -1,13 +1,14 @@
-"""One instruction in float64. The instruction is evaluated on the float64 inputs. A sample of its
-results is also evaluated several times, while the chip's inputs replace the float64 inputs one
-after the other. The sample of a large result consists of some lanes or columns (`_sample`); the
-sample of a small result is the whole result.
+"""One instruction in float64.
+
+The instruction is evaluated on the float64 inputs. A sample of its results is also evaluated
+several times, while the chip's inputs replace the float64 inputs one after the other. The sample of
+a large result consists of some lanes or columns (`_sample`); the sample of a small result is the
+whole result.
 
 The chip's values are the results that the emulator computes. A Double has the elements of a storage
 (the memory of one tensor) in float64, and an Energy has the squared errors by line
 (`core.precision.findings`). A call is the use of an instruction with certain formats, shapes and
-operators, but without data.
-"""
+operators, but without data."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ Inputs = dict[str, Tile]
 
 @dataclass(eq=False)
 class Written:
-    """A tile that an instruction writes: its values on the chip (`tile`) and in float64 (`shadow`),
-    and their difference."""
+    """A tile that an instruction writes: on the chip (`tile`), in float64 (`shadow`), and the
+    difference."""
 
     name: str
     tile: Tile
@@ -82,9 +83,9 @@ class Written:
 @dataclass(eq=False)
 class Joining:
     """An input whose float64 values are replaced by the chip's values in one evaluation of the
-    sample. `real` is a tile with the chip's values, `exact` a tile with the float64 values, and
-    `energy` has the squared differences by the line that caused them. If the input is the
-    accumulator registers, both tiles are None, and the name is empty."""
+    sample. `real` is a tile with the chip's values, `exact` a tile with the float64 values.
+    `energy` has the squared differences by the line that caused them. For the accumulator
+    registers, both tiles are None and the name is empty."""
 
     name: str
     energy: Energy
@@ -93,9 +94,9 @@ class Joining:
 
 
 class Step:
-    """The float64 evaluation of one instruction. `before` has an entry, by operand name, for each
-    destination that is written as floats: its Double, or None if it has no Double. `inexact` has
-    the Doubles of inputs, by operand name; an input without a Double has no error."""
+    """The float64 evaluation of one instruction. `before` has the Double, or None, of each
+    destination that is written as floats, by operand name. `inexact` has the Doubles of inputs, by
+    operand name; an input without a Double has no error."""
 
     def __init__(
         self,
@@ -157,8 +158,8 @@ class Step:
         return written
 
     def _overwritten(self, written: Written) -> float:
-        """Return the sum of the squared errors of a destination's contents before the instruction
-        writes there."""
+        """Return the sum of the squared errors of a destination before the instruction writes
+        there."""
         tile = written.tile
         assert written.before is not None
         if tile.dynamic or _covers(tile):
@@ -192,18 +193,18 @@ class Step:
         return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
     def _double_of_result(self, tile: Tile) -> Double | None:
-        """If whole storages are evaluated (`windows`) and the instruction writes to the storage of
-        `tile`, return the Double that this storage had before the instruction. Otherwise return
-        None."""
+        """Return the Double that the storage of `tile` had before the instruction wrote to it.
+        Return None if the instruction doesn't write to it, or if no whole storages are evaluated
+        (`windows`)."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
 
     # --- evaluation ------------------------------------------------------------------------------
 
     def evaluate(self, registers: Registers, by_line: Energy, peers: Any) -> None:
-        """Evaluate the instruction in float64, before the chip overwrites its inputs. `registers`
-        are the accumulator registers in float64. `by_line` has the squared error of these registers
-        by the line that caused it. `peers` are the other cores of an exchange, or None."""
+        """Evaluate the instruction in float64, before the chip overwrites its inputs. `registers`:
+        the accumulator registers in float64. `by_line`: their squared error by the line that caused
+        it. `peers`: the other cores of an exchange, or None."""
         if not self.whole:
             self._join(by_line)
             if self.joining:
@@ -219,9 +220,9 @@ class Step:
         perform(self.call, arguments, stand, staged(self.shared, self.call, arguments, stand))
 
     def _join(self, by_line: Energy) -> None:
-        """Collect in `joining` the inputs, and the previous contents of destinations, whose values
-        differ between the chip and float64. `by_line` has the squared error of the accumulator
-        registers by line."""
+        """Collect in `joining` the inputs, and the previous contents of destinations, that differ
+        between the chip and float64. `by_line` has the squared error of the accumulator registers
+        by line."""
         if by_line and self.call.adds_to_registers:
             self.joining.append(Joining("", by_line, None, None))
         for written in self.written:
@@ -272,7 +273,7 @@ class Step:
                 written.parts.append(results[written.name].codes())
 
     def _sampled(self, name: str, tile: Tile) -> Tile:
-        """Return the sample of an input. Return the input itself if it is not sampled, or if
+        """Return the sample of an input. The input itself is returned if it is not sampled, or if
         evaluations get different values for it (`joining`)."""
         if name not in self.sample or any(joining.name == name for joining in self.joining):
             return tile
@@ -293,8 +294,8 @@ class Step:
         return result
 
     def _chip_registers(self) -> Registers:
-        """Return the chip's accumulators in float64. If lanes are sampled, the accumulators of
-        these lanes come first, without gaps between them."""
+        """Return the chip's accumulators in float64. If lanes are sampled, the accumulators of the
+        sampled lanes come first, without gaps."""
         accumulators = {unit: a.astype(np.float64) for unit, a in self.core.accumulators.items()}
         for name, index in self.sample.items():
             if self.call.instruction.traits.lanewise and name in self.call.reads:
@@ -308,10 +309,10 @@ class Step:
     # --- comparison ------------------------------------------------------------------------------
 
     def compare(self, received: Energy) -> Energy:
-        """Set the energy of each result: its squared error on the chip, compared with float64, by
-        the line that caused it. `received` has the squared errors, by line, of data from other
-        cores. Return the squared errors of the last result by line. The caller divides the error of
-        the accumulator registers among the lines in the same proportion."""
+        """Set the energy of each result: its squared error against float64, by the line that caused
+        it. `received` has the squared errors, by line, of data from other cores. Return the squared
+        errors of the last result by line. The caller divides the error of the accumulator registers
+        in the same proportion."""
         number = self.analysis.line()
         by_line: Energy = {}
         for written in self.written:
@@ -326,9 +327,8 @@ class Step:
         return by_line
 
     def _moved(self, written: Written) -> float:
-        """Return the squared error of a result of an instruction that is evaluated whole, not on a
-        sample. If the result's address is known only at run time, return the squared error of its
-        whole storage."""
+        """Return the squared error of a result that is evaluated whole, not on a sample. If the
+        address is known only at run time, return the squared error of the whole storage."""
         doubles, tile, shadow = [*self.inexact.items()], written.tile, written.shadow
         if tile.dynamic:
             tile = Tile.of(tile.storage)
@@ -342,7 +342,7 @@ class Step:
         return error
 
     def _passed_on(self, written: Written, received: Energy) -> Energy:
-        """Return the squared errors, by line, that a result has from its inputs, from its previous
+        """Return the squared errors, by line, that a result has from inputs, from previous
         contents, and from other cores (`received`)."""
         by_line = dict(received)
         for double in self.inexact.values():
@@ -352,8 +352,8 @@ class Step:
         return by_line
 
     def _computed(self, number: int, written: Written) -> tuple[Energy, float]:
-        """Return (squared errors of the sample by the line that caused them, the sum of the squared
-        errors of the whole result). `number` is the number of the current line."""
+        """Return (squared errors of the sample by the line that caused them, sum of squared errors
+        of the whole result). `number` is the number of the current line."""
         tile, index = written.tile, written.index
         form, name = tile.held, self.call.name
         real, exact = chip_values(tile, index), written.shadow.codes()[index]
@@ -384,8 +384,7 @@ class Step:
         return by_line, error
 
     def _cancelled(self, written: Written, exact: Array) -> None:
-        """Report a result whose relative error is much larger than the relative error of any
-        input."""
+        """Report a result with a much larger relative error than any input."""
         count, places = native.lost(written.parts[-1].ravel(), exact.ravel())
         inputs = [
             native.lost(j.real.codes().ravel(), j.exact.codes().ravel())
@@ -442,9 +441,9 @@ def staged(
 
 
 def _sample(call: Call, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return, by operand name, the index of the sample: the part of a large operand that represents
-    the whole operand. The sample has every n-th lane, or for a product every n-th column. The
-    result is empty if whole operands are evaluated."""
+    """Return, by operand name, the index of the part of a large operand that represents the whole:
+    every n-th lane, or for a product every n-th column. The result is empty if whole operands are
+    evaluated."""
     names = (*call.reads, *call.writes)
     if call.instruction.traits.lanewise:
         size = max(arguments[n].size for n in names)
@@ -470,8 +469,8 @@ def _is_dma(call: Call) -> bool:
 
 
 def _fresh(tile: Tile, accumulate: bool | None) -> Any:
-    """Return which elements of a tile start a new sum in PSUM: True for all, False for none, or an
-    array of flags. If `accumulate` is None, elements that were never written start a sum."""
+    """Return which elements of a tile start a new sum in PSUM: True for all, False for none, or
+    flags. If `accumulate` is None, elements that were never written start a sum."""
     if accumulate is not None:
         return not accumulate
     unwritten = tile.unwritten()

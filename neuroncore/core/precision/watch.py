@@ -3,9 +3,8 @@ float32 rounds when they are read or written.
 
 A call is the use of an instruction with certain formats, shapes and operators, but without data.
 The formats and operators determine which checks a call needs. This is decided once for each call,
-and a call that needs no checks then takes no more time than without the checks. Only instructions
-with a suspicious integer are evaluated in float64, with a `StandIn` in place of their core.
-"""
+and a call that needs no checks is executed as fast as without a Watch. Only instructions with a
+suspicious integer are evaluated in float64, with a `StandIn` in place of their core."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ WIDE_INTEGERS = (int32, uint32)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Facts about a call, which decide how it is evaluated in float64 and which checks it needs."""
+    """Facts about a call that decide how to evaluate it in float64 and which checks it needs."""
 
     floats: tuple[str, ...]
     """Operands that are written as floats."""
@@ -83,8 +82,8 @@ class Evaluation:
 
 
 def evaluation(call: Call) -> Evaluation:
-    """Return the Evaluation of a call. The Evaluation is computed once, and the copies of the call
-    in all launches share it."""
+    """Return the Evaluation of a call. It is computed once; the copies of the call in all launches
+    share it."""
     facts: Evaluation = call.derived(__name__, lambda: _evaluation(call))
     return facts
 
@@ -137,6 +136,7 @@ SUSPICIOUS = (1 << 24) - 1  # 2^24 may be a rounded 2^24 + 1; -2^24 counts as 2^
 
 def check_read(core: Core, arguments: Mapping[str, Any], facts: Evaluation) -> None:
     """Report integers that an engine rounds before it computes with them, or when it copies them.
+
     Operands whose address depends on an index at run time are not checked, because the index is not
     known yet."""
     form = facts.read_as
@@ -149,7 +149,7 @@ def check_read(core: Core, arguments: Mapping[str, Any], facts: Evaluation) -> N
 
 
 def _exact(form: Format) -> int:
-    """Return the largest n so that a format of floats represents all integers up to n."""
+    """Return the largest n for which a float format represents all integers up to n."""
     return 1 << (form.mantissa + 1)
 
 
@@ -163,9 +163,10 @@ def check_written(
     run: Callable[[], None],
 ) -> None:
     """Execute a call (`run`), and report integers that it has written inexactly: rounded to
-    float32, or saturated. Results of less than 32 bits are checked only if `narrow` is true.
-    Suspicious results are evaluated again in float64, with the SharedState that `shared_state`
-    returns."""
+    float32, or saturated.
+
+    Results of less than 32 bits are checked only if `narrow` is true. Suspicious results are
+    evaluated again in float64, with the SharedState that `shared_state` returns."""
     if facts.bounded and _runs_small(call, arguments, facts, run):
         return
     tiles = {n: arguments[n] for n in (*call.reads, *call.writes)}
@@ -234,8 +235,8 @@ def _counts(form: Format, narrow: bool) -> bool:
 
 def _greatest(tile: Tile) -> int:
     """Return a bound on the magnitude of the 32-bit integers of a tile. The magnitude of a negative
-    number -n counts as n - 1. If the tile is a whole storage, its bound is remembered until an
-    instruction writes to the storage."""
+    number -n counts as n - 1. The bound of a whole storage is remembered until an instruction
+    writes to the storage."""
     storage = tile.storage
     known = storage.greatest
     if known is not None and known[0] == storage.version and known[1] < SUSPICIOUS:
@@ -254,10 +255,11 @@ def _measured(tile: Tile) -> int:
 
 
 def _remember(tile: Tile, whole: bool, bound: int) -> None:
-    """Remember a bound on the integers that the current instruction has written to a tile. `whole`
-    is true if it has written to the whole tile, and false if it may have written to a part only.
-    The bound is stored for the next version of the storage, because the version increases by one at
-    the end of the instruction."""
+    """Remember a bound on the integers that the current instruction has written to a tile.
+
+    `whole` is false if the instruction may have written to only a part of the tile. The bound is
+    stored for the next version of the storage, because the version increases by one at the end of
+    the instruction."""
     storage = tile.storage
     if storage.image is not None:
         return
@@ -271,9 +273,8 @@ def _remember(tile: Tile, whole: bool, bound: int) -> None:
 def _runs_small(
     call: Call, arguments: dict[str, Any], facts: Evaluation, run: Callable[[], None]
 ) -> bool:
-    """Run a call if none of its results and intermediate results can reach SUSPICIOUS, because it
-    computes only a few sums and products of small integers. Otherwise do nothing. Return whether
-    the call ran."""
+    """Run a call if it computes only a few sums and products of small integers, so that no
+    intermediate or final result can reach SUSPICIOUS. Return whether the call ran."""
     optional = (arguments[name] for name in facts.numbers)
     numbers = [0 if number is None else number for number in optional]
     if not all(isinstance(number, int | float | np.number) for number in numbers):
@@ -290,9 +291,10 @@ def _runs_small(
 
 
 def _reaches(tile: Tile) -> int:
-    """Return a bound on the magnitude of the integers that an instruction has written to a tile. In
-    a narrow format, an integer at an end of the format's range may have been saturated; the bound
-    is then SUSPICIOUS. For other integers of narrow formats the bound is 0."""
+    """Return a bound on the magnitude of the integers that an instruction has written to a tile.
+
+    In a narrow format, an integer at an end of the format's range may have been saturated; then the
+    bound is SUSPICIOUS. For other integers of narrow formats it is 0."""
     if tile.dtype in WIDE_INTEGERS:
         bound = _measured(tile)
         _remember(tile, True, bound)
@@ -303,8 +305,8 @@ def _reaches(tile: Tile) -> int:
 
 
 def _shares(tile: Tile, written: list[Storage]) -> bool:
-    """Return whether a result may overwrite the input `tile`, because one of the storages `written`
-    has the same memory."""
+    """Return whether the input `tile` has the same memory as one of the storages `written`. A
+    result may overwrite such an input."""
     return any(storage.data is tile.storage.data for storage in written)
 
 
@@ -313,7 +315,7 @@ def _copy(tile: Tile) -> Tile:
 
 
 def _in_float64(tile: Tile) -> Float64Tile:
-    """Return a float64 copy of a tile of floats. For any other tile, return a Float64Tile on its
+    """Return a float64 copy of a tile of floats, or for any other tile a Float64Tile on its
     storage."""
     return new_tile(chip_doubles(tile), tile) if is_float(tile) else on(tile.storage, tile)
 
@@ -325,8 +327,8 @@ RunWatched = Callable[[Arguments, Callable[[], None]], None]
 
 
 class Watch:
-    """The observer of one core (`Core.watch`). It has a weak reference to the core, because the
-    functions that it makes are kept with calls, and calls outlive the core."""
+    """The observer of one core (`Core.watch`). It refers to the core weakly, because the functions
+    that it makes are kept with calls, and calls outlive the core."""
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
@@ -338,9 +340,11 @@ class Watch:
         return core
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """Return a function that calls `run`, and makes the checks that the call needs before and
-        after. If the call needs no checks, return `run` itself. `arguments` are the arguments of
-        the first instruction with this call."""
+        """Return a function that calls `run`, with the checks that the call needs before and after
+        it.
+
+        If the call needs no checks, return `run` itself. `arguments` are the arguments of the first
+        instruction with this call."""
         if UNWATCHED in call.results:
             return run
         facts = evaluation(call)
@@ -379,7 +383,8 @@ class Watch:
         return checks
 
     def _around_run(self, call: Call, facts: Evaluation) -> RunWatched | None:
-        """Return the function that runs a call and checks its results; None if no check applies."""
+        """Return the function that runs a call and checks its results, or None if no check
+        applies."""
         narrow = [n for n in facts.floats if _is_narrow(call.view(n).dtype)]
         if narrow and call.reads and not facts.moves:
             return lambda now, run: self._check_overflow(call, narrow, now, run)
@@ -400,8 +405,8 @@ class Watch:
     def _check_overflow(
         self, call: Call, narrow: list[str], now: Arguments, run: Callable[[], None]
     ) -> None:
-        """Run a call, and report infinities that finite operands produced (or NaN in formats
-        without infinities). Operands that the call overwrites are checked before the call runs."""
+        """Run a call, and report infinities (NaN in formats without infinities) that finite
+        operands produced. Operands that the call overwrites are checked before the call runs."""
         results, read = [now[n] for n in narrow if not now[n].dynamic], [now[n] for n in call.reads]
         written = [tile.storage.data for tile in results]
         overwritten = [tile for tile in read if any(tile.storage.data is data for data in written)]
@@ -431,7 +436,7 @@ class Watch:
 
     def _multiplies_to_transpose(self, call: Call) -> bool:
         """Return whether a call transposes by a product with an identity matrix (ISA, nc_transpose
-        on v2), where NaN times 0 is NaN."""
+        on v2). In such a product NaN times 0 is NaN."""
         turns = call.instruction.traits.transposes and call.engine is engine.tensor
         return turns and not call.machine.has("native_transpose")
 
@@ -469,7 +474,7 @@ def _wide(call: Call, name: str) -> bool:
 
 
 def _is_narrow(form: Format) -> bool:
-    """Return whether a format is a float whose largest number is smaller than float32's."""
+    """Return whether a format is a float with a smaller range than float32."""
     return form.is_float and form.exponent < float32.exponent
 
 
