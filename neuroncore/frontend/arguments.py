@@ -193,8 +193,8 @@ NO_ARRAYS = np.generic, Tile, type
 
 
 def is_host_array(value: Any) -> bool:
-    """Return whether a value is an array of numpy, torch or a similar library. Numbers and tensors
-    of a kernel are not."""
+    """Return whether a value is an array of numpy, torch or a similar library. Return False for
+    numbers and for tensors of a kernel."""
     return hasattr(value, "__array__") and not isinstance(value, NO_ARRAYS)
 
 

@@ -1,7 +1,8 @@
 """The functions that issue instructions, one for each clause. Both dialects call them.
 
-Each function binds its arguments and finds the Call with the same key. If there is none, it checks
-the arguments and makes a new Call. Then it executes the Call and records it.
+A Call represents all uses of an instruction with equal keys. Each function binds its arguments, and
+finds the Call with their key. If no Call has this key, the function checks the arguments, and makes
+a new Call. Then it executes the Call and records it.
 `docs/generate/functions.py` writes this file from the clauses of isa/. Do not edit it.
 """
 

@@ -164,10 +164,11 @@ def _closed(ranks: Sequence[_Rank], precision: Precision | None) -> list[Launch]
 
 
 def _check_world(world: World, machine: Machine, where: instances.Instance | None) -> None:
-    """Raise UsageError if the instance `where` or the machine can't run `world`.
+    """Raise UsageError if `world` can't run on the machine or on the instance `where`:
 
-    The instance may have cores of another machine, or too few ranks. The machine may have too few
-    cores per rank. `world` may have no rank, or too many (`check_size`)."""
+    * the instance has cores of another machine, or too few ranks
+    * `world` has no rank, or too many cores (`check_size`)
+    * the machine has too few cores per rank"""
     if where is not None and where.chip.machine != machine.name:
         raise UsageError(f"{where.name} has cores of {where.chip.machine}, not {machine.name}")
     if where is not None and world.ranks > (room := where.ranks(world.cores)):
@@ -300,7 +301,8 @@ def _check_cores(cores: list[Core]) -> None:
 
 def _on_all(cores: list[Core], program: Callable[[Core], Any], turns: int) -> list[Any]:
     """Run a program on each core, and return the results. The cores of a logical core run together;
-    `turns` is the seed of their order. More cores than a logical core has run one after another."""
+    `turns` is the seed of their order. If there are more cores than a logical core has, they run
+    one after another."""
     if 1 < len(cores) <= cores_together(cores[0].machine):
         return System(cores, cores[0].world, turns).run(program)
     return [_on_one(core, program) for core in cores]

@@ -53,8 +53,8 @@ def explanation(error: BaseException) -> NeuronError | None:
 
 
 def _is_our_own(frame: FrameType, error: AttributeError) -> bool:
-    """Return whether neuroncore's code used an attribute that an object of neuroncore lacks. False
-    if this object is one of the user's arguments."""
+    """Return whether neuroncore's code used an attribute that an object of neuroncore lacks. Return
+    False if the object is one of the user's arguments."""
     below = _below(frame, error)
     if below is None or below.tb_frame.f_code.co_name == "__getattr__":
         return False  # the user's code used the attribute

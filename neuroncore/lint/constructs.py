@@ -79,8 +79,8 @@ def spots(scope: Scope) -> list[Spot]:
 
 @lru_cache(64)  # bounded, so that old files are released
 def loops_of_assignments(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return a dict from each name that the function assigns to the loops of the device around the
-    assignment. A name is left out if it has assignments in different loops."""
+    """Return the loops of the device around the assignment of each name that the function assigns.
+    A name with assignments in different loops is left out."""
     loops_of: dict[str, set[tuple[ast.AST, ...]]] = {}
     for spot in spots(scope):
         if spot.scope is scope and isinstance(spot.node, ast.Assign):

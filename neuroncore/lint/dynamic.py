@@ -322,8 +322,8 @@ def _counts(scope: Scope, how: str, source: ast.expr) -> bool:
 
 
 def _loops_of_instructions(scope: Scope) -> dict[str, tuple[ast.AST, ...]]:
-    """Return a dict from each name that this function or an enclosing function assigns to the loops
-    of the device around the assignment. A name with assignments in different loops is left out."""
+    """Return the loops of the device around the assignment of each name that this function or an
+    enclosing function assigns. A name with assignments in different loops is left out."""
     around = {} if scope.outer is None else _loops_of_instructions(scope.outer)
     return {**around, **loops_of_assignments(scope)}
 

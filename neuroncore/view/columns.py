@@ -276,8 +276,8 @@ class AccessTable:
             same call used last (`loops.ranks`)
         `operand`: for each operand with rank 0, the distance of the box's number from the lowest
             number that was not used before (`_back`)
-        `box_area`: the area of each box; let d be the distance of the area's number n from the
-            lowest number that was not used before: the entry is 2d if d is at most n, else 2n + 1
+        `box_area`: a code for the area of each box: 2d if d is at most n, else 2n + 1; n is the
+            area's number, and d its distance from the lowest number that was not used before
         `box_pattern`: the number of a strided pattern plus one, or 0 if the access touches all
             bytes of the box"""
         width = int(self.place.max(initial=0)) + 1

@@ -19,7 +19,8 @@ def ranks(key: Array, box: Array, keys: int) -> Array:
     k, below `keys`.
 
     The rank is one plus the number of different boxes that the operand has used since it last used
-    this box. It is 0 if this number is KEPT or more, or if the operand has never used this box."""
+    this box. The rank is 0 if this number is KEPT or more, or if the operand has never used this
+    box."""
     kept, rank = np.full((keys, KEPT), -1, np.int32), np.empty(len(key), np.uint8)
     _ranks.over(len(key))(key, box, kept, rank)
     return rank

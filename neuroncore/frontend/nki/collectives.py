@@ -157,8 +157,8 @@ def collective_permute_implicit_current_processing_rank_id(
     name: str | None = None, num_channels: int | None = None,
 ) -> VirtualRegister:  # fmt: skip
     """Return a register with the rank whose data has arrived after `iteration_id` steps around a
-    channel's ring. At step 0 this is the own rank, at step 1 the previous rank of the ring, and so
-    on. `num_channels` is a parameter of NKI 0.2, and is ignored."""
+    channel's ring. At step 0 this is the rank itself, at step 1 the previous rank of the ring, and
+    so on. `num_channels` is a parameter of NKI 0.2, and is ignored."""
     register = VirtualRegister()
     function = issue.function("collective_permute_implicit_current_processing_rank_id")
     function(register, iteration_id, _groups(replica_group), channel_id)

@@ -120,9 +120,9 @@ def of_result(dst: Tensor, box: Box, over: Dims, part: Part | None) -> Tensor:
 
 
 def in_patterns(boxes: list[Box], over: Dims, tiles: Sequence[Any]) -> list[Box]:
-    """Cut boxes of a tile of shape `over` along their shortest free axes, and return the pieces.
-    They are so small that an access pattern can describe the part of each tile in `tiles` for a
-    piece. Thus a call on tiles with too many axes becomes several instructions."""
+    """Return pieces of the boxes of a tile of shape `over`, cut along their shortest free axes. For
+    each piece, an access pattern can describe the part of each tile in `tiles`. Thus a call on
+    tiles with too many axes becomes several instructions."""
     most = current().machine.limits.free_dims
     if len(over) <= 1 + most:
         return boxes
@@ -146,9 +146,9 @@ OF_PARTITIONS = ("reduce_res", "dst_idx")  # results in addition to dst
 
 
 def place_of(slot: Tensor, value: Tensor) -> Tensor:
-    """Return the part of `slot` to which `value` is assigned. It is the whole slot, unless masks
-    cut the operands of the product `value`, and the slot has the size of the product of whole
-    operands."""
+    """Return the part of `slot` to which `value` is assigned, usually the whole slot. If masks cut
+    the operands of the product `value`, and the slot has the size of the uncut product, return the
+    part of the slot for the cut product."""
     cut = getattr(value, "cut", None) if slot.shape != value.shape else None
     return slot.within(cut[1]) if cut and cut[0] == slot.shape else slot
 

@@ -64,8 +64,8 @@ MARK = 3  # the words of a mark at the begin or the end of an iteration
 
 
 class _Words:
-    """Words that each iteration writes to the record. To a word that differs between iterations, an
-    element of the iteration's vector (`KnownIterations._counter`) is added."""
+    """Words that each iteration writes to the record. If a word differs between iterations, an
+    element of the iteration's vector (`KnownIterations._counter`) is added to the word."""
 
     def __init__(self) -> None:
         self.words: list[int] = []

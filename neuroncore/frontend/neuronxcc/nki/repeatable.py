@@ -86,8 +86,8 @@ def _named(frame: FrameType, name: Sequence[str]) -> Any:
 
 
 def _is_pure(function: Any) -> bool:
-    """Return whether calls of a function have no side effects and print nothing. True for functions
-    of the API, classes of numpy, and a few functions of Python."""
+    """Return whether calls of a function have no side effects and print nothing. Return True for
+    functions of the API, classes of numpy, and a few functions of Python."""
     if any(function is harmless for harmless in HARMLESS):
         return True
     module = str(getattr(function, "__module__", None) or "")

@@ -212,9 +212,9 @@ def running(core: Core | None = None) -> Running:
 
 
 def first_address(address: Any) -> Any:
-    """Return the address of the allocation at the present line: the address from the first
-    iteration of the loops around the line. In the first iteration this is `address`. The reason is
-    that the compiler reads the bodies of loops once, so kernels may increment addresses in them."""
+    """Return `address`, the address of the allocation at the present line. In later iterations of
+    the loops around the line, return the address of the first iteration. The reason is that the
+    compiler reads the bodies of loops once, so kernels may increment addresses in them."""
     state, site = running(), current().birthplace()
     if not state.loops or site is None:
         return address
@@ -369,8 +369,8 @@ def check_shared(region: MemoryRegion, state: Running) -> None:
 
 
 def _in_helper(kernels: Collection[CodeType | None]) -> bool:
-    """Return whether another function of the user called the user's running function. False if the
-    code of the running function is among `kernels`."""
+    """Return whether another function of the user called the user's running function. Return False
+    if the code of the running function is among `kernels`."""
     frame = source.user_frame()
     while frame is not None and frame.f_code.co_name.startswith("<"):  # a comprehension
         frame = frame.f_back

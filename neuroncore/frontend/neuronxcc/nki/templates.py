@@ -303,11 +303,12 @@ class _Layout:
 
 
 class _Blocks:
-    """The blocks that iterations of a template use. `outside` has (tiles of the tensor, begin, end,
-    whether all of the block must have been written) for each distinct block that exists before an
-    iteration. The indices of the block are `numbers[begin:end]`. `places` has the position in
-    `outside` for each entry of `layout.outside`, where a block may occur several times. Row k of
-    `changes` is added to `numbers` when loop variable k increases by 1."""
+    """The blocks that iterations of a template use.
+
+    `outside`: (tiles of the tensor, begin, end, whether all of the block must have been written) of
+        each distinct block that exists before an iteration; its indices are `numbers[begin:end]`
+    `places`: for each entry of `layout.outside`, the position of its block in `outside`
+    `changes`: row k is added to `numbers` when loop variable k increases by 1"""
 
     def __init__(self, layout: _Layout, numbers: Numbers, changes: Numbers) -> None:
         def moves(begin: int, end: int) -> bytes:
@@ -413,9 +414,9 @@ class Template:
         return tables[0] == tables[1] and all(map(_same, mine.events, theirs.events))
 
     def _all_known(self, outer: Values, values: range) -> Numbers | None:
-        """Return the numbers of successive iterations that are within the limits, one iteration in
-        each row, or None. `outer` are the variables of the loops around this loop. The loop
-        variable has `values`, beginning with the first."""
+        """Return the numbers of successive iterations, one iteration in each row, or None. The
+        iterations end before the first that is not within the limits. `outer` are the variables of
+        the loops around this loop. The loop variable has `values`, from the first on."""
         numbers = self._known((*outer, values[0]))
         if numbers is None:
             return None

@@ -450,8 +450,8 @@ class Tensor(Seen, Unread, Parted):
 
     def _keep_spans(self, of: Tensor, changed: Callable[[Dims], Dims | None]) -> Tensor:
         """Copy the spans of the tile `of` to this view of the tile, and return the view. `changed`
-        converts steps along the axes of the tile to steps along the axes of the view. If it returns
-        None, the view keeps the fault of the tile, and has no spans."""
+        converts steps along the axes of the tile to steps along the axes of the view. If `changed`
+        returns None, the view keeps the fault of the tile, and has no spans."""
         spans: list[Span] = []
         for first, along, shape, axis in of.spans:
             steps = changed(along)

@@ -12,8 +12,8 @@ __all__ = ["mutable", "mutable_tensor", "scalar", "tensor"]
 
 class _Scalar(Annotation):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """In a kernel: return the integer in a tile of one element. The number of iterations of a
-        loop is an example: `range(scalar(steps))`. Raises ShapeError for a larger tile."""
+        """In a kernel: return the integer in a tile of one element, as in `range(scalar(steps))`.
+        Raises ShapeError for a larger tile."""
         if not args or not isinstance(args[0], Tensor):
             return super().__call__(*args, **kwargs)
         flush()

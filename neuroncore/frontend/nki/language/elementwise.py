@@ -55,8 +55,8 @@ def in_partitions(x: NkiTensor, count: int) -> NkiTensor:
     """Return a tile of `count` partitions that each repeat x, a tile of one partition.
 
     Issues nc_stream_shuffle, once per group of 32 partitions. If no engine can start at the
-    partition of x, a DMA moves x first. The documentation of broadcast_to allows any tile, and the
-    Wigner matrices of equiformer-trainium use single rows of a table."""
+    partition of x, a DMA moves x first. This is necessary because broadcast_to is documented for
+    any tile, and the Wigner matrices of equiformer-trainium use single rows of a table."""
     if x.shape[0] == count:
         return x
     out = ndarray((count, *x.shape[1:]), x.dtype)
@@ -90,8 +90,8 @@ def _is_column(x: Any, other: Any) -> bool:
 
 
 def _scalar_operand(x: Any, bitvec: bool) -> Any:
-    """Return x, a number or a [P, 1] tile, as an operand of tensor_scalar. A tile of another format
-    is converted to float32 for arithmetic operators, but not for bitwise operators (`bitvec`)."""
+    """Return x, a number or a [P, 1] tile, as an operand of tensor_scalar. A tile is converted to
+    float32 for arithmetic operators, but not for bitwise operators (`bitvec`)."""
     if not isinstance(x, Tile) or bitvec or x.dtype is float32:
         return x
     column = ndarray(x.shape, float32)

@@ -100,8 +100,8 @@ def full(
 def zeros(
     shape: Sequence[int] | int, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Any:
-    """Return a new tensor of zeros, made as by `full`. To a tensor in PSUM, matrix products can be
-    added by +=."""
+    """Return a new tensor of zeros, made as by `full`. If it is in PSUM, += can add matrix
+    products."""
     check_keywords(kwargs)
     return full(shape, 0, dtype, buffer=buffer, name=name)
 

@@ -32,8 +32,8 @@ def cc_div(numerator: int, denominator: int, replica_groups: Groups) -> int:
     """Return the rank whose data has arrived, as a position in the replica group.
 
     `numerator` is the number of channels times the step, plus the channel. `denominator` is the
-    number of channels. This is inferred from collective_matmul.py of AWS's contributed kernels,
-    which imports this function from _private.private_api."""
+    number of channels. Both meanings are inferred from collective_matmul.py of AWS's contributed
+    kernels, which imports this function from _private.private_api."""
     step, channel = divmod(numerator, denominator)
     register = VirtualRegister()
     set_rank = issue.function("collective_permute_implicit_current_processing_rank_id")
