@@ -29,7 +29,7 @@ html_css_files = ["slides.css"]
 html_theme = "sphinx_book_theme"
 html_title = f"neuroncore {version}"
 html_theme_options = {
-    "collapse_navigation": True,
+    "collapse_navbar": True,
     "navbar_persistent": [],
     "use_download_button": False,
     "home_page_in_toc": True,
