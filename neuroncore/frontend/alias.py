@@ -145,7 +145,8 @@ class Same(Loader):
 
 
 class InCheckout(SourceFileLoader):
-    """Loads a module of a checkout. Names that only the vendor's module has become placeholders."""
+    """Loads a module of a checkout. Placeholders replace the names that only the vendor's module
+    has."""
 
     def exec_module(self, module: ModuleType) -> None:
         package = holding(module.__name__)

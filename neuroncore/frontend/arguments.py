@@ -249,8 +249,8 @@ def is_array(value: Any) -> bool:
 
 
 def _in_several(per_rank: Sequence[Arguments], arrays: dict[int, Array]) -> set[int]:
-    """Return the ids of the arrays that share memory with an array of another rank. `arrays` maps
-    ids to arrays."""
+    """Return the ids of the arrays whose memory is passed, at least in part, to several ranks.
+    `arrays` maps ids to arrays."""
     ranks: dict[int, set[int]] = {n: set() for n in arrays}
     for rank, arguments in enumerate(per_rank):
         for value in leaves(list(arguments)):

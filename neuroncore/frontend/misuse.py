@@ -259,7 +259,7 @@ def _is_name(node: ast.expr) -> bool:
 
 
 def _wrong_arguments(called: _Called) -> KernelError | None:
-    """Return the error for arguments that don't fit the signature; None if they fit."""
+    """Return the error for arguments that don't fit the signature, or None if they fit."""
     signature = inspect.signature(called.function)
     count, keywords = len(called.node.args), called.keywords
     try:

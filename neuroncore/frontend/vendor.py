@@ -173,8 +173,8 @@ class Checkout:
 
     @property
     def before_installed(self) -> bool:
-        """Return whether the checkout is used even if the package is installed, because `--with`
-        names it."""
+        """Return whether `--with` names the checkout. Such a checkout is used even if the package
+        is installed."""
         return self.source == "--with"
 
     def package(self) -> Path:

@@ -224,6 +224,6 @@ class Kernels:
 
 
 def _message(error: BaseException) -> str | None:
-    """Return the message of a kernel error; None for any other error."""
+    """Return the message of a kernel error, or None for any other error."""
     explained = error if isinstance(error, KernelError | NotEmulated) else misuse.explanation(error)
     return None if explained is None else str(explained)

@@ -33,8 +33,8 @@ RULES = Rules()
 
 @RULES.about(ast.Call)
 def allocations(spot: Spot) -> Iterator[Report]:
-    """Report loops of any kind that allocate tensors in HBM which all programs of a launch
-    share."""
+    """Report allocations of shared HBM in a loop of any kind. All programs of a launch share such a
+    tensor."""
     node, scope = spot.node, spot.scope
     if not isinstance(node, ast.Call) or not spot.nested:
         return

@@ -116,8 +116,8 @@ class Scopes:
         return self._of[device.node]
 
     def all(self) -> list[Scope]:
-        """Return the scopes of all functions of the device, without functions that are defined in
-        others."""
+        """Return the scopes of all functions of the device, except functions inside other
+        functions."""
         return self._all
 
     @cached_property
@@ -160,8 +160,8 @@ class Scope(Names):
         return self.names_older or self.scopes.release == RELEASES[0]
 
     def is_of_python(self, name: str) -> bool:
-        """Return whether a name means Python's built-in in the function, because neither the
-        function nor its file binds the name."""
+        """Return whether a name is Python's built-in in the function, because neither the function
+        nor its file binds the name."""
         module, local = self.module, (*self.bindings, *self.parameters)
         return name not in (*local, *module.values, *module.definitions, *module.imports)
 
@@ -202,7 +202,7 @@ class Scope(Names):
     # --- names ---------------------------------------------------------------------------------
 
     def named(self, name: str, depth: int = DEPTH) -> Value:
-        """Return the value of a name; UNKNOWN if its bindings have different kinds."""
+        """Return the value of a name, or UNKNOWN if its bindings have different kinds."""
         if name in self._values:
             return self._values[name]
         if name in self._open or not depth:  # the name depends on itself: its other bindings decide

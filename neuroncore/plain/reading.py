@@ -23,7 +23,7 @@ OF_A_RANK = ("sendrecv", "core_barrier")  # instructions that the cores of a ran
 
 
 def meaning(name: str) -> Any:
-    """Return the function that computes an instruction. Raise LookupError for an unknown name."""
+    """Return the function that computes an instruction. Raises LookupError for an unknown name."""
     for family in FAMILIES:
         if hasattr(family, name):
             return getattr(family, name)

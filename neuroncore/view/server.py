@@ -144,7 +144,7 @@ class Server:
 
 
 def _natural(text: str, below: int) -> int:
-    """Return a number from 0 to less than `below`. Raise ValueError for anything else."""
+    """Return a number from 0 to less than `below`. Raises ValueError for other values."""
     number = int(text)
     if not 0 <= number < below:
         raise ValueError(text)

@@ -80,7 +80,7 @@ class LoopRun:
 
     @property
     def number(self) -> int | None:
-        """The number of the loop in the marks of the record; None if the loop has no marks."""
+        """The number of the loop in the marks of the record, or None if the loop has no marks."""
         return None if self._marks is None else self._marks.number
 
     def begin(self, value: int) -> LoopIndex:

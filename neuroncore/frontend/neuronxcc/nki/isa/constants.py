@@ -1,4 +1,4 @@
-"""The enumerations with the names that published kernels use and the older API's numbers."""
+"""The enumerations, with the older API's numbers and the names that published kernels use."""
 
 from __future__ import annotations
 

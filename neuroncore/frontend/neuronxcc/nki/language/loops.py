@@ -193,7 +193,7 @@ def num_programs(axes: int | tuple[int, ...] | None = None) -> int:
 
 
 def program_ndim() -> int:
-    """Return the number of axes of the launch grid; 0 without a grid."""
+    """Return the number of axes of the launch grid, or 0 without a grid."""
     return len(current().grid)
 
 
@@ -215,8 +215,8 @@ _counted: dict[int, Index] = {}  # expressions that start at 0, by their number 
 
 
 class Grid(tuple[Index, ...]):
-    """The expressions of nl.mgrid, as a tuple. The attributes `p`, `x`, `y`, `z`, ... are its
-    axes."""
+    """The expressions of nl.mgrid, as a tuple. The attributes `p`, `x`, `y`, `z`, ... are the
+    expressions of its axes."""
 
     __slots__ = ()
 
