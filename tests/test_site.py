@@ -63,9 +63,9 @@ def test_search_finds_each_command_instruction_and_code():
 
 
 class Parts(HTMLParser):
-    """What of a page can make requests, run scripts, or be changed by the site's scripts: the names
-    of the elements, what they load, and the scripts in the page. A script that sets the name of the
-    page is the same for all pages."""
+    """The parts of a page that can make requests, run, or be changed by the site's scripts: the
+    names of the elements, the files that they load, and the scripts in the page. Scripts that
+    differ only in the name of the page are equal."""
 
     def __init__(self, file):
         super().__init__()
