@@ -1,11 +1,10 @@
 """Conversion between float32 values and codes: the bits that a format has in memory.
 
 `encode_one` and `decode_one` are the definition, in exact arithmetic; `encode` and `decode` do the
-same for arrays. Rounding is to nearest even. A float that overflows becomes infinity, as in IEEE
-754, or in a format without infinity NaN. In a format without infinity and NaN it becomes the
-largest number. Integers saturate (NKI 0.6.0 release notes). Codes of packed formats must be
-unpacked first (`unpack`). `copy` copies large transposed arrays by compiled code.
-"""
+same for arrays. Rounding is to nearest even. Integers saturate (NKI 0.6.0 release notes). A float
+that overflows becomes infinity, as in IEEE 754. In a format without infinity it becomes NaN, and in
+a format without both it becomes the largest number. Codes of packed formats must be unpacked first
+(`unpack`). `copy` copies large transposed arrays by compiled code."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ fractions: Any = Lazy("fractions")
 
 
 def decode_one(form: Format, code: int) -> float:
-    """Return the exact value of one code; `code` is the content of memory as an unsigned
-    integer."""
+    """Return the exact value of one code, the content of memory as an unsigned integer."""
     if form.is_integer:
         low, _ = form.range
         return float(code - (1 << form.bits) if low < 0 and code >> form.bits - 1 else code)
@@ -65,9 +63,8 @@ def encode_one(
 ) -> int:
     """Return the code of one float32 value: the content of memory as an unsigned integer.
 
-    `rounded` is the function that rounds a magnitude, in units in the last place, to an integer.
-    The default rounds to nearest, ties to even.
-    """
+    `rounded` rounds a magnitude, in units in the last place, to an integer. The default rounds to
+    nearest, ties to even."""
     if form.kind == "bool":
         return int(value != 0)
     if form.is_integer:
@@ -91,7 +88,7 @@ def _clamped(value: float, low: int, high: int) -> int:
 def _scale_code(form: Format, value: float) -> int:
     """Return the code of the nearest power of two; a tie goes to the even code. Values below the
     smallest power, and 0, become the smallest power. Negative numbers become NaN, because scales
-    have no sign; infinity and NaN become NaN too."""
+    have no sign. Infinity and NaN become NaN too."""
     if not 0 <= value < math.inf:
         return form.nan_code
     fraction, exponent = math.frexp(value)  # 0.5 <= fraction < 1
@@ -124,11 +121,10 @@ def _padding(form: Format) -> int:
 
 def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
     """Return the float32 values of `codes`, whose numpy type is `form.storage`. They are written to
-    the contiguous array `out` if it is given.
+    the contiguous array `out` if given.
 
-    float64, a format that no engine has, is returned unchanged, and so is float32 if there is no
-    `out`. Integers beyond 2^24 are rounded to nearest even.
-    """
+    float64, a format that no engine has, is returned unchanged. So is float32 if there is no `out`.
+    Integers beyond 2^24 are rounded to nearest even."""
     if form is float64 or (form is float32 and out is None):
         return codes
     _not_packed(form)
@@ -153,12 +149,11 @@ def decode(form: Format, codes: Array, out: Array | None = None) -> Array:
 def encode(
     form: Format, values: Array, out: Array | None = None, *, saturate: bool = False
 ) -> Array:
-    """Return the codes of float32 `values`. They are written to the contiguous array `out` if it is
+    """Return the codes of float32 `values`. They are written to the contiguous array `out` if
     given.
 
-    With `saturate`, floats beyond the largest number of the format, and infinities, become the
-    largest number.
-    """
+    With `saturate`, infinities and floats beyond the largest number of the format become the
+    largest number."""
     if form is float64:
         return values.astype(np.float64)
     if form is float32 and out is None:
@@ -204,8 +199,8 @@ def prepared(form: Format, values: Array, out: Array | None, saturate: bool) -> 
 
 
 def _check(out: Array, like: Array) -> None:
-    """Raise UsageError unless `out` is contiguous and has the shape of `like`, because the loops
-    write to `out` without checks."""
+    """Raise UsageError unless `out` is contiguous and has the shape of `like`: the loops write
+    without checks."""
     if out.shape != like.shape or not out.flags.c_contiguous:
         raise UsageError(
             f"out has shape {out.shape} and strides {out.strides}; "
@@ -228,10 +223,11 @@ def _encode_integers(form: Format, values: Array, out: Array) -> None:
 
 @cache
 def widening(form: Format) -> Array:
-    """Return the numbers that `float32_from_narrow` needs for a format, as uint32: the shift of the
-    fraction, the shift of the sign, the difference of the biases, the smallest code of a normal
-    number, the code of infinity, the code of the largest number, and the bits of the smallest
-    subnormal."""
+    """Return the numbers that `float32_from_narrow` needs for a format, as uint32.
+
+    They are the shift of the fraction, the shift of the sign, the difference of the biases, the
+    smallest code of a normal number, the code of infinity, the code of the largest number, and the
+    bits of the smallest subnormal."""
     none = (1 << form.exponent + form.mantissa) + 1
     constants = (
         23 - form.mantissa,
@@ -247,8 +243,8 @@ def widening(form: Format) -> Array:
 
 @cache
 def narrow_numbers(form: Format) -> Array:
-    """Return the constants for the loops of `loops.codec` that encode a format with fewer exponent
-    bits than float32. They are uint32, in the order in which the loops take them."""
+    """Return constants, as uint32, for the loops of `loops.codec` that encode a format with fewer
+    exponent bits than float32. They are in the order in which the loops take them."""
     width, shift = 8 * form.itemsize, 23 - form.mantissa
     least = 128 - form.bias
     # the code of infinity; without infinity, of NaN; without both, of the largest number
@@ -291,8 +287,8 @@ def _element(form: Format) -> tuple[Format, int]:
 
 
 def cast(source: Format, target: Format, codes: Array) -> Array:
-    """Convert codes of one format to another format, through float32. If the formats are equal,
-    return `codes` itself."""
+    """Convert codes of one format to another format, through float32. For equal formats, return
+    `codes` itself."""
     if source is target:
         return codes
     return encode(target, decode(source, codes))
@@ -303,8 +299,7 @@ def poison(form: Format) -> int:
     bool.
 
     In a packed format every element is NaN. float4_e2m1fn has no NaN, and gets 6. (NaN and 4 are
-    also the values of the vendor's simulator: NKI simulator guide, "Uninitialized memory".)
-    """
+    also the values of the vendor's simulator: NKI simulator guide, "Uninitialized memory".)"""
     if form.element is not None:
         return sum(poison(form.element) << form.element.bits * i for i in range(PACK))
     return encode_one(
@@ -313,16 +308,16 @@ def poison(form: Format) -> int:
 
 
 def mirrored(codes: Array) -> Array:
-    """Convert signed codes of floats to integers that have the same order, with +0 above -0. The
-    function is its own inverse."""
+    """Convert signed codes of floats to integers in the same order, with +0 above -0. The function
+    is its own inverse."""
     sign = codes >> (codes.dtype.itemsize * 8 - 1)
     integers: Array = codes ^ (sign & np.iinfo(codes.dtype).max)
     return integers
 
 
 def ranks(codes: Array, lost: bool = False) -> Array:
-    """Return integers that have the same order as the floats with these codes, as `mirrored` does.
-    But every NaN is above all numbers, or with `lost` below all numbers."""
+    """Return integers in the order of the floats with these codes, as `mirrored` does. But every
+    NaN is above all numbers, or with `lost` below all numbers."""
     bottom, top = np.iinfo(codes.dtype).min, np.iinfo(codes.dtype).max
     infinity = {2: 0x7F80, 4: 0x7F800000, 8: 0x7FF << 52}[codes.dtype.itemsize]
     integers = mirrored(codes)
@@ -331,11 +326,8 @@ def ranks(codes: Array, lost: bool = False) -> Array:
 
 
 def copy(source: Array, target: Array) -> None:
-    """Copy: target[...] = source. Both have the same shape.
-
-    If the two arrays are contiguous along different axes, and large, compiled code transposes the
-    matrices of these axes.
-    """
+    """Set target[...] = source for arrays of the same shape. Compiled code transposes large
+    matrices of which `source` and `target` are contiguous along different axes."""
     axes = _dense(source, target)
     if axes is None or np.may_share_memory(source, target):
         target[...] = source
@@ -355,9 +347,10 @@ def copy(source: Array, target: Array) -> None:
 
 
 def _dense(source: Array, target: Array) -> tuple[int, int] | None:
-    """Return (the axis along which `source` is contiguous, the axis along which `target` is
-    contiguous). Return None if these are the same axis, if the matrix of the two axes is small, or
-    if the elements differ in type or have a size that no loop supports."""
+    """Return (the axis along which `source` is contiguous, the axis along which `target` is).
+
+    Return None if the axes are equal, if the matrix of the two axes is small, or if the elements
+    differ in type or have a size that no loop supports."""
     steps, others, item = source.strides, target.strides, target.itemsize
     if steps[-1:] == others[-1:] or item not in WORDS or source.dtype != target.dtype:
         return None

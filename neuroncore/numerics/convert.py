@@ -79,8 +79,7 @@ def encode(
     element of `values` in the whole array.
 
     Raises UsageError for anything that is not a number, format, mode or seed, or that can't be
-    packed.
-    """
+    packed."""
     form, numbers = lookup_any(dtype), as_floats(values)
     if form.element is not None:
         if numbers.shape[-1:] == () or numbers.shape[-1] % PACK:
@@ -113,13 +112,12 @@ def _encoded(
 
 @of_any_library
 def decode(codes: npt.ArrayLike, dtype: DType) -> Array:
-    """Return the float32 values of codes: integers, or an array of the format's own numpy type.
+    """Return the float32 values of codes: integers, or an array of the format's numpy type.
 
     The result has the shape of `codes`; for a packed format the last axis is four times as long.
     int32 and uint32 beyond 2^24 are rounded to nearest even.
 
-    Raises UsageError for codes that are not as wide as the format.
-    """
+    Raises UsageError for codes that are not as wide as the format."""
     form = lookup_any(dtype)
     return _values(form, _codes(codes, form))
 
@@ -331,10 +329,9 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
 
     Fields: `dtype`; `value`, the float32 input; `code`; `result`, the value of the code; `error`,
     which is result - value; `ulps`, the error in steps of the format at the value (the step of
-    integers is 1); and `outcome`: exact, rounded, underflow (a number became 0), overflow (it
-    became infinity or NaN), saturated (a number beyond the largest number became the largest), or
-    nan.
-    """
+    integers is 1); and `outcome`. The outcome is exact, rounded, underflow (a number became 0),
+    overflow (it became infinity or NaN), saturated (a number beyond the largest number became the
+    largest), or nan."""
     numbers = as_floats(values)
     fields: list[tuple[str, Any]] = [("dtype", "U24"), ("value", np.float32), ("code", np.uint32)]
     fields += [("result", np.float32), ("error", np.float64), ("ulps", np.float64)]
@@ -356,9 +353,11 @@ def compare_casts(values: npt.ArrayLike, dtypes: tuple[DType, ...] = FLOATS) -> 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The result of rounding one number `draws` times. `z` and `lags` are distances in standard
-    deviations: of `ups` from its expected value, and of autocorrelations from 0. A distance of 4.5
-    or more has a probability of 1 in 150,000 and counts as a failure."""
+    """The result of rounding one number `draws` times.
+
+    `z` and `lags` are distances in standard deviations: `z` of `ups` from its expected value,
+    `lags` of autocorrelations from 0. A distance of 4.5 or more has a probability of 1 in 150,000
+    and counts as a failure."""
 
     value: float
     below: float
@@ -396,9 +395,8 @@ def stochastic_test(
     that were rounded elsewhere, for example on a device.
 
     Raises UsageError for a value that is a number of the format or beyond its largest number, for
-    formats without stochastic rounding, and for too few draws. Also raises it for results other
-    than the two neighbors of the value.
-    """
+    formats without stochastic rounding, for too few draws, and for results other than the two
+    neighbors of the value."""
     form = lookup_any(dtype)
     if not stochastic.applies(form):
         raise UsageError(f"casts to {form} are not stochastic, only casts to narrower floats are")
@@ -435,10 +433,8 @@ def _statistics(value: float, below: float, above: float, up: Array) -> Statisti
 
 
 def as_floats(values: npt.ArrayLike) -> Array:
-    """Return numbers as float32. float32 is not copied.
-
-    Raises UsageError for anything that is not a number.
-    """
+    """Return numbers as float32; float32 is not copied. Raises UsageError for anything that is not
+    a number."""
     if isinstance(values, np.ndarray) and values.dtype is FLOAT:
         return values
     try:
@@ -452,7 +448,7 @@ def as_floats(values: npt.ArrayLike) -> Array:
 
 
 def _native(array: Array) -> Array:
-    """Return the same numbers in the byte order of this machine, which the formats assume."""
+    """Return the numbers in this machine's byte order, which the formats assume."""
     if array.dtype.isnative:
         return array
     return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -37,8 +37,8 @@ class Format(str):
 
     `exponent`, `mantissa` and `bias` describe floats: a sign, `exponent` bits and `mantissa` bits,
     with the value (-1)^s * 1.m * 2^(e - bias). `infinite` is True if the largest exponent is for
-    infinities and NaN (IEEE style). It is False if the largest exponent has numbers too, and only
-    a mantissa of all ones is NaN ("fn"). `nan` is True if the format has NaN, and `any_bias` if its
+    infinities and NaN (IEEE style). It is False if the largest exponent has numbers too, and only a
+    mantissa of all ones is NaN ("fn"). `nan` is True if the format has NaN, and `any_bias` if its
     bias can be set. A "scale" has only an exponent. A "packed" format consists of four codes of
     `element`, the first in the lowest bits.
 
@@ -46,8 +46,7 @@ class Format(str):
     format. "memory": engines only move its codes and multiply matrices of them. "packs": it is the
     element of a packed format. "nothing": no part supports it. `feature` is the feature that a
     machine needs for the format, or None. `other_names` are other names in the API, and
-    `short_names` are names in `neuroncore.numerics` only.
-    """
+    `short_names` are names in `neuroncore.numerics` only."""
 
     bits: int
     kind: Kind
@@ -89,8 +88,8 @@ class Format(str):
         return self
 
     def holds(self, other: Format) -> bool:
-        """Return whether this format has all finite numbers of `other`. A format has its own
-        numbers; the result for two different formats is False unless both are floats."""
+        """Return whether this format has all finite numbers of `other`. The result is False for
+        different formats unless both are floats."""
         if self is other or not (self.is_float and other.is_float):
             return self is other
         finer = self.mantissa >= other.mantissa and self.min_subnormal <= other.min_subnormal
@@ -120,18 +119,16 @@ class Format(str):
 
     @cached_property
     def is_opaque(self) -> bool:
-        """True for a format that most instructions refuse (packed formats and scales). Accepted
-        are operands of instructions that move data, and operands that list the format, such as
-        those of products of MX matrices."""
+        """True for packed formats and scales, which most instructions refuse.
+
+        Instructions that move data accept them. So do operands that list the format, such as those
+        of products of MX matrices."""
         return self.held == "memory"
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The numpy type that users see. TF32 is stored in a float32 whose low 13 bits are 0.
-
-        Packed formats are unsigned integers, unless another package has registered numpy types for
-        them.
-        """
+        """The numpy type that users see. TF32 is a float32 whose low 13 bits are 0. Packed formats
+        are unsigned integers, unless another package has registered numpy types for them."""
         if self == "tfloat32":
             return np.dtype(np.float32)
         try:
@@ -161,8 +158,7 @@ class Format(str):
 
     @cached_property
     def nan_code(self) -> int:
-        """The code of the positive quiet NaN; the code of the largest number if the format has no
-        NaN."""
+        """The code of the positive quiet NaN, or of the largest number if the format has no NaN."""
         if not self.infinite:
             return self.top | ((1 << self.mantissa) - 1)
         return self.top | (1 << (self.mantissa - 1))
@@ -186,8 +182,8 @@ class Format(str):
 
     @cached_property
     def min_normal(self) -> float:
-        """The smallest normal number. For a scale this is the number with exponent field 0, because
-        scales have no subnormals."""
+        """The smallest normal number. A scale has no subnormals; its smallest number has exponent
+        field 0."""
         return float(2.0 ** ((self.kind != "scale") - self.bias))
 
     @cached_property
@@ -311,11 +307,10 @@ def biased(dtype: npt.DTypeLike | str, bias: int) -> Format:
     """Return the configurable 8-bit float (cFP8) with the layout of `dtype` and the exponent bias
     `bias`.
 
-    float8_e5m2, float8_e4m3 and float8_e3m4 can have any bias in BIASES: with any of these, all
-    numbers of the format are normal numbers in float32. The description of NeuronCore-v3 mentions
-    "adjustable exponent biasing for cFP8", but no public API sets a bias, so no instruction takes
-    these formats. Raises UsageError for another format or bias.
-    """
+    float8_e5m2, float8_e4m3 and float8_e3m4 can have any bias in BIASES: with these, all numbers of
+    the format are normal numbers in float32. The description of NeuronCore-v3 mentions "adjustable
+    exponent biasing for cFP8", but no public API sets a bias, so no instruction takes these
+    formats. Raises UsageError for another format or bias."""
     base = lookup(dtype)
     if base not in CONFIGURABLE:
         raise UsageError(
@@ -336,10 +331,8 @@ TYPES = (np.dtype, type)
 
 
 def lookup(dtype: npt.DTypeLike | str) -> Format:
-    """Return the format that a dtype of the API, a numpy dtype or a name means.
-
-    Raises UsageError for anything else; the message has the most similar name.
-    """
+    """Return the format for a dtype of the API, a numpy dtype or a name. Raises UsageError for
+    anything else; the message has the most similar name."""
     return _lookup(dtype, _form_of_name)
 
 
@@ -362,11 +355,10 @@ def _form_of_name(name: str) -> Format:
 
 
 def lookup_any(dtype: npt.DTypeLike | str) -> Format:
-    """Return the format that a dtype or name means. In addition to `lookup` this accepts elements
-    of packed formats and the names that other libraries use.
+    """Return the format for a dtype or name, as `lookup` does. Also accept elements of packed
+    formats and names of other libraries.
 
-    "e4m3" and "fp8" are float8_e4m3fn, as in the OCP specification, torch and vLLM.
-    """
+    "e4m3" and "fp8" are float8_e4m3fn, as in the OCP specification, torch and vLLM."""
     return _lookup(dtype, _form_of_any_name)
 
 

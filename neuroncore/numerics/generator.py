@@ -1,15 +1,14 @@
 """The random numbers of the engines: a generator for each lane.
 
-The device has shift registers on v2 and v3, and XORWOW on v4. Neither their constants nor their
-seeding are published, so no one can reproduce the device's numbers. The published properties hold:
-the size of a state (six words; four states per lane on v4's Vector engine), that a seed repeats a
-sequence, and that a restored state continues its sequence.
+The device has shift registers on v2 and v3, and XORWOW on v4. Neither the constants nor the seeding
+are published, so no one can reproduce the device's numbers. Three properties are published and hold
+here. A state has six words, and each lane of v4's Vector engine has four states. A seed repeats a
+sequence. A restored state continues its sequence.
 
 `PHILOX` (Philox4x32-10) is the default. Number n of a lane depends only on the lane's state and n,
 and not on the number of draws per call or on other lanes. `XORWOW` and `LFSR` resemble the device's
 generators, for programs that save, set and compare states. They are placeholders: NOT THE DEVICE'S
-BITS.
-"""
+BITS."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ WORD, ALL_SET = np.dtype(np.uint32), 0xFFFFFFFF
 
 
 class Generator(NamedTuple):
-    """A random number generator. `streams` is the number of states of a lane. An array of states is
-    [lanes, streams, words of 32 bits]. The states of a lane provide its numbers in turn."""
+    """A random number generator. Each lane has `streams` states, which provide its numbers in turn.
+    States are arrays of shape [lanes, streams, words of 32 bits]."""
 
     seeded: Callable[[int, int, int, int, int], Array]
     """(seed, core, unit, lanes, streams) -> states. The sequences of any two states have no
@@ -42,8 +41,7 @@ class Generator(NamedTuple):
     advance."""
 
     def uniform(self, states: Array, count: int) -> Array:
-        """Return random float32 numbers in [0, 1): the upper 24 bits of each 32-bit number, in
-        steps of 2^-24."""
+        """Return random float32 numbers in [0, 1): the upper 24 bits of each 32-bit number."""
         drawn = self.draw(states, count)
         np.right_shift(drawn, 8, out=drawn)
         numbers = buffers.floats(drawn.shape)
@@ -53,8 +51,8 @@ class Generator(NamedTuple):
 
 
 def _counters(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
-    """Return states of Philox, [lanes, streams, 6]: a counter of four words, and a key of two
-    words."""
+    """Return states of Philox, shape [lanes, streams, 6]: a counter of four words, and a key of
+    two."""
     states = np.zeros((lanes, streams, WORDS), np.uint32)
     states[..., 2] = np.arange(lanes)[:, np.newaxis]
     states[..., 3] = unit << 24 | np.arange(streams)
@@ -72,8 +70,8 @@ def _philox(states: Array, count: int) -> Array:
 
 
 def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
-    """Return a function that makes states of `words` words, which Philox draws from the seed. No
-    word is 0, because a shift register of zeros never changes."""
+    """Return a function that makes states of `words` words, drawn from the seed by Philox. No word
+    is 0, because a shift register of zeros never changes."""
 
     def seeded(seed: int, core: int, unit: int, lanes: int, streams: int) -> Array:
         counters = _counters(seed, core, unit, lanes, streams).reshape(-1, 1, WORDS)
@@ -84,8 +82,8 @@ def _words(words: int) -> Callable[[int, int, int, int, int], Array]:
 
 def _drawing(loop: str) -> Callable[[Array, int], Array]:
     """Return a function that draws numbers with a loop of this name in `loops.shift_registers`. All
-    states of a lane advance together, as in a cycle of v4's Vector engine. If there are then more
-    numbers than requested, the rest is dropped."""
+    states of a lane advance together, as in a cycle of v4's Vector engine. Surplus numbers are
+    dropped."""
 
     def draw(states: Array, count: int) -> Array:
         lanes, streams, _ = states.shape

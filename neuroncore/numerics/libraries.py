@@ -1,5 +1,5 @@
-"""Arrays of numpy, torch and jax. Arrays of torch and jax are converted to numpy when they are
-arguments of a function, and results are converted back to the library of the arguments."""
+"""Arrays of numpy, torch and jax. Arguments of torch and jax are converted to numpy, and results
+back to the library of the arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class ArrayLibrary:
-    """A library with a type of arrays. It is used only if the user has imported the library."""
+    """A library with a type of arrays. It is used only if the user has imported it."""
 
     name: str
     kind: str  # the name of its type of arrays
@@ -36,8 +36,8 @@ class ArrayLibrary:
 
 
 def _from_torch(tensor: Any) -> Array:
-    """Return a numpy array in the memory of a torch tensor. If numpy has no type for the format,
-    the array has codes: integers."""
+    """Return a numpy array in the memory of a torch tensor. If numpy lacks the format, the array
+    has codes, as integers."""
     torch = sys.modules["torch"]
     # without this, torch copies tensors of a stand-in's device
     with torch._C.DisableTorchFunction():
@@ -85,9 +85,11 @@ def as_numpy(value: Any) -> Array:
 
 
 def of_any_library(function: Callable[P, Any]) -> Callable[P, Any]:
-    """Return a function that accepts arrays of any library. Arguments are converted to numpy.
-    Results are converted to the library of the first argument that is not numpy's; an array whose
-    format this library lacks stays a numpy array."""
+    """Return `function`, made to accept arrays of any library.
+
+    Arguments are converted to numpy. Results are converted to the library of the first argument
+    that is not numpy's. If this library lacks the format of a result, the result stays a numpy
+    array."""
 
     of_numpy: Callable[..., Any] = function
 

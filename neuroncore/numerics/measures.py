@@ -18,11 +18,10 @@ Array = npt.NDArray[Any]
 
 @of_any_library
 def sqnr(reference: npt.ArrayLike, result: npt.ArrayLike) -> float:
-    """Return the signal-to-quantization-noise ratio in decibels: 10 log10(sum(reference^2) /
-    sum((reference - result)^2)), computed in float64. Equal arrays give infinity.
+    """Return the signal-to-quantization-noise ratio in decibels, computed in float64: 10
+    log10(sum(reference^2) / sum((reference - result)^2)).
 
-    Raises UsageError for arrays of different shapes.
-    """
+    Equal arrays give infinity. Raises UsageError for arrays of different shapes."""
     expected, actual = _pair(reference, result)
     noise = float(np.sum((expected - actual) ** 2))
     signal = float(np.sum(expected**2))
@@ -33,17 +32,17 @@ def sqnr(reference: npt.ArrayLike, result: npt.ArrayLike) -> float:
 
 @of_any_library
 def ulps(result: npt.ArrayLike, reference: npt.ArrayLike, dtype: Any = None) -> Array:
-    """Return the errors of a result in units in the last place of a format: (result - reference)
-    divided by the distance between adjacent numbers of the format at the reference. The errors are
-    float64, in the same shape.
+    """Return the errors of a result in units in the last place of a format, as float64.
 
-    The default of `dtype` is the format of `result`, or float32 if that format has 64 bits. For a
-    reference below the smallest normal number, or above the largest number, the distance at that
-    number is used. The error is 0 for equal infinities, and for NaN if the reference is NaN too.
-    The error of any other infinity or NaN is not finite.
+    An error is (result - reference), divided by the distance between adjacent numbers of the format
+    at the reference. The default of `dtype` is the format of `result`, or float32 if that format
+    has 64 bits.
 
-    Raises UsageError for arrays of different shapes.
-    """
+    For a reference below the smallest normal number, or above the largest number, the distance at
+    that number is used. The error is 0 for equal infinities, and for NaN if the reference is NaN
+    too. The error of any other infinity or NaN is not finite.
+
+    Raises UsageError for arrays of different shapes."""
     form = lookup_any(dtype) if dtype is not None else _format(result)
     actual, expected = _pair(result, reference)
     with np.errstate(invalid="ignore"):

@@ -1,5 +1,4 @@
-"""Names of number formats in other libraries: their spelling, and formats that no NeuronCore
-has."""
+"""Names of number formats in other libraries: spellings, and formats that no NeuronCore has."""
 
 from __future__ import annotations
 
@@ -51,14 +50,14 @@ Microscaling Formats 1.0."""
 
 
 def plain(name: str) -> str:
-    """Return a name in lower case, with underscores and without its module. Examples of names:
-    "torch.float8_e4m3fn", "FP8-E4M3"."""
+    """Return a name such as "torch.float8_e4m3fn" or "FP8-E4M3" in lower case, with underscores and
+    without its module."""
     return name.rpartition(".")[2].lower().replace("-", "_")
 
 
 def reason(name: str) -> str | None:
-    """Return a hint if a name means a format that no NeuronCore has, or a format with scales such
-    as "mxfp8"; otherwise None."""
+    """Return a hint for the name of a format that no NeuronCore has, or that has scales such as
+    "mxfp8"; None for other names."""
     name = plain(name)
     if name in SCALED:
         return f"it means numbers with scales: neuroncore.numerics.quantize(x, {name!r})"

@@ -4,10 +4,9 @@ Microscaling (MX): 32 narrow numbers, in 8 rows of 4, share a scale, which is a 
 
 Structured sparsity: of N adjacent numbers along the contraction, at most A are not 0. Compressed
 weights keep A numbers of each group, and a tag for each number: its position among the N. A
-position consists of one of A partitions and one of N / A slots in it. How the tag encodes the two
-is not published: `PLACES` has both possible ways. The patterns are documented (neuron-core-v3.rst,
-neuron-core-v4.rst).
-"""
+position consists of one of A partitions and one of N / A slots in this partition. How the tag
+encodes the two is not published: `PLACES` has both possible ways. The patterns are documented
+(neuron-core-v3.rst, neuron-core-v4.rst)."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ NEAR = 45
 
 
 def quantized(values: Array, element: Format, rule: str) -> tuple[Array, Array]:
-    """Quantize values [P, F]. Return the codes of the elements, [P, F/4, 4], and of the scales,
-    [P/8, F/4]."""
+    """Quantize values, shape [P, F]. Return the codes of the elements, shape [P, F/4, 4], and of
+    the scales, shape [P/8, F/4]."""
     partitions, columns = values.shape[0], values.shape[1] // PACK
     groups = values.reshape(-1, ROWS, columns, PACK)
     scales = scales_of(np.abs(groups).max(axis=1).max(axis=-1), element, rule)
@@ -40,8 +39,7 @@ def quantized(values: Array, element: Format, rule: str) -> tuple[Array, Array]:
 
 
 def scales_of(amax: Array, element: Format, rule: str) -> Array:
-    """Return the codes of the scales of groups. `amax` has the largest magnitude of each group of
-    numbers that share a scale."""
+    """Return the codes of the scales of groups. `amax` has the largest magnitude of each group."""
     emax = (element.max_code >> element.mantissa) - element.bias
     exponent = np.frexp(amax)[1] - 1 - emax + (rule == "ocp_x2")
     code = np.clip(exponent + float8_e8m0fnu.bias, 0, float8_e8m0fnu.max_code)
@@ -51,7 +49,7 @@ def scales_of(amax: Array, element: Format, rule: str) -> Array:
 
 def elements_of(groups: Array, scales: Array, element: Format) -> Array:
     """Return the codes of the elements, in the shape of `groups`. `scales` has the codes of the
-    scales, with size 1 along the axes inside a group of numbers that share a scale."""
+    scales, with size 1 along the axes inside a group."""
     lost = scales == float8_e8m0fnu.nan_code
     inverse = np.where(lost, 0, float8_e8m0fnu.max_code - scales).astype(np.uint8)
     # infinity times the smallest scale, whose result is not used
@@ -64,22 +62,22 @@ def elements_of(groups: Array, scales: Array, element: Format) -> Array:
 
 
 def near(scales: Array) -> bool:
-    """Return whether all scales are between 2^-NEAR and 2^NEAR. `scales` has their codes."""
+    """Return whether all scales, given as codes, are between 2^-NEAR and 2^NEAR."""
     code_of_one = float8_e8m0fnu.bias
     return bool(scales.min() >= code_of_one - NEAR and scales.max() <= code_of_one + NEAR)
 
 
 def neutral(values: Array, scales: Array) -> Array:
-    """Return the codes of the scales, with the scale 1 for groups of `values` whose numbers are all
-    0. A scale that is NaN stays."""
+    """Return the codes of the scales, with 1 for groups whose values are all 0. A scale that is NaN
+    stays."""
     zeros = (values.reshape(len(scales), -1, values.shape[1]) == 0).all(axis=1)
     none = zeros & (scales != float8_e8m0fnu.nan_code)
     return np.where(none, scales.dtype.type(float8_e8m0fnu.bias), scales)
 
 
 def scaled_by(values: Array, scales: Array) -> Array:
-    """Return values [K, n], multiplied by the scale of their group. `scales` [groups, n] has codes;
-    a group has K / groups rows of one column."""
+    """Return values, shape [K, n], multiplied by the scales of their groups. `scales`: codes of
+    shape [groups, n]. A group is K / groups rows of one column."""
     groups = values.reshape(len(scales), -1, values.shape[1])
     factors = codec.decode(float8_e8m0fnu, scales)
     return (groups * factors[:, None, :]).reshape(values.shape)
@@ -94,8 +92,8 @@ TAGS_PER_WORD = 4  # in a word of 16 bits, the tag of the first column lowest (a
 
 
 def split(tags: Array, pattern: Pattern, places: str) -> tuple[Array, Array]:
-    """Return the two members of the position that each tag encodes: a partition below A, and a slot
-    below N / A. `places` names the member that is the more significant digit of a tag."""
+    """Return (partition below A, slot below N / A): the position that each tag encodes. `places`
+    names the more significant digit of a tag."""
     kept, among = pattern
     if places == "partition":
         return tags // (among // kept), tags % (among // kept)
@@ -117,14 +115,15 @@ def unpacked(words: Array) -> Array:
 
 
 def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
-    """Compress weights [N * G, M] into values [A * G, M] and words of tags [A * G, M / 4]. G is the
-    number of groups of N adjacent rows.
+    """Compress weights. G is the number of groups of N adjacent rows.
 
-    Row r of the dense weights multiplies the numbers that `arranged` puts at the position of r.
+    `weights`: shape [N * G, M]. Return the values, shape [A * G, M], and words of tags, shape [A *
+    G, M / 4]. Row r of the dense weights multiplies the numbers that `arranged` puts at the
+    position of r.
+
     Raises UsageError for an unknown pattern, for a number of rows that is not a multiple of N, and
     for a number of columns that is not a multiple of 4. Also raises it if a column has more than A
-    nonzero weights in a group; the message names the first such group and column.
-    """
+    nonzero weights in a group; the message names the first such group and column."""
     kept, among = pattern
     rows, columns = weights.shape
     if pattern not in PATTERNS or rows % among or columns % TAGS_PER_WORD:
@@ -148,8 +147,8 @@ def compress(weights: Array, pattern: Pattern) -> tuple[Array, Array]:
 
 
 def arranged(moving: Array, pattern: Pattern, places: str = "partition") -> Array:
-    """Return a dense matrix [N * G, n] in the form [A * G, N / A, n]: the moving tile of a product
-    with weights that `compress` has compressed by this pattern."""
+    """Return the moving tile of a product with weights that `compress` has compressed by this
+    pattern. `moving`: a dense matrix, shape [N * G, n]. The result has shape [A * G, N / A, n]."""
     kept, among = pattern
     groups, slots = len(moving) // among, among // kept
     if places == "partition":

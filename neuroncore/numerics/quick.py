@@ -1,10 +1,9 @@
-"""Casts with rounding to nearest that cost little time per call: by ml_dtypes for small arrays,
-otherwise by a compiled loop.
+"""Casts to nearest that cost little time per call: ml_dtypes for small arrays, otherwise a compiled
+loop.
 
 ml_dtypes returns the same bits for the formats of `SAME`, except for the pairs in `NAN_DIFFERS`
 (tests/numerics/test_quick.py compares all codes). The casts of ml_dtypes cost less per call; the
-loops are faster for large arrays.
-"""
+loops are faster for large arrays."""
 
 from __future__ import annotations
 
@@ -71,9 +70,10 @@ def cast(array: Array, dtype: Any) -> Array | None:
 def _plan(
     dtype_of_array: np.dtype[Any], dtype: Any
 ) -> tuple[int, np.dtype[Any], bool, Loop | None]:
-    """Return how to cast from the numpy type `dtype_of_array`: (the largest number of elements for
-    which ml_dtypes is used, or -1 for none; the numpy type of the result; whether this type is
-    wider; the loop for larger arrays, or None)."""
+    """Return how to cast from the numpy type `dtype_of_array`.
+
+    The result is (the largest number of elements for which ml_dtypes is used, or -1; the numpy type
+    of the result; whether this type is wider; the loop for larger arrays, or None)."""
     source, target = FORMS.get(dtype_of_array), lookup_any(dtype)
     if source is None or target is source or target not in FORMS.values():
         return -1, dtype_of_array, False, None
@@ -94,8 +94,8 @@ def _loop(source: Format, target: Format) -> Loop | None:
 
 
 def _encoding(form: Format) -> tuple[Any, ...]:
-    """Return how to convert float32 to a format: the loop, the numpy types of its input and output,
-    and a tuple of its constants."""
+    """Return how to convert float32 to a format: (loop, numpy type of its input, numpy type of its
+    output, constants)."""
     if form is bfloat16:
         return native.wide_from, float32.numpy, form.code_type, ()
     if form is float8_e8m0fnu:
@@ -104,7 +104,7 @@ def _encoding(form: Format) -> tuple[Any, ...]:
 
 
 def _decoding(form: Format) -> tuple[Any, ...]:
-    """Return how to convert a format to float32, in the form in which `_encoding` returns it."""
+    """Return how to convert a format to float32, in the form of `_encoding`."""
     types = form.code_type, float32.code_type
     if form is bfloat16:
         return native.float32_from_bfloat16, *types, ()
@@ -121,9 +121,8 @@ def _looped(
     dtype: np.dtype[Any],
     array: Array,
 ) -> Array:
-    """Run a loop on the elements of an array. The loop reads them as the type `read_as`, and writes
-    results of the type `written_as`. Return the results viewed as `dtype`, in the shape of the
-    array."""
+    """Run a loop on the elements of an array. Return the results as `dtype`, in the shape of the
+    array. The loop reads elements of the type `read_as` and writes the type `written_as`."""
     out = np.empty(array.size, written_as)
     loop(array.ravel().view(read_as), out, *numbers)
     return out.view(dtype).reshape(array.shape)

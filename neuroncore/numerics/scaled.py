@@ -76,8 +76,7 @@ def quantize(
     `scale` sets the scales, in the form that `dequantize` describes.
 
     Raises UsageError for other formats, for a `mode` other than "nearest" in microscaling, and for
-    blocks that don't fit the shape.
-    """
+    blocks that don't fit the shape."""
     values = as_floats(array)
     scheme = SCALED.get(plain(dtype)) if isinstance(dtype, str) else None
     form = _narrow(scheme or dtype)
@@ -122,7 +121,8 @@ def dequantize(values: npt.ArrayLike, scale: npt.ArrayLike, dtype: DType | None 
 
 def _by_largest(form: Format, groups: Array) -> Array:
     """Return the float32 scale of each block: its largest finite magnitude divided by the largest
-    number of the format, and at least the smallest normal float32; 1 for a block of zeros."""
+    number of the format, and at least the smallest normal float32. The scale of a block of zeros is
+    1."""
     largest = _largest(groups)
     if not np.isfinite(largest).all():
         largest = _largest(np.where(np.isfinite(groups), groups, 0))
@@ -233,8 +233,8 @@ def _checked(block: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _blocks(values: Array, block: tuple[int, ...]) -> Array:
-    """Split an array into blocks. The result has twice as many axes: first the number of blocks
-    along each axis of the array, then the size of a block along each axis."""
+    """Split an array into blocks. The result has twice as many axes: the number of blocks along
+    each axis of the array, then the size of a block along each axis."""
     split = [
         part for n, size in zip(values.shape, block, strict=True) for part in (n // size, size)
     ]
@@ -249,6 +249,6 @@ def _joined(groups: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _over(scales: Array, groups: Array) -> Array:
-    """Return one scale per block in a shape that broadcasts to the result of `_blocks`."""
+    """Return one scale per block, in a shape that broadcasts to `groups` (see `_blocks`)."""
     half = groups.ndim // 2
     return scales.reshape(groups.shape[:half] + (1,) * half)

@@ -44,8 +44,7 @@ NONE = np.empty(0, np.uint32)
 
 
 class Stream(NamedTuple):
-    """The identity of a sequence of random words: the seed, and the numbers of core, engine,
-    instruction and launch."""
+    """The identity of a sequence of random words: seed, core, engine, instruction and launch."""
 
     seed: int = 0
     """32 bits; 0 is the default of NEURON_RT_STOCHASTIC_ROUNDING_SEED."""
@@ -60,11 +59,10 @@ class Stream(NamedTuple):
 
     def words(self) -> Array:
         """Return two words of 64 bits for `loops/philox.py`: the upper half of the counter (launch,
-        engine, instruction), and the key (core, seed). The lower half of the counter is the number
-        of a block of four random words.
+        engine, instruction), and the key (core, seed).
 
-        Raises UsageError if a field has too many bits.
-        """
+        The lower half of the counter is the number of a block of four random words. Raises
+        UsageError if a field has too many bits."""
         seed, core, engine, instruction, launch = self
         if (seed | core | instruction) >> 32 or engine >> 8 or launch >> 24:
             for name, value, bits in zip(self._fields, self, (32, 32, 8, 32, 24), strict=True):
@@ -106,9 +104,8 @@ def encode(
     """Return the codes of float32 `values`, in the contiguous array `out` if given.
 
     Elements are numbered starting at `first`. `pitch` is the difference between the numbers of the
-    first elements of two successive rows (a row is the last axis): if `values` is a part of a tile,
-    `pitch` is the tile's number of columns. `bits` is the number of random bits in each word.
-    """
+    first elements of two successive rows (a row is the last axis). If `values` is a part of a tile,
+    it is the tile's number of columns. `bits` is the number of random bits in each word."""
     if not applies(form):
         return codec.encode(form, values, out, saturate=saturate)
     values, out = codec.prepared(form, values, out, saturate)
@@ -122,7 +119,7 @@ def encode(
 
 
 def words(stream: Stream, count: int, *, first: int = 0, bits: int = WORD) -> Array:
-    """Return the words of `count` elements, uint32, starting at element `first`. Only the upper
+    """Return the words of `count` elements from element `first` on, as uint32. Only the upper
     `bits` bits are random; the others are ones."""
     skip = first % philox.BLOCK_WORDS
     drawn = np.empty(skip + count + philox.BLOCK_WORDS, np.uint32)
@@ -140,11 +137,11 @@ def _ones(bits: int) -> int:
 
 
 class Stochastic:
-    """Stochastic rounding of one launch. Each instruction of each engine of each core has separate
-    random words: one for each element that it writes, in row-major order.
+    """Stochastic rounding of one launch.
 
-    Raises UsageError for a seed of more than 32 bits, and for more bits than a word has.
-    """
+    Each instruction of each engine of each core has separate random words: one for each element
+    that it writes, in row-major order. Raises UsageError for a seed of more than 32 bits, and for
+    more bits than a word has."""
 
     def __init__(self, seed: int, bits: int = WORD, saturate: bool = False) -> None:
         Stream(seed).words(), _ones(bits)  # only for the UsageError that they raise
@@ -161,8 +158,7 @@ class Stochastic:
         self._first = 0
 
     def resume(self, core: int) -> None:
-        """Continue with the last instruction of a core, after instructions of other cores were
-        issued."""
+        """Continue with the last instruction of a core, after instructions of other cores."""
         self._stream, self._first = self._last[core], 0
 
     def __call__(self, form: Format, values: Array, out: Array | None = None) -> Array:
@@ -185,15 +181,15 @@ def rounding(options: Options) -> Callable[..., Array]:
 
 
 def saturated(form: Format, values: Array, out: Array | None = None) -> Array:
-    """Return codes as codec.encode does. Values that overflow a format without infinities become
-    its largest number."""
+    """Return codes as codec.encode does, but values that overflow a format without infinities
+    become its largest number."""
     return codec.encode(form, values, out, saturate=not form.infinite)
 
 
 @cache
 def _numbers(form: Format) -> Array:
-    """Return the constants for the loops that round to a format. The array is empty if the format
-    has as many exponent bits as float32."""
+    """Return the constants for the loops that round to a format; empty if the format has as many
+    exponent bits as float32."""
     if form.exponent == float32.exponent:
         return NONE
     numbers = codec.narrow_numbers(form).copy()

@@ -42,32 +42,36 @@ APART = 64  # the initial distance between snapshots, in steps
 
 class Values(NamedTuple):
     """The elements of a tile. `unwritten` flags the elements that were never written; None means
-    that all elements were written. An element that was never written has the value that an
-    instruction would read: poison (NaN for floats), or 0 if Options.uninitialized is "zeros"."""
+    that all were.
+
+    An element that was never written has the value that an instruction would read: poison (NaN for
+    floats), or 0 if Options.uninitialized is "zeros"."""
 
     elements: Array
     unwritten: Array | None
 
 
 class Replay:
-    """A record that is executed again. A replay has a position, which is before a step, or at the
-    end. It can move to any other step, forward or back, and returns the contents of tiles at its
-    position.
+    """A record that is executed again, forward or back.
 
-    A step is one instruction of one core. Steps of several cores are in the order of the run.
+    The position of a replay is before a step, or at the end. A step is one instruction of one core.
+    Steps of several cores are in the order of the run. The replay returns the contents of tiles at
+    its position.
+
     `inputs` is a dictionary of arrays by name, a sequence of arrays in the order of the record's
     inputs, or a sequence with the inputs of each rank. By default, they are the inputs of the run,
-    if the record has them. To move back, the replay restores a snapshot, and executes the steps
-    after it. All snapshots together take at most `snapshots` bytes. If this is 0, moving back
-    begins at the first step. `turns` is a function that chooses the core of the next step
-    (`Turns`). It is called with the list of the cores that can continue. The list begins with the
-    core of the last step, if this core can continue. Without `turns`, the first core in the list
-    continues, as in the run.
+    if the record has them.
+
+    To move back, the replay restores a snapshot, and executes the steps after it. All snapshots
+    together take at most `snapshots` bytes. If this is 0, moving back begins at the first step.
+
+    `turns` is a function that chooses the core of the next step (`Turns`). Its argument is the list
+    of the cores that can continue. The list begins with the core of the last step, if this core can
+    continue. Without `turns`, the first core in the list continues, as in the run.
 
     Raises UsageError for inputs with other names, shapes or formats, for an incomplete record, and
     if the kernel would take another branch with these inputs. Raises KernelError, with the kernel's
-    line, if the device would refuse an instruction.
-    """
+    line, if the device would refuse an instruction."""
 
     def __init__(
         self,
@@ -118,8 +122,8 @@ class Replay:
     # --- moving ----------------------------------------------------------------------------------
 
     def to(self, instruction: int, core: int = 0) -> None:
-        """Move to the position before an instruction of a core. If `instruction` is the number of
-        the core's instructions, move to the core's end."""
+        """Move to the position before an instruction of a core. The number of the core's
+        instructions is the position at the core's end."""
         execution = self.executions[core]
         if not 0 <= instruction <= len(execution.program):
             raise UsageError(
@@ -159,7 +163,8 @@ class Replay:
 
     @property
     def last(self) -> int:
-        """The core of the last step, or a core that was tried after this step and had to wait."""
+        """The core of the last step, or a core that had to wait when it was tried after this
+        step."""
         return self._last
 
     @property
@@ -171,20 +176,19 @@ class Replay:
 
     @property
     def next(self) -> tuple[int, int] | None:
-        """The core of the next step, and the number of its instruction; None at the end."""
+        """The core of the next step and the number of its instruction; None at the end."""
         if self.step == self.steps:
             return None
         core = self._next_core()
         return core, self.executions[core].row
 
     def tile(self, instruction: int, name: str, core: int = 0, *, after: bool = False) -> Values:
-        """Return the contents of the operand `name` before an instruction (after the instruction if
-        `after` is True), in the numpy type of the format. If an index chooses elements or rows of
-        the operand, return all elements or rows from which the index chooses.
+        """Move to an instruction, and return the contents of its operand `name` before it runs
+        (after it if `after` is True).
 
-        The replay moves to the instruction. Raise UsageError if `name` is not a tile of the
-        instruction.
-        """
+        The elements have the numpy type of the format. If an index chooses elements or rows of the
+        operand, return all from which the index chooses. Raise UsageError if `name` is not a tile
+        of the instruction."""
         self.to(instruction, core)
         execution = self.executions[core]
         operand = None if execution.over else execution.operand(name)
@@ -197,9 +201,11 @@ class Replay:
         return Values(elements, operand.missing())
 
     def results(self) -> Any:
-        """Move to the end, and return the kernel's results as numpy arrays. If the kernel returns
-        no tensor, return a tuple of the inputs that it changed, in order. If there are several
-        ranks, return a list with the results of each rank."""
+        """Move to the end, and return the kernel's results as numpy arrays. Return a list with the
+        results of each rank if there are several.
+
+        If the kernel returns no tensor, the results are a tuple of the inputs that it changed, in
+        order."""
         self.finish()
         results = [self._results_of(rank) for rank in range(self.world.ranks)]
         return results if len(results) > 1 else results[0]
@@ -215,11 +221,11 @@ class Replay:
         return mapped(returned, self._elements, is_tile)
 
     def changed(self) -> dict[str, Array]:
-        """Return the inputs that the kernel writes to, by name, with their current contents."""
+        """Return the current contents, by name, of the inputs that the kernel writes to."""
         return self._changed(None)
 
     def _changed(self, rank: int | None) -> dict[str, Array]:
-        """Return the changed inputs of one rank, or of all ranks if `rank` is None."""
+        """Return the changed inputs of `rank`, or of all ranks for None."""
         written, roots = self._tensors.written, self._tensors.roots
         inputs = (item for item in self.setting.inputs if rank in (None, item.rank))
         names = {item.storage: item.name for item in inputs}
@@ -239,9 +245,8 @@ class Replay:
         return np.where(self._tensors.changed(number), narrow, self._narrow[number])
 
     def _format_for_caller(self, tile: Tile) -> Format:
-        """Return the format in which the caller gets the elements of a tensor. For a whole input,
-        this is the format of the input, even if memory has the elements in another format. For any
-        other tensor, it is the format in memory."""
+        """Return the format in which the caller gets a tensor: for a whole input the format of the
+        input, otherwise the format in memory."""
         roots = (self._tensors.roots.get(item.storage) for item in self.setting.inputs)
         inputs = [root.storage for root in roots if root is not None]
         return tile.dtype if tile.storage in inputs and tile.is_storage else tile.held
@@ -249,9 +254,11 @@ class Replay:
     # --- one step --------------------------------------------------------------------------------
 
     def _next_core(self) -> int:
-        """Return the core that executes the next step. If there is a function `turns`, it chooses
-        the core. Otherwise this is the core that was tried last if it can continue, or the next
-        core in order that can continue. Raise DeadlockError if no core can continue."""
+        """Return the core that executes the next step.
+
+        The function `turns` chooses the core if there is one. Otherwise it is the core that was
+        tried last, or the next core in order if that can't continue. Raise DeadlockError if no core
+        can continue."""
         count = len(self.cores)
         in_turn = ((self._last + i) % count for i in range(count))
         able = (n for n in in_turn if not (self.executions[n].over or n in self._meetings.waiting))
@@ -261,7 +268,7 @@ class Replay:
         raise DeadlockError("the cores of the record wait for each other")
 
     def _step_next(self) -> None:
-        """Execute the next step: the next instruction that does not have to wait for a core."""
+        """Execute the next instruction that does not have to wait for a core."""
         if self._is_due():
             self._take_snapshot()
         for _ in self.cores:  # each core starts its row at most once before some row is finished
@@ -275,8 +282,8 @@ class Replay:
         self.step += 1
 
     def _run_to(self, step: int) -> None:
-        """Execute instructions up to a step, or until a snapshot is due. The record has one
-        core."""
+        """Execute instructions of a record with one core up to a step, or until a snapshot is
+        due."""
         if self._is_due():
             self._take_snapshot()
         end = min(step, (self.step // self._apart + 1) * self._apart) if self.room else step
@@ -294,8 +301,8 @@ class Replay:
                 self._order.extend([0] * (self.step - len(self._order)))
 
     def _attempt(self, number: int) -> bool:
-        """Execute the next instruction of a core, and return True. Return False if the instruction
-        has to wait for other cores."""
+        """Execute the next instruction of a core. Return False if it has to wait for other
+        cores."""
         execution, core = self.executions[number], self.cores[number]
         before = core.rounding.issued.copy() if core.rounding and execution.meets else None
         try:
@@ -310,10 +317,11 @@ class Replay:
     # --- going back ------------------------------------------------------------------------------
 
     def _is_due(self) -> bool:
-        """Return whether to take a snapshot before the next step. A snapshot is due at the
-        beginning. Later, a snapshot is due at a multiple of `_apart` steps, if instructions have
-        written at least as many bytes as the last snapshot copied. So copying takes no longer than
-        executing."""
+        """Return whether to take a snapshot before the next step.
+
+        A snapshot is due at the beginning. Later, it is due at a multiple of `_apart` steps, if
+        instructions have written at least as many bytes as the last snapshot copied. So copying
+        takes no longer than executing."""
         if self.step == 0 or not self.room or self.step % self._apart:
             return self.step == 0
         return self._written() >= self._due
@@ -322,10 +330,11 @@ class Replay:
         return sum(execution.wrote for execution in self.executions)
 
     def _take_snapshot(self) -> None:
-        """Take a snapshot of this step. Do nothing if there is a snapshot of this step or of a
-        later step. Do nothing if the snapshot would copy more than `room` bytes (the argument
-        `snapshots` of Replay), unless it is the first snapshot. If all snapshots together then take
-        more than `room` bytes, keep only every second snapshot."""
+        """Take a snapshot of this step, unless there is one of this or a later step.
+
+        Except for the first snapshot, do nothing if it would copy more than `room` bytes (the
+        argument `snapshots` of Replay). If all snapshots together then take more than `room` bytes,
+        keep only every second snapshot."""
         last = self._snapshots[-1] if self._snapshots else None
         if last is not None and last.step >= self.step:
             return
@@ -344,13 +353,13 @@ class Replay:
         return {n: root.storage for n, root in roots if n in self._tensors.written}
 
     def _to_copy(self, last: Snapshot | None) -> int:
-        """Return the size in bytes of the storages that have changed since the last snapshot."""
+        """Return the size in bytes of the storages changed since the last snapshot."""
         known = last.contents if last else {}
         changing = self._changing().items()
         return sum(s.nbytes for n, s in changing if n not in known or known[n].version != s.version)
 
     def _snapshot(self, last: Snapshot | None) -> Snapshot:
-        """Return a new snapshot. It shares the contents of unchanged storages with the snapshot
+        """Return a new snapshot that shares the contents of unchanged storages with the snapshot
         `last`."""
         contents: dict[int, Content] = {}
         new = 0
@@ -376,14 +385,13 @@ class Replay:
         )
 
     def _roundings(self) -> list[Stochastic]:
-        """Return the state of stochastic rounding of each rank. Return an empty list without
-        stochastic rounding."""
+        """Return the state of stochastic rounding of each rank; an empty list without such
+        rounding."""
         firsts = (self.cores[self.world.cores_of(rank)[0]] for rank in range(self.world.ranks))
         return [core.rounding for core in firsts if core.rounding is not None]
 
     def _return_to(self, step: int) -> None:
-        """Restore the last snapshot of this step or of an earlier step. Step 0 always has a
-        snapshot."""
+        """Restore the last snapshot of this or an earlier step. Step 0 always has one."""
         *_, snapshot = (s for s in self._snapshots if s.step <= step)
         unchanged = {n: r for n, r in self._tensors.roots.items() if n not in self._tensors.written}
         self._tensors.roots = unchanged
@@ -408,8 +416,8 @@ class Replay:
 
 
 def _complete(record: Record) -> Setting:
-    """Return the settings of a record's launch. Raise UsageError if the record has no settings, or
-    does not have all instructions of the run."""
+    """Return the settings of a record's launch. Raise UsageError if the record lacks settings or
+    instructions of the run."""
     if record.setting is None:
         raise UsageError("the record can only be timed: it lacks the data to execute the programs")
     short = [program.coverage for program in record.programs if program.left_out]
@@ -422,7 +430,7 @@ def _complete(record: Record) -> Setting:
 
 
 def _cores(setting: Setting) -> list[Core]:
-    """Return new cores with the settings of the run. The cores of each rank follow each other."""
+    """Return new cores with the settings of the run, rank by rank."""
     options = replace(setting.options, record=False, precision=False)
     cores, world = [], setting.world
     for rank in range(world.ranks):

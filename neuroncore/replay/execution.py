@@ -31,19 +31,18 @@ from neuroncore.replay.tensors import Tensors, last_uses
 
 
 class Waits(Exception):
-    """Raised if an instruction has to wait for other cores. The core must execute the instruction
-    again when these cores have arrived."""
+    """Raised if an instruction must wait for other cores. It must be executed again when they have
+    arrived."""
 
 
 class Meetings:
-    """The meetings of cores. A meeting is a point in the programs at which cores wait for each
-    other and exchange data. `open` has the points at which cores wait now, each with the data that
-    cores have brought. `waiting` has the waiting cores, in the order of their arrival.
+    """The meetings of cores: points in the programs at which cores wait for each other and exchange
+    data.
 
-    When all cores of a meeting have arrived, each core that waited must execute its instruction
-    again. Until then, `complete` has the data of all cores of the meeting, under the number of each
-    core that waited.
-    """
+    `open` has the points at which cores wait now, each with the data that cores have brought.
+    `waiting` has the waiting cores, in the order of their arrival. When all cores of a meeting have
+    arrived, each core that waited must execute its instruction again. Until then, `complete` has
+    the data of all cores of the meeting, under the number of each core that waited."""
 
     def __init__(self) -> None:
         self.open: dict[Point, Brought] = {}
@@ -51,16 +50,18 @@ class Meetings:
         self.waiting: dict[int, None] = {}
 
     def copy(self) -> Meetings:
-        """Return a copy for a snapshot. It lacks the data of the waiting cores, which execute their
-        instructions again after the snapshot is restored, and so bring the data again."""
+        """Return a copy for a snapshot, without the data of waiting cores. After the snapshot is
+        restored, they execute their instructions again and bring the data again."""
         copy = Meetings()
         copy.complete, copy.waiting = dict(self.complete), dict(self.waiting)
         return copy
 
     def meet(self, number: int, point: Point, bring: Any, then: CarryOut = nothing) -> Brought:
         """Let core `number` arrive at a point with the data `bring`. Return the data of all cores
-        that meet at this point. Raise Waits if some of these cores have not arrived yet. The last
-        core that arrives calls `then` with the data of all cores."""
+        that meet there.
+
+        Raise Waits if some cores have not arrived yet. The last core that arrives calls `then` with
+        the data of all cores."""
         if number in self.complete:
             return self.complete.pop(number)
         brought = self.open.setdefault(point, {})
@@ -80,9 +81,10 @@ CHUNK = 128  # rows that are converted to Python lists at a time
 
 
 class OtherPath(UsageError):
-    """Raised if the kernel would take another path with these inputs. `decisions` are the values of
-    the registers on which the kernel has branched: first the values that agree with the record, and
-    then the first value that differs."""
+    """Raised if the kernel would take another path with these inputs.
+
+    `decisions` are the values of the registers on which the kernel has branched: those that agree
+    with the record, and then the first value that differs."""
 
     def __init__(self, message: str, decisions: tuple[int, ...]) -> None:
         super().__init__(message)
@@ -90,8 +92,8 @@ class OtherPath(UsageError):
 
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
-    """Group the rows of a table by their first number. Return a dict from this number to the rows,
-    without the number. `column` has the rows one after the other, each with `width` numbers."""
+    """Return a dict from the first number of each row of a table to the rest of these rows.
+    `column` has the rows one after the other, each with `width` numbers."""
     rows_by_first: dict[int, list[tuple[int, ...]]] = {}
     for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
         rows_by_first.setdefault(first, []).append(tuple(rest))
@@ -99,9 +101,9 @@ def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ..
 
 
 class _Tables:
-    """Tables about a program. All executions of the program share them. `values`, `moves`,
-    `places`, `branches` and `begun` have the entries of the program's data (`Data`) as lists or
-    dicts, by the number that rows or windows have for them."""
+    """Tables about a program, shared by all executions of the program. `values`, `moves`, `places`,
+    `branches` and `begun` have the entries of the program's `Data` as lists or dicts, by the number
+    that rows or windows have for them."""
 
     def __init__(self, program: Program) -> None:
         self.rows, self.begins = program.raw()
@@ -139,7 +141,7 @@ class Execution:
         self.restart(0)
 
     def restart(self, row: int) -> None:
-        """Continue at a row. Forget all tiles, and the registers that this row or later rows have
+        """Continue at a row. Forget all tiles, and all registers that this or a later row has
         loaded."""
         self.row = row
         self._tiles.clear()
@@ -158,8 +160,8 @@ class Execution:
         return not self.over and self.plans[self._row()[0]].call.instruction.meets is not None
 
     def step(self) -> None:
-        """Execute the next row. Raise the errors that the kernel would raise, with the kernel's
-        line. Raise OtherPath if the kernel would take another path."""
+        """Execute the next row. Raise the kernel's errors with the kernel's line, and OtherPath if
+        the kernel would take another path."""
         number, tables = self.row, self._tables
         if number in tables.begun:
             *_, (self.core.program_id,) = tables.begun[number]
@@ -189,9 +191,8 @@ class Execution:
         self._ended = ended
 
     def advance(self, end: int) -> None:
-        """Execute the next row. A stretch is consecutive rows that compiled code executes in one
-        call. If the next row begins a stretch that does not go beyond row `end`, execute the whole
-        stretch."""
+        """Execute the next row, or a whole stretch (consecutive rows that compiled code executes in
+        one call) if it begins there and doesn't go beyond row `end`."""
         first = self.row
         stretch_end = self.stretches.ends.get(first, end + 1)
         if stretch_end > end or not self.stretches.run(first, self.tensors):
@@ -205,8 +206,8 @@ class Execution:
 
     @cached_property
     def stretches(self) -> StretchesOnCore:
-        """The stretches of the program, with memory for this execution. They are found again only
-        if the settings differ from the last execution."""
+        """The stretches of the program (rows for compiled code), with memory for this execution.
+        They are found again only if the settings have changed."""
         core, tensors, tables = self.core, self.tensors, self._tables
         contents, kept = {*tensors.inputs, *tensors.constants}, {*tensors.kept}
         key = core.machine, core.options, contents, kept
@@ -217,8 +218,8 @@ class Execution:
         return StretchesOnCore(tables.planned[1], core)
 
     def check_branches(self) -> None:
-        """Raise OtherPath if the kernel branches before the next row on a register, and the value
-        of this register differs from the recorded value."""
+        """Raise OtherPath if the kernel branches before the next row on a register whose value
+        differs from the record."""
         for number, value, line in self._tables.branches.get(self.row, ()):
             actual = self.registers.value(number)
             if actual != value:
@@ -231,8 +232,8 @@ class Execution:
                 )
 
     def _decided(self, actual: int) -> tuple[int, ...]:
-        """Return all values on which the kernel has branched so far. All except the last are equal
-        to the record. The last is `actual`, the first value that differs."""
+        """Return the values on which the kernel has branched. All except the last, `actual`, are
+        equal to the record."""
         rows, _, values, _ = np.array(self.program.data.branches, np.int64).reshape(-1, 4).T
         checked = [*values[rows < self.row].tolist()]
         for number, value, _ in self._tables.branches[self.row]:
@@ -242,9 +243,10 @@ class Execution:
         return (*checked, actual)
 
     def operand(self, name: str) -> Tile | None:
-        """Return the tile of the next instruction's operand `name`, at its current offset. Return
-        None if there is no such tile. If an index chooses rows or elements of the operand, return a
-        tile with all rows or elements from which the index chooses."""
+        """Return the tile of the next instruction's operand `name` at its current offset, or None.
+
+        If an index chooses rows or elements of the operand, return a tile with all from which the
+        index chooses."""
         row = self._row()
         plan = self.plans[row[0]]
         if name not in plan.operands:
@@ -264,8 +266,7 @@ class Execution:
         return self.plans[self._row()[0]].call
 
     def written(self) -> dict[int, Storage]:
-        """Return the storages to which the next instruction will write, by their numbers in the
-        record."""
+        """Return the storages to which the next instruction will write, by number in the record."""
         row, storages = self._row(), {}
         plan = self.plans[row[0]]
         for at in map(plan.operands.__getitem__, plan.call.writes):
@@ -275,8 +276,7 @@ class Execution:
         return storages
 
     def write_zeros(self, tiles: Sequence[Tile | None]) -> None:
-        """Write zeros to the tiles that are not None, in the way in which an instruction of this
-        core writes."""
+        """Write zeros to the tiles that are not None, as an instruction of this core writes."""
         with on(self.core):
             for tile in tiles:
                 if tile is not None:
@@ -336,10 +336,11 @@ class Execution:
         return root if geometry is root.geometry else root.at(geometry, offset)
 
     def _moved(self, plan: ArgumentPlan, row: list[int]) -> dict[int, Tile]:
-        """Return the tiles whose offsets are only known at run time, by their positions in the row.
+        """Return the tiles whose offsets are only known at run time, by position in the row.
+
         In a row, the index tiles come after the operands that are read. In the values of a row, the
-        registers that are indices come after the values of parameters. Index tiles and registers
-        are in the order of `Call.dynamic`."""
+        registers that are indices come after the values of parameters. Both are in the order of
+        `Call.dynamic`."""
         call, tiles = plan.call, {}
         first = 2 + len(call.reads)
         indices = iter(row[first : first + len(call.indices)])

@@ -1,10 +1,10 @@
 """Compiled code that executes rows of a record one after the other, without Python.
 
-A row of the record has a template, which is a list of steps. A step is a loop over elements. It has
-two inputs and a result. The table `steps` has a row with the columns below for each step. Each
-operand has four columns: the position of the operand's window in the row of the record, or ~n for
-the fixed address n; and the distances between its elements along three axes, in bytes. SIZES are
-the sizes of these axes."""
+A row of the record has a template, which is a list of steps. A step is a loop over elements with
+two inputs and a result. Each step is a row of the table `steps`, with the columns below. SIZES are
+the sizes of the three axes of the loop. Each operand has four columns. The first is the position of
+the operand's window in the row of the record, or ~n for the fixed address n. The others are the
+distances between its elements along the axes, in bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOOP = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 4)
 
 
 def vector_of(dtype: Any) -> Any:
-    """Return numba's type for vectors of a numpy type, without gaps between elements."""
+    """Return numba's type for vectors of a numpy type without gaps between elements."""
     return types.Array(nb.from_dtype(dtype), 1, "C")
 
 
@@ -46,7 +46,7 @@ def _call_numpy(
     typingctx: Any, function: Any, operands: Any, size: Any, distances: Any, data: Any
 ) -> Any:
     """Call a loop of numpy: void loop(char **operands, npy_intp *size, npy_intp *distances, void
-    *data), in which every argument is an address (numpy's PyUFuncGenericFunction)."""
+    *data). Every argument here is an address (numpy's PyUFuncGenericFunction)."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         loop = builder.inttoptr(values[0], LOOP.as_pointer())
@@ -58,8 +58,8 @@ def _call_numpy(
 
 @generated
 def _call(typingctx: Any, function: Any, arrays: Any) -> Any:
-    """Call a compiled function with `arrays`. `function` is the address of its machine code, which
-    must be compiled for the types of these arrays."""
+    """Call the machine code at the address `function`, which must be compiled for the types of
+    `arrays`."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         convention, kinds = context.call_conv, tuple(arrays)
@@ -74,7 +74,7 @@ def _call(typingctx: Any, function: Any, arrays: Any) -> Any:
 
 @generated
 def _elements(typingctx: Any, address: Any, like: Any) -> Any:
-    """Return a pointer to the elements at an address. The elements have the type of `like`."""
+    """Return a pointer to the elements at an address, with the type of `like`."""
     kind = types.CPointer(like)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -95,9 +95,10 @@ def _matrix(address: int, rows: int, columns: int) -> Any:
 
 @inlined
 def _copy(like: Any, item: int, size: int, source: int, along: int, target: int, by: int) -> None:
-    """Copy `size` elements from the address `source` to the address `target`. The elements have the
-    type of `like` and `item` bytes. The distances between elements are `along` bytes at the source
-    and `by` bytes at the target."""
+    """Copy `size` elements from the address `source` to the address `target`.
+
+    The elements have the type of `like` and `item` bytes. Their distances are `along` bytes at the
+    source and `by` bytes at the target."""
     elements, copies = _elements(source, like), _elements(target, like)
     if along == item and by == item:
         for k in range(size):
@@ -184,12 +185,12 @@ def execute(table: Table, first: int, end: int) -> None:
 
 @compiled
 def place(first: Array, last: Array, by_last: Array, kind: Array, size: Array, at: Array) -> int:
-    """Choose positions in one block of memory for tensors. A tensor reuses the position of an
-    earlier tensor of its kind that is not used any more. Return the size of the block in bytes.
+    """Choose positions in one block of memory for tensors. Return the size of the block in bytes.
 
-    Tensor i is used from row first[i] to row last[i], and has size[kind[i]] bytes. The tensors are
-    sorted by first row; `by_last` has their numbers in the order of their last rows. The position
-    of tensor i in the block, in bytes, is written to at[i]."""
+    A tensor reuses the position of an earlier tensor of its kind that is not used any more. Tensor
+    i is used from row first[i] to row last[i], and has size[kind[i]] bytes. The tensors are sorted
+    by first row; `by_last` has their numbers in the order of their last rows. The position of
+    tensor i in the block, in bytes, is written to at[i]."""
     free = np.full(size.shape[0], -1, np.int64)  # a tensor of each kind with a free position, or -1
     following = np.empty(first.shape[0], np.int64)  # the next tensor with a free position, or -1
     total: Any = 0

@@ -47,14 +47,14 @@ LONG = 10  # with this many rows, a typical stretch is faster than single rows
 
 
 def are_worth(rows: int) -> bool:
-    """Return whether compiled code should execute a program if `rows` rows are executed now. If
-    numba is not imported yet, it is only worth importing for more than `jit.COLD` rows."""
+    """Return whether compiled code should execute `rows` rows now. Importing numba is only worth it
+    for more than `jit.COLD` rows."""
     is_there = "numba" in sys.modules or rows > jit.COLD
     return rows >= FEWEST and is_there and loops.execute.over(rows) is loops.execute
 
 
 def load() -> None:
-    """Compile the code that executes stretches, or load it if it has been compiled before."""
+    """Compile the code that executes stretches, or load code that was compiled before."""
     none, steps = np.empty(0, np.int64), np.empty((0, loops.WIDTH), np.int64)
     columns = {**dict.fromkeys(loops.Table._fields, none), "steps": steps}
     loops.execute(loops.Table(**columns), 0, 0)
@@ -62,10 +62,11 @@ def load() -> None:
 
 
 class Shared(NamedTuple):
-    """A tensor that a stretch shares with other rows. `storage` is its position in
-    `Stretches.numbers`. The stretch writes to the tensor `writes` times, and `first` is the
-    position of the first write in `Stretches.written`. `doubtful` is True if the stretch reads
-    elements that may not have been written before."""
+    """A tensor that a stretch shares with other rows.
+
+    `storage` is the position of the tensor in `Stretches.numbers`. The stretch writes to the tensor
+    `writes` times, and `first` is the position of the first write in `Stretches.written`.
+    `doubtful` is True if the stretch reads elements that may not have been written before."""
 
     storage: int
     writes: int
@@ -74,10 +75,11 @@ class Shared(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """The uses of each tensor: the first and the last row that use it, and whether the first row
-    has a template and writes the whole tensor. `after_parts` has operands of all tensors. Each of
-    these operands is read, and the previous use of its tensor is a row with a template that writes
-    a part of the tensor."""
+    """The uses of each tensor: the first and the last row, and whether the first row has a template
+    and writes the whole tensor.
+
+    `after_parts` has operands of all tensors: reads after a row with a template that writes only a
+    part of the tensor, with no use of the tensor in between."""
 
     first_row: Array
     last_row: Array
@@ -87,11 +89,11 @@ class Uses(NamedTuple):
 
 class Stretches:
     """The stretches of a program. `ends` maps the first row of each stretch to the row after the
-    stretch. All replays of the program share the stretches; each replay has a StretchesOnCore.
+    stretch.
 
-    `contents` has the numbers of the storages with contents before the first row, and `kept` the
-    numbers of the storages of results. The rows in `alone` must not be in a stretch.
-    """
+    All replays of the program share the stretches; each replay has a StretchesOnCore. `contents`
+    has the numbers of the storages with contents before the first row, and `kept` the numbers of
+    the storages of results. The rows in `alone` must not be in a stretch."""
 
     def __init__(
         self,
@@ -138,8 +140,8 @@ class Stretches:
     # --- templates of rows -----------------------------------------------------------------------
 
     def _templates(self, key: Array, new: Callable[[int], int]) -> Array:
-        """Return the number of each row's template; -1 for a row without a template. Rows with the
-        same `key` have the same template, which `new` makes from one of these rows."""
+        """Return the number of each row's template; -1 for none. Rows with the same `key` share a
+        template, which `new` makes from one of them."""
         _, first, of_row, count = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
         )
@@ -157,8 +159,8 @@ class Stretches:
         values_of: Sequence[Sequence[Any]],
         core: Core,
     ) -> int:
-        """Add a template for the rows that have the Call and the values of this row. Return the
-        number of the template; -1 if no template is possible."""
+        """Add a template for rows with the Call and the values of this row. Return its number, or
+        -1 if no template is possible."""
         plan = plans[self._call[row]]
         call, instruction = plan.call, plan.call.instruction
         if not _may_have_steps(plan):
@@ -189,7 +191,7 @@ class Stretches:
         return self.templates.add(by_name[call.writes[0]], steps, windows)
 
     def _example(self, window: int, core: Core) -> Tile:
-        """Return a tile with the geometry and the offset of a window. The tile has no memory."""
+        """Return a tile without memory, with the geometry and the offset of a window."""
         geometry, hbm = self.geometries[self.geometry[window]], core.hbm
         storage = Storage(-1, geometry.layout, hbm.held(geometry.layout.dtype))
         storage.launch = hbm
@@ -205,8 +207,8 @@ class Stretches:
     # --- stretches of rows -----------------------------------------------------------------------
 
     def _find(self, contents: set[int], kept: set[int]) -> None:
-        """Find the stretches, and the tensors that each stretch shares with other rows. `contents`
-        and `kept` are explained at the class."""
+        """Find the stretches, and the tensors that each shares with other rows. For `contents` and
+        `kept` see the class."""
         uses, geometries = self._uses(), self.geometries
         self.last_rows = uses.last_row.tolist()
         of_storage = self.geometry[self._window].tolist()
@@ -252,8 +254,8 @@ class Stretches:
         )
 
     def _split(self, cuts: Array) -> Array:
-        """Divide the rows into stretches, and set `ends`. A stretch ends before each row in `cuts`.
-        Return the first row of each row's stretch; -1 for a row that is in no stretch."""
+        """Divide the rows into stretches that end before each row in `cuts`, and set `ends`. Return
+        the first row of each row's stretch; -1 for a row outside of stretches."""
         inside, cut = self._template >= 0, np.zeros(len(self._call), np.bool_)
         cut[cuts] = True
         begins = inside & (cut | ~np.append(False, inside[:-1]))
@@ -281,9 +283,11 @@ class Stretches:
         self.base[local] = at
 
     def _share(self, stretch: Array, shared: Array) -> None:
-        """List the tensors that each stretch shares with other rows. Remove a stretch if it would
-        take longer than its rows one by one. `stretch` has the first row of each operand's stretch
-        (-1 if none), and `shared` flags operands on shared tensors."""
+        """List the tensors that each stretch shares with other rows.
+
+        Remove a stretch if it would take longer than its rows one by one. `stretch` has the first
+        row of each operand's stretch (-1 if none), and `shared` flags operands on shared
+        tensors."""
         used = np.flatnonzero(shared & (stretch >= 0))
         used = used[np.lexsort((self._of_operand[used], stretch[used]))]
         storage, of_stretch = self._of_operand[used], stretch[used]
@@ -311,8 +315,7 @@ class Stretches:
 
 
 class StretchesOnCore:
-    """Executes the stretches of a program on the core of one replay, with memory that only this
-    replay uses."""
+    """Executes the stretches of a program on the core of one replay, with separate memory."""
 
     def __init__(self, stretches: Stretches, core: Core) -> None:
         self._stretches, self._core = stretches, core
@@ -326,8 +329,8 @@ class StretchesOnCore:
         self._table = stretches.table._replace(base=self._base, fixed=fixed)
 
     def run(self, first: int, tensors: Tensors) -> bool:
-        """Execute the stretch that begins with row `first`, and return True. If a row may need
-        something that only `Execution.step` can do, execute nothing and return False."""
+        """Execute the stretch that begins with row `first`. Execute nothing and return False if a
+        row may need something that only `Execution.step` can do."""
         core, stretches = self._core, self._stretches
         shared = stretches.shared[first]
         if core.leftovers is not None or core.watch is not None or core.shadow is not None:
@@ -366,23 +369,23 @@ class StretchesOnCore:
 
 
 def _may_have_steps(plan: ArgumentPlan) -> bool:
-    """Return whether rows with the Call of `plan` may have a template. They have none if the Run of
-    the Call had no steps for an earlier row."""
+    """Return whether rows with the Call of `plan` may have a template. They have none if its Run
+    had no steps for an earlier row."""
     call = plan.call
     simple = call.instruction.staged and not (call.dynamic or plan.lists or call.transposes)
     return simple and len(call.writes) == 1 and call.results.get(__name__, True)
 
 
 def _are_long(rows: Array) -> bool:
-    """Return whether at least a quarter of all rows are in sequences of LONG or more consecutive
-    rows that `rows` flags."""
+    """Return whether at least a quarter of all rows are in sequences of LONG or more rows that
+    `rows` flags."""
     bounds = np.flatnonzero(np.diff(np.concatenate([[False], rows, [False]])))
     lengths = bounds[1::2] - bounds[::2]
     return bool(4 * lengths[lengths >= LONG].sum() >= len(rows) > 0)
 
 
 def _starts(geometries: Sequence[Geometry], geometry: Array, offset: Array) -> Array:
-    """Return the position in bytes of the first element of each window (`Geometry.start`)."""
+    """Return the position of the first element of each window, in bytes (`Geometry.start`)."""
     layouts = [g.layout for g in geometries]
     item, row, pitch, spread = (
         np.array(column, np.int64)[geometry]

@@ -1,10 +1,10 @@
 """Templates, with which the compiled code of `neuroncore.replay.loops` executes rows of a record
-without Python. The Run of a row is the function that executes its instruction. A template is a
-table of the steps of a Run (`neuroncore.clause.alu`).
+without Python.
 
-The steps of a template call the loops that the Run would call, with the same operands: numpy's own
-loops, and the machine code of `neuroncore.numerics.loops`. So the results have the same bits.
-"""
+The Run of a row is the function that executes its instruction. A template is a table of the steps
+of a Run (`neuroncore.clause.alu`). The steps of a template call the loops that the Run would call,
+with the same operands: numpy's own loops, and the machine code of `neuroncore.numerics.loops`. So
+the results have the same bits."""
 
 from __future__ import annotations
 
@@ -52,10 +52,11 @@ class NoTemplate(Exception):
 
 
 class Operand(NamedTuple):
-    """The elements of an operand. `place` is the position of the operand's window in the row, or ~n
-    for the fixed array n, which is a constant or memory for intermediate results. `distances` are
-    the distances between elements along the axes of the result, in bytes. `item` is the size of an
-    element in bytes."""
+    """The elements of an operand.
+
+    `place` is the position of the operand's window in the row, or ~n for the fixed array n (a
+    constant, or memory for intermediate results). `distances` are the distances between elements
+    along the axes of the result, in bytes. `item` is the size of an element in bytes."""
 
     place: int
     distances: Dims
@@ -64,6 +65,7 @@ class Operand(NamedTuple):
 
 class Templates:
     """The templates of a program. They share constants, and memory for intermediate results.
+
     `steps` has the steps of all templates, as rows of the table in `neuroncore.replay.loops`.
     `begins` has the first step of each template, and then the number of all steps."""
 
@@ -77,15 +79,14 @@ class Templates:
         self._result = Operand(-1, (), 0)  # the result of the previous step
 
     def memory(self) -> tuple[Array, list[Array]]:
-        """Return the addresses of the fixed arrays, and the arrays themselves. The arrays for
-        intermediate results are allocated at each call."""
+        """Return the addresses of the fixed arrays, and the arrays. Each call allocates the arrays
+        for intermediate results."""
         arrays = [np.empty(a, np.uint8) if isinstance(a, int) else a for a in self._fixed]
         return np.array([*map(_address, arrays)], np.int64), arrays
 
     def add(self, dst: Tile, steps: Sequence[Loop | Fold], windows: Mapping[int, int]) -> int:
-        """Add a template with these steps, and return its number. Return -1 if the compiled code
-        can't execute a step. `windows` has the position of each tile in the row, by the `id` of the
-        tile."""
+        """Add a template with these steps. Return its number, or -1 if compiled code can't execute
+        a step. `windows` has the position of each tile in the row, by the `id` of the tile."""
         self._windows, self._used = windows, 0
         count = len(self.steps)
         try:
@@ -115,8 +116,8 @@ class Templates:
     # --- steps -----------------------------------------------------------------------------------
 
     def _moves(self, dst: Tile, value: Any) -> bool:
-        """Add a step that copies `value` to `dst` without a conversion to float32, and return True.
-        Return False if this is not possible, because the formats differ."""
+        """Add a step that copies `value` to `dst` without a conversion to float32. Return False if
+        there is no such step, because the formats differ or `value` is the previous result."""
         if isinstance(value, Tile):
             if value.held is not dst.held:
                 return False
@@ -130,7 +131,7 @@ class Templates:
         return True
 
     def _step(self, step: Loop, dst: Tile, last: bool) -> Operand:
-        """Add a row for `step` to the table, and rows for the conversions that it needs. Return the
+        """Add rows for `step` and for the conversions that it needs to the table. Return the
         operand with its result."""
         function, inputs, shape = step.function, step.inputs, dst.shape
         while (form := FORMS.get(function)) is not None:
@@ -194,8 +195,7 @@ class Templates:
         return state._replace(distances=_dense_steps(shape, FLOAT.itemsize))
 
     def _store(self, dst: Tile, values: Operand) -> None:
-        """Add steps that round float32 values to the format of a tile, and write the codes to the
-        tile."""
+        """Add steps that round float32 values to the format of a tile and write the codes."""
         into, form, shape = self._codes(dst), dst.held, dst.shape
         if form is not float32:
             values = self._dense(values, shape)
@@ -210,8 +210,8 @@ class Templates:
     def _convert(
         self, shape: Dims, source: Operand, result: Operand, form: Format, encodes: bool
     ) -> None:
-        """Add a step that converts values to the codes of a format (codes to values if `encodes` is
-        False). Source and result must have no gaps between elements."""
+        """Add a step that converts values to codes of a format, or codes to values if `encodes` is
+        False. Source and result must have no gaps between elements."""
         if form.kind != "float" or form.itemsize > 2 or form.element is not None:
             raise NoTemplate
         word = loops.vector_of(form.code_type)
@@ -251,17 +251,17 @@ class Templates:
         return _aligned(operand, value.shape, shape)
 
     def _floats(self, dst: Tile, last: bool, dense: bool = False) -> Operand:
-        """Return an operand for a float32 result. If the step is the `last` step and the tile `dst`
-        has float32 in memory, this is the tile; otherwise it is memory for an intermediate result.
-        If `dense` is True, the operand has no gaps between elements."""
+        """Return an operand for a float32 result: `dst` if this is the `last` step and `dst` has
+        float32 in memory, otherwise memory for an intermediate result. If `dense` is True, the
+        operand has no gaps between elements."""
         tile = self._codes(dst)
         if last and dst.held is float32 and not (dense and not _is_dense(tile, dst.shape)):
             return tile
         return self._temporary(dst.shape, FLOAT.itemsize)
 
     def _dense(self, operand: Operand, shape: Dims) -> Operand:
-        """Return an operand with the same elements and no gaps between them. If `operand` has gaps,
-        add a step that copies it."""
+        """Return an operand with the same elements and no gaps between them. Add a step that copies
+        `operand` if it has gaps."""
         if _is_dense(operand, shape):
             return operand
         copy = self._temporary(shape, operand.item)
@@ -336,10 +336,11 @@ def _is_dense(operand: Operand, shape: Dims) -> bool:
 
 
 def _aligned(operand: Operand, shape: Dims, target: Dims) -> Operand:
-    """Return an operand of the shape `shape` in the shape `target`. The shapes must have the same
-    number of elements, or the operand must have one element for each partition, which is then
-    repeated along the free axes. Raise NoTemplate if this needs distances that are not constant
-    along an axis."""
+    """Return an operand of the shape `shape` in the shape `target`.
+
+    The shapes must have equally many elements, or the operand must have one element for each
+    partition, which is then repeated along the free axes. Raise NoTemplate if distances would not
+    be constant along an axis."""
     if shape == target:
         return operand
     lanes = target[0]
@@ -387,8 +388,8 @@ class _Ufunc(ctypes.Structure):
 
 @cache
 def _loop_of_numpy(function: np.ufunc, signature: str) -> tuple[int, int]:
-    """Return the address of numpy's loop for a signature, and the address of the loop's data. Raise
-    NoTemplate if this release of numpy has another structure."""
+    """Return the addresses of numpy's loop for a signature and of the loop's data. Raise NoTemplate
+    if this release of numpy has another structure."""
     fields = _Ufunc.from_address(id(function))
     counts = [getattr(function, name) for name in ("nin", "nout", "nargs", "ntypes")]
     if counts != [fields.nin, fields.nout, fields.nargs, fields.ntypes]:

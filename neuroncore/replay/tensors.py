@@ -1,7 +1,8 @@
-"""The tensors of a replay. A tensor is made when an instruction first uses it, and freed after its
-last use. Snapshots have copies of the contents of tensors. The input arrays of a replay must have
-the shapes and formats of the run's inputs. A storage is the memory of one tensor, and has a number
-in the record."""
+"""The tensors of a replay.
+
+A tensor is made when an instruction first uses it, and freed after its last use. Snapshots have
+copies of the contents of tensors. The input arrays of a replay must have the shapes and formats of
+the run's inputs. A storage is the memory of one tensor, and has a number in the record."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ InputArrays = Mapping[str, Any] | Sequence[Any] | None
 
 
 def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
-    """Return the inputs in the formats in which memory has them, by the numbers of their storages.
+    """Return the inputs in their formats in memory, by the numbers of their storages.
+
     `arrays` are arrays by name, in order, or for each of several ranks; None means the inputs in
     the record. Raise UsageError if names, shapes or formats differ from the inputs of the run."""
     named = _named(setting, arrays)
@@ -36,9 +38,8 @@ def inputs_in_memory(setting: Setting, arrays: InputArrays, memory: Memory) -> d
 
 
 def narrow_inputs(setting: Setting, arrays: InputArrays, memory: Memory) -> dict[int, Array]:
-    """Return copies of the inputs for which memory has a wider format. The copies have the caller's
-    format, and are given by the numbers of their storages. `arrays` is explained at
-    `inputs_in_memory`."""
+    """Return copies of the inputs for which memory has a wider format, by the numbers of their
+    storages. The copies have the caller's format. For `arrays` see `inputs_in_memory`."""
     widened = [item for item in setting.inputs if memory.hbm.held(item.dtype) is not item.dtype]
     if not widened:
         return {}
@@ -61,8 +62,8 @@ def _named(setting: Setting, arrays: InputArrays) -> Mapping[str, Any]:
 
 
 def _is_by_rank(setting: Setting, arrays: Mapping[str, Any] | Sequence[Any]) -> bool:
-    """Return whether `arrays` has separate inputs for each of several ranks, in the form of the
-    argument `per_rank` of `neuroncore.run`."""
+    """Return whether `arrays` has separate inputs for each of several ranks (see `per_rank` of
+    `neuroncore.run`)."""
     if setting.world.ranks == 1 or isinstance(arrays, Mapping):
         return False
     return all(isinstance(of_rank, list | tuple | Mapping) for of_rank in arrays)
@@ -85,9 +86,10 @@ def _named_by_rank(setting: Setting, arrays: Sequence[Any]) -> dict[str, Any]:
 def _matched(
     names: Sequence[str], arrays: Mapping[str, Any] | Sequence[Any], who: str
 ) -> Mapping[str, Any]:
-    """Return inputs by name. `arrays` is a dict whose keys are the `names`, or a sequence with one
-    input for each name; raise UsageError for any other. `who` is the owner of the inputs in
-    messages, such as "rank 0"."""
+    """Return inputs by name.
+
+    `arrays` is a dict with the keys `names`, or a sequence with one input for each name; for any
+    other raise UsageError. `who` is the owner of the inputs in messages, such as "rank 0"."""
     if not isinstance(arrays, Mapping):
         if len(arrays) != len(names):
             given = plural(len(arrays), "input")
@@ -101,8 +103,8 @@ def _matched(
 
 
 def _stored(item: Input, value: Any, memory: Memory) -> Array:
-    """Return an array in the format in which memory has the input `item`. Raise UsageError if the
-    array has another shape or format than the input."""
+    """Return an array in the format in which memory has the input `item`. Raise UsageError unless
+    the array has the shape and format of the input."""
     array = np.asarray(value)
     form = lookup(array.dtype)
     if (array.shape or (1,), form) != (item.shape, item.dtype):
@@ -120,9 +122,8 @@ Numbers = dict[int, int]
 class Tensors:
     """The tensors of a launch's cores, by the numbers of their storages in the record.
 
-    `inputs` are arrays, also by the numbers of their storages. They are C-contiguous, and have the
-    formats in which memory has them. Inputs to which the programs write are copied.
-    """
+    `inputs` are arrays by the same numbers. They are C-contiguous, and have the formats in which
+    memory has them. Inputs to which the programs write are copied."""
 
     def __init__(
         self, cores: Sequence[Core], programs: Sequence[Program], inputs: Mapping[int, Array]
@@ -138,12 +139,11 @@ class Tensors:
         self._held: dict[Layout, Format] = {}
 
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
-        """Return the storage with this number as one tile. If the storage does not exist yet, it is
-        allocated in the memory of `core`. A storage that the cores of a rank share is allocated in
-        the memory of the rank's first core.
+        """Return the storage with this number as one tile.
 
-        Raise UsageError if the memory allocates a tensor with this layout differently.
-        """
+        A new storage is allocated in the memory of `core`, or in the memory of the rank's first
+        core if the cores of a rank share the storage. Raise UsageError if the memory allocates a
+        tensor with this layout differently."""
         root = self.roots.get(number)
         if root is None:
             shared = layout.region is MemoryRegion.shared_hbm
@@ -218,7 +218,7 @@ def written_storages(program: Program) -> Array:
 
 def last_uses(program: Program) -> tuple[Array, Array]:
     """Return two arrays with a number for each window: the last row that uses the window, and the
-    last row that uses its storage. The number is -1 if no row uses it."""
+    last row that uses its storage; -1 if there is none."""
     row, storages = program.users(), program.storages()
     window = np.full(len(storages.of_window), -1, np.int64)
     np.maximum.at(window, program.operand_windows(), row)
@@ -229,9 +229,10 @@ def last_uses(program: Program) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The contents of a storage before a step. `core` is the core whose memory has the storage. If
-    the kernel chose the address of the storage, `data` is empty, because the `CoreState` has the
-    bytes in an image of the whole memory."""
+    """The contents of a storage before a step. `core` is the core whose memory has the storage.
+
+    If the kernel chose the address of the storage, `data` is empty, because the `CoreState` has an
+    image of the whole memory."""
 
     core: Core
     layout: Layout
@@ -274,7 +275,7 @@ class CoreState:
         return sum(data.nbytes for data, _ in self.images.values())
 
     def restore(self, core: Core, storages: list[Storage]) -> None:
-        """Restore the state of the core. `storages` are the storages to which programs write."""
+        """Restore the state of the core. `storages` are those to which programs write."""
         core.program_id = self.program_id
         core.packs.clear()
         for unit, registers in self.accumulators.items():
@@ -293,8 +294,8 @@ class CoreState:
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
-    """Return the state of a core before a row. `loaded` is explained at `CoreState`, and `storages`
-    at `CoreState.restore`."""
+    """Return the state of a core before a row. For `loaded` see `CoreState`, for `storages`
+    `CoreState.restore`."""
     images = core.memory.images.items()
     return CoreState(
         row=row,
@@ -310,8 +311,8 @@ def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storag
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The complete state before one step. `nbytes` is the size of the data that the snapshot does
-    not share with earlier snapshots."""
+    """The complete state before one step. `nbytes` is the size of the data that earlier snapshots
+    do not share."""
 
     step: int
     last: int  # the core that was tried last

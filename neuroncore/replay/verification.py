@@ -1,6 +1,7 @@
 """Compares the emulator with the plain reading, a second implementation of every instruction in
-plain numpy (`neuroncore.plain`). Both execute the same record, and their results are compared after
-each instruction."""
+plain numpy (`neuroncore.plain`).
+
+Both execute the same record, and their results are compared after each instruction."""
 
 from __future__ import annotations
 
@@ -31,15 +32,14 @@ BLAS_ROOM = 2.0**-12  # the allowed difference of these products, relative to th
 
 
 def native(array: Any) -> Array:
-    """Return an array with at least one axis, and in the byte order of this computer."""
+    """Return an array with at least one axis, in the byte order of this computer."""
     native_array = np.atleast_1d(np.asarray(array))
     return native_array.astype(native_array.dtype.newbyteorder("="), copy=False)
 
 
 def unequal_arrays(actual: Array, expected: Array) -> Array:
     """Return a flag for each element: whether the bits of the two arrays differ. All NaN count as
-    equal. If the arrays differ in shape or type, return a single True in an array of shape (1, 1,
-    ...)."""
+    equal. If shape or type differ, return a single True in an array of shape (1, 1, ...)."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return np.ones((1,) * actual.ndim, np.bool_)
     wrong: Array = _bits(actual) != _bits(expected)
@@ -53,7 +53,7 @@ def _bits(array: Array) -> Array:
 
 
 def codes_at(storage: Storage, operand: Operand) -> Array:
-    """Return the codes that the emulator's memory has for the elements of an operand of the plain
+    """Return the codes in the emulator's memory for the elements of an operand of the plain
     reading."""
     layout, kind = storage.layout, np.dtype(operand.held.codes)
     if layout.in_rows:
@@ -79,8 +79,8 @@ def differing(
     Elements that were never written do not count.
 
     `arguments` has the plain reading's operands by name, and `emulator` the emulator's codes of the
-    operand `name`. `function` is the name of a function that the plain reading only approximates
-    (`plain.reading.approximate`), BLAS, or None if all bits must be equal."""
+    operand `name`. `function` is BLAS, or the name of a function that the plain reading only
+    approximates (`plain.reading.approximate`). It is None if all bits must be equal."""
     operand: Operand = arguments[name]
     if function == BLAS:
         actual = decode(operand.held, emulator)
@@ -107,8 +107,8 @@ def _moves_bits(row: Row, arguments: Mapping[str, Any]) -> bool:
 
 
 def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
-    """Return a flag for each element: whether the code of the plain reading's operand differs from
-    the emulator's code. If `strict` is False, all NaN count as equal."""
+    """Return a flag for each element: whether the emulator's code differs from the plain reading's.
+    If `strict` is False, all NaN count as equal."""
     codes = operand.codes()
     wrong: Array = codes != emulator
     if not strict and operand.held.kind == "float" and wrong.any():
@@ -117,8 +117,8 @@ def unequal(operand: Operand, emulator: Array, strict: bool) -> Array:
 
 
 def _ulps(operand: Operand, emulator: Array) -> Array:
-    """Return the distance between the codes of the plain reading and of the emulator, in units in
-    the last place."""
+    """Return the distance between the codes of the plain reading and the emulator, in units in the
+    last place."""
     bits = 8 * operand.held.size
 
     def order(codes: Array) -> Array:
@@ -135,7 +135,7 @@ def _ulps(operand: Operand, emulator: Array) -> Array:
 
 
 def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
-    """Return a flag for each sum: whether the difference is larger than rounding can explain.
+    """Return a flag for each sum: whether rounding can't explain the difference.
 
     The allowed difference is (n + 2) * 2^-22 * m, plus two units in the last place of the sum. n is
     the number of terms in a lane, and m is the largest magnitude of the terms and the sum."""
@@ -151,9 +151,8 @@ def _beyond_sum(operand: Operand, emulator: Array, terms: Operand) -> Array:
 
 
 def take_over(operand: Operand, emulator: Array) -> None:
-    """Write the emulator's codes to the plain reading's operand where the codes differ, so that the
-    plain reading continues with the same numbers. Elements that were never written are not
-    changed."""
+    """Write the emulator's codes to the plain reading's operand, so that the plain reading
+    continues with the same numbers. Elements that were never written are not changed."""
     wrong = (operand.codes() != emulator) & ~operand.missing()
     if wrong.any():
         size = operand.form.size
@@ -177,10 +176,11 @@ def text_of(operand: Operand, code: Any) -> str:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first result that differs from the plain reading by more than is allowed. `element` is
-    the index of the first element that differs. `emulator` and `reading` are the texts of this
-    element in the emulator and in the plain reading. `row` is the number of the instruction in the
-    program of `core`."""
+    """The first result that differs from the plain reading by more than is allowed.
+
+    `element` is the index of the first element that differs. `emulator` and `reading` are the texts
+    of this element in the emulator and in the plain reading. `row` is the number of the instruction
+    in the program of `core`."""
 
     instruction: str
     row: int
@@ -208,11 +208,12 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a verification. `compared` is the number of instructions whose results were
-    equal bit by bit. `taken_over` is the number of instructions for which the plain reading only
-    approximates a function or a sum, and for which the difference was within the allowed limit
-    (`differing`); after these, the plain reading continued with the emulator's bits. `difference`
-    is the first mismatch, or None."""
+    """The result of a verification. `difference` is the first mismatch, or None.
+
+    `compared` is the number of instructions whose results were equal bit by bit. `taken_over` is
+    the number of instructions that the plain reading only approximates and whose difference was
+    within the limit (`differing`). After these, the plain reading continued with the emulator's
+    bits."""
 
     instructions: int
     compared: int
@@ -240,9 +241,10 @@ class Verdict:
 
 
 class _Before(NamedTuple):
-    """Data about an instruction that is only available before the instruction runs. `storages` has
-    the storages of its results by number. `leftover` maps names of operands to flags of the
-    elements that depend on uninitialized memory."""
+    """Data that is only available before an instruction runs.
+
+    `storages` has the storages of the instruction's results by number. `leftover` maps names of
+    operands to flags of the elements that depend on uninitialized memory."""
 
     storages: Mapping[int, Storage]
     leftover: Mapping[str, Array]
@@ -250,7 +252,7 @@ class _Before(NamedTuple):
 
 class Verification:
     """Executes a record in the emulator and in the plain reading, instruction by instruction.
-    `inputs` is the argument `inputs` of `Replay`. Raises the errors of `Replay`."""
+    `inputs` are those of `Replay`. Raises the errors of `Replay`."""
 
     def __init__(
         self, record: Record, inputs: Mapping[str, Any] | Sequence[Any] | None = None
@@ -285,9 +287,9 @@ class Verification:
     def with_results(
         self, verdict: Verdict, run: Sequence[Any], replayed: Sequence[Any]
     ) -> Verdict:
-        """Compare the arrays that the run returned with the arrays that the replay returned. Return
-        `verdict`, with the first difference as its `difference` if there is one. A difference is
-        possible because the run may use other code of the emulator than the replay."""
+        """Compare the arrays that the run and the replay returned. Return `verdict`, with the first
+        difference if there is one. Arrays can differ because the run may use other code of the
+        emulator than the replay."""
         for number, (run_result, replayed_result) in enumerate(zip(run, replayed, strict=True)):
             actual, expected = native(run_result), native(replayed_result)
             wrong = unequal_arrays(actual, expected)
@@ -307,9 +309,11 @@ class Verification:
         return verdict
 
     def _turn(self, able: Sequence[int]) -> int | None:
-        """Choose the core that continues from the cores in `able`, and return it: the core of the
-        last step if possible, otherwise the next core in order. Also store the storages to which
-        its next instruction will write, because the replay frees tensors after their last use."""
+        """Return the core that continues, out of `able`: the core of the last step if possible,
+        otherwise the next core in order.
+
+        Also store the storages to which its next instruction will write, because the replay frees
+        tensors after their last use."""
         if not able:
             return None
         replay = self.replay
@@ -332,9 +336,9 @@ class Verification:
     def _compared(
         self, core: int, number: int, row: Row, instruction: Any, storages: Mapping[int, Storage]
     ) -> Mismatch | None:
-        """Compare the results of an instruction. Return a Mismatch for the first result that
-        differs by more than is allowed. If there is none, the plain reading continues with the
-        emulator's bits, and the result is None."""
+        """Return a Mismatch for the first result of an instruction that differs by more than is
+        allowed. If there is none, the plain reading continues with the emulator's bits, and the
+        result is None."""
         function, arguments = approximate(instruction), vars(instruction)
         if row.call.instruction.traits.multiplies and instruction.core.options.matmul == "blas":
             function = BLAS
@@ -369,9 +373,9 @@ class Verification:
         )  # fmt: skip
 
     def _of_results(self) -> Iterator[Mismatch]:
-        """Yield a Mismatch for each result of the kernel that differs. This is called if the
-        results of all instructions agreed, so something other than an instruction has written to
-        the tensor."""
+        """Yield a Mismatch for each result of the kernel that differs. The results of all
+        instructions agreed before, so something other than an instruction has written to the
+        tensor."""
         for core, program in enumerate(self.replay.record.programs):
             execution = self.replay.executions[core]
             for leaf in leaves(program.data.results):
@@ -384,8 +388,8 @@ class Verification:
 
 
 def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismatch:
-    """Return the Mismatch for the first element that `wrong` flags. `where` has the other fields of
-    the Mismatch."""
+    """Return the Mismatch for the first element that `wrong` flags. `where` has its other
+    fields."""
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     return Mismatch(
         **where,
@@ -397,9 +401,9 @@ def _first(tile: Operand, emulator: Array, wrong: Array, **where: Any) -> Mismat
 
 
 def _leftover(execution: Execution) -> dict[str, Array]:
-    """Return flags of the elements that depend on uninitialized memory, by the names of operands.
-    Only products and transposes have such flags. The plain reading needs them, because it does not
-    track these elements itself."""
+    """Return flags of the elements that depend on uninitialized memory, by operand name. Only
+    products and transposes have flags. The plain reading needs them, because it does not track
+    these elements itself."""
     traits, leftovers = execution.call.instruction.traits, execution.core.leftovers
     if leftovers is None or not (traits.multiplies or traits.transposes):
         return {}

@@ -1,5 +1,4 @@
-"""Blocks of matrices in vector registers, to be multiplied or transposed: operations of compiled
-code."""
+"""Compiled operations on blocks of matrices in vector registers: products and transposes."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ _FLOAT, _DOUBLE, _INDEX, _LANE = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 
 
 def block(vectors: int, group: int = 1) -> Any:
-    """Return the operation (s, x, out, k, ahead, accumulate). It sets the first ROWS x (`vectors` *
-    LANES) elements of `out` to the chain of `k` groups of rows, or adds the chain; see
-    `loops.matmul`.
+    """Return the operation (s, x, out, k, ahead, accumulate), which computes a block of a product.
 
-    Arrays are float32 matrices with unit stride along rows. While a block computes, its part of
-    `out` is prefetched. If `group` is 1, data of the next block is prefetched too: the following
-    `k` rows of `s`, and `k` elements of `x` that are ahead[1] elements apart, the first at
-    ahead[0]. These elements need not exist.
-    """
+    It sets the first ROWS x (`vectors` * LANES) elements of `out` to the chain of `k` groups of
+    rows, or adds the chain to them (see `loops.matmul`). Arrays are float32 matrices with unit
+    stride along rows.
+
+    While a block computes, its part of `out` is prefetched. If `group` is 1, data of the next block
+    is prefetched too: the following `k` rows of `s`, and `k` elements of `x` that are ahead[1]
+    elements apart, the first at ahead[0]. These elements need not exist."""
 
     def _block(typingctx: Any, s: Any, x: Any, out: Any, k: Any, ahead: Any, add: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -61,10 +60,11 @@ def block(vectors: int, group: int = 1) -> Any:
 
 
 def scaled_block(group: int) -> Any:
-    """Return the operation (s, x, scales, out, k). It does the work of `block`'s operation for one
-    vector of columns, without accumulation. The sum of a group's products is multiplied by a
-    float64 scale of each operand, and rounded to float32; then the chain adds it. SHARED rows have
-    the same scale."""
+    """Return the operation (s, x, scales, out, k), which computes one vector of columns of a
+    product, without accumulation.
+
+    The sum of a group's products is multiplied by a float64 scale of each operand, and rounded to
+    float32; then the chain adds it. SHARED rows have the same scale."""
 
     def _block(typingctx: Any, s: Any, x: Any, scales: Any, out: Any, k: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -97,7 +97,7 @@ def scaled_block(group: int) -> Any:
 
 def copied(lanes: int, vectors: int = 1, stacked: bool = False) -> Any:
     """Return the operation (source, target, rows) that copies the first columns of `rows` rows.
-    With `stacked`, each vector of columns is copied below the previous one."""
+    With `stacked`, each vector of columns is copied below the previous vector."""
 
     def _copied(typingctx: Any, source: Any, target: Any, rows: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -116,7 +116,7 @@ def copied(lanes: int, vectors: int = 1, stacked: bool = False) -> Any:
 
 
 def turned(size: int) -> Any:
-    """Return the operation (source, target) that sets target[j, i] to source[i, j], for the first
+    """Return the operation (source, target) that sets target[j, i] to source[i, j] in the first
     `size` rows and columns. `size` is a power of two."""
 
     def _turned(typingctx: Any, source: Any, target: Any) -> Any:
@@ -137,15 +137,15 @@ def turned(size: int) -> Any:
 
 
 def _interleaved(builder: Any, a: Any, b: Any, half: int) -> Any:
-    """Return a[i], b[i], a[i + 1], b[i + 1], ... for the lower half (0) or the upper half (1) of
-    both."""
+    """Return a[i], b[i], a[i + 1], b[i + 1], ... for the lower half (0) or the upper half (1) of a
+    and b."""
     count = a.type.count
     order = [half * count // 2 + lane // 2 + lane % 2 * count for lane in range(count)]
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_LANE, count), order))
 
 
 class _Matrix:
-    """A two-dimensional array of numba's type `kind`. Its rows are read in vectors."""
+    """A two-dimensional array of numba's type `kind`, whose rows are read in vectors."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any, lanes: int = LANES):
         array = context.make_array(kind)(context, builder, value)
@@ -168,7 +168,7 @@ class _Matrix:
         return [self.builder.load(self.place(row, v), align=self.align) for v in range(count)]
 
     def splat(self, row: Any, column: int) -> Any:
-        """Return a vector whose lanes all have the element at index `row`, `column`."""
+        """Return a vector with the element at index `row`, `column` in all lanes."""
         scalar = self.builder.load(self.element(row, _index(column)))
         undefined = ir.Constant(ir.VectorType(scalar.type, self.lanes), ir.Undefined)
         first = self.builder.insert_element(undefined, scalar, ir.Constant(_LANE, 0))
@@ -188,8 +188,8 @@ def _rows(builder: Any, step: Any, group: int) -> list[Any]:
 def _chain(
     builder: Any, out: _Matrix, vectors: int, steps: Any, accumulate: Any, link: Any
 ) -> None:
-    """Write chains to `out`: sums that start at 0 and have `steps` (at least 1) links. If
-    `accumulate` is true, add the sums to `out` instead."""
+    """Write chains to `out`, or add them if `accumulate` is true. A chain is a sum that starts at 0
+    and has `steps` (at least 1) links."""
     entry = builder.block
     loop, done = (builder.append_basic_block(name) for name in ("chain", "done"))
     builder.branch(loop)
@@ -221,7 +221,7 @@ def _chain(
 def _linked(
     builder: Any, weights: list[Any], moving: list[list[Any]], sums: list[Any]
 ) -> list[Any]:
-    """Return the `sums` of one row of results after one more link of each sum's chain."""
+    """Return the `sums` of one row of results after one more link of the chain of each."""
     if len(weights) == 1:
         return [_fused(builder, weights[0], m, t) for m, t in zip(moving[0], sums, strict=True)]
     columns = zip(*moving, strict=True)
@@ -242,11 +242,10 @@ def _products(builder: Any, weights: list[Any], moving: Any) -> Any:
 def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Return a * b + c with one rounding.
 
-    If the processor has no instruction for this, it is computed in float64, which represents the
-    product exactly. The sum is rounded to odd, so the second rounding changes nothing (Boldo and
-    Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
-    odd", 2008). An inexact sum is made odd by one step toward the part that was lost.
-    """
+    If the processor has no instruction for this, float64 is used, which represents the product
+    exactly. The sum is rounded to odd, so the second rounding changes nothing (Boldo and Melquiond,
+    "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+    An inexact sum is made odd by one step toward the part that was lost."""
     if FUSED:
         kind = ir.FunctionType(a.type, [a.type] * 3)
         name = f"llvm.fma.v{a.type.count}f32"

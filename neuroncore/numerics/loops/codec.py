@@ -30,12 +30,11 @@ def float32_from_bfloat16(codes: Array, out: Array) -> None:
 
 @compiled
 def float32_from_narrow(codes: Array, out: Array, numbers: Array) -> None:
-    """Convert 8- or 16-bit codes to the uint32 bits of float32; every NaN becomes the canonical
-    one. `numbers` is `numerics.codec.widening` of the format.
+    """Convert 8- or 16-bit codes to the uint32 bits of float32. Every NaN becomes the canonical
+    NaN. `numbers` is `numerics.codec.widening` of the format.
 
-    Subnormals are computed from integers: computing with float32 subnormals would be a hundred
-    times slower on many processors.
-    """
+    Subnormals are computed from integers: float32 subnormals are a hundred times slower on many
+    processors."""
     shift, sign_shift, rebias = numbers[0], numbers[1], numbers[2]
     min_normal, infinity, largest = numbers[3], numbers[4], numbers[5]
     min_subnormal = U(numbers[6]).view(np.float32)
@@ -69,8 +68,7 @@ def scales_from(bits: Array, out: Array) -> None:
     even code.
 
     The rounding is that of a format without fraction bits: half a step is added, less one unit if
-    the code is even.
-    """
+    the code is even."""
     for i in range(bits.shape[0]):
         u = bits[i]
         code = U(U(u + U(U(U(u >> U(23)) & U(1)) + U(0x3FFFFF))) >> U(23))
@@ -86,25 +84,24 @@ def scales_from(bits: Array, out: Array) -> None:
 
 
 def cut(width: int) -> int:
-    """Return how many low bits of a float32 a code of this width lacks: 13 for TF32, 16 for
-    bfloat16."""
+    """Return how many low bits of a float32 a code lacks: 13 for TF32, 16 for bfloat16."""
     return 13 if width == 32 else 16
 
 
 def any_nan(vectors: list[Lanes]) -> Lanes:
-    """Return, for each lane, whether one of the vectors may have a NaN there: whether the sum of
-    the vectors is NaN. The sum of opposite infinities is NaN too."""
+    """Return, for each lane, whether one of the vectors may have a NaN there. The test is whether
+    the sum of the vectors is NaN, which the sum of opposite infinities is too."""
     return reduce(add, [u.as_float() for u in vectors]).is_nan()
 
 
 def kept(width: int, u: Lanes) -> Lanes:
     """Return `u` without the low bits that a code lacks (`cut`). For bfloat16 `u` is unchanged,
-    because storing its upper 16 bits removes the low bits anyway."""
+    because only its upper 16 bits are stored."""
     return u & 0x100000000 - (1 << cut(width)) if width == 32 else u
 
 
 def canonical(u: Lanes, rounded: Lanes) -> Lanes:
-    """Return `rounded`, but the quiet NaN with the sign of u if u is a NaN."""
+    """Return `rounded`, or where u is a NaN the quiet NaN with the sign of u."""
     return (u & SIGN | QUIET_NAN).where(u.as_float().is_nan(), rounded)
 
 
@@ -151,8 +148,7 @@ def _steps(magnitude: Lanes, least: Lanes, shift: Lanes, magic: Lanes) -> Lanes:
     if that is greater. After 2^(23 - mantissa) * P has been added, the last bits of the sum are the
     magnitude in steps of the format at P. `exponent >> shift` adds 2^mantissa for each power of two
     up to P. `magic` is the exponent 23 - mantissa, minus `least >> shift`, by which the result
-    would be too large.
-    """
+    would be too large."""
     exponent = (magnitude & EXPONENT).greatest(least)
     aligned = (magnitude.as_float() + (exponent + magic).as_float()).as_word()
     return aligned - exponent + (exponent >> shift)
@@ -190,8 +186,8 @@ def narrow_from(values: Array, out: Array, numbers: Array) -> None:
 
 @compiled
 def integer_from(values: Array, out: Array, low: float, high: float) -> None:
-    """Convert float32 to integers of up to 32 bits, to nearest even. Numbers outside of the range
-    from `low` to `high` saturate; NaN becomes 0."""
+    """Convert float32 to integers of up to 32 bits, to nearest even. Numbers outside of `low` to
+    `high` saturate; NaN becomes 0."""
     for i in range(values.shape[0]):
         x: Any = np.float64(values[i])
         x = high if x > high else x

@@ -74,7 +74,7 @@ def _within(x: Any, low: float, high: float) -> Any:
 
 @inlined
 def _reduced(x: Any) -> Any:
-    """Return 2^k and e^r - 1, where x = k ln 2 + r and |r| <= ln(2) / 2."""
+    """Return (2^k, e^r - 1) with x = k ln 2 + r and |r| <= ln(2) / 2."""
     shifted = fma(x, LOG2E, ROUND)
     k = shifted - ROUND
     r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
@@ -114,7 +114,7 @@ def _twice_atanh(z: Any, coefficients: Any) -> Any:
 
 @inlined
 def _log(x: Any) -> Any:
-    """Return ln x of a positive normal float64 as k ln 2 + ln m, where m is from sqrt(1/2) to
+    """Return ln x of a positive normal float64 as k ln 2 + ln m, with m from sqrt(1/2) to
     sqrt(2)."""
     bits = np.float64(x).view(np.int64) - np.int64(SQRT_HALF_BITS)
     k = np.float64(bits >> np.int64(52))
@@ -163,18 +163,17 @@ def _normal_cdf(x: Any) -> Any:
 
 @inlined
 def _finite_below(x: Any) -> Any:
-    """Return x, but a finite number for -inf: x * sigmoid(x) and similar functions are 0 there."""
+    """Return x, or a finite number for -inf, where x * sigmoid(x) and similar functions are 0."""
     return -1e30 if x < -1e30 else x
 
 
 @inlined
 def _sin(x: Any) -> Any:
-    """Return sin x on [-pi, pi]; beyond that range, the cubic with which the Scalar engine
+    """Return sin x on [-pi, pi]. Beyond that range, return the cubic with which the Scalar engine
     extrapolates.
 
     The published sin(9) = 27.65 is the Taylor cubic at pi: -d + d^3/6 with d = x - pi
-    (nki.api.shared.rst, note below the activation functions).
-    """
+    (nki.api.shared.rst, note below the activation functions)."""
     y = abs(x)
     below_pi = (pi - y) + PI_LOW
     y = below_pi if y > pi / 2 else y
@@ -186,7 +185,7 @@ def _sin(x: Any) -> Any:
 
 @inlined
 def _arctan(x: Any) -> Any:
-    """Return arctan x as start + arctan z. Depending on x, z is -1/x, (x - 1)/(x + 1) or x. The
+    """Return arctan x as start + arctan z. z is -1/x, (x - 1)/(x + 1) or x, depending on x. The
     operands of the quotient are chosen first, so one division is enough."""
     y = abs(x)
     far, middle = y > TAN_3PI_8, y > TAN_PI_8
@@ -323,8 +322,8 @@ def arctan(x: Array, out: Array) -> None:
 
 @compiled
 def rsqrt(x: Array, out: Array) -> None:
-    """1 / sqrt(x): a quotient in the type of x, and then one correction of third order, whose error
-    is at most 2^-60. This is several times as fast as a root and a quotient in float64."""
+    """1 / sqrt(x): a quotient in the type of x, and then one correction of third order with an
+    error of at most 2^-60. This is several times as fast as a root and a quotient in float64."""
     for i in range(x.shape[0]):
         near = np.float64(x.dtype.type(1.0) / np.sqrt(x[i]))
         error = fma(-np.float64(x[i]) * near, near, 1.0)
@@ -334,9 +333,10 @@ def rsqrt(x: Array, out: Array) -> None:
 
 @inlined
 def _power(a: Any, b: Any, power: Any) -> Any:
-    """Return a to the b (C99, F.10.4.4). `power` is |a| to the b, or 1 to the b if a is 0. The
-    result is negative for a negative a and an odd b. The result is NaN for a negative a and a b
-    that is not an integer, unless a or b is infinite."""
+    """Return a to the b (C99, F.10.4.4). `power` is |a| to the b, or 1 to the b if a is 0.
+
+    The result is negative for a negative a and an odd b. It is NaN for a negative a and a b that is
+    not an integer, unless a or b is infinite."""
     of_zero = 0.0 if b > 0.0 else (np.inf if b < 0.0 else (1.0 if b == 0.0 else b))
     power = of_zero if a == 0.0 else power
     whole = np.rint(b) == b
@@ -357,8 +357,8 @@ def magnitudes(x: Array, out: Array) -> None:
 
 @compiled
 def powers(of_magnitudes: Array, a: Array, b: Array, out: Array) -> None:
-    """out = a to the b, for float32 matrices. `of_magnitudes` has the powers of the
-    `magnitudes` of a, in float64. `b` may have a single column."""
+    """out = a to the b, for float32 matrices. `of_magnitudes` has the powers of the `magnitudes` of
+    a, in float64. `b` may have a single column."""
     step = np.int64(b.shape[1] > 1)
     for p in range(a.shape[0]):
         x, y, z, result = a[p], b[p], of_magnitudes[p], out[p]
@@ -379,7 +379,7 @@ def _is_outside(size: Any, x: Any, low: Any, high: Any, most: Any) -> Any:
 @compiled
 def first_outside(size: Array, x: Array, low: Any, high: Any, most: Any) -> int:
     """Return the first index at which `size` is outside of the range and `x` is not 0, infinite or
-    NaN; -1 if there is none.
+    NaN; -1 without such an index.
 
     `most` is the largest finite number. All arguments have the same type, so that the first loop
     can be vectorized."""

@@ -1,4 +1,4 @@
-"""Loops over elements for which numpy takes several times as long: choices and sums of integers."""
+"""Loops over elements that take several times as long in numpy: choices and sums of integers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ Array = npt.NDArray[Any]
 
 
 def choose(chosen: Array, source: Array, out: Array) -> None:
-    """out[i] = source[i] where chosen[i] is true. The vectors are unsigned integers of up to 4
-    bytes."""
+    """out[i] = source[i] where chosen[i] is true, for unsigned integers of up to 4 bytes."""
     _choices[out.itemsize]()(chosen, source, out)
 
 

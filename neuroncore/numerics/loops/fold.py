@@ -1,9 +1,8 @@
 """Folds and scans along the rows of float matrices, from the first element to the last.
 
-The order affects the results of sums and products, so it is fixed. Because the elements of one row
-must be added one after the other, loops work on eight rows at a time: this keeps the processor's
-adders busy.
-"""
+The order is fixed, because it affects the results of sums and products. The elements of one row
+must be added one after the other. So loops work on eight rows at a time, to keep the processor's
+adders busy."""
 
 from __future__ import annotations
 
@@ -148,11 +147,10 @@ def scan(
     first: Array, second: Array, state: Array, out: Array, op0: int, op1: int, swap0: bool,
     swap1: bool,
 ) -> None:  # fmt: skip
-    """out[p, j] = r = op1(op0(first[p, j], r), second[p, j]) along each row; `swap0` and `swap1`
-    swap the operands.
+    """out[p, j] = r = op1(op0(first[p, j], r), second[p, j]) along each row
 
-    Operators are numbers in SCANNED. `state` is r before the first and after the last element.
-    """
+    `swap0` and `swap1` swap the operands of the operators. Operators are numbers in SCANNED.
+    `state` is r before the first and after the last element."""
     for p in range(first.shape[0]):
         r = state[p]
         for j in range(first.shape[1]):

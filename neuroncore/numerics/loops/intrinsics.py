@@ -12,8 +12,8 @@ from neuroncore.base.jit import generated
 
 
 def _llvm(name: str, kind: Any, count: int) -> tuple[Any, Any]:
-    """Return the signature and the code generator of an LLVM intrinsic on `count` scalars of one
-    type."""
+    """Return the signature and the code generator of an LLVM intrinsic on `count` scalars of the
+    type `kind`."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         value = context.get_value_type(kind)

@@ -1,8 +1,7 @@
 """Arithmetic on whole vector registers, for loops that the compiler doesn't vectorize well.
 
 A `Lanes` represents one vector value while machine code is generated: its operators append
-instructions. A formula of operators can be written once and used for vectors and for scalars.
-"""
+instructions. So a formula of operators can be written once and used for vectors and for scalars."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from neuroncore.base.jit import generated
 
 
 def _features() -> dict[str, bool]:
-    """Return the features of the processor that numba compiles for: NUMBA_CPU_FEATURES, by default
+    """Return the features of the processor for which numba compiles: NUMBA_CPU_FEATURES, by default
     those of this processor."""
     if config.CPU_FEATURES is None:
         return dict(llvmlite.binding.get_host_cpu_features())
@@ -41,7 +40,7 @@ AHEAD = ir.Constant(_INDEX, 1024)
 
 class Lanes:
     """A vector of unsigned integers or of float32. The second operand of an operator is another
-    vector, or a number that is the same in every lane."""
+    vector, or a number for all lanes."""
 
     __array_ufunc__ = None  # numpy's scalars leave operators to this class
 
@@ -107,7 +106,7 @@ class Lanes:
         return isinstance(self.value.type.element, ir.FloatType)
 
     def where(self, condition: Lanes, other: Any) -> Lanes:
-        """Return this vector's lanes where the condition is true, and those of `other`
+        """Return this vector's lanes where the condition is true, and lanes of `other`
         elsewhere."""
         return self._lanes(self.builder.select(condition.value, self.value, self._like(other)))
 
@@ -138,7 +137,7 @@ class Lanes:
 
     def upper(self) -> Lanes:
         """Return the upper half of each 64-bit lane, with arbitrary bits above it. A shift would do
-        the same, but fewer ports of a processor execute shifts."""
+        this too, but fewer ports of a processor execute shifts."""
         halves = ir.VectorType(_WORD, 2 * self.value.type.count)
         odd = ir.Constant(ir.VectorType(_WORD, halves.count), [i | 1 for i in range(halves.count)])
         words = self.builder.bitcast(self.value, halves)
@@ -166,13 +165,12 @@ def elementwise(
     """Return the operation (inputs, out, i, numbers) that sets out[i : i + STEP], or out[i] if
     `single`.
 
-    `inputs` is a tuple of arrays of 32-bit words, and `numbers` a tuple of scalars that all
-    elements share. `quick` and `careful` are formulas: functions whose arguments are the width of
-    an element of `out`, and then the inputs and the numbers as Lanes. The result of a formula is in
-    the lowest bits, or with `upper` in the upper bits. The arguments of `rare` are a list of
-    vectors of the first input, and the numbers; it returns flags. The `quick` formula must be right
-    if `rare` is false in every lane; the `careful` formula must always be right.
-    """
+    `inputs` is a tuple of arrays of 32-bit words, and `numbers` a tuple of scalars for all
+    elements. `quick` and `careful` are formulas. A formula takes the width of an element of `out`,
+    the inputs and the numbers as Lanes. Its result is in the lowest bits, or with `upper` in the
+    upper bits. `rare` takes a list of vectors of the first input, and the numbers; it returns
+    flags. The `quick` formula must be right if `rare` is false in every lane; the `careful` formula
+    must always be right."""
     count, vectors = (1, 1) if single else (LANES, VECTORS)
 
     def operation(typingctx: Any, inputs: Any, out: Any, i: Any, numbers: Any) -> Any:
@@ -256,8 +254,8 @@ def interleaved(low: Lanes, high: Lanes) -> Lanes:
 
 
 def lower_halves(low: Lanes, high: Lanes) -> Lanes:
-    """Return 64-bit lanes: the lower halves of `low`'s lanes in the lower bits, and the lower
-    halves of `high`'s lanes in the upper bits."""
+    """Return 64-bit lanes: lower halves of `low`'s lanes in the lower bits, of `high`'s in the
+    upper bits."""
     builder, count = low.builder, 2 * low.value.type.count
     words = [builder.bitcast(x.value, ir.VectorType(_WORD, count)) for x in (low, high)]
     order = [i if i % 2 == 0 else count + i - 1 for i in range(count)]
@@ -266,7 +264,7 @@ def lower_halves(low: Lanes, high: Lanes) -> Lanes:
 
 
 def store_pairs(context: Any, kind: Any, array: Any, start: Any, pairs: Lanes) -> None:
-    """Store 64-bit lanes to an array of 32-bit words, starting at element `start`, lower halves
+    """Store 64-bit lanes to an array of 32-bit words from element `start` on, lower halves
     first."""
     builder = pairs.builder
     place = builder.gep(_data(context, builder, kind, array), [start])
@@ -281,7 +279,7 @@ def _any(flags: Lanes) -> Any:
 
 
 def _data(context: Any, builder: ir.IRBuilder, kind: Any, array: Any) -> Any:
-    """Return a pointer, as to integers, to the elements of a one-dimensional array of numba's type
+    """Return a pointer to integers, to the elements of a one-dimensional array of numba's type
     `kind`."""
     base = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(base, ir.PointerType(ir.IntType(kind.dtype.bitwidth)))

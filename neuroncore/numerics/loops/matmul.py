@@ -48,14 +48,14 @@ _copied_1, _copied_2, _copied_3 = (copied(LANES, v) for v in (1, 2, 3))
 
 @compiled_once(_SOURCE, types.float32[:, :, ::1])
 def pack_weights(s: Array, weights: Array) -> None:
-    """Pack s [K, M] into the weights of blocks, [M / ROWS, K, ROWS]."""
+    """Pack s, shape [K, M], into the weights of blocks, shape [M / ROWS, K, ROWS]."""
     _pack_weights(s, weights)
 
 
 @compiled_once(_SOURCE, types.float32[::1])
 def pack_panels(x: Array, panels: Array) -> None:
-    """Pack x [K, N] into panels, one after the other. A panel [K, vectors * LANES] has the columns
-    that a block uses together."""
+    """Pack x, shape [K, N], into panels, one after the other. A panel, shape [K, vectors * LANES],
+    has the columns that a block uses together."""
     k, n = x.shape[0], 0
     while n < x.shape[1]:
         vectors = _vectors(x.shape[1] - n, 3)
@@ -79,14 +79,13 @@ def chain(
 ) -> None:
     """out = s.T @ x, or with `accumulate` out += s.T @ x, with one more rounding.
 
-    `weights` are the packed s [K, M]; x [K, N] and out [M, N] are float32. If x is `packed`,
-    `panels` are the packed x, and x itself is empty; otherwise `panels` has room for one panel.
-    `edge` has room for a block of results that is only partly inside `out`.
+    `weights`: the packed s, of shape [K, M]. `x`: float32, shape [K, N]; empty if x is `packed`.
+    `out`: float32, shape [M, N]. `panels`: the packed x, or otherwise room for one panel. `edge`:
+    room for a block of results that is only partly inside `out`.
 
     A block has up to three vectors of columns. A kernel's operands are rarely in the nearest
-    caches. So each block prefetches the weights of the next block and a share of the next panel:
-    with it, products of a large matmul take an eighth less time.
-    """
+    caches. So each block prefetches the weights of the next block and a share of the next panel.
+    This makes products of a large matmul an eighth faster."""
     _chain(weights, x, out, accumulate, panels, packed, edge)
 
 
@@ -97,9 +96,11 @@ def chain(
 def chains(
     listed: Array, first: int, end: int, low: int, high: int, out: Array, edge: Array
 ) -> None:
-    """Compute the products `first` to `end` of a list, one after the other, for the blocks of rows
-    `low` to `high` of the result. The list has for each product the address of its packed weights,
-    the address of its packed panels, K, and whether the product is added to the result."""
+    """Compute the products `first` to `end` of a list, for the blocks of rows `low` to `high` of
+    the result.
+
+    A product in the list has four numbers: the addresses of the packed weights and of the packed
+    panels, K, and whether the product is added to the result."""
     blocks, columns = -(-out.shape[0] // ROWS), -(-out.shape[1] // LANES) * LANES
     part = out[low * ROWS : high * ROWS]
     for i in range(first, end):
@@ -113,9 +114,9 @@ def chains(
 def grouped_chain(
     s: Array, x: Array, out: Array, accumulate: bool, scratch: Array, group: int
 ) -> None:
-    """out = s.T @ x, or with `accumulate` out += s.T @ x, in groups of `group` rows (2 or 4); K is
-    a multiple of `group`. The moving vectors of a group need registers, so a block has at most two
-    vectors of columns."""
+    """out = s.T @ x, or with `accumulate` out += s.T @ x, in groups of `group` rows (2 or 4). K is
+    a multiple of `group`. A block has at most two vectors of columns, because the moving vectors of
+    a group need registers."""
     k = s.shape[0] // group
     weights, panel, edge = _carved(scratch, s.shape[0])
     _pack_weights(s, weights)
@@ -144,11 +145,10 @@ def scaled_chain(
     s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, group: int
 ) -> None:
     """out = a chain over groups of 1 or 4 rows. The sum of a group's products is multiplied by a
-    float64 scale of each operand, and rounded; then it is added. The scales are [K / 32, M] and
-    [K / 32, N].
+    float64 scale of each operand, and rounded; then it is added.
 
-    Strides must be 1, and sizes must be multiples of ROWS and LANES.
-    """
+    `s_scale`: shape [K / 32, M]. `x_scale`: shape [K / 32, N]. Strides must be 1, and sizes must be
+    multiples of ROWS and LANES."""
     k = s.shape[0] // group
     for n in range(0, x.shape[1], LANES):
         for m in range(0, s.shape[1], ROWS):
@@ -204,8 +204,8 @@ def _vectors(columns: int, most: int) -> int:
 
 @inlined
 def _share(vectors: int, rows: int) -> int:
-    """Return how many elements a block prefetches of each row of the next panel: at most one
-    vector. All blocks of a panel together prefetch the whole next panel, unless there are too few
+    """Return how many elements of each row of the next panel a block prefetches: at most one
+    vector. Together the blocks of a panel prefetch the whole next panel, unless there are too few
     blocks."""
     return min(-(-vectors * LANES * ROWS // rows), LANES)
 
@@ -245,10 +245,11 @@ def _pack_weights(s: Array, weights: Array) -> None:
 
 @inlined
 def _moving(x: Array, panel: Array, vectors: int, once: bool) -> Array:
-    """Return the first `vectors` * LANES columns of `x`, copied to `panel`. If `x` has fewer
-    columns, the rest of the panel is zeros. `x` itself is returned, without a copy, if it has
-    enough columns, the elements of a row are adjacent in memory, and the columns are read only once
-    (`once`)."""
+    """Return the first `vectors` * LANES columns of `x`, copied to `panel` and filled up with
+    zeros.
+
+    `x` itself is returned if it has enough columns, the elements of a row are adjacent in memory,
+    and the columns are read only once (`once`)."""
     whole = x.strides[1] == FLOAT_BYTES and x.shape[1] >= vectors * LANES
     if not whole:
         _pad(x, panel, vectors * LANES)
@@ -281,9 +282,11 @@ def _put(edge: Array, out: Array, accumulate: bool) -> None:
 
 
 def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out [M, N] = s.T @ x, for any sizes and strides. With `accumulate` the product is added to
-    `out`, with one more rounding. s [K, M] and x [K, N] are float32; K is at least 1. If `group` is
-    1, s and x may be packed."""
+    """out = s.T @ x, for any sizes and strides. With `accumulate` the product is added to `out`,
+    with one more rounding.
+
+    `s`: float32, shape [K, M] with K at least 1. `x`: float32, shape [K, N]. `out`: shape [M, N].
+    If `group` is 1, s and x may be packed."""
     if s.ndim == 3 and x.ndim == 1:  # both are packed; this is so if their tiles are unchanged
         chain()(s, NOTHING, out, accumulate, x, True, buffers.scratch("edge", EDGE))
         return
@@ -302,12 +305,12 @@ def product(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) ->
 
 def is_narrow(rows: int, columns: int) -> bool:
     """Return whether a result has fewer columns than lanes, and more rows than columns. Then its
-    operands are swapped, and can't be packed."""
+    operands are swapped and can't be packed."""
     return columns < LANES and columns < rows
 
 
 def packed_weights(s: Array) -> Array:
-    """Return the packed form of s [K, M] for `product`. It can be reused with another x."""
+    """Return the packed form of s, shape [K, M], for `product`. It can be reused with another x."""
     return _weights(s, buffers.floats(_weights_shape(s)))
 
 
@@ -336,7 +339,7 @@ def _scratch(k: int, m: int) -> Array:
 def scaled_product(
     s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool, group: int
 ) -> None:
-    """Compute `scaled_chain` for any sizes and strides; with `accumulate` the result is added to
+    """Compute `scaled_chain` for any sizes and strides. With `accumulate` the result is added to
     `out`."""
     m, n = out.shape
     left, right = (

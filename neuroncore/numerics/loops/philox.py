@@ -33,8 +33,8 @@ BLOCK_WORDS = 4 * BLOCK_STEP
 
 def _rounds(a: Any, b: Any, c: Any, d: Any, k0: Any, k1: Any, upper: Any) -> Any:
     """Return the four random words of a block, in the lower 32 bits. a, b, c, d are the words of
-    the counter, and k0, k1 those of the key, in 64 bits each. `upper` returns the upper half of 64
-    bits."""
+    the counter, and k0, k1 the words of the key, in 64 bits each. `upper` returns the upper half of
+    64 bits."""
     for _ in range(10):
         x, y = MULTIPLY0 * (a & LOW), MULTIPLY1 * (c & LOW)
         a, b, c, d = upper(y) ^ b ^ k0, y & LOW, upper(x) ^ d ^ k1, x & LOW
@@ -52,8 +52,7 @@ def _upper(x: Any) -> Any:
 
 @inlined
 def _block(low: Any, high: Any, key: Any, words: Any) -> None:
-    """Set `words` to the four numbers of one block. The number of the block is high * 2^64 +
-    low."""
+    """Set `words` to the four numbers of block number high * 2^64 + low."""
     words[0], words[1], words[2], words[3] = _scalar_rounds(
         low & LOW, low >> HALF, high & LOW, high >> HALF, key & LOW, key >> HALF, _upper
     )
@@ -66,13 +65,13 @@ def _joined(state: Any, word: int) -> Any:
 
 @compiled
 def draw(states: Array, out: Array) -> None:
-    """Set out [P, N] to the next numbers of every lane. The states [P, S, 6] advance.
+    """Set `out`, shape [P, N], to the next numbers of every lane. The states, shape [P, S, 6],
+    advance.
 
     A state has a counter of 128 bits and a key of 64 bits, least significant word first. Number n
     of a state is word n % 4 of block n // 4. Each number of a lane comes from one of the lane's S
     states: from state (n // 4) % S, where n is the counter of the first state. All S counters
-    advance by 1 for each number.
-    """
+    advance by 1 for each number."""
     streams, count = states.shape[1], out.shape[1]
     words = np.empty(4, np.uint64)
     for p in range(states.shape[0]):
@@ -117,12 +116,11 @@ def _blocks(typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, 
 
 @compiled
 def words(stream: Array, block: int, out: Array, ones: int) -> None:
-    """Set `out` to the words of a stream, starting at the first word of `block`, which is a
-    multiple of BLOCK_STEP. Bits that are set in `ones` are set in every word.
+    """Set `out` to the words of a stream from `block` on, a multiple of BLOCK_STEP. Bits that are
+    set in `ones` are set in every word.
 
     `stream` has two words of 64 bits: the upper part of the counter, and the key. After the end of
-    `out` there must be room for BLOCK_WORDS, because whole steps are written.
-    """
+    `out` there must be room for BLOCK_WORDS, because whole steps are written."""
     high, key = stream[0], stream[1]
     for i in range(0, out.shape[0], BLOCK_WORDS):
         number = np.uint64(block + i // 4)
@@ -134,8 +132,8 @@ def words(stream: Array, block: int, out: Array, ones: int) -> None:
 
 @compiled
 def draw_blocks(states: Array, out: Array, row: Array) -> None:
-    """Draw numbers as `draw` does, for one state per lane, BLOCK_STEP blocks at a time. No counter
-    may pass 2^64. `row` has room for the numbers of a lane and 2 * BLOCK_WORDS more."""
+    """Draw numbers as `draw` does, for one state per lane, BLOCK_STEP blocks at a time. Counters
+    must stay below 2^64. `row` has room for the numbers of a lane and 2 * BLOCK_WORDS more."""
     count = out.shape[1]
     for p in range(states.shape[0]):
         state = states[p, 0]

@@ -54,15 +54,13 @@ def _exponent(x: Any) -> Any:
 
 @compiled
 def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, float, float, float]:
-    """Return the number of finite elements and three figures about their errors |real - exact|: the
-    sum of squares, the sum of squares in units in the last place of `exact`, and the largest error
-    in such units.
+    """Return the number of finite elements, and three figures about their errors |real - exact|.
 
-    The second sum is the mean square error divided by the mean square unit, times the number of
-    elements. A mean of ratios would be dominated by a few results near 0, whose units are tiny.
-
-    The format has `mantissa` bits of fraction, and subnormals below 2^least.
-    """
+    The figures are the sum of squares, the sum of squares in units in the last place of `exact`,
+    and the largest error in such units. The second sum is the mean square error divided by the mean
+    square unit, times the number of elements. A mean of ratios would be dominated by a few results
+    near 0, whose units are tiny. The format has `mantissa` bits of fraction, and subnormals below
+    2^least."""
     count, error, units, greatest = 0, 0.0, 0.0, 0.0
     for i in range(real.shape[0]):
         difference = abs(real[i] - exact[i])
@@ -79,8 +77,8 @@ def ulps(real: Array, exact: Array, mantissa: int, least: int) -> tuple[int, flo
 
 @compiled
 def largest(codes: Array, mask: Any) -> Any:
-    """Return the largest magnitude among codes of floats. `mask`, of the same unsigned type,
-    removes the sign."""
+    """Return the largest magnitude among codes of floats. `mask`, of their unsigned type, removes
+    the sign."""
     greatest = codes.dtype.type(0)
     for i in range(codes.shape[0]):
         greatest = max(greatest, codes.dtype.type(codes[i] & mask))
@@ -99,9 +97,8 @@ def greatest(codes: Array) -> Any:
 
 @compiled
 def lost(real: Array, exact: Array) -> tuple[int, int]:
-    """Return how many elements have an error that is finite and not 0, and the sum of the binary
-    exponents of the relative errors of these elements. Elements whose exact value is 0 don't
-    count."""
+    """Return how many elements have a finite error other than 0, and the sum of the binary
+    exponents of their relative errors. Elements whose exact value is 0 don't count."""
     count, total = 0, 0
     for i in range(real.shape[0]):
         difference = real[i] - exact[i]

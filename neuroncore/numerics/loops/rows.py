@@ -15,8 +15,8 @@ Array = npt.NDArray[Any]
 
 @compiled
 def moments(x: Array, out: Array) -> None:
-    """out[p] = count, mean and sum of (x - mean)^2 of the elements of row p at even positions, then
-    the same of those at odd positions."""
+    """out[p] = count, mean and sum of (x - mean)^2 of row p's elements at even positions, then of
+    those at odd positions."""
     rows, columns = x.shape
     for p in range(rows):
         for parity in range(2):
@@ -69,9 +69,9 @@ def largest(ranks: Array, out: Array) -> None:
 
 @compiled
 def occurrences(data: Array, wanted: Array, out: Array, backwards: bool) -> None:
-    """out[p, i] = the position of wanted[p, i] in data[p, :]; MISSING if it isn't there. If
-    wanted[p, :] has a value several times, the first i gets the first position, and so on; with
-    `backwards` the last i gets the first position."""
+    """out[p, i] = the position of wanted[p, i] in data[p, :], or MISSING. If wanted[p, :] has a
+    value several times, the first i gets the first position, and so on. With `backwards` the last i
+    gets the first position."""
     count = wanted.shape[1]
     for p in range(data.shape[0]):
         for i in range(count):

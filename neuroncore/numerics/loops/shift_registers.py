@@ -19,7 +19,8 @@ ONE, TWO, FOUR = np.uint32(1), np.uint32(2), np.uint32(4)
 
 @compiled
 def xorwow(states: Array, out: Array) -> None:
-    """Set out [N, S, P] to the next numbers of the states [S, 6, P], which advance."""
+    """Set `out`, shape [N, S, P], to the next numbers of the states, shape [S, 6, P], which
+    advance."""
     for n in range(out.shape[0]):
         for s in range(out.shape[1]):
             x, y, z, w, v, d = states[s]
@@ -34,8 +35,8 @@ def xorwow(states: Array, out: Array) -> None:
 
 @compiled
 def lfsr(states: Array, out: Array) -> None:
-    """Set out [N, S, P] to the next numbers of the states [S, 1, P], which advance: each number is
-    a register after 32 shifts."""
+    """Set `out`, shape [N, S, P], to the next numbers of the states, shape [S, 1, P], which
+    advance. Each number is a register after 32 shifts."""
     for n in range(out.shape[0]):
         for s in range(out.shape[1]):
             for p in range(out.shape[2]):

@@ -40,8 +40,8 @@ def _wide_or_nan(width: int, u: Lanes, word: Lanes) -> Lanes:
 
 def _steps(magnitude: Lanes, word: Lanes, least: Lanes, shift: Lanes, per_unit: Lanes) -> Lanes:
     """Return the code without its sign. `per_unit` is 1 divided by the smallest subnormal. The
-    magnitude is counted in smallest subnormals by floating-point arithmetic, which is exact here.
-    """
+    magnitude is counted in smallest subnormals by floating-point arithmetic, which is exact
+    here."""
     count = magnitude.as_float() * per_unit.as_float()
     below = count.to_word()
     rest = (count - below.to_float()) * 2.0**32
@@ -101,11 +101,9 @@ def narrow_from(values: Array, random: Array, out: Array, numbers: Array) -> Non
 def rows_from(
     values: Array, out: Array, numbers: Array, stream: Array, first: int, pitch: int, ones: int
 ) -> None:
-    """Convert float32 [rows, n] to codes [rows, n]. `numbers` is empty for a format with the
-    exponent of float32.
-
-    Element [r, i] uses word first + r * pitch + i of the stream.
-    """
+    """Convert float32 `values`, shape [rows, n], to codes of the same shape. Element [r, i] uses
+    word first + r * pitch + i of the stream. `numbers` is empty for a format with the exponent of
+    float32."""
     random = np.empty(CHUNK + 2 * BLOCK_WORDS, np.uint32)
     n = values.shape[1]
     for r in range(values.shape[0]):

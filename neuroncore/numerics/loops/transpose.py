@@ -19,7 +19,7 @@ _turned = turned(BLOCK)
 
 def turn(source: Array, target: Array) -> None:
     """target[j, i] = source[i, j], for unsigned integers of up to 4 bytes with unit strides along
-    rows."""
+    rows"""
     _turns[source.itemsize]()(source, target)
 
 
