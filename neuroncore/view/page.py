@@ -37,7 +37,7 @@ class Page:
     html: str
 
     def save(self, path: Path | str) -> None:
-        """Write the page to a file. Raise OSError on failure."""
+        """Write the page to a file. Raises OSError on failure."""
         Path(path).write_text(self.html, "utf-8")
 
     def _repr_html_(self) -> str:

@@ -13,7 +13,7 @@ REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX = (
 
 
 def xla_device(n: int | None = None, devkind: str | None = None) -> Any:
-    """Return the device. Raise UsageError if torch is not installed."""
+    """Return the device. Raises UsageError if torch is not installed."""
     return devices.device("torch_xla's device")
 
 
