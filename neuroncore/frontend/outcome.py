@@ -102,7 +102,7 @@ class Inputs:
         memory, data = self.core.memory, array
         usable = array.flags.carray and array.dtype.isnative and array.ndim
         # Different inputs are separate tensors on a device and in the record, so an array that
-        # overlaps another one is copied.
+        # overlaps another array is copied.
         low, high = span(array)
         if usable and not any(low < end and start < high for start, end in self.used):
             self.used.append((low, high))

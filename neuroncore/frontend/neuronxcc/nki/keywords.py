@@ -21,7 +21,7 @@ from neuroncore.frontend.operators import Operation, Simulated
 
 # Labels and hints for the device's compiler, which change no result.
 HINTS = frozenset({"name", "lazy_initialization", "directives", "precise_schedule"})
-# Published kernels pass these (nki-samples); they have no effect in any known release.
+# Published kernels pass these keywords (nki-samples), which have no effect in any known release.
 IGNORED = frozenset({"buffer", "max_free_vec_size"})
 
 

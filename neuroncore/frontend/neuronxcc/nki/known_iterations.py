@@ -214,7 +214,7 @@ class KnownIterations:
         known.dst = known.slots[step.dst][1]
         kind, place, _, at = self._placed(step.operands[step.dst])
         ending = kind == MADE and self._made[place][1] is not None
-        # an iteration notes only once that instructions add to the contents of a tensor
+        # an iteration notes only once for each tensor that instructions add to its contents
         known.is_noted = (kind, place) not in self._sums if step.accumulates else not ending
         if step.accumulates:
             self._sums.add((kind, place))
