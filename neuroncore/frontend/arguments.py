@@ -85,9 +85,8 @@ mutable = Annotation("mutable")
 def by_name(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
     """Return the arguments of a call by the names of their parameters.
 
-    If `function` wraps another function, as a decorator does, the names are the parameters of the
-    wrapped function if the arguments fit them. The result is empty if the arguments fit no
-    signature."""
+    If `function` wraps another function, as a decorator does, the parameters of the wrapped
+    function are tried first. The result is empty if the arguments fit neither function."""
     for wrapped in (True, False):
         signature = inspect.signature(function, follow_wrapped=wrapped)
         with suppress(TypeError):

@@ -23,9 +23,9 @@ def dialect(function: Callable[..., Any]) -> Dialect | None:
     """Return the API that a kernel is written for, or None if it is unknown.
 
     In a module with `import neuronxcc.nki.language as nl`, a function that uses `nl.load` belongs
-    to the older API, whether it is decorated or not. In general, these names decide, in this order:
-    the names that the kernel uses, all names of its module, and the names in the functions that it
-    calls. Names that belong to neither API, or to both, decide nothing."""
+    to the older API, whether it is decorated or not. In general, the names that the kernel uses
+    decide, then all names of its module, then the names in the functions that it calls. Names that
+    belong to neither API, or to both, decide nothing."""
     while isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "__func__", function)  # the function of a method

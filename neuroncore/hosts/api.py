@@ -338,8 +338,8 @@ class Run:
         return serving.Server([self.shown(answers=answers)], port)
 
     def compare(self, reference: Any, tolerance: float | None = None) -> Agreement:
-        """Compare the results with a reference: the expected arrays in order, or a function, which
-        is called with the kernel's original arguments.
+        """Compare the results with a reference. The reference has the expected arrays in order, or
+        is a function, which is called with the kernel's original arguments.
 
         If the kernel returns nothing, its results are the arguments that it changed. `tolerance` is
         the allowed relative L2 error; the default depends on the format of each result. Raises

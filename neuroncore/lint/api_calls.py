@@ -57,9 +57,10 @@ def _is_shared(scope: Scope, call: ast.Call) -> bool:
 
 @RULES.about(ast.AugAssign, ast.Assign)
 def counters(spot: Spot) -> Iterator[Report]:
-    """Report numbers that are incremented in a loop and read after it, if the compiler of the older
-    API reads the body of the loop once for all iterations. Numbers that are read only inside the
-    loop are not reported, because published kernels compute addresses in this way."""
+    """Report numbers that are incremented in a traced loop and read after the loop. The compiler of
+    the older API reads the body of a traced loop once for all iterations. Numbers that are read
+    only inside the loop are not reported, because published kernels compute addresses in this
+    way."""
     node, scope = spot.node, spot.scope
     name = _counted(node) if spot.traced else ""
     if not name:
@@ -231,8 +232,8 @@ def _arguments(scope: Scope, call: ast.Call, form: ApiForm) -> Iterator[tuple[st
 
 
 def _keywords(scope: Scope, call: ast.Call) -> Iterator[tuple[str, ast.AST, ast.expr]]:
-    """Yield the keyword arguments of a call, also from a dictionary after `**`, as tuples (name,
-    node at which to report a fault, value)."""
+    """Yield the keyword arguments of a call as tuples (name, node at which to report a fault,
+    value). A dictionary after `**` counts too."""
     for keyword in call.keywords:
         dictionary = keyword.value if keyword.arg is None else None
         dictionary = None if dictionary is None else scope.stands_for(dictionary)

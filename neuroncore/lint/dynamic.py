@@ -129,8 +129,9 @@ def conversions(spot: Spot) -> Iterator[Report]:
 
 
 def _passed(passed: ast.expr, function: str) -> list[ast.expr]:
-    """Return the values that a call of `function` reads from its argument `passed`: the argument
-    itself, or the elements of a list that is passed to `any`, `all`, `min` or `max`."""
+    """Return the values that a call of `function` reads from its argument `passed`. For a list that
+    is passed to `any`, `all`, `min` or `max`, they are its elements. Otherwise the value is
+    `passed`."""
     listed = isinstance(passed, ast.List | ast.Tuple) and function in (
         "any",
         "all",
@@ -387,8 +388,9 @@ def host_state(spot: Spot) -> Iterator[Report]:
 
 
 def _made_by(scope: Scope, node: ast.expr) -> ast.expr:
-    """Return the function that a call at module level used to create the value of the name `node`,
-    such as a random number generator. Return `node` itself for other expressions."""
+    """Return the function that created the value of the global name `node`, such as a random number
+    generator. The function was called at module level. Return `node` itself for other
+    expressions."""
     if isinstance(node, ast.Name) and node.id not in (*scope.bindings, *scope.parameters):
         file_value = scope.module.values.get(node.id)
         return file_value.func if isinstance(file_value, ast.Call) else node

@@ -104,8 +104,8 @@ class Scopes:
 
     def calls(self, node: Definition) -> Sequence[tuple[Scope, ast.Call]]:
         """Return all calls of a function, each with the scope that contains the call. Return an
-        empty list if some calls may be unknown, because the function is launched, passed as a value
-        or called by another name."""
+        empty list if there may be unknown calls: the function is launched, passed as a value or
+        called by another name."""
         known = self._calls.get(node, [])
         by_its_name = all((name_of(call.func) or "").endswith(node.name) for _, call in known)
         return [] if self.program.is_more_than_called(node) or not by_its_name else known

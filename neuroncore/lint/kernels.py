@@ -90,8 +90,8 @@ class SourceFiles:
         return node.name not in names
 
     def is_more_than_called(self, node: Definition) -> bool:
-        """Return whether unknown places may call a function, because it is a kernel or an entry
-        point of the file, or is passed as a value."""
+        """Return whether there may be unknown calls of a function: it is a kernel or an entry point
+        of the file, or is passed as a value."""
         return id(node) in self._passed_as_values
 
     def starts(self, node: Definition) -> bool:

@@ -238,8 +238,8 @@ def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 def parsed(path: Path, strict: bool = False) -> Module:
     """Read a file as a Module. Raises UsageError if the file can't be read, or isn't Python. With
-    `strict`, also raise it for bytes in a comment that Python can't decode: Python refuses to run
-    such a file, but can import it."""
+    `strict`, this includes files with bytes in a comment that Python can't decode. Python refuses
+    to run such a file, but can import it."""
     try:
         content = path.read_bytes()
         if strict and (found := encoding_error(content)) is not None:
@@ -257,8 +257,8 @@ def parsed(path: Path, strict: bool = False) -> Module:
 class Modules:
     """The checked file, and the files that it imports, directly or through other files.
 
-    An imported file is always read if a relative import names it, or if it is found from the folder
-    of the importing file or from a folder above. A file that is found only on sys.path is read if
+    An imported file is always read if a relative import names it, or if it is found in the folder
+    of the importing file, or from a folder above. A file that is found only on sys.path is read if
     its text contains "nki"."""
 
     def __init__(self, first: Path) -> None:

@@ -173,9 +173,9 @@ class Reading:
             self.registers[core].load(self.next[core], loaded)
 
     def members(self, core: int, row: Row) -> list[int]:
-        """Return the cores that execute an instruction together, in order. They are all cores of a
-        rank, or cores of a group's ranks: all of them, or those with this core's position in their
-        rank."""
+        """Return the cores that execute an instruction together, in order: all cores of a rank, or,
+        for a collective, cores of the group's ranks. The latter are all cores, or the cores with
+        this core's position in their rank."""
         state, name, cores = self.cores[core], row.call.name, self.per_rank
         if name in OF_A_RANK:
             return [state.rank * cores + place for place in range(cores)]
@@ -210,7 +210,7 @@ class Reading:
     def _move(self, core: int, row: Row, name: str, tile: Operand, shift: Any, index: Any) -> None:
         """Move an operand to its current position. A register, or a number in memory (kind 0),
         moves all elements. An index of rows (kind 1) has the number of each row, column by column.
-        An index of elements (kind 2) has the position of each element: each group of its partitions
+        An index of elements (kind 2) has the position of each element. Each group of its partitions
         has the positions for the group's elements, column by column."""
         size, limits, lanes = tile.form.size, self.cores[core].machine.limits, tile.lanes
         if shift.kind == 0:

@@ -46,9 +46,9 @@ MOST = 1_000_000  # instructions on a page
 class PageWindow:
     """The part of a run that a page shows: the instructions from `first` to `last` (exclusive).
 
-    With `ns` these are times in nanoseconds. Then the part begins with the first instruction that
-    executes between these times, ends with the last such instruction, and contains all instructions
-    between them in program order."""
+    With `ns` these are times in nanoseconds. Then the part has the instructions that execute
+    between these times, and all instructions between the first and the last of them in program
+    order."""
 
     first: float
     last: float
@@ -218,9 +218,8 @@ def document(
 
 
 def _first(launches: Sequence[Shown]) -> int:
-    """Return the core that the page shows first. For one launch on several ranks, it is a core of
-    the rank for which the other ranks waited most: the slowest core of this rank, as in `neuroncore
-    why`."""
+    """Return the core that the page shows first. For one launch on several ranks, take the rank for
+    which the other ranks waited most, and return its slowest core, as in `neuroncore why`."""
     if len(launches) != 1 or launches[0].world.ranks == 1 or not launches[0].timelines:
         return 0
     (launch,) = launches

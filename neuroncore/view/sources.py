@@ -66,8 +66,8 @@ def lines(timeline: Timeline, texts: Texts) -> Iterator[dict[str, Any]]:
 
 def _times(timeline: Timeline, line: Array, count: int) -> dict[str, Array]:
     """Return three figures for each of `count` lines: the number of its instructions, their
-    nanoseconds on the critical path, and the nanoseconds for which they occupy each queue, [count,
-    queues]. line[i] is the line of instruction i."""
+    nanoseconds on the critical path, and their nanoseconds in each queue, [count, queues]. line[i]
+    is the line of instruction i."""
     path = timeline.critical_path
     until = np.append(timeline.begin[path[1:]], timeline.end[path[-1:]])
     queued = np.bincount(line * len(QUEUES) + timeline.queue, timeline.busy, count * len(QUEUES))

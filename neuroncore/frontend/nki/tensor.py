@@ -37,12 +37,12 @@ class Assigned(Patterned):
         """Write a part of the tensor.
 
         If the tensor and the value are on the chip, tensor_copy writes the value, as in the
-        vendor's migration guide. If the tensor is in HBM, dma_copy writes the value: a tile in
-        SBUF, a tensor in HBM, or a number, which memset first writes to a tile. Kernels that run in
-        the vendor's simulator of 0.3 store their results in this way (trnrand).
+        vendor's migration guide. If the tensor is in HBM, dma_copy writes the value. The value may
+        be a tile in SBUF, a tensor in HBM, or a number, which memset first writes to a tile.
+        Kernels that run in the vendor's simulator of 0.3 store their results in this way (trnrand).
 
-        Raises SignatureError for other values. Raises BufferKindError for a tile in PSUM if this
-        tensor is in HBM, and ShapeError if the shapes differ in more than axes of size 1."""
+        Raises SignatureError for other values. For a tensor in HBM, raises BufferKindError for a
+        tile in PSUM, and ShapeError if the shapes differ in more than axes of size 1."""
         slot = self[key]
         if not slot.storage.on_chip:
             _store(slot, value)
@@ -165,8 +165,8 @@ class NkiTensor(Assigned):
 
     def _free_axis(self, dim: int, what: str, last: int | None = None) -> int:
         """Return the number of the axis `dim`, counted from 0. `last` is the number of axes to
-        choose from, by default all. Raises ViewError for the partition axis, and for axis 0 if its
-        rows are selected at run time: the method `what` can't change these axes."""
+        choose from, by default all. Raises ViewError for axes that the method `what` can't change:
+        the partition axis, and an axis 0 whose rows are selected at run time."""
         axis = self._axis(dim, last)
         if axis == 0 and (self.storage.on_chip or any(d.vector for d in self.dynamic)):
             raise ViewError(

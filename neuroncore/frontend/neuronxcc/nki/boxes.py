@@ -146,9 +146,9 @@ OF_PARTITIONS = ("reduce_res", "dst_idx")  # results in addition to dst
 
 
 def place_of(slot: Tensor, value: Tensor) -> Tensor:
-    """Return the part of `slot` to which `value` is assigned, usually the whole slot. If masks cut
-    the operands of the product `value`, and the slot has the size of the uncut product, return the
-    part of the slot for the cut product."""
+    """Return the part of `slot` to which `value` is assigned, usually the whole slot. It is a part
+    if masks cut the operands of the product `value`, and the slot has the size of the uncut
+    product."""
     cut = getattr(value, "cut", None) if slot.shape != value.shape else None
     return slot.within(cut[1]) if cut and cut[0] == slot.shape else slot
 

@@ -182,8 +182,8 @@ class Index(Affine):
 
     def _divided(self, other: Any, symbol: str) -> tuple[Index, Index]:
         """Return (quotient, remainder) of this expression by `other`. Raises SignatureError unless
-        both are affine. For this, take the start and the terms whose steps are not multiples of the
-        divisor: their sum must stay between two adjacent multiples of the divisor."""
+        both are affine. They are affine if the terms whose steps are not multiples of the divisor,
+        plus the start, stay between two adjacent multiples of the divisor."""
         number = _integer(other)
         if number is None or number < 1:
             raise _not_affine(symbol)

@@ -285,8 +285,8 @@ class KnownIterations:
 
         `values`: the values of the loop variable
         `numbers`: the template's numbers in each iteration, one row per iteration
-        `storages_of`: a function from these numbers to the storages of the blocks in `outside`; if
-            it returns None, this iteration and all later iterations are not executed
+        `storages_of`: a function from these numbers to the storages of the blocks in `outside`; the
+            iterations end where it returns None
 
         If iterations are noted, there may be only one."""
         accumulates, site, notes = state.accumulates, core.site, state.notes

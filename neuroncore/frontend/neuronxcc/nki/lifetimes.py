@@ -85,8 +85,8 @@ class ReboundName:
 
 def bound(frame: FrameType | None) -> ReboundName | None:
     """Return the names that Python would carry between iterations of the loop that begins in a
-    frame, or None. A tensor that the body only changes by operators such as `+=` is left out,
-    because its name stays bound to the tensor."""
+    frame, or None. The names of tensors that the body only changes by operators such as `+=` are
+    left out: they stay bound to the tensors."""
     if frame is None or source.is_ours(frame):
         return None
     names = _carried(frame).items()
@@ -304,8 +304,9 @@ def _around(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[ast.AST]:
 
 
 def _keys(use: ast.AST, name: str) -> list[ast.expr] | None:
-    """Return the keys of the subscript `use` of the variable `name`, up to the first key that might
-    index no axis or several. Return None if `use` is not a subscript of this variable."""
+    """Return the keys of the subscript `use` of the variable `name`. Keys that might index no axis
+    or several, and all later keys, are left out. Return None if `use` is not a subscript of this
+    variable."""
     match use:
         case ast.Subscript(value=ast.Name(id=subscripted), slice=key) if subscripted == name:
             keys = key.elts if isinstance(key, ast.Tuple) else [key]

@@ -110,12 +110,12 @@ def _body(frame: FrameType) -> Body | None:
 
 @syntax.by_text
 def _loops(file: str) -> dict[syntax.Span, tuple[_Names, list[ast.For]]]:
-    """Return a dictionary of the `for` loops in the functions of a file.
+    """Return a dictionary of the `for` loops in the functions of a file. A value is a pair: the
+    names of the function, and the list of the nested loops from the outermost loop to this loop.
 
-    A value is a pair: the names of the function, and the list of the nested loops from the
-    outermost loop to this loop. Each loop has two keys: the span of the loop, and the span of its
-    iterable. While a loop fetches its next element, Python 3.11 and 3.12 report the span of the
-    loop as the position of the frame, and Python 3.13 reports the span of the iterable."""
+    Each loop has two keys: the span of the loop, and the span of its iterable. The reason is the
+    position of the frame while a loop fetches its next element. Python 3.11 and 3.12 report the
+    span of the loop as this position, and Python 3.13 the span of the iterable."""
     loops = {}
     for function in ast.walk(syntax.tree(file)):
         if isinstance(function, ast.FunctionDef):

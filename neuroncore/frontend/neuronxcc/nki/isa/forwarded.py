@@ -224,9 +224,9 @@ def bn_aggr(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) ->
 
 
 def bn_stats(data: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
-    """Return six numbers for each partition, as a tile of shape (P, 6). They are the count, the
-    mean, and the sum of squared differences from the mean: first of the elements at even positions,
-    then of the elements at odd positions."""
+    """Return six numbers for each partition, as a tile of shape (P, 6): the count, the mean, and
+    the sum of squared differences from the mean. The first three are of the elements at even
+    positions, and the last three of the elements at odd positions."""
     return per_partition(6, "data", "bn_stats", locals())
 
 

@@ -301,9 +301,9 @@ copy = Operation("copy", _copy, "Return a copy of x in SBUF. Issues tensor_copy.
 def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
     """Return src with axes of size 1 repeated.
 
-    The partition axis of a tile is repeated by a matrix product with ones, or, for formats other
-    than float32, by nc_stream_shuffle. For a tensor in HBM the result is a view: a DMA can read the
-    same bytes for several partitions, and the page of tensor.broadcast_to says that nothing is
+    The partition axis of a float32 tile is repeated by a matrix product with ones. For other
+    formats nc_stream_shuffle repeats it. For a tensor in HBM the result is a view: a DMA can read
+    the same bytes for several partitions, and the page of tensor.broadcast_to says that nothing is
     copied."""
     begin(kwargs)
     x, sizes = tile(src, "src"), tuple(int(n) for n in shape)

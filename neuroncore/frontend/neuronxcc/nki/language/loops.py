@@ -198,8 +198,8 @@ def program_ndim() -> int:
 
 
 def arange(*args: int) -> Index:
-    """Return an index expression with one axis and the values of np.arange: from `start` (default
-    0) to `stop` (exclusive) in steps of `step` (default 1)."""
+    """Return an index expression with one axis and the values of np.arange. They begin at `start`
+    (default 0) and end before `stop`, in steps of `step` (default 1)."""
     only_stop = len(args) == 1 and type(args[0]) is int
     if only_stop and (known := _counted.get(args[0])) is not None:
         return known
