@@ -258,7 +258,7 @@ def _set_order(
     cores: list[Core], order: Order, flags: Sequence[str] | None, options: Options
 ) -> None:
     """Store in each core's record how its program is scheduled: the order of instructions, the
-    compiler's flags, and some options.
+    compiler's flags, and the options `clock_phase`, `loads`, `assume` and `descriptors`.
 
     Without the flag DISABLE_DGE the older API's compiler leaves DMA descriptors to the device."""
     for core in cores:

@@ -63,8 +63,8 @@ class Allocation:
 def by_name(func: Callable[..., Sequence[int]]) -> Callable[[Block, int, int], Sequence[int]]:
     """Return a function of (block, partitions, bytes per partition) that calls the kernel's `func`.
     The arguments are passed by the names idx, pdim_size and fdim_size, because functools.partial
-    may have bound other parameters. If `func` has other names, the arguments are passed by
-    position."""
+    may have bound other parameters. If the parameters of `func` have other names, the arguments are
+    passed by position."""
 
     def address(block: Block, partitions: int, size: int) -> Sequence[int]:
         arguments = {"idx": block, "pdim_size": partitions, "fdim_size": size}
