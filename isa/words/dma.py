@@ -117,7 +117,7 @@ COMPUTE = (
         lambda call: 0 < len(call["srcs"]) <= call.machine.limits.dma_sources,
         expected=lambda call: f"1 to {call.machine.limits.dma_sources} tensors",
         got=lambda call: len(call["srcs"]),
-        statement=lambda call: f"srcs has {len(call['srcs'])} tensors",
+        statement=lambda call: f"srcs has {len(call['srcs'])} tensors, which is out of range",
     ),
     same_total("dst", "srcs"),
     holds(

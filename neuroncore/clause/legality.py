@@ -203,7 +203,7 @@ def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelErro
     pairs = zip(terms, _sizes(view), strict=True)
     expected = [term.plus if term.letter is None else found for term, found in pairs]
     return ShapeError(
-        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}",
+        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)} instead of {number}",
         argument=name,
         expected=f"the shape ({expected[0]}, {expected[1]})",
         got=str(view),
@@ -214,7 +214,7 @@ def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelErro
 def _not_whole(call: Call, name: str, axis: int, step: int) -> KernelError:
     view = call.view(name)
     return ShapeError(
-        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}",
+        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}, not a multiple of {step}",
         argument=name,
         expected=f"a multiple of {step} {WHERE[axis]}",
         got=str(view),
@@ -226,7 +226,7 @@ def _too_few(call: Call, machine: Machine, name: str, axis: int, term: Term) -> 
     view, least = call.view(name), term.least
     most = f" to {getattr(machine.limits, term.most)}" if term.most else " or more"
     return FreeSizeError(
-        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}",
+        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}, fewer than {least}",
         argument=name,
         expected=f"{least}{most} {WHERE[axis]}",
         got=str(view),
@@ -370,7 +370,8 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
     assert index is not None
     if all(start % quadrant for start in _starts(index, machine)):
         yield StartPartitionError(
-            f"the index of {name} starts at partition {index.partition}",
+            f"the index of {name} starts at partition {index.partition}, not at a multiple of "
+            f"{quadrant}",
             argument=name,
             expected="partition 0, 32, 64 or 96",
             got=f"partition {index.partition}",

@@ -274,7 +274,7 @@ def _too_many_partitions(name: str, view: View, most: int) -> KernelError:
 def _bad_start(name: str, view: View, machine: Machine) -> KernelError:
     starts, count = either(machine.starts(view.partitions)), plural(view.partitions, "partition")
     return StartPartitionError(
-        f"{name} starts at partition {view.partition}",
+        f"{name} starts at partition {view.partition}, but {count} must start at {starts}",
         argument=name,
         expected=f"partition {starts} as the first, because {name} has {count}",
         got=f"partition {view.partition}",

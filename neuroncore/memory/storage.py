@@ -412,11 +412,12 @@ class Memory:
         partition, byte, size = layout.partition0, layout.byte0, self._size(layout.region)
         row_bytes = size.partition_bytes
         if partition not in self.machine.starts(layout.partitions):
+            starts = either(self.machine.starts(layout.partitions))
+            count = plural(layout.partitions, "partition")
             raise StartPartitionError(
-                f"the tensor starts at partition {partition}",
+                f"the tensor starts at partition {partition}, but {count} must start at {starts}",
                 argument="address",
-                expected=f"partition {either(self.machine.starts(layout.partitions))} as the "
-                f"first, because the tensor has {plural(layout.partitions, 'partition')}",
+                expected=f"partition {starts} as the first, because the tensor has {count}",
                 got=f"partition {partition}",
                 because="engines address partitions in groups of 32, 64 or 128",
                 also="TEN404",

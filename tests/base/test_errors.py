@@ -45,7 +45,11 @@ ILLEGAL = {
     "start partition": (
         *("START_PARTITION", ValueError),
         "def kernel(x):\n    t = tile(16, 4)\n    nisa.memset(«t[7:9]», 0.0)\n",
-        {"statement": "dst starts at partition 7", "expected": "0, 32, 64 or 96", "also": "TEN404"},
+        {
+            "statement": "dst starts at partition 7, but 2 partitions must",
+            "expected": "0, 32, 64 or 96",
+            "also": "TEN404",
+        },
     ),
     "too large for sbuf": (
         *("CAPACITY", ValueError),
