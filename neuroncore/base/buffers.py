@@ -2,8 +2,7 @@
 
 The operating system provides new large blocks page by page, which takes longer than computing their
 contents. So a block is reused as soon as no array refers to it. The block that was freed last is
-used first, because it is probably still in the caches.
-"""
+used first, because it is probably still in the caches."""
 
 from __future__ import annotations
 
@@ -27,10 +26,11 @@ LARGE = KEPT_BYTES // 2  # larger blocks are not recycled, because they would re
 
 
 class _Raw(np.ndarray[Any, np.dtype[Any]]):
-    """The memory of a block. A block is free when the array in it no longer exists, so this array
-    must exist as long as its views do. If the array in a block were the view of a plain array,
-    numpy would make the plain array the base of further views. The memory has another type, so
-    numpy makes the array in the block their base (PyArray_SetBaseObject)."""
+    """The memory of a block, of a type that is no plain array.
+
+    A block is free when the array in it no longer exists, so this array must exist as long as its
+    views do. numpy makes the array in the block the base of further views (PyArray_SetBaseObject).
+    If the memory were a plain array, numpy would make that the base instead."""
 
 
 Block = tuple[_Raw, int]  # the memory, and the position of its first cache line
@@ -47,8 +47,8 @@ class _Use(ref[Array]):
 
 
 def _end(use: Any) -> None:
-    """Add a block to the free blocks. This is called when the array in the block no longer exists,
-    perhaps by another thread."""
+    """Add a block to the free blocks when the array in it no longer exists. Another thread may call
+    this."""
     use.free.append(use.block)
     del use.uses[id(use)]
 
@@ -69,7 +69,7 @@ _pool = _Pool()
 
 
 def _first_line(raw: Array) -> int:
-    """Return the offset, in bytes, of the first cache line that begins in an array."""
+    """Return the offset in bytes of the first cache line that begins in an array."""
     return int(-raw.__array_interface__["data"][0] % CACHE_LINE)
 
 
@@ -81,8 +81,7 @@ def fresh(nbytes: int) -> Array:
 
 
 def _new_block(nbytes: int) -> Block:
-    """Allocate a block. If the blocks of the pool exceed its limit, first free all blocks that no
-    array uses."""
+    """Allocate a block. If the pool exceeds its limit, first free all blocks that no array uses."""
     if _pool.total > _pool.limit:
         _release()
         _pool.limit = _pool.total + _pool.total // 8 + KEPT_BYTES
@@ -92,8 +91,7 @@ def _new_block(nbytes: int) -> Block:
 
 
 def take(nbytes: int) -> Array:
-    """Return bytes that no other array uses. They begin with a cache line if `nbytes` is at least
-    SMALL."""
+    """Return bytes that no other array uses. From SMALL bytes on, they begin with a cache line."""
     return array((nbytes,), BYTE)
 
 
@@ -103,8 +101,7 @@ def floats(shape: tuple[int, ...]) -> Array:
 
 
 def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an uninitialized array. It is in recycled memory if it has from SMALL to LARGE
-    bytes."""
+    """Return an uninitialized array, in recycled memory if it has from SMALL to LARGE bytes."""
     size = prod(shape) * dtype.itemsize
     if size < SMALL:
         return np.empty(shape, dtype)
@@ -129,8 +126,7 @@ def filled(shape: tuple[int, ...], value: Any, dtype: npt.DTypeLike) -> Array:
 
 
 def copied(values: Array) -> Array:
-    """Return a copy of a C-contiguous array. The copy is in recycled memory unless it is larger
-    than LARGE."""
+    """Return a copy of a C-contiguous array, in recycled memory unless it is larger than LARGE."""
     copy = array(values.shape, values.dtype)
     np.copyto(copy, values)
     return copy
@@ -147,9 +143,8 @@ def _release() -> None:
 def scratch(role: str, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:
     """Return an uninitialized array for one step of a computation.
 
-    `role` is a name that the caller chooses. All requests of a thread for one role return the same
-    memory, so a caller must not keep the array.
-    """
+    All requests of a thread for one `role`, a name that the caller chooses, return the same memory.
+    So a caller must not keep the array."""
     last = _pool.scratch.get(role)
     if last is not None and last[0] == shape and last[1] is dtype:
         return last[2]

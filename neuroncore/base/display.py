@@ -1,5 +1,5 @@
-"""Makes texts and tables in HTML. They use only HTML that viewers of notebooks do not remove when
-they sanitize a page."""
+"""Makes texts and tables in HTML that viewers of notebooks leave unchanged when they sanitize a
+page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BLOCKS = 24  # the number of characters in a bar for 100 %
 
 
 def block(head: str, *parts: str) -> str:
-    """Return HTML with the text `head` in bold, and below it the `parts`, which are HTML too."""
+    """Return HTML with the text `head` in bold, above the `parts`, which are HTML too."""
     return f"<div><b>{escape(head)}</b></div>{''.join(parts)}"
 
 
@@ -19,8 +19,8 @@ def line(text: str) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """Return an HTML table. `rows` are the texts of the cells, and `head` the names of the columns.
-    Return "" if there are no rows."""
+    """Return an HTML table of the texts `rows`, or "" without rows. `head` has the names of the
+    columns."""
     body = "".join(_row(row, "td") for row in rows)
     return f"<table>{_row(head, 'th') if head else ''}{body}</table>" if body else ""
 

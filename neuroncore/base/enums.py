@@ -27,8 +27,8 @@ class engine(ApiEnum):
 
 
 class reduce_cmd(ApiEnum):
-    """The command that an instruction gives to the accumulator registers of its engine. An engine
-    has an accumulator register for each lane."""
+    """The command of an instruction to the accumulator registers of its engine, one for each
+    lane."""
 
     idle = 0
     reset = 1
@@ -58,10 +58,8 @@ class matmul_perf_mode(ApiEnum):
 
 class Version(ApiEnum):
     """The generation of a machine, with the API's name. `frontend.limits.nc_version` has a member
-    for each machine.
-
-    Versions are ordered, because published kernels write `get_nc_version() >= nc_version.gen3`.
-    """
+    for each machine. Versions are ordered, because published kernels write `get_nc_version() >=
+    nc_version.gen3`."""
 
     def __lt__(self, other: Version) -> bool:
         return int(self.value) < int(other.value)
@@ -77,7 +75,7 @@ class Version(ApiEnum):
 
 
 class MemoryRegion(ApiEnum):
-    """The memory that a tensor is in. Private HBM belongs to one program; shared HBM belongs to all
+    """The memory of a tensor. Private HBM belongs to one program; shared HBM belongs to all
     programs of a launch."""
 
     sbuf = "sbuf"

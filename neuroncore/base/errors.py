@@ -62,8 +62,8 @@ class NeuronError(Exception):
     """The base class of all errors of this package."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return the text that IPython shows in place of a traceback. Tracebacks would only show
-        code of neuroncore."""
+        """Return the text that IPython shows in place of a traceback, which would only show code of
+        neuroncore."""
         return [f"{type(self).__name__}: {self}"]
 
 
@@ -107,27 +107,26 @@ class KernelError(NeuronError, ValueError, AssertionError):
 
     @cached_property
     def place(self) -> source.Place | None:
-        """The place of the wrong argument in the user's kernel; the place of the whole call if no
-        single argument is wrong; None if no frame runs the user's code."""
+        """The place of the wrong argument in the user's kernel, or of the whole call if no single
+        argument is wrong. None if no frame runs the user's code."""
         if not self.stack or not self._name:
             return self.stack[0][0] if self.stack else None
         return syntax.argument(self.stack[0][0], self._name, self._position)
 
     def placed(self, site: source.Site | None) -> Self:
-        """Change the place of this error to `site` in the user's code (None: no place), and return
-        the error."""
+        """Change the place of this error to `site` (None: no place), and return the error."""
         self.stack = [(source.place_of(site), {})] if site else []
         return self
 
     def coming_through(self, trace: TracebackType | None) -> Self:
-        """Change the place of this error to the place where the error with the traceback `trace`
-        was raised, and return this error."""
+        """Change the place of this error to the place where the error with `trace` was raised.
+        Return this error."""
         self._visits = source.visits_of(trace)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the error. Code objects can't be pickled, so places in the source (`source.Place`)
-        replace them."""
+        """Pickle the error. Places in the source (`source.Place`) replace code objects, which can't
+        be pickled."""
         places = {"place": self.place, "stack": self.stack, "_visits": []}
         return type(self), self.args, {**self.__dict__, **places}
 
@@ -277,7 +276,7 @@ class NotEmulated(NeuronError, NotImplementedError):
 
 
 class UsageError(NeuronError, ValueError):
-    """The user called neuroncore wrongly. This is not a fault of the kernel."""
+    """The user called neuroncore wrongly. The kernel is not at fault."""
 
 
 # advice for a user who finds a fault of neuroncore
@@ -289,7 +288,7 @@ REPORT = (
 
 class EmulatorError(NeuronError, RuntimeError):
     """A fault of neuroncore, which the user should report. No kernel should cause such an error.
-    After it, the command line ends with `exit_code`."""
+    The command line then ends with `exit_code`."""
 
     exit_code: ClassVar[int] = 3
 
@@ -306,7 +305,7 @@ class DefinitionError(NeuronError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the known name that is most similar to the misspelled `name`; None if no
-    known name is similar."""
+    """Return a hint with the known name that is most similar to the misspelled `name`, or None if
+    none is similar."""
     near: list[str] = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else None

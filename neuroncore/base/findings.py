@@ -1,5 +1,5 @@
-"""Findings, which are reports of likely problems that do not stop the kernel; and the table of
-their codes (`codes/*.toml`)."""
+"""Findings (reports of likely problems that do not stop the kernel) and the table of their codes
+(`codes/*.toml`)."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class CodeRule:
 
 @dataclass(frozen=True)
 class Finding:
-    """A likely problem at a line of the user's kernel. If `severity`, `because`, `hint` or `source`
-    is None, its value comes from the row of the code."""
+    """A likely problem at a line of the user's kernel. For None, `severity`, `because`, `hint` or
+    `source` is that of the code's row."""
 
     code: str
     message: str
@@ -104,8 +104,8 @@ FROM_THE_RULE = ("severity", "because", "hint", "source")
 
 @cache
 def tables() -> Mapping[str, Mapping[str, CodeRule]]:
-    """Return the rows of the table of codes: a dict from the name of each file (without its ending)
-    to a dict from codes to rows. Raise DefinitionError for a row that does not fit `CodeRule`."""
+    """Return the rows of the table of codes, by file (without its ending) and then by code. Raise
+    DefinitionError for a row that does not fit `CodeRule`."""
     folder = Path(__file__).with_name("codes")
     by_file: dict[str, Mapping[str, CodeRule]] = {}
     for path in sorted(folder.iterdir(), key=lambda file: file.name):
@@ -120,8 +120,8 @@ def tables() -> Mapping[str, Mapping[str, CodeRule]]:
 
 @cache
 def rules() -> Mapping[str, CodeRule]:
-    """Return all rows of the table of codes, by code. Raise DefinitionError if two rows have the
-    same code."""
+    """Return all rows of the table of codes, by code. Raise DefinitionError if two rows have one
+    code."""
     by_code: dict[str, CodeRule] = {}
     for table in tables().values():
         if twice := by_code.keys() & table:

@@ -1,5 +1,5 @@
-"""Compiles the loops of all packages with numba. Loops have strict IEEE arithmetic, and their
-machine code is cached on disk."""
+"""Compiles the loops of all packages with numba. Loops have strict IEEE arithmetic. Their machine
+code is cached on disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STAMP = "neuroncore.sources"  # a file next to the machine code: the hash of its
 
 
 def is_there(dispatcher: Any) -> bool:
-    """Return whether there is machine code for a function, on disk or in memory."""
+    """Return whether machine code for a function exists on disk or in memory."""
     folder, function = dispatcher.stats.cache_path, dispatcher.py_func
     if dispatcher.signatures or folder is None:
         return bool(dispatcher.signatures)
@@ -40,7 +40,7 @@ def is_there(dispatcher: Any) -> bool:
 @cache
 def renew(folder: str) -> None:
     """Remove the machine code in a folder if a source of any loop has changed. numba itself only
-    checks whether the file of the loop has changed, not the files that this file imports."""
+    checks the file of the loop, not the files that this file imports."""
     stamp, sources = Path(folder, STAMP), digest(PACKAGE)
     with suppress(OSError):  # if files can't be removed, numba can't write them either
         if not stamp.is_file() or stamp.read_text() != sources:
@@ -96,8 +96,8 @@ _past: list[float] = []  # the durations of finished compilations, in seconds
 
 
 class CompiledLoop(Generic[P, R]):
-    """A function that numba compiles at the first call. numba is not imported before. Compiled
-    functions may call this function too."""
+    """A function that numba compiles at the first call, which also imports numba. Compiled
+    functions may call it too."""
 
     def __init__(self, plain: Callable[P, R], **options: Any) -> None:
         self.plain, self.iterations = plain, 0  # the iterations of all calls so far
@@ -113,8 +113,8 @@ class CompiledLoop(Generic[P, R]):
 
     def over(self, iterations: int) -> Callable[P, R]:
         """Return the function to call for a loop of this many iterations. It is the plain Python
-        function until the iterations of all calls together are worth a compilation, and after that
-        the compiled function."""
+        function until the iterations of all calls together are worth a compilation. Then it is the
+        compiled function."""
         self.iterations += iterations
         if self.iterations <= WARM or (self.iterations <= COLD and not self.is_at_hand):
             return self._on_views
@@ -130,8 +130,8 @@ class CompiledLoop(Generic[P, R]):
         return is_there(self.dispatcher)
 
     def _on_views(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the plain Python function with memoryviews in place of arrays, because the elements
-        of a memoryview are Python numbers."""
+        """Call the plain Python function with memoryviews in place of arrays, because their
+        elements are Python numbers."""
         viewed: Any = map(_viewed, args)
         return self.plain(*viewed, **kwargs)
 
@@ -151,25 +151,25 @@ class CompiledLoop(Generic[P, R]):
 
 
 def _viewed(argument: Any) -> Any:
-    """Return the memoryview of an array. In a named tuple, memoryviews replace the arrays. Any
-    other argument is returned unchanged."""
+    """Return the memoryview of an array, or a named tuple with memoryviews in place of arrays.
+    Return any other argument unchanged."""
     if isinstance(argument, tuple):
         return type(argument)(*map(_viewed, argument))
     return argument.data if isinstance(argument, np.ndarray) else argument
 
 
 class LoopPart(CompiledLoop[P, R]):
-    """A helper function of compiled functions. If plain Python calls it, it runs as plain
-    Python."""
+    """A helper function of compiled functions. In plain Python it runs as plain Python."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.plain(*args, **kwargs)
 
 
 class KeptCode(CompiledLoop[P, R]):
-    """A compiled function whose machine code is stored in a file next to its source. If that folder
-    can't be written, the file is in the user's cache. If the cache can't be written either, the
-    machine code is not stored."""
+    """A compiled function whose machine code is stored in a file.
+
+    The file is next to the source, or in the user's cache if that folder can't be written. If the
+    cache can't be written either, the machine code is not stored."""
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -187,9 +187,11 @@ class KeptCode(CompiledLoop[P, R]):
 
 
 class CompilationLock:
-    """A lock on the compilation of one function. The process that has the lock compiles; other
-    processes wait, and then load the machine code. Without the lock, processes that start together,
-    such as the workers of a test runner, would each compile every loop."""
+    """A lock on the compilation of one function.
+
+    The process that has the lock compiles; other processes wait, and then load the machine code.
+    Without the lock, processes that start together, such as the workers of a test runner, would
+    each compile every loop."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -261,8 +263,8 @@ def _where_allowed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def watch_compilation() -> None:
-    """Register a listener for compilations of loops in this process. At the first compilation, it
-    prints a line to standard error. It measures the time of all compilations."""
+    """Measure the time of all compilations of loops in this process. At the first compilation,
+    print a line to standard error."""
 
     class CompilationListener(events.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
@@ -285,14 +287,14 @@ def compiling() -> bool:
 
 
 def seconds_compiling() -> float:
-    """Return the time in seconds that this process has spent on compiling loops."""
+    """Return how many seconds this process has spent on compiling loops."""
     now = time.monotonic()
     return sum(_past) + sum(now - begun for begun in _under_way[:1])
 
 
 def tells() -> bool:
-    """Return whether lines about the progress of long work are printed to standard error. Python
-    has no standard error if it was closed when Python started."""
+    """Return whether lines about the progress of long work are printed to standard error. There is
+    no standard error if it was closed when Python started."""
     return sys.stderr is not None and os.environ.get(QUIET) != "0"
 
 
@@ -369,6 +371,6 @@ def borrowing(function: Callable[P, R]) -> CompiledLoop[P, R]:
 
 
 def generated(generator: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation for compiled functions. `generator` is a function that generates the
-    operation's machine code."""
+    """Return an operation for compiled functions. The function `generator` generates its machine
+    code."""
     return extending.intrinsic(generator)  # type: ignore[no-any-return]

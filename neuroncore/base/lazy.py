@@ -13,11 +13,8 @@ from typing import Any
 
 
 class Lazy:
-    """A proxy for a module, which is imported when one of its names is first used.
-
-    The proxy stores the value of each name that was used, so a later use of the name is only an
-    attribute access.
-    """
+    """A proxy for a module, which is imported when one of its names is first used. The proxy stores
+    the value of each used name, so a later use is only an attribute access."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -29,8 +26,8 @@ class Lazy:
 
 
 def modules(package: str, names: str) -> dict[str, Lazy]:
-    """Return proxies for modules of a package, by the modules' names. A package's `__init__` can
-    add them to its globals. `names` has the names of the modules, separated by spaces."""
+    """Return proxies for modules of a package, by name. `names` has the names, separated by spaces.
+    A package's `__init__` can add the proxies to its globals."""
     return {name: Lazy(f"{package}.{name}") for name in names.split()}
 
 
@@ -39,8 +36,8 @@ ENDING = ".dist-info"
 
 
 def version(name: str) -> str:
-    """Return the version of a distribution, read from the name of its folder. Raise
-    PackageNotFoundError if the distribution isn't installed."""
+    """Return the version of a distribution, from the name of its folder. Raise PackageNotFoundError
+    if it isn't installed."""
     for place in sys.path:
         try:
             entries = os.listdir(place or ".")

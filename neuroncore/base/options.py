@@ -1,6 +1,8 @@
 """The options of a run: a frozen dataclass with a default for every field, and named profiles for
-numerics that are not published. The text below a field describes the field, and gives the reason
-for its default. Also the folder of the cache."""
+numerics that are not published.
+
+The text below a field describes the field, and gives the reason for its default. This module also
+has the folder of the cache."""
 
 from __future__ import annotations
 
@@ -240,8 +242,8 @@ class Options:
 
 
 def assumptions(text: Any) -> tuple[str, ...]:
-    """Return the rules in `text`, which is a value of `Options.assume`: names of rules, separated
-    by commas. Raise UsageError for an unknown rule, and for a value that is not a string."""
+    """Return the rules in `text`, a value of `Options.assume`: names separated by commas. Raise
+    UsageError for an unknown rule, and for a value that is not a string."""
     rules = tuple(text.split(",") if text else ()) if isinstance(text, str) else (repr(text),)
     if unknown := [rule for rule in rules if rule not in ASSUMPTIONS]:
         known = ", ".join(ASSUMPTIONS)
@@ -253,7 +255,7 @@ def assumptions(text: Any) -> tuple[str, ...]:
 
 def phase(value_given: Any) -> float:
     """Return a phase of the Tensor engine's clock (`Options.clock_phase`) as a float. Raise
-    UsageError if it is not a number from 0 to less than 1."""
+    UsageError unless it is a number from 0 to less than 1."""
     try:
         value = float(value_given)
     except (TypeError, ValueError):
@@ -292,7 +294,7 @@ PROFILES = {"documented": documented, "ideal": ideal, "vendor-sim": vendor_sim}
 
 def profile(name: str) -> Options:
     """Return the profile with this name. Raise UsageError, with the most similar name, if there is
-    no such profile."""
+    none."""
     try:
         return PROFILES[name]
     except KeyError:
@@ -301,14 +303,15 @@ def profile(name: str) -> Options:
 
 
 def cache_folder() -> Path:
-    """Return the folder of neuroncore's cache, below $XDG_CACHE_HOME or ~/.cache. The folder may
-    not exist yet."""
+    """Return the folder of neuroncore's cache, below $XDG_CACHE_HOME or ~/.cache. It may not exist
+    yet."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "neuroncore"
 
 
 def order_of(order: Order, path: LaunchPath) -> Order:
-    """Return the order of instructions for a kernel that is launched in the way `path`. If `order`
-    is an order of today's compiler (a value of PATHS), return the order that PATHS has for this
-    way. Return any other order unchanged."""
+    """Return the order of instructions for a kernel that is launched in the way `path`.
+
+    If `order` is an order of today's compiler (a value of PATHS), return the order in PATHS for
+    this way. Return any other order unchanged."""
     return PATHS[path] if order in PATHS.values() else order

@@ -13,8 +13,7 @@ def run(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[byt
 
     Raises subprocess.TimeoutExpired, with the output so far, if the program takes more than
     `seconds`. In this case, and if this process is interrupted, the program and all processes that
-    the program has started are ended.
-    """
+    it has started are ended."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True

@@ -1,5 +1,4 @@
-"""Reports the progress of long operations on standard error: a description of the operation, and
-the time so far."""
+"""Reports the progress of long operations on standard error: a description and the time so far."""
 
 from __future__ import annotations
 
@@ -22,9 +21,8 @@ Describe = Callable[[], str]
 
 
 class _Task:
-    """The work of one thread. `parts` has a function for each operation that is running, from the
-    outermost to the innermost. It returns a description of the operation. Only the innermost
-    operation is reported."""
+    """The work of one thread. `parts` has a function for each running operation, outermost first,
+    which returns a description. Only the innermost operation is reported."""
 
     def __init__(self) -> None:
         self.parts: list[Describe] = []
@@ -35,8 +33,8 @@ class _Task:
         self.has_reported = False
 
     def print_line(self) -> None:
-        """Print a line about the innermost operation if a line is due. On a terminal, this line
-        replaces the previous line."""
+        """Print a line about the innermost operation if one is due. On a terminal, it replaces the
+        previous line."""
         elapsed = time.monotonic() - self.begun
         # compilations are not counted, because they are reported separately
         working = elapsed - (jit.seconds_compiling() - self.compiled_before)
@@ -56,7 +54,7 @@ class _Task:
 
 
 class _Watcher:
-    """One thread that reports the progress of all tasks. To start a thread for each task would take
+    """One thread that reports the progress of all tasks. Starting a thread for each task would take
     half as long as a small kernel."""
 
     def __init__(self) -> None:
@@ -141,8 +139,10 @@ class _Operation:
 
 
 def progress(describe: Describe) -> AbstractContextManager[None]:
-    """Return a context manager that reports an operation while it is active. `describe` returns the
-    description of the operation. On a terminal, the report is one line, which is updated and then
-    erased. In notebooks and logs, the report is a few lines. If an operation contains another
-    operation, only the inner operation is reported. NEURONCORE_PROGRESS=0 turns reports off."""
+    """Return a context manager that reports an operation while it is active.
+
+    `describe` returns the description of the operation. On a terminal, the report is one line,
+    which is updated and then erased. In notebooks and logs, the report is a few lines. If
+    operations are nested, only the innermost is reported. NEURONCORE_PROGRESS=0 turns reports
+    off."""
     return _Operation(describe)

@@ -1,5 +1,6 @@
-"""Finds places in the user's kernel: file, line, columns and call stack. Also tables with a value
-for each place, and the text of Python files in the encoding that Python would use (PEP 263)."""
+"""Finds places in the user's kernel: file, line, columns and call stack.
+
+`Sites` is a table with a value for each place."""
 
 from __future__ import annotations
 
@@ -20,15 +21,13 @@ ROOM = 1 << 16  # the most places in a table; a program may create any number of
 
 
 class Sites(dict[int, T]):
-    """A table with a value for each place. A place is a code object and the byte offset of an
-    instruction. The key is one number, `id(code) + instruction`, because hashing a pair takes twice
-    as long.
+    """A table with a value for each place.
 
-    Two places never have the same key. Since Python 3.11, a code object contains its bytecode, so
-    the sum is an address inside the object. The table keeps a reference to the object, so Python
-    can't use the object's memory for another object. When the table has `room` places, it is
-    emptied.
-    """
+    A place is a code object and the byte offset of an instruction. The key is one number, `id(code)
+    + instruction`, because hashing a pair takes twice as long. Two places never have the same key.
+    Since Python 3.11, a code object contains its bytecode, so the sum is an address inside the
+    object. The table keeps a reference to the object, so Python can't use the object's memory for
+    another object. When the table has `room` places, it is emptied."""
 
     def __init__(self, room: int = ROOM) -> None:
         super().__init__()
@@ -45,7 +44,7 @@ class Sites(dict[int, T]):
         return value
 
     def at(self, code: CodeType, instruction: int) -> T | None:
-        """Return the value of a place; None if the place has no value."""
+        """Return the value of a place, or None if it has none."""
         return self.get(id(code) + instruction)
 
 
@@ -97,8 +96,8 @@ MACHINERY = (
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return whether a frame runs neuroncore, or code that may be between neuroncore and the user's
-    code on the stack. The chapters in `neuroncore.kernels` count as the user's code."""
+    """Return whether a frame runs neuroncore, or code that may be called between neuroncore and the
+    user's code. The chapters in `neuroncore.kernels` count as the user's code."""
     if id(frame.f_code) in _our_code:
         return True
     name: str = frame.f_globals.get("__name__", "")
@@ -109,8 +108,8 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Return whether a frame runs the user's code. This excludes neuroncore, and code of libraries
-    that starts programs, threads or tests, or imports modules."""
+    """Return whether a frame runs the user's code: neither neuroncore, nor libraries that start
+    programs, threads or tests, or import modules."""
     return not is_ours(frame) and frame.f_globals.get("__name__", "") not in MACHINERY
 
 
@@ -131,7 +130,7 @@ def user_frame() -> FrameType | None:
 
 def user_above(frame: FrameType | None) -> FrameType | None:
     """Return the innermost frame that runs the user's code, from this frame outward. Return None if
-    there is no such frame, or if a function that `entry_point` has marked comes first."""
+    there is none, or if a function that `entry_point` has marked comes first."""
     ours, users = _our_code, _users_code
     while frame is not None:
         code = frame.f_code
@@ -148,7 +147,8 @@ def user_above(frame: FrameType | None) -> FrameType | None:
 
 
 def user_level() -> int:
-    """Return the `stacklevel` for `warnings.warn` that attributes a warning to the user's code."""
+    """Return the `stacklevel` with which `warnings.warn` attributes a warning to the user's
+    code."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and is_ours(frame):
         frame, level = frame.f_back, level + 1
@@ -167,8 +167,8 @@ def instruction_of(frame: FrameType) -> int:
 
 
 def site(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Return the code of a frame and the byte offset of its current instruction, which are the
-    arguments of `place`. Return None if there is no frame."""
+    """Return the arguments of `place` for a frame: its code and the byte offset of its current
+    instruction. Return None if there is no frame."""
     return None if frame is None else (frame.f_code, instruction_of(frame))
 
 
@@ -178,14 +178,15 @@ def place_of(site: Site) -> Place:
 
 
 def key_of(site: Site) -> Hashable:
-    """Return a key of a site for a dict. While the dict has the key, the caller must keep the site:
-    a code object is known by its id, because equal code of two functions has the same hash."""
+    """Return a key of a site for a dict. While the dict has the key, the caller must keep the site.
+    The key uses the id of the code object, because equal code of two functions has the same
+    hash."""
     return site if isinstance(site, Place) else (id(site[0]), site[1])
 
 
 def span(code: CodeType, instruction: int) -> tuple[int | None, ...]:
-    """Return the first line, the last line, the first column and the end column of an instruction.
-    Columns count bytes."""
+    """Return the first line, last line, first column and end column of an instruction. Columns
+    count bytes."""
     known = _spans.get(id(code))
     if known is None:
         if len(_spans) >= FEW_CODES:
@@ -208,8 +209,7 @@ Site = tuple[CodeType, int] | Place
 
 
 def _keep_code(kept: dict[int, CodeType], code: CodeType) -> None:
-    """Store a code object under its id. While the object is stored, no other object can have this
-    id."""
+    """Store a code object under its id, so that no other object can have this id."""
     if len(kept) >= CODES:
         kept.clear()
     kept[id(code)] = code
@@ -241,8 +241,8 @@ Visit = tuple[CodeType, int, dict[str, int]]
 
 def visits() -> list[Visit]:
     """Return the frames of the user's code inside the kernel, innermost first, up to the frame that
-    neuroncore called. Each is a tuple of its code, the byte offset of its instruction, and its
-    integer variables."""
+    neuroncore called. A frame is given as (code, byte offset of its instruction, integer
+    variables)."""
     frames: list[Visit] = []
     frame = user_frame()
     while frame is not None and is_users(frame):
@@ -255,8 +255,8 @@ Frames = list[tuple[FrameType, int]]
 
 
 def _through(trace: TracebackType | None) -> Frames:
-    """Return the frames of the user's code that an error passed through, innermost first, each with
-    the byte offset of its instruction. If the error came out of a kernel, only the frames inside
+    """Return the frames of the user's code that an error passed through, innermost first, with the
+    byte offsets of their instructions. If the error came out of a kernel, only the frames inside
     the kernel are returned."""
     frames: Frames = []
     links = reversed([(link.tb_frame, link.tb_lasti) for link in _links(trace)])
@@ -276,21 +276,21 @@ def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 def innermost(trace: TracebackType | None) -> tuple[FrameType | None, int]:
     """Return the innermost frame of the user's code that an error passed through, and the byte
-    offset of its instruction; (None, 0) if there is none."""
+    offset of its instruction, or (None, 0)."""
     frames = _through(trace)
     return frames[0] if frames else (None, 0)
 
 
 def innermost_place(trace: TracebackType | None) -> Place | None:
-    """Return the place of the innermost frame of the user's code that an error passed through; None
-    if there is none."""
+    """Return the place of the innermost frame of the user's code that an error passed through, or
+    None."""
     frame, instruction = innermost(trace)
     return None if frame is None else place(frame.f_code, instruction)
 
 
 def visits_of(trace: TracebackType | None) -> list[Visit]:
-    """Return the frames of the user's code that an error passed through, in the form of `visits`'s
-    result."""
+    """Return the frames of the user's code that an error passed through, in the form of
+    `visits`."""
     return [(frame.f_code, at, _variables(frame)) for frame, at in _through(trace)]
 
 
@@ -307,7 +307,7 @@ def _integers(frame: FrameType) -> dict[str, int]:
 
 def position(name: str) -> int | None:
     """Return the position of the parameter `name` in the function of neuroncore that the user's
-    code has called; None if this function has no such parameter."""
+    code has called, or None if it has no such parameter."""
     called, frame = None, sys._getframe(1)
     while frame.f_back is not None and is_ours(frame):
         called, frame = frame, frame.f_back

@@ -1,5 +1,7 @@
 """Finds syntax nodes in the user's kernel: the call at a place, the arguments of a call, and the
-node that uses a value. A file is parsed when its syntax is first needed."""
+node that uses a value.
+
+A file is parsed when its syntax is first needed."""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ MISSING = object()
 
 
 def by_site(compute: Callable[[FrameType], T]) -> Callable[[FrameType], T]:
-    """Decorate a function of a frame so that its results are cached, by the frame's code and
-    current instruction. The result must not depend on anything else in the frame."""
+    """Decorate a function of a frame so that its results are cached by the frame's code and current
+    instruction. The result must not depend on anything else in the frame."""
     kept: source.Sites[Any] = source.Sites()
 
     @wraps(compute)
@@ -49,8 +51,8 @@ def span(frame: FrameType) -> Span:
 
 @by_site
 def user_of_value(frame: FrameType) -> ast.AST | None:
-    """Return the syntax node that uses the value of the expression that a frame is evaluating; None
-    if there is no such node or no source text."""
+    """Return the syntax node that uses the value of the expression that a frame is evaluating.
+    Return None if there is no such node or no source text."""
     return _parents(frame.f_code.co_filename).get(span(frame))
 
 
@@ -64,15 +66,17 @@ TESTS = ast.If | ast.IfExp | ast.While | ast.Assert | ast.BoolOp | ast.UnaryOp |
 
 
 class Question(NamedTuple):
-    """A test of the truth of a value. `of` is the expression whose truth is tested, and `by` the
-    node that tests it, such as an `if` or an `and`. Both are None if there is no source text."""
+    """A test of the truth of a value.
+
+    `of` is the expression that is tested, and `by` the node that tests it, such as an `if` or an
+    `and`. Both are None if there is no source text."""
 
     of: ast.AST | None
     by: ast.AST | None
 
     @property
     def tests_truth(self) -> bool:
-        """True if the node needs a truth value. For example, an `if` does, and a call does not."""
+        """True if the node needs a truth value: an `if` does, a call does not."""
         return isinstance(self.by, TESTS)
 
 
@@ -105,10 +109,10 @@ def node_span(node: ast.AST) -> Span:
 
 def is_assigned(frame: FrameType) -> bool:
     """Return whether the current statement of a frame stores the current value by `t[...] = value`,
-    or by an augmented assignment such as `t[...] += value`. If the statement returns the value, the
-    statement of the calling frame decides.
+    or by an augmented assignment such as `t[...] += value`.
 
-    Return True if there is no source text."""
+    If the statement returns the value, the statement of the calling frame decides. Return True if
+    there is no source text."""
     stored = _is_stored(frame)
     if stored is not None:
         return stored
@@ -132,10 +136,10 @@ FILES = 64  # the largest number of files whose results are kept
 
 
 def by_text(compute: Callable[[str], T]) -> Callable[[str], T]:
-    """Decorate a function of a file so that its results are cached, by the text of the file. The
-    text is compared because a file may be edited and imported again, and because a new notebook
-    cell may have the name of another cell. The results for the FILES files that were used last are
-    kept."""
+    """Decorate a function of a file so that its results are cached by the text of the file.
+
+    The text is compared because a file may be edited and imported again, and because a new notebook
+    cell may have the name of another cell. The results for the last FILES files are kept."""
     kept: dict[str, tuple[list[str], T]] = {}
 
     @wraps(compute)
@@ -153,9 +157,11 @@ def by_text(compute: Callable[[str], T]) -> Callable[[str], T]:
 
 @by_text
 def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
-    """Return a dict from the span of each expression in a file to the node that uses its value. An
-    `assert` is also listed under its own span, because pytest rewrites asserts, and then the tested
-    expression has the span of the whole statement."""
+    """Return the node that uses the value of each expression in a file, by the span of the
+    expression.
+
+    An `assert` is also listed under its own span, because pytest rewrites asserts, and then the
+    tested expression has the span of the whole statement."""
     users: dict[tuple[int | None, ...], ast.AST] = {}
     nodes: list[ast.AST] = [tree(file)]
     for node in nodes:  # the list grows, so that the children of each node are listed only once
@@ -170,8 +176,7 @@ def _parents(file: str) -> dict[tuple[int | None, ...], ast.AST]:
 
 @by_text
 def tree(file: str) -> ast.Module:
-    """Return the syntax tree of a file. The tree is empty if there is no source text, or if the
-    text is invalid."""
+    """Return the syntax tree of a file, empty if the source text is missing or invalid."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
@@ -179,8 +184,8 @@ def tree(file: str) -> ast.Module:
 
 
 def call(code: CodeType, instruction: int) -> ast.Call | None:
-    """Return the syntax node of the call that a bytecode instruction makes. Return None if the
-    instruction makes no call, or if there is no source text."""
+    """Return the syntax node of the call that a bytecode instruction makes. Return None if it makes
+    no call, or if there is no source text."""
     return _calls(code.co_filename).get(source.span(code, instruction))
 
 
@@ -194,9 +199,9 @@ def _calls(file: str) -> dict[tuple[int | None, ...], ast.Call]:
 
 
 def conjuncts(frame: FrameType) -> list[Any]:
-    """Return the values of the comparisons if a frame is evaluating an expression such as `a < b
-    and c < d`. Return an empty list if the frame is evaluating another expression, or if an operand
-    of the `and` is not a comparison."""
+    """Return the values of the comparisons in an expression such as `a < b and c < d` that a frame
+    is evaluating. The list is empty for another expression, or if an operand of the `and` is not a
+    comparison."""
     where = source.span(frame.f_code, frame.f_lasti)
     values = _conjunctions(frame.f_code.co_filename).get(where, [])
     return [eval(code, frame.f_globals, frame.f_locals) for code in values]
@@ -204,8 +209,8 @@ def conjuncts(frame: FrameType) -> list[Any]:
 
 @by_text
 def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
-    """Return a dict from the span of each expression with `and` in a file to its compiled
-    comparisons. All operands of the `and` must be comparisons."""
+    """Return the compiled comparisons of each expression with `and` in a file, by the span of the
+    expression. All operands of the `and` must be comparisons."""
     return {
         (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset): [
             compile(ast.Expression(value), file, "eval") for value in node.values
@@ -218,7 +223,7 @@ def _conjunctions(file: str) -> dict[tuple[int | None, ...], list[CodeType]]:
 
 
 def parameter(code: CodeType, name: str) -> Place | None:
-    """Return the place of the parameter `name` in the definition of the function with this code;
+    """Return the place of the parameter `name` in the definition of the function with this code, or
     None if the file no longer contains the function."""
     for node in ast.walk(tree(code.co_filename)):
         if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
@@ -242,9 +247,8 @@ def parameter(code: CodeType, name: str) -> Place | None:
 
 
 def argument(where: Place, name: str, position: int | None) -> Place:
-    """Return the place of one argument of the call at `where`. The argument is passed as the
-    keyword `name`, or at `position`. Return the place of the whole call if the argument can't be
-    found."""
+    """Return the place of one argument of the call at `where`: the keyword `name`, or the argument
+    at `position`. If it can't be found, return the place of the whole call."""
     lines = [linecache.getline(where.file, n) for n in range(where.line, where.end_line + 1)]
     if not lines or not lines[0]:
         return where

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 
 def duration(ns: float) -> str:
-    """Return a time as text, such as "12.3 us". It has three significant digits, or more if the
-    integer part has more."""
+    """Return a time as text with at least three significant digits, such as "12.3 us"."""
     for unit, scale in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
         if ns < 1000 * scale:
             return f"{_digits(ns / scale)} {unit}"
@@ -15,8 +14,7 @@ def duration(ns: float) -> str:
 
 
 def size(count: float) -> str:
-    """Return a size in bytes as text, such as "1.5 MiB". It has three significant digits, or more
-    if the integer part has more."""
+    """Return a size in bytes as text with at least three significant digits, such as "1.5 MiB"."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{_digits(count)} {unit}"
@@ -25,8 +23,8 @@ def size(count: float) -> str:
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun, such as "1 call" or "1,200 calls". `nouns` is the plural if it
-    does not end in "s"."""
+    """Return a number with its noun, such as "1 call" or "1,200 calls". The default of the plural
+    `nouns` is the noun with "s"."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
 

@@ -1,5 +1,5 @@
-"""The building blocks of clauses, the functions in isa/ that define instructions: operands, shapes,
-rules, arithmetic, costs."""
+"""The building blocks of clauses, the definitions of instructions in isa/: operands, shapes, rules,
+arithmetic, costs."""
 
 from typing import TYPE_CHECKING
 

@@ -1,10 +1,11 @@
 """The tables of the ALU's operators and of the activation functions, which isa/ fills; and the
-steps of Runs. A Run is the function that executes a call of an instruction. Its steps (`Loop` and
-`Fold`) describe it as operations on whole tiles.
+steps of Runs.
+
+A Run is the function that executes a call of an instruction. Its steps (`Loop` and `Fold`) describe
+the Run as operations on whole tiles.
 
 Arithmetic is float32 with one rounding per operation (nki.api.shared.rst, "Supported Math
-Operators"). Arrays are [P, F...]; every function writes its result into `out`.
-"""
+Operators"). Arrays are [P, F...]; every function writes its result into `out`."""
 
 from __future__ import annotations
 
@@ -26,9 +27,10 @@ T = TypeVar("T")
 
 
 class IsaTable(MutableMapping[str, T]):
-    """Rows by name, which the modules of isa/ add. A request for a row that is not in the table yet
-    loads all of these modules. A program that neither runs kernels nor reads records does not load
-    them."""
+    """Rows by name, which the modules of isa/ add.
+
+    A request for a row that is not in the table yet loads all of these modules. So a program that
+    neither runs kernels nor reads records does not load them."""
 
     def __init__(self) -> None:
         self._added: dict[str, T] = {}
@@ -61,14 +63,15 @@ Apply = Callable[[Array, Any, Array], Any]
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """An ALU operator. `apply(a, b, out)` works on float32 arrays; for a bitvec operator it works
-    on integer arrays. `b` broadcasts along the free axes. A unary operator ignores `b`.
+    """An ALU operator.
+
+    `apply(a, b, out)` works on float32 arrays, or for a bitvec operator on integer arrays. `b`
+    broadcasts along the free axes. A unary operator ignores `b`.
 
     `reduces` is true if reductions can use the operator. `identity` is the value of an accumulator
     register after a reset. `fold(x, state)` folds each row of the matrix x into one element of the
     vector `state`, first column first. `neutral` is an initial state for `fold` that changes no
-    element, not even -0.
-    """
+    element, not even -0."""
 
     name: str
     apply: Apply
@@ -137,7 +140,7 @@ def minimum(a: Array, b: Any, out: Array) -> None:
 
 
 def maximum_number(a: Array, b: Any, out: Array) -> None:
-    """out = the maximum of a and b. If one of them is NaN, the result is the other one."""
+    """out = the maximum of a and b. If one of them is NaN, out is the other."""
     maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
 
 
@@ -166,8 +169,7 @@ def _is_matrix(values: Any) -> bool:
 
 
 def as_matrix(array: Array, rows: int) -> Array:
-    """Return the array as a matrix [rows, F] with contiguous rows: a view if possible, otherwise a
-    copy."""
+    """Return the array as a matrix [rows, F] with contiguous rows, if possible as a view."""
     return buffers.contiguous(array).reshape(rows, -1)
 
 
@@ -175,8 +177,8 @@ def power(a: Array, b: Any, out: Array) -> None:
     """out = a ** b in float64, rounded once to the format of `out`.
 
     numpy takes up to five times as long if a base is negative or 0. In this case numpy computes the
-    powers of |a|, with 1 in place of 0, and a compiled loop makes the result from them. Squares,
-    and formats other than float32, are always left to numpy."""
+    powers of |a|, with 1 in place of 0, and a compiled loop makes the result from these powers.
+    Squares, and formats other than float32, are always left to numpy."""
     squares = np.ndim(b) == 0 and b == 2
     if squares or out.dtype != np.float32 or (a > 0).all():
         np.copyto(out, np.power(a, b, dtype=np.float64), casting="same_kind")
@@ -232,12 +234,12 @@ def left_shift(a: Array, b: Any, out: Array) -> None:
 
 
 def right_shift(a: Array, b: Any, out: Array) -> None:
-    """out = a >> b as a logical shift: zeros come in from the left, even for signed formats."""
+    """out = a >> b as a logical shift: zeros come in from the left, even in signed formats."""
     _shift(np.right_shift, a, b, out)
 
 
 def _shift(shift: Callable[..., Any], a: Array, b: Any, out: Array) -> None:
-    """Shift bit patterns by b bits. A shift by at least the width of the format gives 0."""
+    """Shift bit patterns by b bits. If b is at least the width of the format, the result is 0."""
     unsigned = np.dtype(f"uint{a.dtype.itemsize * 8}")
     bits, count = a.view(unsigned), np.asarray(b).astype(np.int64) % (1 << 32)
     inside = count < a.dtype.itemsize * 8
@@ -286,18 +288,19 @@ PREVIOUS: Any = object()  # as an input: the result of the step before
 
 
 class Loop(NamedTuple):
-    """result = function(*inputs), element by element, in float32. An input is a tile, a number, or
-    PREVIOUS (the result of the step before). A tile has the shape of the result, or one element for
-    each partition. The result of the last step is rounded to the format of the destination, which
-    is the first argument of the Run."""
+    """result = function(*inputs), element by element, in float32.
+
+    An input is a tile, a number, or PREVIOUS (the result of the step before). A tile has the shape
+    of the result, or one element for each partition. The result of the last step is rounded to the
+    format of the destination, the first argument of the Run."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]
 
 
 class Fold(NamedTuple):
-    """result[p] = data[p, ...], folded by `fold` over the last `axes` axes of the tile `data`,
-    starting from the number `start`."""
+    """result[p] = data[p, ...], folded by `fold` over the last `axes` axes, from the number `start`
+    on."""
 
     fold: Callable[..., Any]
     start: float
@@ -310,20 +313,21 @@ _Run = Callable[..., None]
 
 
 def copied(dst: Any, value: Any) -> list[Loop | Fold]:
-    """Return the step that copies a tile, or a number that is encoded in the format of `dst`. A
+    """Return the step that copies a tile or a number. Numbers are encoded in the format of `dst`; a
     tile of another format is converted through float32."""
     return [Loop(np.copyto, (value,))]
 
 
 def elementwise(function: Callable[..., Any]) -> Steps:
-    """Return the steps of a Run that applies a function to all of its operands."""
+    """Return the steps of a Run that applies a function to all operands."""
     return lambda dst, *operands: [Loop(function, operands)]
 
 
 def chained(*operations: tuple[Operator, Any, bool]) -> Steps:
     """Return the steps of a Run that combines a value with one operand after the other.
-    `operations` has for each step an operator, the operand of the first use, and a flag that is
-    true if the operand comes before the value."""
+
+    Each of `operations` has an operator, the operand of the first use, and a flag that is true if
+    the operand comes before the value."""
     functions = [(op.apply, reverse and op.arity != 1) for op, _, reverse in operations]
 
     def steps(dst: Any, value: Any, *operands: Any) -> list[Loop | Fold]:
@@ -337,22 +341,23 @@ def chained(*operations: tuple[Operator, Any, bool]) -> Steps:
 
 
 def in_steps(run: _Run, steps: Steps) -> _Run:
-    """Return the Run, after attaching `steps` to it. The function `steps` takes the varying
-    arguments of a use, without the core, and returns the steps of this use. It raises KernelError
-    if the Run would."""
+    """Return the Run, after attaching `steps` to it.
+
+    `steps(*arguments)` takes the varying arguments of a use, without the core, and returns the
+    steps of this use. It raises KernelError if the Run would."""
     run.steps = steps  # type: ignore[attr-defined]
     return run
 
 
 def steps_of(run: _Run, *arguments: Any) -> list[Loop | Fold] | None:
-    """Return the steps of a Run for these arguments; None if it never has steps."""
+    """Return the steps of a Run for these arguments, or None if it never has steps."""
     steps: Steps | None = getattr(run, "steps", None)
     return None if steps is None else steps(*arguments)
 
 
 def named_loop(module: ModuleType, name: str) -> Callable[..., Any]:
-    """Return a function that calls a compiled loop of a module, which is loaded at the first call.
-    `compiled_loop` returns this loop."""
+    """Return a function that calls a compiled loop of a module. The module is loaded at the first
+    call. `compiled_loop` returns the loop."""
 
     def call(values: Array, out: Array) -> None:
         getattr(module, name)(values, out)

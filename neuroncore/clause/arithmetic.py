@@ -3,8 +3,7 @@ results, chains of operators, folds.
 
 Arrays are [P, F...]; every function writes its result into `out` or into its tile. A Run is the
 function that executes a call; it takes the arguments that vary between uses of the instruction
-(`neuroncore.clause.instruction`). Codes are the bits of elements as memory stores them.
-"""
+(`neuroncore.clause.instruction`). Codes are the bits of elements as memory stores them."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def floats(dst: Tile, shape: tuple[int, ...] | None = None) -> Array:
-    """Return an uninitialized array for results of `dst`, by default in the shape of `dst`. The
-    type is float32, or float64 in the shadow computation of `neuroncore.core.precision`."""
+    """Return an uninitialized array for results of `dst`, by default in its shape. The type is
+    float32, or float64 in the shadow computation of `neuroncore.core.precision`."""
     return buffers.array(dst.shape if shape is None else shape, _type(dst.held))
 
 
@@ -42,10 +41,11 @@ def _type(held: Format) -> np.dtype[Any]:
 
 
 def target(dst: Tile, *sources: Tile, later: Any = None) -> Array:
-    """Return an array for a float32 result, to be passed to `finish`. The array is the memory of
-    `dst` if writing to it can't change a source before the source is read; otherwise it is a new
-    array in the same shape. `sources` are read element by element, while `dst` is written; `later`
-    is a source that is read after all of `dst` has been written."""
+    """Return an array in the shape of `dst` for a float32 result, to be passed to `finish`.
+
+    The array is the memory of `dst` if writing there can't change a source before the source is
+    read. `sources` are read element by element, while `dst` is written; `later` is a source that is
+    read after all of `dst` has been written."""
     shared = isinstance(later, Tile) and later.storage.data is dst.storage.data
     if (dst.held is float32 or dst.held is float64) and not shared:
         for source in sources:
@@ -72,7 +72,7 @@ def finish(dst: Tile, result: Array) -> None:
 
 
 def shaped(values: Array, shape: tuple[int, ...]) -> Array:
-    """Return the array with its free axes in another shape, which has as many elements."""
+    """Return the array with other free axes, which have as many elements."""
     return values if values.shape == shape else values.reshape(shape)
 
 
@@ -82,8 +82,8 @@ def rows(tile: Tile) -> Array:
 
 
 def scalar(operand: Any, like: Array) -> Any:
-    """Return an operand in a form that broadcasts to `like`: a constant in the type of `like`, or
-    the values of a tile that has as many elements as `like` or one element per partition."""
+    """Return an operand in a form that broadcasts to `like`. The operand is a constant, or a tile
+    that has as many elements as `like` or one element per partition."""
     if not isinstance(operand, Tile):
         return like.dtype.type(operand)
     values, lanes = operand.values(), len(like)
@@ -93,23 +93,23 @@ def scalar(operand: Any, like: Array) -> Any:
 
 
 def per_lane(operand: Any, like: Array) -> Array:
-    """Return a new vector with one number for each partition of `like` [P, ...], in the type of
-    `like`. The numbers come from a constant or a [P, 1] tile."""
+    """Return a new vector with one number for each partition of `like`, in the type of `like`. The
+    numbers come from a constant or a [P, 1] tile."""
     numbers = np.empty(like.shape[0], like.dtype)
     numbers[:] = operand.values().reshape(-1) if isinstance(operand, Tile) else operand
     return numbers
 
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
-    """Return flags in the shape of `dst`, set where the predicate is not 0. With `reverse` they are
-    set where the predicate is 0."""
+    """Return flags in the shape of `dst`, set where the predicate is not 0 (with `reverse`, where
+    it is 0)."""
     compare = np.equal if reverse else np.not_equal
     chosen: Array = compare(predicate.codes(), 0)
     return shaped(chosen, dst.shape)
 
 
 def move(dst: Tile, src: Tile) -> Run:
-    """Return a Run that copies bits if the formats are equal, otherwise converts the values."""
+    """Return a Run that copies bits between equal formats, and converts values between others."""
     if dst.dtype is not src.dtype:
         return convert
     shape = dst.shape
@@ -130,8 +130,8 @@ in_steps(convert, copied)
 
 
 def decoded(dst: Tile, src: Tile) -> bool:
-    """Convert src to float32 directly in the memory of `dst`, and return True. Return False if
-    `dst` is not float32 or has gaps, if `src` is float32, or if they share memory."""
+    """Convert src to float32 directly in the memory of `dst`. Return False if `dst` is not float32
+    or has gaps, if `src` is float32, or if they share memory."""
     into, codes = dst.codes(), src.codes()
     if dst.held is not float32 or src.held is float32 or not into.flags.c_contiguous:
         return False
@@ -142,8 +142,10 @@ def decoded(dst: Tile, src: Tile) -> bool:
 
 
 def put(dst: Tile, chosen: Array, codes: Any) -> None:
-    """Write codes to the elements of `dst` that `chosen` [P] or [P, F...] flags. `codes` is a
-    single code, or has a code for each chosen element, or one for each element of `dst`."""
+    """Write codes to the elements of `dst` that `chosen` flags.
+
+    `chosen`: shape [P] or [P, F...]. `codes`: a single code, a code for each chosen element, or a
+    code for each element of `dst`."""
     if chosen.shape == dst.shape and np.shape(codes) in ((), dst.shape):
         choose(chosen, codes, dst.codes())
     else:
@@ -154,8 +156,8 @@ def put(dst: Tile, chosen: Array, codes: Any) -> None:
 
 
 def choose(chosen: Array, codes: Any, out: Array) -> None:
-    """Copy the chosen elements of `codes`, or a single code, to `out`. The arrays have the same
-    type, and may overlap."""
+    """Copy the chosen elements of `codes`, or a single code, to `out`. The arrays have one type,
+    and may overlap."""
     if out.size < codec.LEAST or out.itemsize not in codec.WORDS:
         np.copyto(out, codes, where=chosen)
         return
@@ -177,7 +179,7 @@ def where(chosen: Array, values: Array, others: Any) -> Array:
 
 
 def write(dst: Tile, numbers: Array) -> None:
-    """dst = numbers, without rounding: the format of dst can represent all of them."""
+    """dst = numbers, without rounding: the format of dst can represent all numbers."""
     dst.codes()[...] = shaped(numbers.astype(dst.dtype.storage), dst.shape)
 
 
@@ -187,8 +189,8 @@ def tiles(*operands: Any) -> tuple[Tile, ...]:
 
 
 def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
-    """Return a function that reads the values of tiles like `tile`, and returns them in the shape
-    `shape`. This shape must have as many elements as the tile in each partition."""
+    """Return a function that reads the values of tiles like `tile` in the shape `shape`. This shape
+    must have as many elements in each partition as the tile."""
     if tile.held is float32 or tile.held is float64:
         read: Callable[[Tile], Array] = Tile.codes
     else:
@@ -199,9 +201,10 @@ def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
 
 
 def operand_reader(operand: Any, dst: Tile) -> Callable[[Any], Any]:
-    """Return a function that reads operands like `operand`, in a form that broadcasts to `dst`: a
-    constant in the type of the computation, or the values of a tile that has as many elements as
-    `dst` or one element per partition."""
+    """Return a function that reads operands like `operand`, in a form that broadcasts to `dst`.
+
+    An operand is a constant, read in the type of the computation, or a tile that has as many
+    elements as `dst` or one element per partition."""
     if not isinstance(operand, Tile):
         return _type(dst.held).type
     lanes = dst.shape[0]
@@ -239,9 +242,8 @@ def binary(dst: Tile, function: Callable[..., Any], data1: Tile, data2: Tile) ->
 
 
 def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] | None:
-    """Return a function that returns the memory of tiles like `dst` as an array. `function` can
-    write its results to this array directly, even if it reads the same memory. Return None if that
-    is not possible.
+    """Return a function that returns the memory of tiles like `dst`, or None. `function` can write
+    its results there directly, even if it reads the same memory.
 
     `function` must be a function of numpy: these behave as if arrays did not overlap (numpy.ufunc).
     `dst` must be float32 or float64. For a comparison, which writes 0 or 1, it can also be an
@@ -255,13 +257,13 @@ def direct(dst: Tile, function: Callable[..., Any]) -> Callable[[Tile], Array] |
 
 
 def flags(tile: Tile) -> Array:
-    """Return a tile of bytes, each 0 or 1, as an array of bools in the same memory."""
+    """Return a tile of bytes 0 and 1 as an array of bools in the same memory."""
     return tile.codes().view(np.bool_)
 
 
 def chain(dst: Tile, data: Tile, first: Step, second: Step | None = None) -> Run:
     """Return a Run that executes dst = (data <op> operand) <op> operand. Bitvec operators work on
-    bit patterns, other operators on values."""
+    bit patterns, others on values."""
     if first[0].kind == "bitvec":
         steps = [(op, reverse) for op, _, reverse in filter(None, (first, second))]
         return partial(integer_chain, steps)
@@ -332,8 +334,8 @@ def _are_matrices(*arrays: Array) -> bool:
 
 
 def scale_and_add(x: Array, scale: Any, terms: Array, out: Array) -> bool:
-    """out = x * scale + terms, with one term per partition, and return True. Do nothing and return
-    False if x is small, not float32 or has gaps.
+    """out = x * scale + terms, with one term per partition. Do nothing and return False if x is
+    small, not float32 or has gaps.
 
     `out` must be float32 without gaps, and share no memory with x."""
     lanes = len(x)
@@ -389,8 +391,8 @@ def integer_binary(op: Operator, dst: Tile, data1: Tile, data2: Tile) -> None:
 def _bits_of(dst: Tile, kind: np.dtype[Any]) -> Array:
     """Return the memory of a tile as integers of type `kind`, or a new array if the widths differ.
 
-    A function may write to this memory only if its result is the same as if it had read all of its
-    operands first, which is so for numpy's functions."""
+    A function may write there only if its result does not change when it overwrites its operands.
+    numpy's functions fulfill this."""
     codes = dst.codes()
     if codes.dtype.kind in "iu" and codes.itemsize == kind.itemsize:
         return codes.view(kind)
@@ -401,7 +403,7 @@ def integer_chain(
     steps: Iterable[tuple[Operator, bool]], dst: Tile, data: Tile, *operands: Any
 ) -> None:
     """Apply bitvec operators to bit patterns, one after the other. `steps` has an operator for each
-    operand, and a flag that is true if the operand comes before the bit pattern so far."""
+    operand, and a flag that is true if the operand comes before the previous result."""
     value = shaped(data.codes(), dst.shape)
     for (op, reverse), operand in zip(steps, operands, strict=False):
         other = _bits(operand, value)

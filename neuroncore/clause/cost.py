@@ -4,8 +4,7 @@ definitions of the instructions.
 A cost depends on a Call (a use of an instruction without its data) and a machine, never on data. So
 a record can be timed again for another machine. Times are in nanoseconds. `neuroncore isa NAME`
 prints the docstring of a clause's cost. ARCH1 to ARCH3 and ISA226 are keys of the sources in
-isa/machines/*.toml.
-"""
+isa/machines/*.toml."""
 
 from __future__ import annotations
 
@@ -28,10 +27,12 @@ SIXTEEN_BIT = (bfloat16, float16)
 
 @dataclass(frozen=True)
 class Transfer:
-    """The DMA engines that a transfer keeps busy: each from number `first` to number `last`, for
-    `ns` nanoseconds. A transfer is issued in one of two rings (queues), one for loads and one for
-    stores. With `software`, GpSimd writes the descriptors and issues the transfer, which then uses
-    neither ring."""
+    """The DMA engines that a transfer keeps busy: numbers `first` to `last`, each for `ns`
+    nanoseconds.
+
+    A transfer is issued in one of two rings (queues), one for loads and one for stores. With
+    `software`, GpSimd writes the descriptors and issues the transfer, which then uses neither
+    ring."""
 
     first: int
     last: int
@@ -43,7 +44,7 @@ class Transfer:
 @dataclass(frozen=True)
 class Collective:
     """The communication of a collective: a pattern of `neuroncore.machine.collective_time`, the
-    total number of bytes, and the groups of ranks. Each group communicates by itself."""
+    total number of bytes, and the groups of ranks. Each group communicates separately."""
 
     pattern: str
     size_bytes: int
@@ -87,10 +88,11 @@ class Cost:
 def stream(
     call: Call, machine: Machine, cycles: float, extra: float = 0, column: bool = False
 ) -> Cost:
-    """Return the cost of streaming elements through the call's engine: for `cycles`, or for the
-    cycles that the ports of the tiles take if these are more. The fixed cost of an instruction and
-    `extra` cycles are added. `column` is true if the instruction fetches a [P, 1] column of scalars
-    that is not one of its operands."""
+    """Return the cost of streaming elements through the call's engine for `cycles`, or longer if
+    the ports of the tiles take more cycles.
+
+    The fixed cost of an instruction and `extra` cycles are added. `column` is true if the
+    instruction also fetches a [P, 1] column of scalars that is not an operand."""
     unit = machine.engines[call.engine.name]
     sectors: float = max((strided_cycles(v, machine) for v in call.views()), default=0)
     if "strided" in unit.rate:
@@ -150,9 +152,10 @@ def sector_cycles(view: View, machine: Machine) -> int:
 
 
 def strided_cycles(view: View, machine: Machine) -> int:
-    """Return the cycles for the elements of one partition if they are strided: single elements, or
-    runs of elements that fit into a sector, begin at least one sector apart. Return 0 for any other
-    tile, because such tiles are read at the engine's rate (ARCH1). Fits of trn2 show that steps of
+    """Return the cycles for the elements of one partition if they are strided, otherwise 0.
+
+    Strided means: single elements, or runs of elements that fit into a sector, begin at least one
+    sector apart. Other tiles are read at the engine's rate (ARCH1). Fits of trn2 show that steps of
     12 bytes are slow already; this function does not reflect it."""
     rows, span = _rows(view, machine.fixed.sector_bytes)
     apart = view.on_chip and rows > 1 and span <= machine.fixed.sector_bytes
@@ -161,7 +164,7 @@ def strided_cycles(view: View, machine: Machine) -> int:
 
 def _rows(view: View, sector: int) -> tuple[int, int]:
     """Divide the elements of a partition into rows, so that the steps inside a row are smaller than
-    a sector. Return (the number of rows, the number of bytes that a row spans)."""
+    a sector. Return (number of rows, bytes that a row spans)."""
     span, rows = view.dtype.itemsize, 1
     for size, stride in zip(reversed(view.shape[1:]), reversed(view.strides[1:]), strict=True):
         step = abs(stride) * view.dtype.itemsize
@@ -173,9 +176,11 @@ def _rows(view: View, sector: int) -> tuple[int, int]:
 
 
 def dynamic(cost: CostFunction) -> CostFunction:
-    """Return a cost function like `cost`, except that an instruction with a run-time address on the
-    chip occupies its engine for at least `dynamic_address_cycles`. It is assumed that this also
-    holds for an index that chooses elements, because nothing is published about it."""
+    """Return a cost function like `cost`. But an instruction with a run-time address on the chip
+    occupies its engine for at least `dynamic_address_cycles`.
+
+    It is assumed that this also holds for an index that chooses elements, because nothing is
+    published about it."""
 
     @wraps(cost)
     def with_address(call: Call, machine: Machine) -> Cost:
@@ -201,10 +206,7 @@ def rate(machine: Machine, unit: engine, kind: str) -> float:
 
 def streaming(kind: str = "default", extra: str | None = None) -> CostFunction:
     """Return the cost function of one pass over the largest operand, at the engine's rate for this
-    kind of work.
-
-    `extra` names a field of the machine's fixed costs, whose cycles are added to the cost.
-    """
+    kind of work. `extra` names a field of the machine's fixed costs, whose cycles are added."""
 
     def cost(call: Call, machine: Machine) -> Cost:
         extra_cycles = getattr(machine.fixed, extra) if extra else 0
@@ -258,7 +260,7 @@ def _copy_kind(call: Call, machine: Machine) -> str:
 
 def _streams(call: Call, *names: str) -> list[View]:
     """Return the tiles that are read or written element by element, without [P, 1] columns of
-    scalars. If all are columns, return all."""
+    scalars. If all tiles are columns, return all."""
     views = call.views(*names)
     return [v for v in views if v.free_size > 1] or views
 
@@ -290,10 +292,11 @@ FAST_PAIRS = {"op": ("add", "multiply", "subtract"), "op0": ("subtract",), "op1"
 
 
 def _pairs_fast(call: Call, machine: Machine) -> bool:
-    """Return whether an instruction with two inputs runs at the rate of 16-bit formats. On trn1 all
-    of its tiles, including the result, must be bfloat16 and contiguous along the last axis, and its
-    operators must be in FAST_PAIRS (ISA226 of isa/machines/trn1.toml). On trn2 and trn3 only the
-    formats of the tiles decide."""
+    """Return whether an instruction with two inputs runs at the rate of 16-bit formats.
+
+    On trn1 all tiles of the instruction, including the result, must be bfloat16 and contiguous
+    along the last axis, and its operators must be in FAST_PAIRS (ISA226 of isa/machines/trn1.toml).
+    On trn2 and trn3 only the formats of the tiles decide."""
     everything = _streams(call)
     if machine.has("any_pair_fast"):
         return all(is_fast(machine, v) for v in everything)
@@ -310,8 +313,8 @@ def dma(call: Call, machine: Machine) -> Cost:
 
 
 def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -> Cost:
-    """Return the cost of a DMA. Its bytes are divided into packets, which are distributed over the
-    DMA engines; each engine serves eight partitions."""
+    """Return the cost of a DMA. Its packets are distributed over the DMA engines; each engine
+    serves eight partitions."""
     dma_engines = machine.dma
     bandwidth = dma_engines.gigabytes_per_s_per_engine
     if not (dst.on_chip and src.on_chip):
@@ -333,8 +336,8 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 
 def _by_powers(dst: View, src: View) -> bool:
-    """Return whether a load or store has a row in HBM for each partition, and these rows begin a
-    power of two bytes apart and are not adjacent."""
+    """Return whether a load or store has a row in HBM for each partition, and the rows are not
+    adjacent and begin a power of two bytes apart."""
     view = src if dst.on_chip else dst
     if dst.on_chip == src.on_chip or view.shape[0] == 1:
         return False
@@ -354,9 +357,10 @@ def _packets_ns(dst: View, src: View, dma_engines: Dma) -> float:
 
 
 def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, needed: bool) -> float:
-    """Return the time in ns for which the issue of a transfer occupies its queue. It depends on the
-    writer of the descriptors. `needed` is true if only software can write them, or if the kernel
-    requests software.
+    """Return the time in ns for which the issue of a transfer occupies its queue.
+
+    It depends on who writes the descriptors. `needed` is true if only software can write them, or
+    if the kernel requests software.
 
     * If software is needed, it writes one descriptor for each row of elements, contiguous or not.
       This explains how long GpSimd is busy on trn3 in a published mixture of experts that requests
@@ -382,23 +386,25 @@ def _issue_ns(dst: View, src: View, machine: Machine, mode: dge_mode | None, nee
 
 
 def _needs_software(view: View, mode: dge_mode | None) -> bool:
-    """Return whether software has to write the descriptors of a transfer. It has to for gathers and
-    scatters, and if the kernel requests software. If an offset is in memory, it has to unless the
-    kernel requests hardware."""
+    """Return whether software has to write the descriptors of a transfer.
+
+    It has to for gathers and scatters, and if the kernel requests software. If an offset is in
+    memory, it has to unless the kernel requests hardware."""
     in_memory = view.indices > 0 and mode is not dge_mode.hwdge
     return view.dynamic == 2 or in_memory or mode is dge_mode.swdge
 
 
 def _unasked(mode: dge_mode | None, machine: Machine) -> bool:
-    """Return whether software writes the descriptors although the kernel requests no mode. Some
-    releases of the compiler do so; then `machine` has the feature SOFTWARE_DGE."""
+    """Return whether software writes the descriptors without a request of the kernel. Some releases
+    of the compiler let it do so; then `machine` has the feature SOFTWARE_DGE."""
     return mode is dge_mode.unknown and machine.has(SOFTWARE_DGE)
 
 
 def _axes(view: View) -> slice:
-    """Return the axes of a tile along which its elements are in one memory. These are all axes,
-    except axis 0 in two cases: if it is the partition axis, because partitions are separate
-    memories, and if an index chooses its rows."""
+    """Return the axes of a tile along which its elements are in one memory.
+
+    These are all axes except the partition axis, because partitions are separate memories. If an
+    index chooses the rows of axis 0, this axis is excluded too."""
     return slice(1 if view.on_chip or view.dynamic == 2 else 0, None)
 
 
@@ -408,8 +414,8 @@ def contiguous(view: View) -> int:
 
 
 def _repeats_elements(src: View) -> bool:
-    """Return whether the DMA reads the same element of HBM several times in a row: the step of the
-    innermost axis is 0."""
+    """Return whether the DMA reads an element of HBM several times in a row: the innermost step is
+    0."""
     axes = [axis for axis in zip(src.shape, src.strides, strict=True) if axis[0] > 1]
     return not src.on_chip and src.dynamic != 2 and bool(axes) and axes[-1][1] == 0
 
@@ -420,15 +426,15 @@ def _rows_of(dst: View, src: View) -> int:
 
 
 def _row(view: View) -> int:
-    """Return the number of elements in a row: the elements of a contiguous run, or of the innermost
-    axis if these are more."""
+    """Return the number of elements in a row: a contiguous run, or the innermost axis if that is
+    longer."""
     sizes = [size for size in view.shape[_axes(view)] if size > 1]
     return max(contiguous(view), sizes[-1] if sizes else 1)
 
 
 def _engines(view: View, machine: Machine) -> tuple[int, int]:
-    """Return the first and the last of the DMA engines that serve the partitions of an on-chip
-    tile. For a tile in HBM these are all engines."""
+    """Return the first and the last DMA engine for the partitions of an on-chip tile. For a tile in
+    HBM these are all engines."""
     if not view.on_chip:
         return 0, machine.dma.engines - 1
     each = machine.dma.partitions_per_engine
@@ -440,8 +446,8 @@ def transpose_kind(data: View) -> str:
 
 
 def systolic(call: Call, machine: Machine, kind: str, columns: int, weights: int) -> Cost:
-    """Return the cost of an instruction of the Tensor engine. The moving data, of `columns`
-    columns, pass the weights, of `weights` columns.
+    """Return the cost of an instruction of the Tensor engine. Moving data of `columns` columns
+    passes weights of `weights` columns.
 
     If a transpose consists of two products, one for the upper and one for the lower bits, it loads
     weights for each product."""

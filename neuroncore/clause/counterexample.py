@@ -92,7 +92,7 @@ def _rows(base: Counterexample, key: str) -> Iterator[Counterexample]:
 
 
 def expanded(text: str) -> Iterator[str]:
-    """Return every text that results if one alternative is chosen in each pair of braces."""
+    """Return every text that results from choosing one alternative in each pair of braces."""
     choices = [group.split("|") for group in BRACES.findall(text)]
     for chosen in product(*choices):
         alternatives = iter(chosen)
@@ -100,9 +100,10 @@ def expanded(text: str) -> Iterator[str]:
 
 
 def broken_rule(row: Counterexample) -> Rule | None:
-    """Return the rule that refuses a row's call; None if something other than a rule refuses it. If
-    several rules refuse the call, return the rule whose error the call raises. If the call raises
-    the error of none of them, return a rule whose error contains the row's words."""
+    """Return the rule that refuses a row's call, or None if no rule does.
+
+    If several rules refuse the call, return the rule whose error the call raises. If it raises the
+    error of none of these rules, return a rule whose error contains the row's words."""
     call = row.call(row.machines[0])
     chip, rules = call.machine, call.instruction.rules
     if any(_is_refused(call, p) for p in call.instruction.parameters):
@@ -128,8 +129,8 @@ def _is_refused(call: Call, parameter: Parameter) -> bool:
 
 
 def breaking(instruction: Instruction) -> dict[Rule, Counterexample]:
-    """Return the first row that breaks each rule of a clause, by the rule. Rules that no row breaks
-    are left out."""
+    """Return the first row that breaks each rule of a clause, by rule. Rules that no row breaks are
+    left out."""
     first_rows: dict[Rule, Counterexample] = {}
     for row in rows(instruction):
         if row.code == LEGAL or not row.machines:

@@ -52,8 +52,8 @@ LITERAL = re.compile(r"[-(\['\"]|\d+(\.|$)|(None|True|False|nan|inf)$")
 
 
 def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
-    """Return the example call, changed as `changes` states. It is not checked, and has no engine
-    yet. Raises DefinitionError for an argument that the instruction doesn't take."""
+    """Return the example call, changed as `changes` states. It is not checked and has no engine.
+    Raises DefinitionError for an argument that the instruction doesn't take."""
     texts = parsed(f"{instruction.example}; {changes}")
     sizes = {name: int(values[-1]) for name, values in texts.items() if LETTER.match(name)}
     if unknown := texts.keys() - sizes - {p.name for p in instruction.parameters}:
@@ -72,8 +72,8 @@ def call(instruction: Instruction, machine: Machine, changes: str = "") -> Call:
 
 
 def parsed(text: str) -> dict[str, list[str]]:
-    """Return the values in `text`, such as "F=32; axis=(1,)", as texts: a list for each name of a
-    letter or an argument, because a name may occur several times."""
+    """Return the values in `text`, such as "F=32; axis=(1,)", as texts. There is a list for each
+    name of a letter or an argument, because a name may occur several times."""
     texts: dict[str, list[str]] = {}
     for part in filter(str.strip, text.split(";")):
         name, _, value = part.partition("=")
@@ -82,14 +82,13 @@ def parsed(text: str) -> dict[str, list[str]]:
 
 
 def is_literal(text: str) -> bool:
-    """Return whether the text of an argument is a Python literal. Several numbers are not: they are
-    the shape of a tile."""
+    """Return whether the text of an argument is a Python literal. Several numbers are the shape of
+    a tile and no literal."""
     return bool(LITERAL.match(text))
 
 
 def _words(texts: list[str]) -> dict[str, Any]:
-    """Return the properties of a tile that these texts state. A later text overrides an earlier
-    text."""
+    """Return the properties of a tile in these texts. Later texts override earlier texts."""
     properties: dict[str, Any] = {}
     for text in texts:
         properties |= _words_of(text)
@@ -135,7 +134,7 @@ def _argument(p: Parameter, text: str | None) -> Any:
 
 
 def _named(declared: Declared, text: str) -> Any:
-    """Return an argument by its name: a member of an enumeration, an operator or an activation
+    """Return an argument by name: a member of an enumeration, an operator or an activation
     function. Other texts are literals."""
     if isinstance(declared, Op) and text in OPERATORS:
         return OPERATORS[text]
@@ -152,7 +151,7 @@ def literal(text: str) -> Any:
 
 
 def _tiles(call: Call, p: Parameter, texts: list[str], sizes: dict[str, int]) -> Any:
-    """Return the tile of an operand, or a tuple of the tiles of a list."""
+    """Return the tile of an operand, or for a list of tiles a tuple."""
     declared = p.operand
     assert declared is not None
     if not texts and (p.default is None or declared.scalar):

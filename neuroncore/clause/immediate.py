@@ -94,7 +94,7 @@ def _shown(value: Any) -> str:
 @dataclass(frozen=True)
 class Register:
     """Declaration of a parameter that is a scalar register of a sequencer. With `number`, an
-    integer that fits `numbers` is accepted too."""
+    integer of the format `numbers` is accepted too."""
 
     number: bool = False
     written: bool = False

@@ -1,16 +1,17 @@
 """Instructions, and the one table of them. `isa/` fills the table; all other packages read it.
 
-A clause is a function. Its annotations state which values each operand may have. Its decorator adds
-shapes, as letters of the equation (`neuroncore.clause.letters`), rules that letters can't express,
-engines and the cost. Its docstring is the equation, and its body the meaning.
+A clause is a function that defines an instruction. Its annotations state which values each operand
+may have. Its decorator adds shapes, as letters of the equation (`neuroncore.clause.letters`), rules
+that letters can't express, engines and the cost. Its docstring is the equation, and its body the
+meaning.
 
 A `Call` is one use of a clause with everything known but the data. Legality, engine, cost and the
 function to run depend on nothing else, so each is determined once per distinct Call.
 
 A clause that returns a `Run` is staged. Its body gets the tiles of the first use of a Call and
 makes the decisions that hold for every use. The Run takes the varying arguments of a use, in the
-order of `Instruction.varying`. Later uses have other cores and tiles, so a Run must keep neither.
-"""
+order of `Instruction.varying`. Later uses have other cores and tiles, so a Run must keep
+neither."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Traits:
-    """Facts about an instruction that readers of a record need, in addition to its operands."""
+    """Facts about an instruction, in addition to its operands, that readers of a record need."""
 
     lanewise: bool = False
     """Every lane works independently, so a subset of the lanes represents all."""
@@ -140,8 +141,8 @@ class Parameter:
 
     @property
     def is_value(self) -> bool:
-        """True if its argument may be a number or a register whose value is not part of the Call.
-        Registers that the instruction writes are not such values."""
+        """True if its argument may be a number or a register whose value is not part of the Call,
+        except for registers that the instruction writes."""
         declared = self.declared
         if isinstance(declared, Register):
             return not declared.written
@@ -197,7 +198,7 @@ class Instruction:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters of the clause. Raises DefinitionError for a parameter whose annotation
-        does not declare it."""
+        does not declare one."""
         hints = get_type_hints(self.meaning, include_extras=True)
         listed = [
             p for p in inspect.signature(self.meaning).parameters.values() if p.name != "core"
@@ -232,13 +233,13 @@ class Instruction:
 
     @cached_property
     def open_operands(self) -> tuple[Parameter, ...]:
-        """Operands that may be a number or None instead of a tile."""
+        """Operands that may be tiles, numbers or None."""
         return tuple(p for p in self.operands if not (p.always_tile or p.name in self.lists))
 
     @cached_property
     def varying(self) -> tuple[Parameter, ...]:
-        """Parameters whose arguments may differ between uses of one Call: tiles, and numbers on
-        which neither legality nor cost depends."""
+        """Parameters whose arguments may differ between uses of one Call: tiles, and numbers that
+        affect neither legality nor cost."""
         return tuple(p for p in self.parameters if p.varies)
 
     @cached_property
@@ -274,9 +275,8 @@ class Instruction:
 class Call:
     """One use of an instruction, without the data.
 
-    `arguments` has a View for each tile, and "number" for a number that replaces a tile. It has no
-    entries for numbers and registers on which neither legality nor cost depends.
-    """
+    `arguments` has a View for each tile, and "number" for a number that replaces a tile. Numbers
+    and registers that affect neither legality nor cost have no entry."""
 
     instruction: Instruction
     machine: Machine
@@ -302,8 +302,8 @@ class Call:
         return copy
 
     def cost(self, machine: Machine) -> Any:
-        """Return the call's cost on a machine. Two costs are kept: the first one that was computed,
-        and the most recent one."""
+        """Return the call's cost on a machine. The first cost and the most recent cost are
+        cached."""
         figures = machine.figures_for(self.engine.name, self.instruction.may_move)
         costs = self.results.get("cost", ())
         for known, cost in costs:
@@ -314,7 +314,7 @@ class Call:
         return computed
 
     def derived(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return make(), which depends on the call only; it is computed once for each `key`."""
+        """Return make(), computed once for each `key`. It must depend on the call only."""
         if key not in self.results:
             self.results[key] = make()
         return self.results[key]
@@ -342,33 +342,33 @@ class Call:
         return view
 
     def views(self, *names: str) -> list[View]:
-        """Return the tiles among the named arguments, or among all if no name is given."""
+        """Return the tiles among the named arguments, by default among all."""
         values = (self.arguments[n] for n in names) if names else self.arguments.values()
         return [v for v in values if isinstance(v, View)]
 
     def tiles(self, *names: str) -> dict[str, View]:
-        """Return the tiles of the named operands, by name. The tiles of a list are "name[0]",
+        """Return the tiles of the named operands, by name. Tiles of a list are "name[0]",
         "name[1]", ..."""
         arguments = ((n, v) for n, v in self.arguments.items() if n.partition("[")[0] in names)
         return {name: view for name, view in arguments if isinstance(view, View)}
 
     @property
     def shown_arguments(self) -> dict[str, Any]:
-        """The call's arguments, by name, as messages show them. Lists are replaced by their tiles;
-        None and False are left out."""
+        """The call's arguments, by name, as messages show them: tiles instead of lists, without
+        None and False."""
         lists = {name.partition("[")[0] for name in self.arguments if "[" in name}
         arguments = ((n, v) for n, v in self.arguments.items() if n not in lists)
         return {n: v for n, v in arguments if v is not None and v is not False}
 
     @property
     def inputs(self) -> int:
-        """The number of tiles that the call reads, including indices. In the call's rows of a
-        record, these tiles come before the results."""
+        """The number of tiles that the call reads, including indices. In the rows of a record, they
+        come before the results."""
         return len(self.reads) + len(self.indices)
 
     @property
     def transposes(self) -> bool:
-        """True if the call transposes: always, or because an argument asks for a transpose."""
+        """True if the call transposes, always or because of an argument."""
         traits = self.instruction.traits
         return traits.transposes or bool(self.arguments.get(traits.asks_transpose))
 
@@ -395,9 +395,11 @@ class Call:
 
 
 def left_open(call: Call, machine: Machine) -> list[engine]:
-    """Return the engines among which the older compiler chooses for a call, the preferred one
-    first. The call goes to the engine that ends it first, and to the preferred one if both end it
-    at the same time. An engine that the kernel names is the only choice.
+    """Return the engines among which the older compiler chooses for a call, the preferred engine
+    first.
+
+    The call goes to the engine that ends it first, and to the preferred engine if both end it at
+    the same time. An engine that the kernel names is the only choice.
 
     In 17 published profiles GpSimd executes none of the calls that name no engine. On trn1, Vector
     executes nearly none of the calls that name no engine and read PSUM. In bmm these calls take 0.1
@@ -482,5 +484,5 @@ def _names_of_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _is_column(shape: letters.Shape | None) -> bool:
-    """Return whether a shape is one element in each of several partitions."""
+    """Return whether a shape has one element in each of several partitions."""
     return shape is not None and shape[0].letter is not None and shape[1].text == "1"

@@ -1,7 +1,8 @@
-"""Legality of a call. Each argument is checked by itself first. Then all arguments are checked
-together: the sizes of the letters in the shapes of the clause (`neuroncore.clause.letters`), the
-indices that choose elements along the free axes, and the rules. ISA is a key of the sources in
-isa/machines/*.toml."""
+"""Legality of a call.
+
+Each argument is checked by itself first. Then all arguments are checked together: the sizes of the
+letters in the shapes of the clause (`neuroncore.clause.letters`), the indices that choose elements
+along the free axes, and the rules. ISA is a key of the sources in isa/machines/*.toml."""
 
 from __future__ import annotations
 
@@ -40,9 +41,10 @@ def of_argument(call: Call, parameter: Parameter, machine: Machine) -> Iterator[
 
 
 def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Set the engine of a call, and yield the errors that concern the whole call: a machine that
-    lacks the instruction, an engine that can't run the instruction or can't reach a tile, and the
-    errors of `picking_violations` and `together`."""
+    """Set the engine of a call, and yield the errors that concern the whole call.
+
+    They are a machine that lacks the instruction, an engine that can't run the instruction or can't
+    reach a tile, and the errors of `picking_violations` and `together`."""
     instruction = call.instruction
     if instruction.feature and not machine.has(instruction.feature):
         yield TargetError(
@@ -72,8 +74,7 @@ def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
 
 
 def stays_legal(call: Call) -> bool:
-    """Return whether a call is legal on the engine that it has. The call was made by changing a
-    legal call."""
+    """Return whether a call, made by changing a legal call, is legal on its engine."""
     machine = call.machine
     each = (of_argument(call, parameter, machine) for parameter in call.instruction.operands)
     refused = chain(*each, together(call, machine))
@@ -82,8 +83,10 @@ def stays_legal(call: Call) -> bool:
 
 def name_operands(call: Call) -> None:
     """Store the names of a legal call's operands in the call: operands that are read, operands that
-    are written, and operands at run-time addresses. An index tile chooses rows or elements of an
-    operand; for each index tile of the call, `Call.indices` gets the name of that operand."""
+    are written, and operands at run-time addresses.
+
+    `Call.indices` gets an entry for each index tile: the name of the operand whose rows or elements
+    the index tile chooses."""
     operands = {p.name: p.operand for p in call.instruction.operands}
     order = list(operands)  # the order of operands in a row of the record
     views = ((n, v) for n, v in call.arguments.items() if isinstance(v, View))
@@ -96,8 +99,8 @@ def name_operands(call: Call) -> None:
 
 
 def out_of_reach(call: Call, unit: engine) -> list[str]:
-    """Return the names of the tiles that an engine can't reach: GpSimd has no port to PSUM
-    (ARCH1, a source in isa/machines/*.toml)."""
+    """Return the names of the tiles that an engine can't reach. GpSimd has no port to PSUM (ARCH1,
+    a source in isa/machines/*.toml)."""
     if unit is not engine.gpsimd:
         return []
     tiles = ((name, v) for name, v in call.arguments.items() if isinstance(v, View))
@@ -120,8 +123,8 @@ AXES = ("partition axis", "free axis")
 
 
 class Size(NamedTuple):
-    """The size of a letter in a call, the operand that defined it first, and the axis of that
-    operand."""
+    """The size of a letter in a call. `argument` and `axis` are the operand and the axis that
+    defined it first."""
 
     size: int
     argument: str
@@ -150,7 +153,7 @@ def disagreements(call: Call, machine: Machine) -> Iterator[KernelError]:
 def _check_term(
     call: Call, machine: Machine, sizes: dict[str, Size], name: str, axis: int, term: Term
 ) -> Iterator[KernelError]:
-    """Yield errors of the size of one axis of an operand. The clause declares this size by a term.
+    """Yield errors of the size of one axis of an operand, which the clause declares by a term.
     `sizes` has the letters that earlier operands have defined; a new letter is added."""
     view = call.view(name)
     actual = _sizes(view)[axis]
@@ -284,7 +287,7 @@ def _differs(
 
 
 def _axes(letter: str, *places: tuple[int, str]) -> str:
-    """Return a sentence: which axes of two operands must have the same size."""
+    """Return a sentence that states which axes of two operands must have the same size."""
     (axis, name), (other, second) = places
     if axis == other:
         return f"{letter} is the size of the {AXES[axis]} of both {name} and {second}"
@@ -293,7 +296,7 @@ def _axes(letter: str, *places: tuple[int, str]) -> str:
 
 def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: Term) -> int:
     """Return the size that a term requires of an axis of `view`. If no operand has defined the
-    letter of the term, this is the actual size."""
+    term's letter, it is the actual size."""
     known = sizes.get(term.letter) if term.letter else None
     if term.letter and known is None:
         return _sizes(view)[axis]
@@ -301,7 +304,7 @@ def _wanted(call: Call, sizes: Mapping[str, Size], view: View, axis: int, term: 
 
 
 def _letter(call: Call, view: View, axis: int, term: Term) -> str:
-    """Return as text the size that a term's letter has according to one operand only."""
+    """Return as text the size of a term's letter according to one operand only."""
     return f"{(_sizes(view)[axis] - term.plus) / _times(call, term):g}"
 
 
@@ -319,15 +322,15 @@ def _other_lanes(call: Call, name: str, first: str) -> KernelError:
 
 
 def index_group(unit: engine, machine: Machine) -> int:
-    """Return the number of adjacent partitions that share a list of offsets, for an index that
-    chooses elements along the free axes (ISA, `NkiTensor.indirect`)."""
+    """Return how many adjacent partitions share a list of offsets, for an index that chooses
+    elements along the free axes (ISA, `NkiTensor.indirect`)."""
     limits = machine.limits
     of_tensor = unit is engine.tensor
     return limits.indirect_partitions_tensor if of_tensor else limits.indirect_partitions
 
 
 def picking_violations(call: Call, machine: Machine) -> Iterator[KernelError]:
-    """Yield the errors of indices that choose elements along the free axes. These rules hold for
+    """Yield the errors of indices that choose elements along the free axes. The rules hold for
     every instruction (ISA)."""
     picked = {n: v for n, v in call.arguments.items() if isinstance(v, View) and v.picked_by}
     for name, view in picked.items():
@@ -405,9 +408,10 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
 def _scatters(
     name: str, view: View, lead: str, source: View, machine: Machine
 ) -> Iterator[KernelError]:
-    """Yield an error if the index that scatters the result `name` starts at a wrong partition. If
-    the source `lead` is in SBUF, the index must start at the source's first partition. Otherwise,
-    if the source has an index, both indices must start at the same partition."""
+    """Yield an error if the index that scatters the result `name` starts at a wrong partition.
+
+    If the source `lead` is in SBUF, the index must start at the source's first partition.
+    Otherwise, if the source has an index, both indices must start at the same partition."""
     index_name = f"the index of {name}"
     if source.region is SBUF:
         yield from _starts_apart(name, lead, source, index_name, view, machine)
@@ -436,7 +440,7 @@ def _starts_apart(
 
 
 def _starts(view: View, machine: Machine) -> set[int]:
-    """Return the partitions at which a tile may start: one partition if the kernel chose the tile's
-    address, several if the compiler chooses it."""
+    """Return the partitions at which a tile may start: one if the kernel chose its address, several
+    if the compiler chooses it."""
     bases = machine.starts(view.home) if view.home else (0,)
     return {base + view.partition for base in bases}

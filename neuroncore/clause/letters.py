@@ -31,9 +31,10 @@ Given = Mapping[str, Callable[[Any], int]]  # functions of a Call
 
 @dataclass(frozen=True)
 class Term:
-    """One size of an operand: `times` * the size of the letter + `plus`. A term without a letter
-    has the size `plus`. The letter's size must be a multiple of `multiple`. The size must be at
-    least `least`, and the letter's size at most the machine's limit `most`."""
+    """One size of an operand: `times` * the size of the letter + `plus`.
+
+    A term without a letter has the size `plus`. The letter's size must be a multiple of `multiple`,
+    and at most the machine's limit `most`. The size must be at least `least`."""
 
     text: str
     letter: str | None
@@ -67,7 +68,7 @@ class Term:
 
     @property
     def plain(self) -> bool:
-        """True if the size is the size of the letter, without factor and addend."""
+        """True if the size is the letter's, without factor and addend."""
         return self.times == 1 and not self.plus
 
 
@@ -75,7 +76,7 @@ Shape = tuple[Term, Term]
 
 
 def parse(text: str) -> dict[str, Shape]:
-    """Return the operands of `shapes` with their two terms, in the order of the text."""
+    """Return the operands of `shapes` with their two terms, in order."""
     shapes: dict[str, Shape] = {}
     for group in filter(None, map(str.strip, text.split(";"))):
         names, _, terms = group.partition(":")

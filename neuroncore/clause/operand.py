@@ -60,8 +60,8 @@ def participation(tensors: Iterable[Tile | View]) -> Participation:
 
 @dataclass(frozen=True)
 class Operand:
-    """Declaration of a tile operand. Its limits, such as `partitions`, are names of machine limits,
-    never numbers."""
+    """Declaration of a tile operand. Limits such as `partitions` are names of machine limits, never
+    numbers."""
 
     reads: bool = False
     writes: bool = False
@@ -85,7 +85,7 @@ class Operand:
     eight_bits: str = ""  # a machine without this feature accepts no 8-bit floats here
 
     def violations(self, name: str, view: View, machine: Machine) -> Iterator[KernelError]:
-        """Yield the errors because of which the hardware would refuse the tile."""
+        """Yield the errors with which the hardware would refuse the tile."""
         if view.region not in self.regions:
             yield _wrong_region(name, view, self.regions)
         if self.dtypes is not None and view.dtype not in self.dtypes:
@@ -151,8 +151,8 @@ def _most_free(view: View, machine: Machine) -> int:
 
 
 def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
-    """Yield the error of an access pattern with too many free axes. Axes that are contiguous with
-    each other count as one."""
+    """Yield the error of an access pattern with too many free axes. Contiguous axes count as
+    one."""
     merged = access.free_axes(view.shape, view.strides)
     if merged > most:
         yield ShapeError(
@@ -358,8 +358,8 @@ class Act:
 
 @dataclass(frozen=True)
 class Static:
-    """Declaration of a parameter that is not a tile, and on which legality or cost depends. If
-    `sequence` is true, lists are converted to tuples."""
+    """Declaration of a parameter that is not a tile, and on which legality or cost depends. With
+    `sequence`, lists are converted to tuples."""
 
     sequence: bool = False
     members: type[Enum] | None = None  # the enumeration that it is a member of
@@ -384,7 +384,7 @@ def are_tiles(value: Any) -> bool:
 
 
 def spread(name: str, tiles: Sequence[Tile]) -> dict[str, Tile]:
-    """Return the tiles of a list, by the names that they have in a Call."""
+    """Return the tiles of a list by their names in a Call."""
     return {f"{name}[{i}]": tile for i, tile in enumerate(tiles)}
 
 
@@ -392,7 +392,7 @@ BOTH = ("arithmetic", "bitvec")
 
 
 def formats(names: str) -> tuple[Format, ...]:
-    """Return the formats with these names; if the first word is "but", return all other formats."""
+    """Return the formats with these names. After the first word "but", return all other formats."""
     first_word, *others = names.split()
     if first_word == "but":
         return tuple(form for form in FORMATS.values() if form.name not in others)
@@ -401,12 +401,12 @@ def formats(names: str) -> tuple[Format, ...]:
 
 def reads(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
     """Declare a tile that is read, in one of these formats and memories. The default is all
-    formats, and the memories that compute engines reach. `more` are fields of Operand."""
+    formats, and the memories that compute engines reach. `more` has fields of Operand."""
     return Operand(reads=True, **_where(names, regions), **more)
 
 
 def writes(names: str = "", *regions: MemoryRegion, **more: Any) -> Operand:
-    """Declare a tile that is written. The parameters have the same meaning as in `reads`."""
+    """Declare a tile that is written. For the parameters see `reads`."""
     return Operand(writes=True, **_where(names, regions), **more)
 
 

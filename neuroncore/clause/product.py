@@ -37,9 +37,10 @@ HIGH_BITS = np.uint32(0xFFFFF000)
 
 
 def reader(tile: Tile, role: str, options: Options) -> Callable[[Tile], Array]:
-    """Return a function that reads operands [K, free] like `tile` as float32 values, ready to be
-    multiplied. The array that this function returns is valid only until the next read of an operand
-    with the same `role`, STATIONARY or MOVING."""
+    """Return a function that reads operands [K, free] like `tile` as float32 values for a product.
+
+    The array that it returns is valid only until the next read of an operand with the same `role`,
+    STATIONARY or MOVING."""
     flush = options.subnormals == "flush"
     if (tile.held is float32 and not flush) or tile.held is float64:
         return codes_of
@@ -72,14 +73,14 @@ def _read_tfloat32(codes: Array, values: Array, options: Options) -> None:
 
 
 def plain(options: Options) -> Product:
-    """Return the function that multiplies matrices whose operands may have any format: `blas` or
-    `chain`, as the options require."""
+    """Return the function that multiplies matrices in any format: `blas` or `chain`, as the options
+    require."""
     return blas if options.matmul == "blas" else chain
 
 
 def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
-    """Return the function that packs the values of an operand for its product, or None if the
-    values need no packing. The packed values can be reused while the tile is unchanged.
+    """Return the function that packs the values of an operand for its product. None if they need no
+    packing. The packed values can be reused while the tile is unchanged.
 
     `role` is STATIONARY or MOVING. `chained` is true if `chain` multiplies the operand; `decoded`
     is true if the operand's values differ from the codes in memory."""
@@ -98,8 +99,7 @@ def are_packed(dst: Tile, stationary: Tile, moving: Tile, multiply: Product, gro
 
 
 def of(wide: bool, options: Options) -> Product:
-    """Return the function that multiplies two matrices; `wide` is true if one of them is
-    float32."""
+    """Return the function that multiplies two matrices. `wide` is true if either is float32."""
     multiply = plain(options)
     if wide and options.fp32_matmul == "four_pass":
         return partial(four_pass, multiply)
@@ -107,16 +107,16 @@ def of(wide: bool, options: Options) -> Product:
 
 
 def picks(matrix: Array) -> bool:
-    """Return whether a product with this matrix only moves rows of the other matrix, and adds none:
-    all elements are 0 or 1, and no column has more than one 1."""
+    """Return whether a product with this matrix only moves rows of the other matrix: all elements
+    are 0 or 1, and no column has more than one 1."""
     return bool(((matrix == 0) | (matrix == 1)).all() and (matrix.sum(axis=0) <= 1).all())
 
 
 def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array | None:
-    """Return flags [M, N] that mark the elements of a product that come from flagged elements of
-    one matrix. Return None unless the other matrix has no flags and only moves rows (`picks`).
+    """Return flags [M, N] of the product's elements that come from flagged elements of one matrix.
 
-    `in_s` and `in_x` are the flags of s and x, or None."""
+    `in_s` and `in_x` are the flags of s and x, or None. Return None unless the other matrix has no
+    flags and only moves rows (`picks`)."""
     if in_s is not None and in_x is None and picks(x):
         return in_s.T @ x > 0
     if in_x is not None and in_s is None and picks(s):
@@ -125,9 +125,11 @@ def moved(s: Array, x: Array, in_s: Array | None, in_x: Array | None) -> Array |
 
 
 def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Options) -> Sum:
-    """Return a function that writes or adds the product of operands s [4K, M] and x [4K, N] with
-    scales. Scales are codes of float8_e8m0fnu; a row of scales is for 32 rows of its operand. With
-    `Options.mx_order="group"`, groups of four products are added first."""
+    """Return a function that writes or adds the product of operands with scales.
+
+    `s`: shape [4K, M]. `x`: shape [4K, N]. Scales are codes of float8_e8m0fnu; a row of scales is
+    for 32 rows of its operand. With `Options.mx_order="group"`, groups of four products are added
+    first."""
     group = PACK if options.mx_order == "group" else 1
     if not (near(s_scales) and near(x_scales)):
         s_scales, x_scales = neutral(s, s_scales), neutral(x, x_scales)
@@ -142,9 +144,11 @@ def of_scaled(s: Array, s_scales: Array, x: Array, x_scales: Array, options: Opt
 
 
 def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> None:
-    """out[m, n] (+)= s.T @ x as a chain of fused multiply-adds over k, starting at row 0; see
-    `numerics.loops.matmul`. Operands may be packed if `are_packed` allows it. The products of each
-    `group` of rows are added to each other before the chain adds their sum."""
+    """out (+)= s.T @ x as a chain of fused multiply-adds over k, from row 0 on
+    (`numerics.loops.matmul`).
+
+    Operands may be packed if `are_packed` allows it. The products of each `group` of rows are added
+    to each other before the chain adds their sum."""
     if out.dtype.type is np.float64:
         _double(s, x, out, accumulate)
     else:
@@ -153,8 +157,7 @@ def chain(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> N
 
 def _double(s: Array, x: Array, out: Array, accumulate: bool) -> None:
     """out (+)= s.T @ x in float64, in any order. The columns are multiplied in blocks so small that
-    BLAS uses only this thread: if other threads are busy, waiting for them takes longer than the
-    product."""
+    BLAS uses only this thread: waiting for busy threads would take longer than the product."""
     step = max(ONE_THREAD // s.size, 1)
     for first in range(0, out.shape[1], step):
         columns = slice(first, first + step)
@@ -174,8 +177,8 @@ def blas(s: Array, x: Array, out: Array, accumulate: bool, group: int = 1) -> No
 
 
 def four_pass(multiply: Product, s: Array, x: Array, out: Array, accumulate: bool) -> None:
-    """out[m, n] (+)= four products of halves of float32 numbers: low x low, low x high, high x low,
-    high x high. `multiply` computes each product, and adds it separately."""
+    """out (+)= four products of halves of float32 numbers: low x low, low x high, high x low, high
+    x high. `multiply` computes and adds each product separately."""
     (s_high, s_low, s_finite), (x_high, x_low, x_finite) = halves(s), halves(x)
     passes = (s_low, x_low), (s_low, x_finite), (s_finite, x_low), (s_high, x_high)
     for i, (left, right) in enumerate(passes):
@@ -183,9 +186,11 @@ def four_pass(multiply: Product, s: Array, x: Array, out: Array, accumulate: boo
 
 
 def halves(values: Array) -> tuple[Array, Array, Array]:
-    """Split float32 values into halves. Return three arrays: the upper 12 significant bits, the
-    lower 12, and the upper 12 with 0 in place of numbers that are not finite. `four_pass` uses the
-    third array, so that numbers that are not finite occur in one of its products only."""
+    """Split float32 values into halves. Return the upper 12 significant bits, the lower 12, and the
+    upper 12 with 0 in place of numbers that are not finite.
+
+    `four_pass` uses the third array, so that numbers that are not finite occur in only one of its
+    products."""
     high = (values.view(np.uint32) & HIGH_BITS).view(np.float32)
     finite = np.isfinite(values)
     if finite.all():
@@ -197,9 +202,11 @@ def halves(values: Array) -> tuple[Array, Array, Array]:
 def scaled_chain(
     s: Array, x: Array, s_scale: Array, x_scale: Array, out: Array, accumulate: bool, group: int
 ) -> None:
-    """out (+)= the product of s and x with float64 scales [K / 32, M] and [K / 32, N], as a chain
-    over groups of 1 or 4 rows. The sum of a group's products is multiplied by the scales of both
-    operands, and rounded; see `numerics.loops.matmul`."""
+    """out (+)= the product of s and x, with scales, as a chain over groups of 1 or 4 rows.
+
+    The sum of a group's products is multiplied by the scales of both operands, and rounded
+    (`numerics.loops.matmul`). `s_scale`: float64, shape [K / 32, M]. `x_scale`: float64, shape [K /
+    32, N]."""
     if out.dtype == np.float64:
         _double(_scaled(s, s_scale), _scaled(x, x_scale), out, accumulate)
     else:

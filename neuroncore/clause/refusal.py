@@ -1,10 +1,10 @@
-"""Rules that the letters of shapes can't express (`neuroncore.clause.letters`), as data: a
+"""Rules that the letters of shapes can't express (`neuroncore.clause.letters`). A rule is data: a
 sentence, a condition and a reason.
 
-A rule is a function of (call, machine) with the decorator `@rule`. Its docstring is the sentence
-that `neuroncore isa NAME` prints. It returns None if the call is legal, otherwise a `fault`. Rules
-about the values of numbers that replace tiles are checked when a call runs (`number_for`).
-"""
+A rule is made by the decorator `@rule` from a function of (call, machine). Its docstring is the
+sentence that `neuroncore isa NAME` prints. It returns None if the call is legal, otherwise a
+`fault`. Rules about the values of numbers that replace tiles are checked when a call runs
+(`number_for`)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from neuroncore.memory.tile import Tile
 def require(
     ok: bool, statement: str, kind: type[KernelError] = ShapeError, **fields: str | None
 ) -> None:
-    """Refuse an instruction because of the values of its operands, before anything is written:
-    raise an error of type `kind` unless `ok`."""
+    """Raise an error of type `kind` unless `ok`, which depends on the values of an instruction's
+    operands. Call this function before anything is written."""
     if not ok:
         raise kind(statement, **fields)  # type: ignore[arg-type]
 
@@ -35,7 +35,7 @@ def require(
 @dataclass(frozen=True)
 class Fault:
     """The fault of a call. `fields` are fields of its KernelError. `kind` is the type of this
-    error; None means the type that the rule names."""
+    error; None means the rule's type."""
 
     statement: str
     fields: dict[str, str | None]
@@ -88,9 +88,10 @@ def rule(
     also: str | None = None,
     early: bool = False,
 ) -> Callable[[Condition], Rule]:
-    """Return a decorator that makes a rule from its condition. The default of `sentence` is the
-    docstring. An `early` rule is checked before the shapes, because the meaning of the shapes
-    depends on it."""
+    """Return a decorator that makes a rule from its condition.
+
+    The default of `sentence` is the docstring. An `early` rule is checked before the shapes,
+    because the meaning of the shapes depends on it."""
 
     def define(condition: Condition) -> Rule:
         text = sentence or " ".join((condition.__doc__ or "").split())
@@ -102,9 +103,11 @@ def rule(
 def fault(
     argument: str, statement: str, expected: Any = None, got: Any = None, **more: Any
 ) -> Fault:
-    """Return a fault: the argument to blame, the statement of the error, the expected value, and
-    the actual value `got`, by default the argument if it is a tile. `more` overrides because, hint,
-    also and kind of the rule."""
+    """Return a fault: the argument to blame, the error's statement, and the expected and actual
+    values.
+
+    The default of `got`, the actual value, is the argument if it is a tile. `more` overrides
+    because, hint, also and kind of the rule."""
     kind = more.pop("kind", None)
     fields = {"argument": argument, **more}
     if expected is not None:
@@ -115,7 +118,7 @@ def fault(
 
 
 def lacks(machine: Machine, argument: str, use: str, feature: str, **more: Any) -> Fault:
-    """Return the fault of an argument that needs a feature which the machine doesn't have."""
+    """Return the fault of an argument that needs a feature the machine lacks."""
     return fault(
         argument,
         f"{machine.name} has no {use}",
@@ -127,9 +130,10 @@ def lacks(machine: Machine, argument: str, use: str, feature: str, **more: Any) 
 
 
 def number_for(op: Operator | None, operand: Any, name: str) -> None:
-    """Check a number that is the operand of an operator. Raises OperatorError if the operator does
-    not use this operand and the number is not 0. Raises DtypeError if the operator works on bit
-    patterns and the number is a fraction."""
+    """Check a number that is the operand of an operator.
+
+    Raises OperatorError if the operator does not use this operand and the number is not 0. Raises
+    DtypeError if the operator works on bit patterns and the number is a fraction."""
     if op is None or operand is None or isinstance(operand, Tile):
         return
     if op.arity == 1:
@@ -145,9 +149,10 @@ def number_for(op: Operator | None, operand: Any, name: str) -> None:
 
 
 def numbers_for(run: Run, *operands: tuple[Operator | None, Any, str]) -> Run:
-    """Return a function that checks numbers and then calls `run`. `operands` has (operator,
-    operand, name) for each of the last arguments of `run`; an argument that is a number instead of
-    a tile is checked by `number_for`."""
+    """Return a function that checks numbers and then calls `run`.
+
+    `operands` has (operator, operand, name) for each of the last arguments of `run`. `number_for`
+    checks an argument that is a number instead of a tile."""
     if not any(_asks(op, operand) for op, operand, _ in operands):
         return run
     named = [(op, name) for op, _, name in operands]
@@ -167,8 +172,8 @@ def _asks(op: Operator | None, operand: Any) -> bool:
 
 
 def left_out(name: str, value: Any, because: str) -> None:
-    """Check the argument of a parameter that the call does not use, which `because` explains. Raise
-    OperatorError unless the argument is the number 0."""
+    """Raise OperatorError unless the argument is the number 0, because the call does not use its
+    parameter. `because` states the reason."""
     require(
         not isinstance(value, Tile) and value == 0,
         f"{name} must be None or 0, because {because}",
@@ -181,13 +186,13 @@ def left_out(name: str, value: Any, because: str) -> None:
 
 def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
     """Return a number as a code of dst's format. Raises DtypeError for a number that is outside the
-    range of an integer format (NKI 0.3.0 release notes), and for a packed format unless the number
-    is 0.
+    range of an integer format (NKI 0.3.0 release notes), and for a number other than 0 in a packed
+    format.
 
     Integer formats accept 0.0: its bits are all 0 in every format, and published kernels clear
     integer tiles with it. An unsigned format accepts a negative integer, and stores the bits that
-    the signed format of this width has: the vendor's library marks absent rows with -1 in uint32.
-    """
+    the signed format of this width has: the vendor's library marks absent rows with -1 in
+    uint32."""
     form = dst.dtype
     if form.element:
         require(

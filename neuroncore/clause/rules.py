@@ -39,9 +39,10 @@ def holds(
     statement: OfCall | None = None,
     **reasons: Any,
 ) -> Rule:
-    """Return a rule that refuses a call for which `test` is false. The error blames `argument`, and
-    shows the `expected` and the actual value (`got`). It quotes `sentence`, or the text that
-    `statement` returns for the call."""
+    """Return a rule that refuses a call for which `test` is false.
+
+    The error blames `argument`, and shows the `expected` value and the actual value (`got`). It
+    quotes `sentence`, or the text that `statement` returns for the call."""
 
     @rule(kind, sentence, **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -70,9 +71,9 @@ def formats_of(
     sentence: str | None = None,
     **reasons: Any,
 ) -> Rule:
-    """Require these formats for the named tiles. If `of` is given, the rule applies only to tiles
-    for which `of(tile)` is true. `sentence` replaces the rule's sentence, and the error quotes it.
-    `reasons` are fields of the rule."""
+    """Require these formats for the named tiles, or only for tiles for which `of(tile)` is true.
+    `sentence` replaces the rule's sentence, and the error quotes it. `reasons` are fields of the
+    rule."""
     listed = either(formats)
 
     @rule(DtypeError, sentence or f"{_listed(names)} must be {listed}", **reasons)
@@ -90,7 +91,7 @@ def needs(
     feature: str, use: str, argument: str, test: Callable[[Call], Any], **reasons: Any
 ) -> Rule:
     """Require a feature that only some machines have, for calls for which `test` is true. The error
-    blames `argument`. `use` is a noun for the ability that machines with the feature have."""
+    blames `argument`. `use` is a noun for the ability that the feature gives."""
 
     @rule(TargetError, f"only machines with {feature} have {use} (`{argument}`)", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -123,8 +124,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def same_total(first: str, second: str) -> Rule:
-    """Require that two tiles have the same total number of elements, because a DMA writes each
-    element that it reads. `second` may be a list of tiles."""
+    """Require that two tiles have the same number of elements, because a DMA writes each element
+    that it reads. `second` may be a list of tiles."""
 
     @rule(
         sentence=f"{first} and {second} have the same number of elements",
@@ -178,8 +179,8 @@ def not_both_in_psum(first: str, second: str) -> Rule:
 
 
 def lane_scalars(op: str, *names: str) -> Rule:
-    """Require that operands with one number per partition have the format that the operator needs:
-    float32 for arithmetic operators, an integer format for bitvec operators."""
+    """Require the operator's format for operands with one number per partition: float32 for
+    arithmetic operators, an integer format for bitvec operators."""
 
     @rule(
         DtypeError,
@@ -203,9 +204,9 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
 
 def operand_of(**operands: str) -> Rule:
-    """Refuse a tile as the second operand of an operator that takes only one operand, and None as
-    the second operand of an operator that takes two. `operands` maps the parameter of each operator
-    to the parameter of its second operand: `op0="operand0"`."""
+    """Refuse a second operand of an operator that takes one operand, and None for an operator that
+    takes two. `operands` maps the parameter of each operator to the parameter of its second
+    operand: `op0="operand0"`."""
 
     @rule(
         OperatorError,
@@ -228,8 +229,8 @@ def operand_of(**operands: str) -> Rule:
 def only_if(
     argument: str, partner: str, condition: str, test: Callable[[Any], Any], **reasons: Any
 ) -> Rule:
-    """Allow an argument only if `test` is true for the argument of another parameter, `partner`.
-    `condition` states this condition in words."""
+    """Allow an argument only if `test` is true for the parameter `partner`'s argument. `condition`
+    states this in words."""
 
     @rule(OperatorError, f"{argument} is allowed only if {partner} {condition}", **reasons)
     def check(call: Call, machine: Machine) -> Fault | None:
@@ -244,8 +245,8 @@ def only_if(
 
 
 def needed_if(argument: str, partner: str, condition: str, test: Callable[[Any], Any]) -> Rule:
-    """Require an argument if `test` is true for the argument of another parameter, `partner`.
-    `condition` states this condition in words."""
+    """Require an argument if `test` is true for the parameter `partner`'s argument. `condition`
+    states this in words."""
 
     @rule(OperatorError, f"{argument} is needed if {partner} {condition}")
     def check(call: Call, machine: Machine) -> Fault | None:

@@ -1,5 +1,6 @@
-"""Chips as data: `isa/chips/<name>.toml`. Every number has a source, and
-a grade: documented, measured or assumed."""
+"""Chips as data: `isa/chips/<name>.toml`.
+
+Every number has a source, and a grade: documented, measured or assumed."""
 
 from __future__ import annotations
 
@@ -24,10 +25,8 @@ class Chip:
 
     `host_dma_engines` come in addition to `dma_engines`. `cc_cores` are processors that wait and
     signal for collectives; at most `cc_streams` collectives run at the same time.
-    `logical_core_sizes` are the numbers of physical cores that a logical core may have; the first
-    number is the default. `inline_compression` is the vendor's text about the compression of data
-    in transfers.
-    """
+    `logical_core_sizes` are the possible numbers of physical cores in a logical core, the default
+    first. `inline_compression` is the vendor's text about the compression of data in transfers."""
 
     name: str
     machine: str
@@ -52,10 +51,8 @@ class Chip:
         return machine.load(self.machine)
 
     def logical_cores(self, size: int) -> int:
-        """Return the number of logical cores on the chip, each of `size` physical cores.
-
-        Raises UsageError if the chip doesn't support this size.
-        """
+        """Return how many logical cores of `size` physical cores the chip has. Raises UsageError if
+        the chip doesn't support this size."""
         if size not in self.logical_core_sizes:
             sizes = " or ".join(map(str, self.logical_core_sizes))
             raise UsageError(

@@ -49,10 +49,11 @@ class CollectiveTime(NamedTuple):
 
     @property
     def bus_bandwidth(self) -> float:
-        """The bandwidth of the links in GB/s, by the definition of nccom-test and NCCL's tests: the
-        algorithm bandwidth times (n - 1) / n for each stage of the pattern (`STAGES`), where n is
-        the number of ranks. So bandwidths for different n can be compared. For a shift, it is the
-        algorithm bandwidth."""
+        """The bandwidth of the links in GB/s, as nccom-test and NCCL's tests define it.
+
+        It is the algorithm bandwidth times (n - 1) / n for each stage of the pattern (`STAGES`),
+        where n is the number of ranks. So bandwidths for different n can be compared. For a shift,
+        it is the algorithm bandwidth."""
         if self.pattern == "shift":
             return self.algorithm_bandwidth
         shares = len(STAGES[self.pattern]) * (self.ranks - 1) / self.ranks
@@ -60,8 +61,8 @@ class CollectiveTime(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The communication inside a chip, or between the chips of a `_Level`: the name of its
-    algorithm, its number of steps, and its time in ns."""
+    """The communication inside a chip, or between the chips of a `_Level`: the algorithm, the
+    number of steps, and the time in ns."""
 
     algorithm: str
     steps: int
@@ -70,8 +71,8 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Level:
-    """A group of chips that are connected by links of one kind: the number of chips, and the
-    bandwidth into each chip in GB/s."""
+    """Chips that are connected by links of one kind: their number, and the bandwidth into each chip
+    in GB/s."""
 
     chips: int
     gigabytes_per_s: float
@@ -113,8 +114,8 @@ def collective_time(
 def known_time(
     instance: str, lnc: int, pattern: str, size_bytes: int, ranks: tuple[int, ...]
 ) -> CollectiveTime:
-    """Return the result of `collective_time` for the instance with this name. The result is cached,
-    because all ranks of a group ask for it."""
+    """Return `collective_time` for the instance with this name. The result is cached, because all
+    ranks of a group need it."""
     return collective_time(instances.load(instance), lnc, pattern, size_bytes, ranks)
 
 
@@ -144,12 +145,11 @@ def _group(instance: Instance, lnc: int, ranks: Sequence[int]) -> _Group:
 
 
 def _levels(instance: Instance, chips: Sequence[int]) -> Iterator[_Level]:
-    """Yield the levels of a group of chips: one per kind of links if the chips fill a grid of the
-    instance's axes, otherwise a single level.
+    """Yield one level per kind of links if the chips fill a grid of the instance's axes, otherwise
+    a single level.
 
     A group uses the links along the axes on which its chips differ. Along an axis of a torus a chip
-    has two links; it is assumed that both lead to chips of the group.
-    """
+    has two links; it is assumed that both lead to chips of the group."""
     at = [instance.topology.coordinates(chip) for chip in chips]
     axes = enumerate(instance.topology.axes)
     spread = {axis: len({coordinates[place] for coordinates in at}) for place, axis in axes}
@@ -175,10 +175,11 @@ def _stage(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 
 
 def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
-    """Yield one _Part for each level of a hierarchical algorithm. On the innermost level the chips
-    exchange all the data. On each outer level, chips with the same position on the inner levels
-    exchange their share of the data in a ring, with the step time and bandwidths of KangaRing
-    (assumed)."""
+    """Yield one _Part for each level of a hierarchical algorithm.
+
+    On the innermost level the chips exchange all the data. On each outer level, chips with the same
+    position on the inner levels exchange their share of the data in a ring, with the step time and
+    bandwidths of KangaRing (assumed)."""
     inner, *outer = group.levels
     ranks = group.per_chip * inner.chips
     name = _algorithm(group, inner, ranks, size_bytes / ranks)
@@ -190,8 +191,7 @@ def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
 
 
 def _algorithm(group: _Group, level: _Level, ranks: int, bytes_per_rank: float) -> str:
-    """Return the name of the algorithm with the smallest size limit that allows this number of
-    bytes per rank.
+    """Return the name of the algorithm with the smallest size limit that allows `bytes_per_rank`.
 
     It is assumed that a size in the table is the size of the data of all ranks together; one table
     for 16 ranks agrees with this. RDH (recursive halving and doubling) needs a number of chips that
@@ -228,8 +228,7 @@ def _steps(algorithm: str, ranks: int, chips: int) -> int:
 def _part(
     group: _Group, algorithm: str, steps: int, stage: str, level: _Level, size_bytes: float
 ) -> _Part:
-    """Return the communication in a gather or scatter of `size_bytes` among the chips of a
-    level."""
+    """Return the part of a gather or scatter of `size_bytes` among the chips of a level."""
     taken = size_bytes * (level.chips - 1) / level.chips
     numbers = _numbers(group.instance, algorithm)
     rate = level.gigabytes_per_s * _share_of_links(group.instance, numbers, stage)
@@ -237,8 +236,8 @@ def _part(
 
 
 def _exchange(group: _Group, size_bytes: int) -> _Part:
-    """Return the communication in which every rank sends a piece to every other rank over the mesh.
-    The slowest links determine its time."""
+    """Return the part in which every rank sends a piece to every other rank over the mesh. The
+    slowest links determine its time."""
     chips = prod(level.chips for level in group.levels)
     taken = group.per_chip * size_bytes * (chips - 1) / chips
     numbers = _numbers(group.instance, "mesh")
@@ -248,8 +247,8 @@ def _exchange(group: _Group, size_bytes: int) -> _Part:
 
 
 def _shift(group: _Group, size_bytes: int) -> _Part:
-    """Return the communication in which every rank sends its tensor to the next rank. If the next
-    rank is on another chip, one link is used."""
+    """Return the part in which every rank sends its tensor to the next rank. One link leads to a
+    next rank on another chip."""
     if not group.levels:
         return _inside_a_chip(group, "ring", size_bytes)
     numbers = _numbers(group.instance, "ring")
@@ -259,8 +258,8 @@ def _shift(group: _Group, size_bytes: int) -> _Part:
 
 
 def _inside_a_chip(group: _Group, algorithm: str, size_bytes: float) -> _Part:
-    """Return the communication of ranks on one chip: one step, in which each rank reads and writes
-    at half of the bandwidth of its HBM bank (assumed: no bandwidth within a chip is published)."""
+    """Return the part of ranks on one chip: one step, in which each rank reads and writes at half
+    of the bandwidth of its HBM bank (assumed: no bandwidth within a chip is published)."""
     chip = group.instance.chip
     rate = chip.hbm_gigabytes_per_s / max(chip.hbm_banks, group.per_chip) / 2
     return _Part(algorithm, 1, 1e3 * _numbers(group.instance, "mesh").step_us + size_bytes / rate)
@@ -272,15 +271,15 @@ def _reference(instance: Instance) -> Instance:
 
 
 def _numbers(instance: Instance, algorithm: str) -> AlgorithmNumbers:
-    """Return the numbers of an algorithm. A ring has the numbers of KangaRing, which also passes
-    data from rank to rank (assumed)."""
+    """Return the numbers of an algorithm. A ring has those of KangaRing, which also passes data
+    from rank to rank (assumed)."""
     known = instance.collectives.algorithms
     return known[algorithm] if algorithm in known else known["kangaring"]
 
 
 def _share_of_links(instance: Instance, numbers: AlgorithmNumbers, stage: str) -> float:
-    """Return the fraction of a chip's incoming bandwidth that an algorithm uses. This fraction is
-    computed for the instance of the published table."""
+    """Return the fraction of a chip's incoming bandwidth that an algorithm uses, computed for the
+    instance of the published table."""
     reference = _reference(instance)
     whole = (
         numbers.scatter_gigabytes_per_s if stage == "scatter" else numbers.gather_gigabytes_per_s

@@ -36,7 +36,7 @@ def isa() -> Path:
 
 
 class FactReader:
-    """Reads the tables of a file. Every key must be known, and every number must have a grade."""
+    """Reads the tables of a file. Unknown keys and numbers without a grade are errors."""
 
     def __init__(self, raw: dict[str, Any], where: str) -> None:
         self.raw, self.where = raw, where
@@ -74,7 +74,7 @@ class FactReader:
         return self.facts[path]
 
     def exactly(self, table: Mapping[str, Any], names: Sequence[str], path: str) -> None:
-        """Check that a table has all of these keys and no others."""
+        """Check that a table has exactly these keys."""
         self.known(table, names, path)
         missing = [name for name in names if name not in table]
         if missing:

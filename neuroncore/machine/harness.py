@@ -16,8 +16,8 @@ NAMES = PROFILE, EXPLORER, BENCHMARK = get_args(HarnessName)
 
 @dataclass(frozen=True)
 class HarnessTime:
-    """The time of a kernel, and the time that a harness adds to it, in nanoseconds. `added_ns` is
-    None if it is unknown."""
+    """The time of a kernel, and the time that a harness adds, in nanoseconds. `added_ns` is None if
+    it is unknown."""
 
     harness: str
     kernel_ns: float
@@ -25,14 +25,13 @@ class HarnessTime:
 
     @property
     def total_ns(self) -> float:
-        """The time that the harness reports; only the kernel's time if the added time is
-        unknown."""
+        """The time that the harness reports, or the kernel's time if the added time is unknown."""
         return self.kernel_ns + (self.added_ns or 0.0)
 
     @property
     def parts(self) -> str:
-        """The two times as text, such as `13.2 us kernel + 15.1 us of neuron-profile`. If the added
-        time is unknown, the text says so."""
+        """The two times as text, such as `13.2 us kernel + 15.1 us of neuron-profile`. The text
+        states if the added time is unknown."""
         kernel = f"{duration(self.kernel_ns)} kernel"
         if self.added_ns is None:
             return f"{kernel}; the time that {self.harness} adds is unknown"
@@ -59,8 +58,8 @@ def harness_time(harness: str, machine: str, kernel_ns: float) -> HarnessTime:
 
 
 def overheads(machine: str) -> dict[str, Fact]:
-    """Return the microseconds that each harness adds on a machine, by the name of the harness.
-    Raises DefinitionError if the file is wrong."""
+    """Return the microseconds that each harness adds on a machine, by harness. Raises
+    DefinitionError if the file is wrong."""
     facts = _reader().facts
     paths = {name: f"{machine}.{name}" for name in NAMES}
     return {name: facts[path] for name, path in paths.items() if path in facts}

@@ -1,5 +1,6 @@
-"""Instances as data: `isa/instances/<name>.toml`. Every number has a source, and
-a grade: documented, measured or assumed."""
+"""Instances as data: `isa/instances/<name>.toml`.
+
+Every number has a source, and a grade: documented, measured or assumed."""
 
 from __future__ import annotations
 
@@ -23,8 +24,10 @@ OPTIONAL = ("links", "hops")
 
 @dataclass(frozen=True)
 class Host:
-    """The servers of an instance: their number; the vCPUs, the memory and the EFA interfaces
-    (network) of all servers together; and the bandwidth of one EFA interface in Gb/s."""
+    """The servers of an instance.
+
+    Fields are the number of servers; the vCPUs, the memory and the EFA (network) interfaces of all
+    servers together; and the bandwidth of one EFA interface in Gb/s."""
 
     servers: int
     vcpus: int
@@ -35,8 +38,8 @@ class Host:
 
 @dataclass(frozen=True)
 class LinkGroup:
-    """Links of one kind: the number of links that a chip has along these axes, and the bandwidth of
-    each link in one direction in GB/s."""
+    """Links of one kind: the number per chip along these axes, and the bandwidth of each in one
+    direction in GB/s."""
 
     name: str
     axes: tuple[str, ...]
@@ -53,7 +56,7 @@ class LinkGroup:
 @dataclass(frozen=True)
 class AlgorithmNumbers:
     """One algorithm: the largest size for which it is used, the time of a step, and its bandwidths.
-    A size is the size of the whole collective: the output of a gather, the input of a scatter."""
+    A size is the output of a gather or the input of a scatter."""
 
     most_bytes: int
     step_us: float
@@ -63,9 +66,11 @@ class AlgorithmNumbers:
 
 @dataclass(frozen=True)
 class CollectiveTable:
-    """Numbers that were fitted to a published table: times of collectives in which all ranks of the
-    instance take part, with `lnc` physical cores per logical core, for sizes from `least_bytes` to
-    `most_bytes`. A collective takes `launch_us` once. `algorithms` are sorted by size."""
+    """Numbers that were fitted to a published table of the times of collectives.
+
+    All ranks of the instance take part, with `lnc` physical cores per logical core. Sizes are from
+    `least_bytes` to `most_bytes`. A collective takes `launch_us` once. `algorithms` are sorted by
+    size."""
 
     lnc: int
     least_bytes: int
@@ -75,7 +80,7 @@ class CollectiveTable:
 
 
 class CorePlace(NamedTuple):
-    """The position of a rank: its server, its chip, and its logical core on the chip."""
+    """The position of a rank: server, chip, and logical core on the chip."""
 
     server: int
     chip: int
@@ -87,8 +92,7 @@ class Instance:
     """Chips that are connected: an instance, or an UltraServer of several instances.
 
     `collectives` is the table for the time of collectives. If no table is published for this
-    instance, the table is that of the instance `scaled_from`; otherwise `scaled_from` is empty.
-    """
+    instance, it is the table of the instance `scaled_from`; otherwise `scaled_from` is empty."""
 
     name: str
     aliases: tuple[str, ...]
@@ -126,8 +130,8 @@ class Instance:
         return sum(group.each_way for group in self.links)
 
     def ranks(self, lnc: int) -> int:
-        """Return the number of logical cores if each has `lnc` physical cores. Raises UsageError if
-        this size is not supported."""
+        """Return the number of logical cores of `lnc` physical cores. Raises UsageError for a size
+        that is not supported."""
         return self.chips * self.chip.logical_cores(lnc)
 
     def place(self, rank: int, lnc: int) -> CorePlace:
@@ -135,8 +139,7 @@ class Instance:
         server.
 
         This numbering is an assumption; nccom-test and nki-library agree with it. Raises UsageError
-        if there is no such rank.
-        """
+        if there is no such rank."""
         ranks = self.ranks(lnc)
         if not 0 <= rank < ranks:
             raise UsageError(f"{self.name} has no rank {rank}: its ranks are 0 to {ranks - 1}")
@@ -166,10 +169,8 @@ def names() -> tuple[str, ...]:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return a dict from each alternative name to the name of the instance.
-
-    Raises DefinitionError if one alternative name means two instances.
-    """
+    """Return the name of the instance for each alternative name. Raises DefinitionError if an
+    alternative name means two instances."""
     by_alias: dict[str, str] = {}
     for name in names():
         for alias in load(name).aliases:
@@ -197,8 +198,8 @@ def find(name: str) -> Instance:
 
 @cache
 def holding(machine: str, lnc: int, ranks: int) -> Instance | None:
-    """Return the smallest instance with at least `ranks` logical cores of `lnc` physical cores. Its
-    chip must be the first of the machine's `products`. Return None if there is no such instance."""
+    """Return the smallest instance with at least `ranks` logical cores of `lnc` physical cores, or
+    None. Its chip must be the first of the machine's `products`."""
     product = load_machine(machine).products[0].lower()
     candidates = [
         instance

@@ -1,5 +1,6 @@
-"""Machines as data: `isa/machines/<name>.toml`. Every number has a source, and
-a grade: documented, measured or assumed."""
+"""Machines as data: `isa/machines/<name>.toml`.
+
+Every number has a source, and a grade: documented, measured or assumed."""
 
 from __future__ import annotations
 
@@ -77,9 +78,11 @@ class Hbm:
 
 @dataclass(frozen=True)
 class Engine:
-    """Times of an engine. `rate` is the number of elements per lane and cycle, by the kind of work;
-    for the Tensor engine it is the number of columns per cycle. The rate `strided` is for elements
-    that are each in a different sector; if it is missing, `Fixed.sector_cycles` applies.
+    """Times of an engine.
+
+    `rate` is the number of elements per lane and cycle, by the kind of work; for the Tensor engine
+    it is the number of columns per cycle. The rate `strided` is for elements that are each in a
+    different sector; if it is missing, `Fixed.sector_cycles` applies.
 
     An instruction occupies its engine for max(min_interval, overhead + work / rate) cycles. Its
     result is available `latency_ns` later. `overhead_cycles` is for operands in PSUM; an operand in
@@ -210,7 +213,7 @@ class ReplayTimes:
 
 @dataclass(frozen=True)
 class Machine:
-    """One NeuronCore. Other code distinguishes generations only by `has` and by the numbers."""
+    """One NeuronCore. Only `has` and the numbers distinguish generations for other code."""
 
     name: str
     generation: str
@@ -236,7 +239,7 @@ class Machine:
         return feature in self.features
 
     def starts(self, partitions: int) -> tuple[int, ...]:
-        """Return the partitions at which an access to this number of partitions may start."""
+        """Return the partitions at which an access to `partitions` partitions may start."""
         fits = (int(most) for most in self.start_partitions if partitions <= int(most))
         return tuple(self.start_partitions[str(min(fits))])
 
@@ -251,8 +254,8 @@ class Machine:
 
     @cached_property
     def descriptors_ahead(self) -> Machine:
-        """Return the machine for kernels whose compiler writes, before the kernel runs, the DMA
-        descriptors that hardware could write."""
+        """Return the machine for compilers that write, before the kernel runs, the DMA descriptors
+        that hardware could write."""
         return replace(self, dma=replace(self.dma, hardware_issue_ns=self.dma.issue_ns))
 
     @cached_property
@@ -281,8 +284,8 @@ class Machine:
         return replace(self, features={**self.features, SLOW_STRIDES: Fact(True, "assumed", "")})
 
     def figures_for(self, engine: str, moves: bool) -> tuple[Any, ...]:
-        """Return all figures on which the cost of a call on an engine may depend. `moves` is true
-        for instructions that DMA may run. Figures of other engines are left out."""
+        """Return all figures on which the cost of a call on an engine may depend, without figures
+        of other engines. `moves` is true for instructions that DMA may run."""
         known = self._figures.get((engine, moves))
         if known is None:
             moving = (self.dma, self.hbm) if moves else ()
@@ -363,8 +366,8 @@ def _meant(alias: str) -> str:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Return a dict from each alternative name to the name of the machine. Raises DefinitionError
-    if one alternative name means two machines."""
+    """Return the name of the machine for each alternative name. Raises DefinitionError if an
+    alternative name means two machines."""
     by_alias: dict[str, str] = {}
     for name in names():
         for alias in load(name).aliases:
@@ -377,8 +380,8 @@ def aliases() -> dict[str, str]:
 
 
 def api_versions() -> list[str]:
-    """Return the values that get_nc_version() can return, oldest first. These are the
-    `api_version` of all machines. Only the part of a file before its first table is parsed."""
+    """Return the values that get_nc_version() can return, oldest first: the `api_version` of all
+    machines. Only the part of a file before its first table is parsed."""
     heads = (tomllib.loads(_text(name).partition("\n[")[0]) for name in names())
     return sorted({head["api_version"] for head in heads}, key=api_number)
 

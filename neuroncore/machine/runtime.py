@@ -11,11 +11,13 @@ from neuroncore.machine import FactReader
 
 @dataclass(frozen=True)
 class WorldLimits:
-    """Limits on a world, which is the ranks that run a kernel together. The number of its ranks
-    must be in `ranks`, or a multiple of `multiple`. A rank may be in at most `replica_groups`
-    replica groups. A channel is a ring of links between the ranks of a group. A group with ranks on
-    all chips of its servers has `channels_of_servers` channels, any other group has `channels`.
-    KangaRing, an algorithm of collectives, works with at most `kangaring_ranks` ranks."""
+    """Limits on a world, the ranks that run a kernel together.
+
+    The number of ranks must be in `ranks`, or a multiple of `multiple`. A rank may be in at most
+    `replica_groups` replica groups. A channel is a ring of links between the ranks of a group. A
+    group with ranks on all chips of its servers has `channels_of_servers` channels, any other group
+    has `channels`. KangaRing, an algorithm of collectives, works with at most `kangaring_ranks`
+    ranks."""
 
     ranks: Sequence[int]
     multiple: int

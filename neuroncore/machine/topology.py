@@ -22,8 +22,7 @@ class Topology:
     * switched: switches connect the chips. Chips that differ only along one of the `straight` axes
       also have a direct link. Sources disagree on the number of switches between two chips, so
       `hops` has several profiles, by name. A profile has a number for each axis: the number of
-      switches if this axis is the first one along which the two chips differ.
-    """
+      switches if this axis is the first along which the two chips differ."""
 
     kind: str
     axes: tuple[str, ...]
@@ -52,13 +51,13 @@ class Topology:
         return chip
 
     def neighbors(self, chip: int) -> list[int]:
-        """Return the chips at the other ends of a chip's links, sorted. Chips behind a switch are
-        not neighbors."""
+        """Return the chips at the other ends of a chip's links, sorted, without chips behind a
+        switch."""
         at = self.coordinates(chip)
         return sorted({self.chip_at(other) for other in self._linked(at)} - {chip})
 
     def _linked(self, at: Coordinates) -> Iterator[Coordinates]:
-        """Yield the positions of the chips to which the chip at a position has links."""
+        """Yield the positions of the chips that are linked to the chip at `at`."""
         for axis, (name, size) in enumerate(zip(self.axes, self.shape, strict=True)):
             for place in (at[axis] - 1, at[axis] + 1):
                 inside = 0 <= place < size
@@ -72,7 +71,7 @@ class Topology:
 
     def distance(self, chip: int, other: int, profile: str = "") -> int:
         """Return the number of links on the shortest path. If switches connect the chips, return
-        the number of switches between the two, in a profile of `hops` (by default the first)."""
+        the number of switches, in a profile of `hops` (by default the first)."""
         ends = list(zip(self.coordinates(chip), self.coordinates(other), strict=True))
         if self.kind == "switched":
             hops = self.hops[profile or next(iter(self.hops))]

@@ -15,9 +15,11 @@ MOST_CORES = 4096
 
 @dataclass(frozen=True)
 class World:
-    """The `ranks` that run one kernel. Each rank has separate HBM and `cores` physical cores (1 or
-    2, the LNC). The cores of all ranks are numbered together: rank r has the numbers from r * cores
-    on. `instance` is the name of the instance, if one was requested."""
+    """The `ranks` that run one kernel.
+
+    Each rank has separate HBM and `cores` physical cores (1 or 2, the LNC). The cores of all ranks
+    are numbered together: rank r has the numbers from r * cores on. `instance` is the name of the
+    instance, if one was requested."""
 
     ranks: int = 1
     cores: int = 1
@@ -33,7 +35,7 @@ class World:
         return number // self.cores
 
     def core(self, number: int) -> int:
-        """Return the number that core `number` of the world has within its rank."""
+        """Return the number of core `number` within its rank."""
         return number % self.cores
 
     def cores_of(self, rank: int) -> range:
@@ -49,8 +51,8 @@ class World:
         )
 
     def all_named(self, numbers: Iterable[int]) -> str:
-        """Return the names of several cores for messages. If all cores of a rank are included, the
-        rank is named instead of its cores."""
+        """Return the names of several cores for messages. A rank is named instead of all its
+        cores."""
         cores = sorted(numbers)
         whole = sorted({self.rank(n) for n in cores})
         if self.ranks > 1 and len(cores) == len(whole) * self.cores:
@@ -58,7 +60,7 @@ class World:
         return ", ".join(map(self.named, cores))
 
     def several(self, numbers: Iterable[int]) -> bool:
-        """Return whether the cores belong to several ranks; in a world of one rank, whether there
+        """Return whether the cores belong to several ranks, or in a world of one rank whether they
         are several cores."""
         return len({n if self.ranks == 1 else self.rank(n) for n in numbers}) > 1
 
@@ -76,7 +78,8 @@ def check_size(ranks: int, cores: int = 1) -> None:
 
 
 def listed(numbers: Iterable[int]) -> str:
-    """Return numbers in ascending order as text, runs of three or more as a range: "0 to 5, 7"."""
+    """Return numbers in ascending order as text, with ranges for runs of three or more: "0 to 5,
+    7"."""
     runs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
     ends = [[number for _, number in run] for _, run in runs]
     return ", ".join(

@@ -1,11 +1,10 @@
-"""Access patterns: shapes, strides and offsets, counted in elements. `Flags` mark the bytes of a
-storage, for example those that were never written.
+"""Access patterns: shapes, strides and offsets, counted in elements.
 
-One flag is for several adjacent bytes, because kernels write whole rows or blocks of columns. All
-flags of a storage are for the same number of bytes. If an access covers only a part of a flag's
-bytes, every flag of the storage is divided into smaller ones. A tensor that is written in 32 blocks
-of rows has 32 flags.
-"""
+`Flags` mark the bytes of a storage, for example those that were never written. One flag is for
+several adjacent bytes, because kernels write whole rows or blocks of columns. All flags of a
+storage are for the same number of bytes. If an access covers only a part of a flag's bytes, every
+flag of the storage is divided into smaller flags. A tensor that is written in 32 blocks of rows has
+32 flags."""
 
 from __future__ import annotations
 
@@ -32,32 +31,31 @@ def dense(shape: Sequence[int]) -> Dims:
 
 
 def long_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (size, stride) of the axes whose size is not 1. The positions of the elements depend
-    only on these axes."""
+    """Return (size, stride) of the axes whose size is not 1. Only these axes affect the positions
+    of elements."""
     return [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the distance in elements that these axes cover: the stride that a further, outermost
-    axis would have.
+    """Return the distance in elements that these axes cover: the stride of a further, outermost
+    axis.
 
     For dense axes the distance is the product of their sizes. NKI's access patterns count the
     offset along an axis in the same way (`offset + scalar_offset * prod(shape[indirect_dim + 1:])`,
-    SDK nki-aps).
-    """
+    SDK nki-aps)."""
     return max([1, *(n * abs(s) for n, s in zip(shape, strides, strict=True))])
 
 
 def free_axes(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return the number of axes that an access pattern needs after the first axis. Axes that are
-    contiguous with each other count as one."""
+    """Return how many axes an access pattern needs after the first axis. Contiguous axes count as
+    one."""
     axes = long_axes(shape[1:], strides[1:])
     return 1 + sum(outer != n * inner for (_, outer), (n, inner) in pairwise(axes))
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether the elements are contiguous, in row-major order. Strides of axes of size 1
-    don't matter."""
+    """Return whether the elements are contiguous, in row-major order. Axes of size 1 don't
+    matter."""
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size != 1 and stride != step:
@@ -67,21 +65,19 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Return (the least, the greatest) offset of an element, relative to the first element. No axis
-    may have size 0."""
+    """Return the least and the greatest offset of an element from the first element. Axes of size 0
+    are not allowed."""
     low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
     high = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
     return low, high
 
 
 def reshaped(shape: Dims, strides: Dims, target: Dims) -> Dims | None:
-    """Return the strides for the same elements, in the same order, in the shape `target`; None if
-    no such strides exist.
+    """Return the strides for the same elements in the shape `target`, or None if there are none.
 
-    Both shapes must have the same number of elements. Two axes can be merged only if the outer
-    stride is the size of the inner axis times its stride. The stride of an axis of size 1 is the
-    distance that the axes inside it cover.
-    """
+    Both shapes must have equally many elements. Two axes can be merged only if the outer stride is
+    the size of the inner axis times its stride. The stride of an axis of size 1 is the distance
+    that the axes inside it cover."""
     runs = _runs(shape, strides)  # [elements, stride] of each dense run, outermost first
     new_strides: list[int] = []
     reach = 1  # the distance that the axes so far cover
@@ -110,17 +106,16 @@ def _runs(shape: Dims, strides: Dims) -> list[tuple[int, int]]:
 
 
 def recounted(shape: Sequence[int], strides: Sequence[int], old: int, new: int) -> Dims | None:
-    """Convert strides that count elements of `old` bytes into strides that count elements of
-    `new` bytes. Return None if a stride is not a whole number of elements. Axes of size 1 don't
-    matter."""
+    """Convert strides in elements of `old` bytes into strides in elements of `new` bytes. Return
+    None if a stride is not a whole number of elements. Axes of size 1 don't matter."""
     if any(s * old % new for _, s in long_axes(shape, strides)):
         return None
     return tuple(-(-s * old // new) for s in strides)
 
 
 def inferred(shape: Sequence[int], total: int) -> Dims | None:
-    """Return `shape`, in which a size of -1 is replaced so that the shape has `total` elements.
-    Return None if that is impossible."""
+    """Return `shape` with the size that gives `total` elements in place of -1, or None if there is
+    no such size."""
     sizes = list(shape)
     if sizes.count(-1) == 1:
         known = -prod(sizes)
@@ -153,9 +148,9 @@ class Footprint:
     """The bytes that the elements of an access cover, whatever the order of the elements.
 
     Elements have `item` bytes; `shape` and `strides` (in bytes) give their positions relative to
-    the first element. The bytes are a grid of runs, each of `run` adjacent bytes: along each axis
-    of the grid, `sizes` has the number of runs and `steps` their distance in bytes. The bytes start
-    at `low` (0 or less) relative to the first element, and extend over `reach` bytes."""
+    the first element. The bytes are a grid of runs, each of `run` adjacent bytes. For each axis of
+    the grid, `sizes` has the number of runs and `steps` their distance in bytes. The bytes start at
+    `low` (0 or less) relative to the first element, and extend over `reach` bytes."""
 
     __slots__ = ("item", "low", "reach", "run", "shape", "sizes", "steps", "strides", "unit")
 
@@ -183,8 +178,7 @@ def footprint(shape: Dims, strides: Dims, item: int) -> Footprint:
 
 
 class Flags:
-    """Flags for the bytes of a storage: one flag for each `granule` bytes. At first no flag is
-    set."""
+    """Flags for the bytes of a storage, one for each `granule` bytes. At first none is set."""
 
     __slots__ = ("granule", "mask")
 
@@ -193,9 +187,8 @@ class Flags:
         self.mask = NONE_SET  # replaced when an access first needs flags
 
     def pieces(self, start: int, covered: Footprint) -> Array:
-        """Return a view of the flags of an access, to read or set them. Their order is undefined.
-        The first element of the access is at byte `start`, and `covered` is the access's
-        Footprint."""
+        """Return a view of the flags of an access, in undefined order, to read or set them. `start`
+        is the byte of the first element, and `covered` the Footprint of the access."""
         first = start + covered.low
         self._divide(gcd(self.granule, first, covered.unit))
         granule = self.granule
@@ -206,8 +199,8 @@ class Flags:
         return np.ndarray((*covered.sizes, run), np.bool_, self.mask, begin, steps)
 
     def elements(self, start: int, covered: Footprint) -> Array:
-        """Return a view of the flags of an access, as `pieces` does, but in the shape of the
-        access. If an element has several flags, the view has one more axis."""
+        """Return a view of the flags of an access (see `pieces`) in its shape. If an element has
+        several flags, the view has one more axis."""
         self._divide(gcd(self.granule, start, covered.item, *covered.strides))
         granule, shape = self.granule, covered.shape
         steps = [s // granule for s in covered.strides]
@@ -225,10 +218,10 @@ class Flags:
 
 
 class Gaps(Flags):
-    """Flags that are set for the bytes of a storage that were written; the other bytes are its
-    gaps. A storage that was written completely has no Gaps. All storages of one layout that were
-    never written use the same Gaps, whose `shared` is true; writes are recorded in a new Gaps
-    instead."""
+    """Flags for the bytes of a storage that were written; the other bytes are its gaps.
+
+    A storage that was written completely has no Gaps. All storages of one layout that were never
+    written use the same Gaps, whose `shared` is true; writes are recorded in new Gaps instead."""
 
     __slots__ = ("_covered", "_start", "shared", "written")
 
@@ -242,8 +235,8 @@ class Gaps(Flags):
         self.written = 0
 
     def write(self, start: int, covered: Footprint, chosen: Array | None = None) -> bool:
-        """Record a write of all elements of an access, or of the `chosen` ones. Return True if
-        every byte of the storage has now been written."""
+        """Record a write of all or the `chosen` elements of an access. Return True if every byte of
+        the storage has now been written."""
         if chosen is None:
             if covered is self._covered and start == self._start:
                 return False
@@ -276,7 +269,7 @@ class Gaps(Flags):
 
     def missing(self, start: int, covered: Footprint) -> Array | None:
         """Return, for each element of an access, whether it has an unwritten byte. Return None if
-        all bytes of the access were written."""
+        all bytes were written."""
         if not self.written:
             return np.ones(covered.shape, np.bool_)
         if covered is self._covered and start == self._start:
@@ -297,7 +290,7 @@ class Gaps(Flags):
 
 def _repeated(mask: Array, times: int) -> Array:
     """Return each flag `times` times in a row. If the result is large and few flags are set, only
-    these are written, so that the other memory pages are never touched."""
+    set flags are written, to leave the other memory pages untouched."""
     if mask.size * times < LARGE or np.count_nonzero(mask) * 8 > mask.size:
         return np.repeat(mask, times)
     repeated = np.zeros((mask.size, times), np.bool_)  # fresh memory from the system is 0 already
@@ -306,6 +299,6 @@ def _repeated(mask: Array, times: int) -> Array:
 
 
 def _all(flags: Array) -> bool:
-    """Return whether all flags are set. For a few flags, numpy's `all` takes several times as
-    long."""
+    """Return whether all flags are set. numpy's `all` takes several times as long for a few
+    flags."""
     return bool(flags.item(flags.argmin()))

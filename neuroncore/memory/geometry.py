@@ -3,8 +3,7 @@
 Equal layouts are the same object, so data that depends on a layout is found by identity. Nearly
 every new tile of a kernel has a layout that exists already, so finding it costs little. A table
 that grows too long is cleared. Then two equal objects may exist, and the data that depends on them
-is computed twice.
-"""
+is computed twice."""
 
 from __future__ import annotations
 
@@ -26,9 +25,8 @@ MOST = 1 << 12  # entries of a table
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class View:
-    """The properties of a tile on which the legality and the cost of an instruction may depend. The
-    contents of the tile are not among them. The function `view` makes Views for calls; equal Views
-    from it are the same object."""
+    """The properties of a tile, without contents, on which an instruction's legality and cost may
+    depend. Equal Views from the function `view` are the same object."""
 
     shape: Dims
     strides: Dims
@@ -55,8 +53,7 @@ class View:
 
     @property
     def distinct_free_size(self) -> int:
-        """The number of distinct elements per partition: an axis with stride 0 counts as one
-        element."""
+        """The number of distinct elements per partition; an axis with stride 0 counts as one."""
         return prod(n for n, s in zip(self.shape[1:], self.strides[1:], strict=True) if s)
 
     @property
@@ -73,8 +70,8 @@ class View:
 
     @property
     def is_contiguous(self) -> bool:
-        """True if the elements are contiguous. On the chip this concerns the free axes only,
-        because partitions are separate memories."""
+        """True if the elements are contiguous. On the chip only the free axes count, because
+        partitions are separate memories."""
         if self.on_chip:
             return access.is_dense(self.shape[1:], self.strides[1:])
         return access.is_dense(self.shape, self.strides)
@@ -101,13 +98,12 @@ def make_room(table: dict[Any, Any]) -> None:
 
 
 class Layout:
-    """The layout of a storage, independent of its contents and of its position in the emulator's
+    """The layout of a storage, independent of contents and of the position in the emulator's
     memory.
 
     On the chip it has `partitions` rows of `row_bytes`; the first row is in `partition0`, and every
     row starts at `byte0` of its partition. In HBM it is one row. In the emulator's memory, elements
-    are `spread` times as far apart as on the chip, and rows are `pitch` bytes apart.
-    """
+    are `spread` times as far apart as on the chip, and rows are `pitch` bytes apart."""
 
     __slots__ = (
         *("region", "shape", "dtype", "spread", "pitch", "partition0", "byte0", "placed"),
@@ -174,19 +170,21 @@ def unplaced(
     held: Format,
     place: tuple[int, int] = (0, 0),
 ) -> Layout:
-    """Return the layout of a storage whose address the kernel did not choose. Memory stores its
-    elements in the format `held`, whose width is a multiple of the width of `dtype`. `place` is the
-    pair of the first partition and the first byte in each partition."""
+    """Return the layout of a storage whose address the kernel did not choose.
+
+    Memory stores its elements in the format `held`, whose width is a multiple of the width of
+    `dtype`. `place` is (first partition, first byte in each partition)."""
     spread = held.itemsize // dtype.itemsize
     row = prod(shape[1:] if region in ON_CHIP else shape)
     return layout(region, shape, dtype, spread, row * dtype.itemsize * spread, place, False)
 
 
 class Geometry:
-    """The form of a window on a storage: its layout, shape, strides and format, but not the
-    position of its first element. `shape` and `strides` count elements of its format.
-    `bytes_apart` are the strides in bytes on the chip; `steps` are the strides in bytes in the
-    emulator's memory."""
+    """The form of a window on a storage: layout, shape, strides and format, without the position of
+    the first element.
+
+    `shape` and `strides` count elements of the format. `bytes_apart` are the strides in bytes on
+    the chip; `steps` are the strides in bytes in the emulator's memory."""
 
     __slots__ = (
         *("layout", "shape", "strides", "dtype", "bytes_apart", "steps", "fills", "stepped"),
@@ -224,21 +222,20 @@ class Geometry:
         return self.layout.arguments, self.shape, self.strides, self.dtype
 
     def note_part(self, alike: Any, part: Geometry) -> None:
-        """Cache the geometry of a part of a tile. The key `alike` describes the indices that select
-        the part. The entry is valid for every tile of this geometry."""
+        """Cache the geometry of a part of a tile, for every tile of this geometry. The key `alike`
+        describes the indices that select the part."""
         make_room(self.parts)
         self.parts[alike] = part
 
     def has_room(self, offsets: npt.NDArray[np.int64]) -> bool:
-        """Return whether a window of this form is inside the storage at each of these offsets,
-        which count elements."""
+        """Return whether windows of this form at each of these offsets, in elements, are inside the
+        storage."""
         low, high = access.extent(self.shape, self.strides)
         room = self.layout.nbytes // self.dtype.itemsize
         return not len(offsets) or bool(offsets.min() + low >= 0 and offsets.max() + high < room)
 
     def start(self, offset: int) -> int:
-        """Return the position in bytes, in the emulator's memory, of the element at an offset in
-        elements."""
+        """Return the position in bytes, in the emulator's memory, of the element at `offset`."""
         layout = self.layout
         if not layout.in_rows:
             return offset * self.element
@@ -246,8 +243,7 @@ class Geometry:
         return row * layout.pitch + column * layout.spread
 
     def view(self, offset: int) -> View:
-        """Return the View of a tile whose first element is at this offset, which counts
-        elements."""
+        """Return the View of a tile whose first element is at `offset`, in elements."""
         place = offset // self.apart
         known = self.views.get(place)
         if known is None:
@@ -269,9 +265,10 @@ class Geometry:
 
 
 def _alike(layout: Layout, item: int) -> int:
-    """Return how many successive offsets of a tile's first element have the same View. In PSUM this
-    is 1, in SBUF the number of elements in a partition, and in HBM the number of elements in the
-    storage. An element has `item` bytes."""
+    """Return how many successive offsets of a tile's first element have the same View.
+
+    In PSUM this is 1, in SBUF the number of elements in a partition, and in HBM the number of
+    elements in the storage. An element has `item` bytes."""
     if layout.region is MemoryRegion.psum:
         return 1
     return max(1, (layout.row_bytes if layout.on_chip else layout.nbytes) // item)

@@ -1,6 +1,8 @@
-"""Parts of tiles, which indices select. The form of a part (its shape and strides) depends only on
-the index and on the layout of the tile. So the form is computed once for equal layouts, and in a
-loop only the position of the first element is computed again."""
+"""Parts of tiles, which indices select.
+
+The form of a part (its shape and strides) depends only on the index and on the layout of the tile.
+So the form is computed once for equal layouts. In a loop only the position of the first element is
+computed again."""
 
 from __future__ import annotations
 
@@ -12,9 +14,10 @@ from neuroncore.memory.tile import Tile
 
 
 class IndexForm:
-    """The elements that an affine index selects, relative to its first element: `steps` are the
-    distances between elements along axes of the sizes `shape`. `low` and `high` are the least and
-    the greatest position of an element relative to the first."""
+    """The elements that an affine index selects, relative to the first of them.
+
+    `steps` are the distances between elements along axes of the sizes `shape`. `low` and `high` are
+    the least and the greatest position."""
 
     __slots__ = ("_negative", "high", "low", "shape", "steps")
 
@@ -46,7 +49,7 @@ def form(shape: Dims, steps: Dims) -> IndexForm:
 
 
 class Affine:
-    """An index along one axis of a tensor, as an affine function of the position in a tile: its
+    """An index along one axis of a tensor, as an affine function of the position in a tile. Its
     value is `start` at the first element, and `form` has its steps along the axes of the tile."""
 
     __slots__ = ("form", "start")
@@ -59,8 +62,8 @@ new = object.__new__
 
 
 class Parted(Tile):
-    """A tile that can be indexed. Each dialect (today's API and the older one) defines which
-    indices it supports."""
+    """A tile that can be indexed. Today's API and the older API each define which indices are
+    supported."""
 
     __slots__ = ()
 

@@ -36,9 +36,11 @@ class Recorder(Protocol):
 
 
 class Load(NamedTuple):
-    """The origin of a register's value. `record` is the record of the core, which has a row for
-    each instruction. `row` is the row of the last load instruction on which the value depends.
-    `number` is the number of the value among the registers of the record."""
+    """The origin of a register's value.
+
+    `record` is the record of the core, which has a row for each instruction. `row` is the row of
+    the last load instruction on which the value depends. `number` is the number of the value among
+    the registers of the record."""
 
     record: Recorder
     row: int
@@ -55,9 +57,9 @@ _chosen: ContextVar[Iterator[int] | None] = ContextVar("chosen", default=None)
 
 @contextmanager
 def deciding(values: Iterable[int]) -> Iterator[None]:
-    """A context manager: each time that a loop or condition inside it needs the value of a loaded
-    register, it gets the next of `values` instead. After the last of `values`, it gets the value of
-    the register again."""
+    """A context manager that replaces the values of loaded registers in loops and conditions by
+    `values`, one after the other. After the last of `values`, the registers' values are used
+    again."""
     token = _chosen.set(iter(values))
     try:
         yield
@@ -94,8 +96,7 @@ class VirtualRegister:
         return self._value
 
     def decide(self) -> int:
-        """Return the value, for a loop or a condition. All later instructions wait for the
-        value."""
+        """Return the value for a loop or a condition. All later instructions wait for it."""
         if self.load is None:
             return self.value
         chosen = _chosen.get()
@@ -118,9 +119,10 @@ class VirtualRegister:
 
     def __bool__(self) -> bool:
         """Return whether the value is not 0, for `while register:`, a loop that the device runs.
+
         Raises DynamicControlError for any other condition: Python would choose one branch for a
         kernel that all ranks and runs share (the page of nki.isa.VirtualRegister). If the source
-        text is not available, it is assumed that the condition is such a `while`."""
+        text is not available, the condition is assumed to be such a `while`."""
         frame = source.user_frame()
         asker = syntax.question(frame).by if frame is not None else None
         if asker is not None and not isinstance(asker, ast.While):

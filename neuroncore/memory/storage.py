@@ -50,10 +50,9 @@ class DeferredWork(Protocol):
 class Storage:
     """One allocation: its contents, and their state.
 
-    Its `layout` states where its bytes are in `data`, starting at `origin`. The elements are stored
-    as codes (bit patterns) of the format `held`. This format is `dtype`, unless narrow formats are
-    stored as float32 (Options.storage).
-    """
+    `data` has the bytes, from `origin` on, as `layout` states. The elements are stored as codes
+    (bit patterns) of the format `held`. This format is `dtype`, unless narrow formats are stored as
+    float32 (Options.storage)."""
 
     __slots__ = (
         *("id", "layout", "held", "name", "region", "shape", "dtype", "on_chip", "data", "origin"),
@@ -97,7 +96,7 @@ class Storage:
         return self.data
 
     def changed_since(self, before: Array) -> Array:
-        """Return flags, in the shape of the storage, of the elements whose bits have changed.
+        """Return flags of the elements whose bits have changed, in the shape of the storage.
         `before` has the earlier elements in the form in which memory stores them, C-contiguous."""
         bits = f"u{self.held.itemsize}"
         flags: Array = self.settled.view(bits) != before.reshape(-1).view(bits)
@@ -109,7 +108,7 @@ class Storage:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes per partition on the chip; in HBM the bytes of the whole tensor."""
+        """Bytes per partition on the chip; in HBM bytes of the whole tensor."""
         return self.layout.row_bytes
 
     @property
@@ -129,8 +128,7 @@ class Storage:
 
     @property
     def byte0(self) -> int:
-        """The position in bytes of the first column in each partition, for a storage on the
-        chip."""
+        """The position in bytes of the first column in each partition, on the chip."""
         return self.layout.byte0
 
     @property
@@ -144,8 +142,8 @@ class Storage:
 
 
 class Image:
-    """The bytes of the whole SBUF or PSUM. A storage at an address that the kernel chose is a part
-    of the image. Each byte on the chip takes `spread` bytes here."""
+    """The bytes of the whole SBUF or PSUM. Storages at addresses that the kernel chose are parts of
+    the image. Each byte on the chip takes `spread` bytes here."""
 
     def __init__(self, identity: int, size: Sbuf | Psum, spread: int) -> None:
         self.id = identity
@@ -167,10 +165,9 @@ class HbmMemory:
 
     A kernel is one program, which all its cores execute. So the cores have the same tensors in
     shared HBM: the n-th allocation of a name by one core, and the n-th allocation of this name by
-    another core, return the same tensor. `rounding` converts float32 values to codes; all engines
-    of the rank round their results by this function. With `wide`, floats narrower than float32 are
-    stored as float32, in every memory.
-    """
+    another core, return the same tensor. All engines of the rank round their results by `rounding`,
+    which converts float32 values to codes. With `wide`, floats narrower than float32 are stored as
+    float32, in every memory."""
 
     def __init__(
         self, rounding: Rounding = codec.encode, wide: bool = False, rank: int = 0
@@ -190,13 +187,14 @@ class HbmMemory:
 
 
 class Memory:
-    """Allocates the storage of one core. Storages are numbered per core, so the numbers do not
-    depend on which core runs first. Storages in shared HBM are numbered per rank.
+    """Allocates the storage of one core.
+
+    Storages are numbered per core, so the numbers do not depend on which core runs first. Storages
+    in shared HBM are numbered per rank.
 
     If the kernel chooses no address, the tensor gets separate bytes, which are reused for later
     tensors of the same size. If the kernel chooses an `address=(partition, byte)`, the tensor is a
-    window on the bytes of the whole memory (`Image`), where overlaps behave as on the chip.
-    """
+    window on the bytes of the whole memory (`Image`), where overlaps behave as on the chip."""
 
     def __init__(self, machine: Machine, hbm: HbmMemory, core: int = 0) -> None:
         self.machine, self.hbm = machine, hbm
@@ -207,7 +205,7 @@ class Memory:
         self._layouts: dict[tuple[MemoryRegion, Dims, Format], Layout] = {}
 
     def begin_program(self) -> None:
-        """Start another program of the launch grid on this core. It shares HBM with the previous
+        """Start another program of the launch grid on this core, with the HBM of the previous
         program."""
         self._shared.clear()
 
@@ -263,8 +261,8 @@ class Memory:
         return self.new(layout, self.hbm.held(dtype) if self.hbm.wide else dtype, name)
 
     def new(self, layout: Layout, held: Format, name: str) -> Storage:
-        """Allocate storage with a layout that is known to fit. Raises NotEmulated if the computer
-        has too little memory."""
+        """Allocate storage with a layout that fits. Raises NotEmulated if the computer has too
+        little memory."""
         shared = layout.region is MemoryRegion.shared_hbm
         storage = self.unnumbered(layout, held, name)
         storage.id = next(self.hbm.ids if shared else self._ids)
@@ -272,9 +270,11 @@ class Memory:
         return storage
 
     def renew(self, storage: Storage, name: str) -> None:
-        """Allocate storage on the chip in the memory of an existing Storage. This is either the
-        Storage of a tensor to which nothing refers any more, or the result of `unnumbered`. Its
-        version increases, so results that were cached for the old contents are not used."""
+        """Allocate storage on the chip in the memory of an existing Storage.
+
+        This is either the Storage of a tensor to which nothing refers any more, or the result of
+        `unnumbered`. Its version increases, so results that were cached for the old contents are
+        not used."""
         if storage.pending is not None:
             storage.pending.finish()
         storage.id, storage.name, storage.version = next(self._ids), name, storage.version + 1
@@ -283,7 +283,7 @@ class Memory:
 
     def unnumbered(self, layout: Layout, held: Format, name: str = "") -> Storage:
         """Return storage that has memory, but no number. On the device it counts as allocated only
-        after `renew` has given it a number."""
+        after `renew` has numbered it."""
         storage = Storage(-1, layout, held, name)
         storage.launch = self.hbm
         try:
@@ -317,16 +317,17 @@ class Memory:
         return storage
 
     def widened(self, array: Array, dtype: Format) -> Array:
-        """Return the elements of an array in the format in which memory stores them. If memory
-        stores the format unchanged, return the array itself."""
+        """Return the elements of an array in the format in which memory stores them. For an
+        unchanged format, return the array itself."""
         if self.hbm.held(dtype) is dtype:
             return array
         return np.array(codec.decode(dtype, array.view(dtype.storage)))
 
     def _check_room(self, layout: Layout, name: str, lasts: bool) -> None:
-        """Raise CapacityError if a tensor does not fit into HBM. With `lasts`, the tensor outlives
-        the kernel, and must fit together with all tensors that do. Other tensors may reuse the same
-        bytes, so each must only fit by itself."""
+        """Raise CapacityError if a tensor does not fit into HBM.
+
+        With `lasts`, the tensor outlives the kernel, and must fit together with all tensors that
+        do. Other tensors may reuse each other's bytes, so each must only fit by itself."""
         others = self.hbm.lasting if lasts else 0
         needed, room = others + layout.nbytes, self.machine.hbm.stack_bytes
         if lasts:

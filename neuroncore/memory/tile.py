@@ -41,8 +41,7 @@ class Dynamic:
     A scalar index (a register or a [1, 1] tile) moves the whole tile. A vector index (a [P, 1]
     tile) chooses a row along axis 0 for each partition. An index that picks (a [P, K] tile) chooses
     each element along the free axes (`neuroncore.core.indirection`). `limit` is the largest index
-    for which the access stays inside the tensor.
-    """
+    for which the access stays inside the tensor."""
 
     index: VirtualRegister | Tile
     step: int
@@ -111,8 +110,8 @@ class Tile:
 
     @classmethod
     def like(cls: type[T], tile: Tile, storage: Storage | None = None) -> T:
-        """Return a tile of this class with the window of `tile`, on `storage` if it is given,
-        otherwise on the storage of `tile`."""
+        """Return a tile of this class with the window of `tile`, on `storage` (by default on the
+        same storage)."""
         if storage is None:
             return cls(tile.storage, tile.geometry, tile.offset, tile.dynamic, tile.fault)
         geometry = storage.layout.geometry(tile.shape, tile.strides, tile.dtype)
@@ -136,13 +135,13 @@ class Tile:
         return type(self)(self.storage, geometry, offset, dynamic, self.fault)
 
     def at(self: T, geometry: Geometry, offset: int) -> T:
-        """Return another window on the same storage, without run-time offsets. Its first element is
-        at `offset`."""
+        """Return another window on the same storage, without run-time offsets, that begins at
+        `offset`."""
         return type(self)(self.storage, geometry, offset, (), self.fault)
 
     def _has_bits_of(self, dtype: Format) -> None:
-        """Raise ViewError unless memory stores the bits of this tile's format, and of the format
-        `dtype`, as the chip does."""
+        """Raise ViewError unless memory stores the bits of this tile's format and of `dtype` as the
+        chip does."""
         formats = (self.dtype, self.held), (dtype, self.storage.held_as(dtype))
         if any(held.itemsize != form.itemsize for form, held in formats):
             because = "the bits of the narrow format do not exist"
@@ -174,7 +173,7 @@ class Tile:
 
     @property
     def row_elements(self) -> int:
-        """The number of elements, of the tile's format, in one row of its storage."""
+        """The number of elements in one row of the storage, in the tile's format."""
         return self.storage.row_bytes // self.dtype.itemsize
 
     @property
@@ -214,8 +213,8 @@ class Tile:
 
     @property
     def is_storage(self) -> bool:
-        """Return whether the tile has all elements of the storage in the storage's shape, order and
-        format. Strides of axes of size 1 do not matter."""
+        """Return whether the tile has all elements of the storage, in its shape, order and format.
+        Axes of size 1 do not matter."""
         whole = self.storage.layout.whole
         if self.dtype is not whole.dtype or self.shape != whole.shape or self.dynamic:
             return False
@@ -223,9 +222,11 @@ class Tile:
         return self.offset == 0 and all(n == 1 or a == b for n, a, b in axes)
 
     def signature(self) -> View:
-        """Return the View of this tile: its properties, which a Call (a use of an instruction
-        without its data) has in place of the tile. Raises the error in `fault` if the tile has one,
-        and ShapeError if the tile has no elements."""
+        """Return the View of this tile: the properties that a Call (a use of an instruction without
+        its data) has in place of the tile.
+
+        Raises the error in `fault` if the tile has one, and ShapeError if the tile has no
+        elements."""
         if self._signature is None:
             if self.fault is not None:
                 raise self.fault
@@ -237,8 +238,7 @@ class Tile:
         return self._signature
 
     def _at_run_time(self, fixed: View) -> View:
-        """Return the View of this tile with its run-time offset. `fixed` is the View without
-        run-time offset."""
+        """Return the View of this tile with its run-time offset. `fixed` is the View without it."""
         kind, index = 2 if self.dynamic[0].vector else 1, None
         if self.picks is not None:
             assert isinstance(self.picks.index, Tile)
@@ -252,8 +252,8 @@ class Tile:
     # --- contents --------------------------------------------------------------------------------
 
     def codes(self) -> Array:
-        """Return the elements as a numpy array, without copying: the array shares the memory of the
-        storage, and has the type in which the format `held` is stored."""
+        """Return the elements as a numpy array that shares the memory of the storage. The array has
+        the type in which the format `held` is stored."""
         if self.storage.pending is not None:
             self.storage.pending.finish()
         if self._array is None:
@@ -273,8 +273,7 @@ class Tile:
         return self._array
 
     def values(self) -> Array:
-        """Return the elements as float32: the memory itself for float32 tiles, otherwise a new
-        array."""
+        """Return the elements as float32: the memory of float32 tiles, otherwise a new array."""
         codes = self.codes()
         return codes if self.held is float32 else codec.decode(self.held, codes)
 
@@ -283,7 +282,7 @@ class Tile:
         return self.values().reshape(self.shape[0], 1)
 
     def store(self, values: Array) -> None:
-        """Write float32 `values` of the tile's size, rounded to its format as the launch
+        """Write float32 `values` of the tile's size, rounded to the tile's format as the launch
         requires."""
         codes = self.codes()
         if values.shape != codes.shape:
@@ -296,15 +295,15 @@ class Tile:
             codes[...] = self.rounded(values)
 
     def rounded(self, values: Array, out: Array | None = None) -> Array:
-        """Return the codes of float32 values, rounded as the launch requires. If a contiguous array
-        `out` is given, it receives the codes."""
+        """Return the codes of float32 values, rounded as the launch requires, in the contiguous
+        array `out` if given."""
         launch = self.storage.launch
         assert launch is not None
         return launch.rounding(self.held, values, out)
 
     def encoded(self, source: Tile, codes: Array) -> Array:
-        """Return `codes` of the tile `source` as codes of this tile's format. Equal formats need no
-        conversion; otherwise the values become float32, and are rounded as the launch requires."""
+        """Return `codes` of the tile `source` as codes of this tile's format. Codes of another
+        format become float32, and are rounded as the launch requires."""
         if source.held is self.held:
             return codes
         return self.rounded(codec.decode(source.held, codes))
@@ -316,8 +315,7 @@ class Tile:
     # --- uninitialized memory --------------------------------------------------------------------
 
     def _covered(self) -> tuple[int, Footprint]:
-        """Return which bytes of the storage belong to this tile: the position of the first byte,
-        and a Footprint."""
+        """Return the bytes of this tile in the storage: (position of the first byte, Footprint)."""
         return self.offset * self.dtype.itemsize, self.geometry.footprint
 
     def _covered_in(self, image: Image) -> tuple[int, Footprint]:
@@ -326,13 +324,13 @@ class Tile:
         return start, footprint(codes.shape, codes.strides, codes.itemsize)
 
     def flags(self, flags: Flags) -> Array:
-        """Return the flags of this tile's elements as a view of `flags`, the flags of the whole
-        storage. If an element has several flags, there is one more axis."""
+        """Return the flags of this tile's elements, a view of the storage's `flags`. If an element
+        has several flags, there is one more axis."""
         return flags.elements(*self._covered())
 
     def unwritten(self) -> Array | None:
-        """Return, for each element, whether it was not written since this tensor was allocated.
-        Return None if all elements were written since then."""
+        """Return, for each element, whether it was not written since this tensor was allocated;
+        None if all were."""
         gaps, geometry = self.storage.gaps, self.geometry
         if gaps is None:
             return None
@@ -340,7 +338,7 @@ class Tile:
 
     def missing(self) -> Array | None:
         """Return, for each element, whether it was never written, not even through another tensor
-        at the same address. Return None if all elements were written."""
+        at the same address; None if all were."""
         missing, image = self.unwritten(), self.storage.image
         if missing is None or image is None:
             return missing
@@ -355,13 +353,13 @@ class Tile:
 
     @property
     def is_only_written(self) -> bool:
-        """True if it is certain that no elements of the storage outside of this tile have been
+        """True if it is certain that no elements of the storage outside of this tile were
         written."""
         gaps = self.storage.gaps
         return gaps is not None and gaps.has_only(*self._covered())
 
     def leftover(self, zeros: bool) -> Array:
-        """Return the value that an uninitialized element gets: 0 with `zeros`, otherwise poison
+        """Return the value of an uninitialized element: 0 with `zeros`, otherwise poison
         (`codec.poison`)."""
         code = 0 if zeros else codec.poison(self.held)
         return np.array(code, self.held.code_type).view(self.held.numpy)
@@ -391,8 +389,8 @@ class Tile:
             image.gaps.write(*self._covered_in(image), chosen)
 
     def mark_other_engine(self, other_engine: bool) -> None:
-        """Record that all elements of this tile, in PSUM, are being written: by an engine other
-        than Tensor, or by Tensor if `other_engine` is false."""
+        """Record that all elements of this tile, in PSUM, are being written by an engine other than
+        Tensor (by Tensor if `other_engine` is false)."""
         storage = self.storage
         if storage.other_engine is None and other_engine:
             storage.other_engine = Flags(storage.nbytes)
@@ -407,12 +405,11 @@ class Tile:
     # --- dynamic offsets -------------------------------------------------------------------------
 
     def resolved(self: T, name: str = "the tensor") -> T:
-        """Return the tile as a window at a constant offset. The current values of its scalar
-        run-time offsets are read from registers and index tiles.
+        """Return the tile as a window at a constant offset, from the current values of registers
+        and index tiles.
 
-        Raises OutOfBoundsError if the window leaves the tensor, and ViewError if the index chooses
-        rows or elements, because these do not form a window.
-        """
+        Raises OutOfBoundsError if the window leaves the tensor. Raises ViewError if the index
+        chooses rows or elements, which do not form a window."""
         if self.dynamic and (self.dynamic[0].vector or self.dynamic[0].picks):
             raise self._pick_error("has no elements before an instruction picks them")
         offset = self.offset
@@ -451,9 +448,8 @@ _gaps: dict[tuple[int, int, Footprint], Gaps] = {}
 
 
 def first_write(nbytes: int, start: int, covered: Footprint) -> Gaps | None:
-    """Return the Gaps of a storage of `nbytes` bytes after its first write. The first element that
-    was written is at byte `start`, and `covered` has the bytes that were written. Return None if
-    these are all bytes of the storage."""
+    """Return the Gaps of a storage of `nbytes` bytes after its first write; None if it wrote all
+    bytes. The first element is at byte `start`, and `covered` has the bytes that were written."""
     gaps = _gaps.get((nbytes, start, covered))
     if gaps is None:
         gaps = Gaps(nbytes)
