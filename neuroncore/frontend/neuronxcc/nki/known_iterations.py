@@ -441,7 +441,7 @@ def _execute(core: Core, state: Running, known: _Known, tiles: list[Any]) -> Non
         state.accumulates, dst = step.accumulates, tiles[known.dst]
         if first := first_writes(state, dst):
             used = [tiles[tile] for _, tile in known.slots]
-            note_writes(first, dst, step.arguments(used))
+            note_writes(first, dst, step.sources(used))
     arguments = again.arguments
     if known.moving:
         arguments = arguments.copy()

@@ -22,7 +22,7 @@ from neuroncore.core.binding import NOT_OURS, our_fault
 from neuroncore.core.core import Core
 from neuroncore.frontend.neuronxcc.nki.notes import NewBlock, NewTile, StorageKind
 from neuroncore.frontend.neuronxcc.nki.results import explain, new
-from neuroncore.frontend.neuronxcc.nki.scopes import Running
+from neuroncore.frontend.neuronxcc.nki.scopes import Running, Sources, sources_of
 from neuroncore.memory.storage import Born, Storage
 from neuroncore.memory.tile import Tile
 from neuroncore.record.columns import birth
@@ -54,7 +54,9 @@ class IssuedStep:
 
     def __init__(self, name: str, operands: Sequence[Any], more: More, row: bytes) -> None:
         self.name, self.operands, self.more, self._row = name, operands, more, row
-        self._others, self.accumulates, _, self.site = more
+        others, self.accumulates, _, self.site = more
+        # the sources (`sources_of`) that are the same in each iteration; None if they are unknown
+        self._same = sources_of(None, dict(others))
         self.dst = next((i for i, operand in enumerate(operands) if operand[0] == "dst"), -1)
 
     def again(self, program: Program) -> Again | None:
@@ -62,10 +64,19 @@ class IssuedStep:
         names = [operand[0] for operand in self.operands]
         return _again(program, self._row, names) if self._row and self.dst >= 0 else None
 
-    def arguments(self, tiles: Sequence[Tile]) -> dict[str, Any]:
-        """Return all arguments by name, with these tiles as the operands."""
-        names = (operand[0] for operand in self.operands)
-        return {**dict(self._others), **dict(zip(names, tiles, strict=True))}
+    def sources(self, tiles: Sequence[Tile]) -> Sources:
+        """Return the result of `sources_of` for the instruction with these tiles as operands."""
+        if self._same is None:
+            return None
+        sources, written = self._same.copy(), tiles[self.dst].storage
+        for (name, *_), tile in zip(self.operands, tiles, strict=True):
+            storage, version = tile.storage, 0
+            if name != "dst":
+                if storage is written:
+                    return None
+                version = storage.version
+            sources[name] = (storage.id, version, tile.offset, tile.geometry)
+        return sources
 
 
 class Again(NamedTuple):

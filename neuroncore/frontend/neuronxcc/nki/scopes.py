@@ -248,7 +248,7 @@ def check_write(dst: Tile, arguments: Mapping[str, Any]) -> None:
     previous iteration of a parallel loop has also written."""
     core = core_of_kernel() or current()
     if first := first_writes(core.dialect or running(core), dst):
-        note_writes(first, dst, arguments)
+        note_writes(first, dst, sources_of(dst, arguments))
 
 
 def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
@@ -275,10 +275,10 @@ def first_writes(state: Running, dst: Tile) -> list[FirstWrite]:
     return first
 
 
-def note_writes(first: Sequence[FirstWrite], dst: Tile, arguments: Mapping[str, Any]) -> None:
-    """Note an instruction's write to `dst` in the iterations `first` (see `first_writes`). If the
-    previous iteration wrote the same elements, report LOOP_CARRIED."""
-    place, sources = (dst.offset, dst.geometry), _sources(dst, arguments)
+def note_writes(first: Sequence[FirstWrite], dst: Tile, sources: Sources) -> None:
+    """Note the write of an instruction with these `sources` in the iterations `first` (see
+    `first_writes`). If the previous iteration wrote the same elements, report LOOP_CARRIED."""
+    place = dst.offset, dst.geometry
     for index, writes, before in first:
         if before is not None and _same(before[1], place):
             _report(dst, index, before, sources)
@@ -308,14 +308,14 @@ def _report(dst: Tile, index: LoopIndex, before: Write, sources: Sources) -> Non
     )
 
 
-def _sources(dst: Tile, arguments: Mapping[str, Any]) -> Sources:
+def sources_of(dst: Tile | None, arguments: Mapping[str, Any]) -> Sources:
     """Return the inputs of an instruction in a form that can be compared: equal inputs give equal
     results. Return None if the inputs are unknown, for example if an instruction reads its
     destination or takes lists."""
     sources: dict[str, Any] = {}
     for name, value in arguments.items():
         if isinstance(value, Tile):
-            if name != "dst" and (value.storage is dst.storage or value.dynamic):
+            if name != "dst" and (dst is None or value.storage is dst.storage or value.dynamic):
                 return None
             version = 0 if name == "dst" else value.storage.version
             sources[name] = (value.storage.id, version, value.offset, value.geometry)

@@ -436,8 +436,6 @@ class Template:
             if tile is None or not self._is_ready(tile.storage, whole):
                 return None
             storages.append(tile.storage)
-        if not all(self._is_ready(*entry) for entry in self._fixed):
-            return None
         return storages if self._blocks.are_new(numbers) else None
 
     def _is_ready(self, storage: Storage, whole: bool) -> bool:
@@ -474,6 +472,9 @@ class Template:
         numbers = self._all_known(outer, values)
         iterations = None if numbers is None else self._iterations_for(core, len(numbers))
         if numbers is None or iterations is None:
+            return 0
+        # ready until the last iteration: no iteration ends a loop around it, or undoes a write
+        if not all(self._is_ready(*entry) for entry in self._fixed):
             return 0
         notes = state.notes
         done = iterations.run(core, state, loop_run, values, numbers, self._storages)
