@@ -81,9 +81,10 @@ STRICT: dict[str, Any] = {
 # which would double the compilation time.
 UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # A loop runs as plain Python for this many iterations before machine code is used: WARM if the
-# machine code is on disk, otherwise COLD. An iteration takes up to 20 us in Python. Importing numba
-# takes 0.5 s, reading machine code 0.06 s, and compiling a loop up to 3 s.
-WARM, COLD = 3_000, 20_000
+# machine code is on disk and numba is imported, otherwise COLD. An iteration takes 1 to 35 us in
+# Python. Importing numba takes 0.5 s, reading machine code 4 to 20 ms, and compiling a loop up to
+# 3 s.
+WARM, COLD = 1_000, 20_000
 LONGEST_WAIT = 30.0  # seconds that a process waits while another process compiles the same function
 # an environment variable: with the value 0, nothing is printed about the progress of long work
 QUIET = "NEURONCORE_PROGRESS"

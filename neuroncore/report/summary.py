@@ -124,16 +124,13 @@ def _merge(counters: Counters, timeline: Timeline) -> None:
 
 
 def _spill(counts: Counter[str], moves: Moves) -> None:
+    if not len(moves.kind):
+        return
     saved, reloaded, reread = map(moves.bytes_of, (SAVED, RELOADED, REREAD))
-    for name, count in (
-        ("spill_save_bytes", saved),
-        ("sbuf_read_bytes", saved),
-        ("hbm_write_bytes", saved),
-        ("spill_reload_bytes", reloaded),
-        ("hbm_read_bytes", reloaded + reread),
-        ("sbuf_write_bytes", reloaded + reread),
-    ):
-        counts[name] += count
+    # Counter.update adds
+    counts.update(spill_save_bytes=saved, sbuf_read_bytes=saved, hbm_write_bytes=saved)
+    counts.update(spill_reload_bytes=reloaded)
+    counts.update(hbm_read_bytes=reloaded + reread, sbuf_write_bytes=reloaded + reread)
 
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:

@@ -87,7 +87,10 @@ class Compiled:
         """Return whether each operand is read in PSUM although the program reads a copy of it in
         SBUF."""
         operands, boxes = self.accesses.operands, self.program.boxes()
-        differs: Array = operands != self.program.columns().operands
+        written = self.program.columns().operands
+        if operands is written:  # the compiler has changed no operand
+            return np.zeros(len(operands), np.bool_)
+        differs: Array = operands != written
         in_psum = boxes.areas.each_box((k.region is PSUM for k in boxes.areas.kinds), np.bool_)
         return differs & in_psum[operands]
 
