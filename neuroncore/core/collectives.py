@@ -105,6 +105,8 @@ def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> N
         everyone = [brought[number] for number in members]
         _check_alike(name, everyone)
         step = core.world.cores if how.waits else 1
+        if how.once:
+            _report_other_tensors(everyone, step)
         for first in range(1 if how.once else step):
             for part in (parts := everyone[first::step]):
                 for tile in part.srcs:
@@ -115,6 +117,26 @@ def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> N
         all_there({core.number: mine})
     else:
         core.peers.meet(core.number, Point(name, frozenset(members)), mine, all_there)
+
+
+def _report_other_tensors(everyone: Parts, cores: int) -> None:
+    """Report each core whose tensors in shared HBM are not those of core 0 of its rank. `everyone`
+    has `cores` contributions from each rank."""
+    for position, part in enumerate(everyone):
+        first = everyone[position - position % cores]
+        pairs = zip(part.tiles, first.tiles, strict=True)
+        if any(_place(tile) != _place(tile_of_first) for tile, tile_of_first in pairs):
+            number = position % cores
+            part.core.report(
+                "CORES_DIFFER",
+                f"core {number} has other tensors in shared_hbm than core 0 of its rank: the data "
+                f"of core {number} is not exchanged",
+                site=part.site,
+            )
+
+
+def _place(tile: Tile) -> tuple[object, ...]:
+    return id(tile.storage), tile.offset, tile.shape, tile.strides
 
 
 def _check_memories(part: RankPart) -> None:
