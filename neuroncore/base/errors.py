@@ -62,8 +62,8 @@ class NeuronError(Exception):
     """The base class of all errors of this package."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return the text that IPython shows in place of a traceback, which would only show code of
-        neuroncore."""
+        """Return the text that IPython shows in place of a traceback. Tracebacks would only show
+        code of neuroncore."""
         return [f"{type(self).__name__}: {self}"]
 
 
@@ -119,8 +119,8 @@ class KernelError(NeuronError, ValueError, AssertionError):
         return self
 
     def coming_through(self, trace: TracebackType | None) -> Self:
-        """Change the place of this error to the place where the error with `trace` was raised.
-        Return this error."""
+        """Change the place of this error to the place where the error with the traceback `trace`
+        was raised. Return this error."""
         self._visits = source.visits_of(trace)
         return self
 

@@ -51,8 +51,8 @@ class CodeRule:
 
 @dataclass(frozen=True)
 class Finding:
-    """A likely problem at a line of the user's kernel. For None, `severity`, `because`, `hint` or
-    `source` is that of the code's row."""
+    """A likely problem at a line of the user's kernel. If `severity`, `because`, `hint` or `source`
+    is None, the row of the code has the value."""
 
     code: str
     message: str

@@ -68,8 +68,8 @@ TESTS = ast.If | ast.IfExp | ast.While | ast.Assert | ast.BoolOp | ast.UnaryOp |
 class Question(NamedTuple):
     """A test of the truth of a value.
 
-    `of` is the expression that is tested, and `by` the node that tests it, such as an `if` or an
-    `and`. Both are None if there is no source text."""
+    `of` is the tested expression. `by` is the node that tests it, such as an `if` or an `and`. Both
+    are None if there is no source text."""
 
     of: ast.AST | None
     by: ast.AST | None

@@ -140,7 +140,7 @@ def minimum(a: Array, b: Any, out: Array) -> None:
 
 
 def maximum_number(a: Array, b: Any, out: Array) -> None:
-    """out = the maximum of a and b. If one of them is NaN, out is the other."""
+    """out = the maximum of a and b. If one of them is NaN, the result is the other number."""
     maximum(np.where(np.isnan(a), b, a), np.where(np.isnan(b), a, b), out)
 
 

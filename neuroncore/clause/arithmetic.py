@@ -101,8 +101,8 @@ def per_lane(operand: Any, like: Array) -> Array:
 
 
 def mask(predicate: Tile, dst: Tile, reverse: bool) -> Array:
-    """Return flags in the shape of `dst`, set where the predicate is not 0 (with `reverse`, where
-    it is 0)."""
+    """Return flags in the shape of `dst`, true where the predicate is not 0. With `reverse`, they
+    are true where it is 0."""
     compare = np.equal if reverse else np.not_equal
     chosen: Array = compare(predicate.codes(), 0)
     return shaped(chosen, dst.shape)
@@ -202,9 +202,8 @@ def reader(tile: Tile, shape: tuple[int, ...]) -> Callable[[Tile], Array]:
 
 def operand_reader(operand: Any, dst: Tile) -> Callable[[Any], Any]:
     """Return a function that reads operands like `operand`, in a form that broadcasts to `dst`.
-
-    An operand is a constant, read in the type of the computation, or a tile that has as many
-    elements as `dst` or one element per partition."""
+    Constants are read in the type of the computation. A tile must have as many elements as `dst`,
+    or one element per partition."""
     if not isinstance(operand, Tile):
         return _type(dst.held).type
     lanes = dst.shape[0]

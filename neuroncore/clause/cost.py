@@ -336,8 +336,8 @@ def move(dst: View, src: View, machine: Machine, mode: dge_mode | None = None) -
 
 
 def _by_powers(dst: View, src: View) -> bool:
-    """Return whether a load or store has a row in HBM for each partition, and the rows are not
-    adjacent and begin a power of two bytes apart."""
+    """Return whether a load or store has a row in HBM for each partition, at distances of a power
+    of two bytes. Adjacent rows don't count."""
     view = src if dst.on_chip else dst
     if dst.on_chip == src.on_chip or view.shape[0] == 1:
         return False

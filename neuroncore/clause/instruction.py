@@ -141,8 +141,8 @@ class Parameter:
 
     @property
     def is_value(self) -> bool:
-        """True if its argument may be a number or a register whose value is not part of the Call,
-        except for registers that the instruction writes."""
+        """True if its argument may be a number or a register whose value is not part of the Call.
+        Registers that the instruction writes don't count."""
         declared = self.declared
         if isinstance(declared, Register):
             return not declared.written

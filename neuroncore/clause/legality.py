@@ -43,8 +43,8 @@ def of_argument(call: Call, parameter: Parameter, machine: Machine) -> Iterator[
 def whole_call(call: Call, machine: Machine) -> Iterator[KernelError]:
     """Set the engine of a call, and yield the errors that concern the whole call.
 
-    They are a machine that lacks the instruction, an engine that can't run the instruction or can't
-    reach a tile, and the errors of `picking_violations` and `together`."""
+    The machine may lack the instruction. The engine may be unable to run the instruction or to
+    reach a tile. The other errors are those of `picking_violations` and `together`."""
     instruction = call.instruction
     if instruction.feature and not machine.has(instruction.feature):
         yield TargetError(

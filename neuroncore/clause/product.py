@@ -189,7 +189,7 @@ def halves(values: Array) -> tuple[Array, Array, Array]:
     """Split float32 values into halves. Return the upper 12 significant bits, the lower 12, and the
     upper 12 with 0 in place of numbers that are not finite.
 
-    `four_pass` uses the third array, so that numbers that are not finite occur in only one of its
+    With the third array, `four_pass` has numbers that are not finite in only one of its
     products."""
     high = (values.view(np.uint32) & HIGH_BITS).view(np.float32)
     finite = np.isfinite(values)

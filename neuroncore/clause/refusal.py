@@ -185,9 +185,9 @@ def left_out(name: str, value: Any, because: str) -> None:
 
 
 def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
-    """Return a number as a code of dst's format. Raises DtypeError for a number that is outside the
-    range of an integer format (NKI 0.3.0 release notes), and for a number other than 0 in a packed
-    format.
+    """Return a number as a code of dst's format. Raises DtypeError for a number outside the range
+    of an integer format (NKI 0.3.0 release notes). Also raises it in a packed format, unless the
+    number is 0.
 
     Integer formats accept 0.0: its bits are all 0 in every format, and published kernels clear
     integer tiles with it. An unsigned format accepts a negative integer, and stores the bits that

@@ -204,9 +204,9 @@ def lane_scalars(op: str, *names: str) -> Rule:
 
 
 def operand_of(**operands: str) -> Rule:
-    """Refuse a second operand of an operator that takes one operand, and None for an operator that
-    takes two. `operands` maps the parameter of each operator to the parameter of its second
-    operand: `op0="operand0"`."""
+    """Refuse a second operand if the operator takes only one, and None if the operator takes two.
+    `operands` maps the parameter of each operator to the parameter of its second operand:
+    `op0="operand0"`."""
 
     @rule(
         OperatorError,

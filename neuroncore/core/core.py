@@ -365,11 +365,10 @@ class Core:
         return -1 if self.program is None else self.program.issued - 1
 
     def line(self, frame: FrameType, births: bool = False) -> int:
-        """Return the record's number for the line of user code that led to a frame.
-
-        `births` is true for an allocation. The number is cached in `lines`, where fast callers look
-        first. It is not cached for frames of neuroncore, because many lines of user code lead to
-        such a frame, or if the record has a stack for each row."""
+        """Return the record's number for the line of user code that led to a frame. `births` is
+        true for an allocation. The number is cached in `lines`, where fast callers look first.
+        There are two exceptions: frames of neuroncore, because many lines of user code lead to such
+        a frame, and records with a stack for each row."""
         program = self.program
         assert program is not None
         number_of = program.line if births else program.line_of_row
@@ -411,8 +410,8 @@ class Core:
         return storage
 
     def _line_of_birth(self) -> int:
-        """Return the record's number for the line of user code that allocates memory; -1 if no user
-        code does."""
+        """Return the record's number for the line of user code that allocates memory; -1 if the
+        code is not the user's."""
         program = self.program
         assert program is not None
         if self.site is not None:
@@ -444,8 +443,8 @@ class Core:
         return self.put(self.memory.widened(array, dtype), dtype)
 
     def put(self, codes: Array, dtype: Format) -> Storage:
-        """Return a tensor in shared HBM that uses the memory of `codes`, an array of the numpy type
-        in which memory stores the format."""
+        """Return a tensor in shared HBM that uses the memory of `codes`. The numpy type of this
+        array must be the type in which memory stores the format."""
         storage = self.memory.adopt(MemoryRegion.shared_hbm, codes, dtype)
         if self.program is not None:
             self.program.data.constant(storage)

@@ -89,7 +89,8 @@ class Sum:
             _waiting.put(self)
 
     def finish(self) -> None:
-        """Compute all deferred products with the help of other threads, and end the sum."""
+        """Compute all deferred products, possibly with the help of other threads, and end the
+        sum."""
         if self._count > 1:
             self._call()
         self._compute_all()

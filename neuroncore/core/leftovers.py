@@ -99,8 +99,8 @@ class Leftovers(Generic[T]):
         self._reads.pop(storage, None)
 
     def knows_reads_of(self, tile: Tile) -> bool:
-        """Return whether `known` may have remembered reads of the tile's storage in its current
-        state."""
+        """Return whether reads of the tile's storage in its current state may have been
+        remembered."""
         reads = self._reads.get(tile.storage)
         return reads is not None and reads.gaps is tile.storage.gaps and reads.held is tile.held
 
@@ -211,8 +211,8 @@ class Leftovers(Generic[T]):
     ) -> None:
         """Mark the results of an instruction.
 
-        The instruction is `untracked` if an index is involved, or if it is not known which results
-        depend on which inputs. If an untracked instruction may write only some elements of a result
+        The instruction is `untracked` if an index is involved, or if the dependence of results on
+        inputs is unknown. If an untracked instruction may write only some elements of a result
         (`Operand.partial`), the marks of all earlier elements stay."""
         operands = {p.name: p.operand for p in call.instruction.operands}
         traits = call.instruction.traits

@@ -41,7 +41,8 @@ class PackForm(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _KnownTile:
-    """The last use of a tile: the version of its storage then, and packed data if cached."""
+    """The last use of a tile: the storage's version at that time, and the packed data if they are
+    cached."""
 
     storage: ReferenceType[Storage]
     version: int

@@ -18,9 +18,9 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def participants(world: World, number: int, ranks: Sequence[int], waits: bool) -> list[int]:
-    """Return the numbers of all cores that take part in a collective of `ranks`, which core
-    `number` calls. They are all cores of the ranks if the cores of a rank wait for each other
-    (`waits`). Otherwise they are the cores with the same number within their rank."""
+    """Return the numbers of all cores that take part if core `number` calls a collective of
+    `ranks`. They are all cores of the ranks if the cores of a rank wait for each other (`waits`).
+    Otherwise they are the cores with the same number within their rank."""
     if not waits:
         return [world.cores_of(rank)[world.core(number)] for rank in ranks]
     return [number for rank in ranks for number in world.cores_of(rank)]
@@ -41,8 +41,8 @@ def chip_ranks(core: Core) -> int:
 def own_group(core: Core, groups: Groups) -> tuple[int, ...]:
     """Return the group that contains the core's rank, and report groups of different sizes.
 
-    Raises SignatureError if no group contains the rank, if a group has a rank that doesn't exist,
-    or if the rank is in too many different groups of the launch."""
+    Raises SignatureError if no group contains the rank, or a group has a rank that doesn't exist.
+    Also raises it if the rank is in too many different groups of the launch."""
     last = core.world.ranks - 1
     beyond = [rank for ranks in groups for rank in ranks if not 0 <= rank <= last]
     own_groups = [ranks for ranks in groups if core.rank in ranks]
@@ -176,8 +176,8 @@ def check_reach(core: Core, group: Sequence[int], displaced: bool) -> None:
 
     If switches connect the chips, a group must consist of all ranks of at least two chips; the
     ranks must be consecutive and have two cores each. If the chips are connected in another way,
-    the ranks of the group must be at the same position in different servers, and has_rdispls (the
-    argument `displaced`) must be false."""
+    the ranks of the group must be at the same position in different servers. In this case
+    has_rdispls (the argument `displaced`) must be false."""
     where, each = instance(core), chip_ranks(core)
     if where.topology.kind == "switched":
         chips = {rank // each for rank in group}

@@ -25,9 +25,9 @@ Numbers = Callable[[str, Tile, Tile, Machine], Array]
 class RowBlock:
     """The rows that an operand of a DMA reads or writes.
 
-    `numbers`: for a gather or scatter, the positions, along axis 0 of the tensor, of the rows that
-    the index chooses. None without an index. `inside`: flags of the `numbers` whose rows exist;
-    None if all exist."""
+    `numbers` has the positions, along axis 0 of the tensor, of the rows that the index of a gather
+    or scatter chooses. It is None without an index. `inside` flags the `numbers` whose rows exist.
+    It is None if all rows exist."""
 
     core: Core
     name: str

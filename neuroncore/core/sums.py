@@ -226,7 +226,8 @@ def transposed(core: Core, dst: Tile, data: Tile) -> None:
 
 
 def without(values: Array, lost: Array | None) -> Array:
-    """Return `values` with 0 in place of each value that `lost` flags. None flags none."""
+    """Return `values` with 0 in place of each value that `lost` flags. If `lost` is None, return
+    them unchanged."""
     return values if lost is None else np.where(lost, np.float32(0), values)
 
 
@@ -315,8 +316,8 @@ def never_written(core: Core, dst: Tile, accumulate: bool | None) -> Any:
 
 
 def report_other_engine(core: Core, dst: Tile) -> None:
-    """Report a sum that is added to elements which an engine other than Tensor wrote, on a machine
-    where the result is undefined."""
+    """Report a sum that is added to elements from an engine other than Tensor, on a machine where
+    the result is undefined."""
     if dst.is_from_other_engine() and not core.machine.has("accumulate_onto_any"):
         core.report(
             "PSUM_FOREIGN",

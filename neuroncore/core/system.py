@@ -260,9 +260,10 @@ class System:
         return error
 
     def _absences(self, wait: _Wait) -> list[str]:
-        """Return texts about the missing cores of the meeting of `wait`, one for each place where
-        such cores wait instead (or a text that they have ended). Each text also names the cores
-        that wait at the meeting."""
+        """Return texts about the missing cores of the meeting of `wait`.
+
+        There is a text for each place where missing cores wait instead, and a text for missing
+        cores that have ended. Each text also names the cores that wait at the meeting."""
         there = wait.meeting.brought
         waiting = f"{self._do(there, 'waits', 'wait')} for"
         doing: dict[str, list[int]] = {}

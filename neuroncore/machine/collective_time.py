@@ -178,8 +178,8 @@ def _hierarchy(group: _Group, stage: str, size_bytes: int) -> Iterator[_Part]:
     """Yield one _Part for each level of a hierarchical algorithm.
 
     On the innermost level the chips exchange all the data. On each outer level, chips with the same
-    position on the inner levels exchange their share of the data in a ring, with the step time and
-    bandwidths of KangaRing (assumed)."""
+    position on the inner levels exchange their share in a ring. The step time and bandwidths of
+    this ring are those of KangaRing (assumed)."""
     inner, *outer = group.levels
     ranks = group.per_chip * inner.chips
     name = _algorithm(group, inner, ranks, size_bytes / ranks)
@@ -247,8 +247,8 @@ def _exchange(group: _Group, size_bytes: int) -> _Part:
 
 
 def _shift(group: _Group, size_bytes: int) -> _Part:
-    """Return the part in which every rank sends its tensor to the next rank. One link leads to a
-    next rank on another chip."""
+    """Return the part in which every rank sends its tensor to the next rank. If the next rank is on
+    another chip, one link is used."""
     if not group.levels:
         return _inside_a_chip(group, "ring", size_bytes)
     numbers = _numbers(group.instance, "ring")

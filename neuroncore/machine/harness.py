@@ -30,8 +30,8 @@ class HarnessTime:
 
     @property
     def parts(self) -> str:
-        """The two times as text, such as `13.2 us kernel + 15.1 us of neuron-profile`. The text
-        states if the added time is unknown."""
+        """The two times as text, such as `13.2 us kernel + 15.1 us of neuron-profile`. If the added
+        time is unknown, the text says so."""
         kernel = f"{duration(self.kernel_ns)} kernel"
         if self.added_ns is None:
             return f"{kernel}; the time that {self.harness} adds is unknown"

@@ -213,7 +213,7 @@ class ReplayTimes:
 
 @dataclass(frozen=True)
 class Machine:
-    """One NeuronCore. Only `has` and the numbers distinguish generations for other code."""
+    """One NeuronCore. Other code distinguishes generations only by `has` and by the numbers."""
 
     name: str
     generation: str
@@ -254,8 +254,8 @@ class Machine:
 
     @cached_property
     def descriptors_ahead(self) -> Machine:
-        """Return the machine for compilers that write, before the kernel runs, the DMA descriptors
-        that hardware could write."""
+        """Return the machine for compilers that write DMA descriptors before the kernel runs, if
+        hardware could write them."""
         return replace(self, dma=replace(self.dma, hardware_issue_ns=self.dma.issue_ns))
 
     @cached_property

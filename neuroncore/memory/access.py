@@ -220,8 +220,9 @@ class Flags:
 class Gaps(Flags):
     """Flags for the bytes of a storage that were written; the other bytes are its gaps.
 
-    A storage that was written completely has no Gaps. All storages of one layout that were never
-    written use the same Gaps, whose `shared` is true; writes are recorded in new Gaps instead."""
+    A storage that was written completely has no Gaps. Storages that were never written share one
+    Gaps object for each layout, whose `shared` is true. A write to them is recorded in a new Gaps
+    object."""
 
     __slots__ = ("_covered", "_start", "shared", "written")
 

@@ -70,11 +70,11 @@ def deciding(values: Iterable[int]) -> Iterator[None]:
 class VirtualRegister:
     """A 32-bit integer of an engine's sequencer.
 
-    A register may be the index of a tensor, the bound of a dynamic loop, the condition of `while
-    reg:`, and an operand of arithmetic. The variable of a loop is frozen: it can't be written. If
-    Python needs a constant, a register raises DynamicControlError: the device's compiler, which
-    traces the kernel, refuses this too. `load` is the last load on which the value depends; a core
-    executes its loads in order."""
+    A register may be a tensor's index, a dynamic loop's bound, the condition of `while reg:`, and
+    an operand of arithmetic. The variable of a loop is frozen: it can't be written. If Python needs
+    a constant, a register raises DynamicControlError: the device's compiler, which traces the
+    kernel, refuses this too. `load` is the last load on which the value depends; a core executes
+    its loads in order."""
 
     __slots__ = ("_value", "frozen", "load")
 

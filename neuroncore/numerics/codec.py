@@ -225,9 +225,9 @@ def _encode_integers(form: Format, values: Array, out: Array) -> None:
 def widening(form: Format) -> Array:
     """Return the numbers that `float32_from_narrow` needs for a format, as uint32.
 
-    They are the shift of the fraction, the shift of the sign, the difference of the biases, the
-    smallest code of a normal number, the code of infinity, the code of the largest number, and the
-    bits of the smallest subnormal."""
+    They are the shifts of the fraction and of the sign, the difference of the biases, the smallest
+    code of a normal number, the codes of infinity and of the largest number, and the bits of the
+    smallest subnormal."""
     none = (1 << form.exponent + form.mantissa) + 1
     constants = (
         23 - form.mantissa,
@@ -349,8 +349,8 @@ def copy(source: Array, target: Array) -> None:
 def _dense(source: Array, target: Array) -> tuple[int, int] | None:
     """Return (the axis along which `source` is contiguous, the axis along which `target` is).
 
-    Return None if the axes are equal, if the matrix of the two axes is small, or if the elements
-    differ in type or have a size that no loop supports."""
+    Return None if the axes are equal, or if the matrix of the two axes is small. Also return None
+    if the elements differ in type, or have a size that no loop supports."""
     steps, others, item = source.strides, target.strides, target.itemsize
     if steps[-1:] == others[-1:] or item not in WORDS or source.dtype != target.dtype:
         return None

@@ -56,7 +56,7 @@ def plain(name: str) -> str:
 
 
 def reason(name: str) -> str | None:
-    """Return a hint for the name of a format that no NeuronCore has, or that has scales such as
+    """Return a hint if no NeuronCore has a format of this name, or if it has scales, such as
     "mxfp8"; None for other names."""
     name = plain(name)
     if name in SCALED:

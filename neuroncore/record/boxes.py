@@ -117,9 +117,10 @@ def _cut_into_steps(area: Array, box: Array, which: Array, steps: AxisSteps) -> 
     """Change boxes so that the boxes of interleaved accesses do not overlap.
 
     In a changed box, the steps of the pattern replace the rows, and the bytes within a step replace
-    the bytes (`AxisSteps.box`). An area is changed only if all its boxes have patterns, the steps
-    of all patterns have the same length, and the bytes of each pattern stay within its steps
-    (`AxisSteps.whole`). An example is a tensor in HBM whose rows are accessed in parts."""
+    the bytes (`AxisSteps.box`). An area is changed under three conditions: all its boxes have
+    patterns; the steps of all patterns have the same length; the bytes of each pattern stay within
+    its steps (`AxisSteps.whole`). An example is a tensor in HBM whose rows are accessed in
+    parts."""
     pitch = np.where(which >= 0, np.where(steps.whole, steps.pitch, 0)[which], 0)
     count = area.max() + 1
     least, most = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
@@ -177,8 +178,8 @@ def _form_pair(
     """Return (form of `pattern`, distance, form of `other`) for two patterns. The distance in bytes
     is from the beginning of `pattern` to the beginning of `other`.
 
-    If the first axes of both patterns have the same stride, and the bytes of both patterns stay
-    within their steps (`in_steps`), the forms lack this axis, and the distance is within a step."""
+    The first axis is left out if it has the same stride in both patterns, and the bytes of both
+    patterns stay within their steps (`in_steps`). The distance is then within a step."""
     first, second = patterns.forms[patterns.form[pattern]], patterns.forms[patterns.form[other]]
     start, following = int(patterns.start[pattern]), int(patterns.start[other])
     pitch = first.steps[0]
@@ -189,8 +190,8 @@ def _form_pair(
 
 
 def _meet(form_a: Form, distance: int, form_b: Form) -> bool:
-    """Return whether two strided accesses share a byte; for large accesses True without a search.
-    The access of `form_b` begins `distance` bytes after the access of `form_a`."""
+    """Return whether two strided accesses share a byte. The access of `form_b` begins `distance`
+    bytes after the access of `form_a`. For large accesses, the result is True without a search."""
     if max(prod(form.shape) * form.item for form in (form_a, form_b)) > EXACT_BYTES:
         return True
     return bool(np.isin(_bytes(form_a), _bytes(form_b) + distance).any())

@@ -46,8 +46,8 @@ ENUMS = {
 
 
 def plain(value: Any) -> Any:
-    """Return the JSON of an argument of a Call (such as a number or a View), or of a part of it.
-    Raise UsageError for a value that a record can't contain."""
+    """Return the JSON of a Call's argument (such as a number or a View), or of a part of an
+    argument. Raise UsageError for a value that a record can't contain."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) in NAMED:

@@ -89,8 +89,8 @@ def _fits(number: int, layout: Layout, kind: Area, machine: Machine) -> None:
 
 
 def _places(program: Program) -> dict[int, tuple[Geometry, int, list[Move]]]:
-    """Check that windows whose position is only known at run time are inside their tensors for all
-    legal indices.
+    """Check that moving windows are inside their tensors for all legal indices. The position of
+    such a window is only known at run time.
 
     Return, by number of the window, its geometry, its offset in elements without the part that is
     added at run time, and its moves."""
@@ -216,11 +216,10 @@ def _moves(
     moves: list[Move],
     indices: Iterator[int],
 ) -> None:
-    """Check that a window whose position is only known at run time has the view that its Call
-    expects.
+    """Check that a moving window has the view that its Call expects.
 
-    `offset` is the fixed part of the position, and `moves` has the parts that indices add.
-    `indices` yields the windows of the Call's index tiles; each move by a tile takes the next
+    `offset` is the fixed part of the position, and `moves` has the parts that indices add at run
+    time. `indices` yields the windows of the Call's index tiles; each move by a tile takes the next
     window."""
     windows = program.windows()
     by_tiles = [next(indices, -1) for *_, by_register in moves if not by_register]
@@ -272,8 +271,8 @@ def _registers(program: Program) -> None:
 
 
 def _iterations(program: Program) -> None:
-    """Check that iterations begin and end in the order of the rows, and that each parallel loop
-    that ends has begun."""
+    """Check that iterations begin and end in the order of the rows, and that parallel loops begin
+    before they end."""
     ends = _table(program.data.loop_ends, 1)
     inside(ends[:, 0], len(program) + 1, "instructions")
     if (np.diff(ends[:, 0]) < 0).any():

@@ -40,7 +40,7 @@ MOVING = 1 << 62  # in rows, the offset of a window that moves is MOVING plus th
 class Columns:
     """The rows of a record as arrays.
 
-    Instruction i has the Call number call[i], the source line number line[i], and the operands
+    Instruction i has the Call number call[i] and the source line number line[i]. Its operands are
     operands[start[i]:start[i + 1]], in the order `reads + indices + writes` of the Call. An operand
     is the number of a window; a function that returns "boxes as operands" has numbers of boxes
     instead. values[i] is the index in `Data.values` of the values that the Call leaves open, or -1
@@ -135,10 +135,11 @@ class Written(bytearray):
 
 
 class Windows(NamedTuple):
-    """Windows as columns. Each window has the numbers of its storage and its geometry, and the
-    offset of its first element in elements (ANYWHERE if it is only known at run time).
+    """Windows as columns. Each window has the number of its storage, the number of its geometry,
+    and an offset.
 
-    `moving` numbers the windows that move, from 0; it is -1 for all other windows."""
+    The offset is the position of the first element, in elements; ANYWHERE if it is only known at
+    run time. `moving` numbers the windows that move, from 0; it is -1 for all other windows."""
 
     storage: Array
     geometry: Array
@@ -240,7 +241,7 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
     `joined`).
 
     widths[i] is the number of integers in row i. Raise ValueError if the widths do not add up to
-    the length of `rows`, if a row has no Call, or if the length of a row does not fit its Call."""
+    the length of `rows`, or if a row has no Call or a length that does not fit its Call."""
     narrow = rows.astype(np.int32)
     if (
         (narrow != rows).any()

@@ -55,8 +55,8 @@ NEGATIVE_ZERO = _NegativeZero()
 
 
 def zero(value: Any) -> Any:
-    """Return the part of a key for 0, 0.0, -0.0 or False: NEGATIVE_ZERO for -0.0, which a key must
-    distinguish from 0.0, otherwise the value."""
+    """Return the part of a key for 0, 0.0, -0.0 or False. It is NEGATIVE_ZERO for -0.0, which a key
+    must distinguish from 0.0. For the others it is the value."""
     floating = isinstance(value, float | np.floating)
     return NEGATIVE_ZERO if floating and copysign(1, value) < 0 else value
 
@@ -67,9 +67,9 @@ def value_of(part: Any, kind: type[Any]) -> Any:
 
 
 def _of_plain_types(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key with plain ints and floats in place of numbers of derived classes, such as the
-    variable of a loop or a member of an IntEnum. Numpy's numbers stay, because a file can contain
-    them too."""
+    """Return a key with plain ints and floats in place of numbers of derived classes (the variable
+    of a loop, a member of an IntEnum). Numpy's numbers stay, because a file can contain them
+    too."""
     pairs: list[Any] = []
     for part, kind in zip(key[::2], key[1::2], strict=True):
         derived = kind not in (int, bool, float, *NUMBERS.values())

@@ -24,7 +24,7 @@ def no_slots(count: int) -> npt.NDArray[Any]:
 
 @inlined
 def mixed(key: Any, value: Any) -> Any:
-    """Return the hash, of 30 bits, of the hash `key` and `value`.
+    """Return the hash, with 30 bits, of `value` and of the hash `key`.
 
     The result is the same in plain Python and in compiled loops. The multiplication spreads small
     numbers. Without it, thousands of rows with small numbers would share a slot."""

@@ -175,8 +175,8 @@ class Program:
     # --- writing -------------------------------------------------------------------------------
 
     def wait(self, consumer: int, producer: int) -> None:
-        """Let instruction `consumer` begin only after instruction `producer`. Ignored if either is
-        -1 or not recorded."""
+        """Let instruction `consumer` begin only after instruction `producer`. A pair is ignored if
+        either is -1 or not recorded."""
         if 0 <= producer < consumer < len(self):
             self._edges.extend((consumer, producer))
 

@@ -81,10 +81,8 @@ def packed(record: Record, arrays: bool = True) -> bytes:
 
 
 def load(path: Path) -> Record:
-    """Return the record in a file that `save` wrote.
-
-    Raise UsageError if the file can't be read, is not a record, is damaged, has the format of
-    another version, or has a call that its machine refuses."""
+    """Return the record in a file that `save` wrote. Raise UsageError if the file can't be read or
+    is not an intact record of this version, or if a call's machine refuses the call."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -12,8 +12,8 @@ from neuroncore.record.program import Program
 
 
 class Frame(NamedTuple):
-    """A function on the kernel's call stack: the current place in its source, and its integer
-    variables with their values, including loop variables."""
+    """A function on the kernel's call stack. It has the current place in its source, and its
+    integer variables by name, including loop variables."""
 
     place: Place
     variables: tuple[tuple[str, int], ...]

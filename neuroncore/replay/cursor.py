@@ -256,9 +256,9 @@ class Replay:
     def _next_core(self) -> int:
         """Return the core that executes the next step.
 
-        The function `turns` chooses the core if there is one. Otherwise it is the core that was
-        tried last, or the next core in order if that can't continue. Raise DeadlockError if no core
-        can continue."""
+        The function `turns` chooses the core if there is one. Without `turns`, the core that was
+        tried last continues, or if it has to wait the next core in order. Raise DeadlockError if no
+        core can continue."""
         count = len(self.cores)
         in_turn = ((self._last + i) % count for i in range(count))
         able = (n for n in in_turn if not (self.executions[n].over or n in self._meetings.waiting))
@@ -282,8 +282,8 @@ class Replay:
         self.step += 1
 
     def _run_to(self, step: int) -> None:
-        """Execute instructions of a record with one core up to a step, or until a snapshot is
-        due."""
+        """Execute instructions up to a step, or until a snapshot is due. The record has one
+        core."""
         if self._is_due():
             self._take_snapshot()
         end = min(step, (self.step // self._apart + 1) * self._apart) if self.room else step

@@ -191,8 +191,8 @@ class Execution:
         self._ended = ended
 
     def advance(self, end: int) -> None:
-        """Execute the next row, or a whole stretch (consecutive rows that compiled code executes in
-        one call) if it begins there and doesn't go beyond row `end`."""
+        """Execute the next row, or a whole stretch: consecutive rows that compiled code executes in
+        one call. The stretch must begin with the next row and not go beyond row `end`."""
         first = self.row
         stretch_end = self.stretches.ends.get(first, end + 1)
         if stretch_end > end or not self.stretches.run(first, self.tensors):
@@ -206,8 +206,8 @@ class Execution:
 
     @cached_property
     def stretches(self) -> StretchesOnCore:
-        """The stretches of the program (rows for compiled code), with memory for this execution.
-        They are found again only if the settings have changed."""
+        """The stretches of the program (consecutive rows that compiled code executes), with memory
+        for this execution. They are found again only if the settings have changed."""
         core, tensors, tables = self.core, self.tensors, self._tables
         contents, kept = {*tensors.inputs, *tensors.constants}, {*tensors.kept}
         key = core.machine, core.options, contents, kept

@@ -141,9 +141,9 @@ class Tensors:
     def get(self, core: Core, number: int, layout: Layout) -> Tile:
         """Return the storage with this number as one tile.
 
-        A new storage is allocated in the memory of `core`, or in the memory of the rank's first
-        core if the cores of a rank share the storage. Raise UsageError if the memory allocates a
-        tensor with this layout differently."""
+        A new storage is allocated in the memory of `core`. If the cores of a rank share the
+        storage, it is allocated in the memory of the rank's first core. Raise UsageError if the
+        memory allocates a tensor with this layout differently."""
         root = self.roots.get(number)
         if root is None:
             shared = layout.region is MemoryRegion.shared_hbm

@@ -210,10 +210,9 @@ class Mismatch:
 class Verdict:
     """The result of a verification. `difference` is the first mismatch, or None.
 
-    `compared` is the number of instructions whose results were equal bit by bit. `taken_over` is
-    the number of instructions that the plain reading only approximates and whose difference was
-    within the limit (`differing`). After these, the plain reading continued with the emulator's
-    bits."""
+    `compared` is the number of instructions whose results were equal bit by bit. `taken_over`
+    counts instructions that the plain reading only approximates, with differences within the limit
+    (`differing`). After these, the plain reading continued with the emulator's bits."""
 
     instructions: int
     compared: int

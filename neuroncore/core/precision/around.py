@@ -75,7 +75,7 @@ class StandIn:
 
     def begin(self, accumulators: Registers, peers: Any) -> None:
         """Copy the state of the core before an instruction. The accumulator registers and the other
-        cores of an exchange are the arguments instead."""
+        cores of an exchange are taken from the arguments instead."""
         core = self._core
         self.program_id, self.grid, self.groups = core.program_id, core.grid, core.groups
         self.accumulators, self.peers = accumulators, peers
@@ -84,7 +84,7 @@ class StandIn:
     @property
     def packs(self) -> Packs:
         """A new, empty cache for packed operands of products. Each access returns a new cache, so
-        that no evaluation uses an operand that an earlier evaluation has packed."""
+        an evaluation never uses operands that an earlier evaluation has packed."""
         return Packs()
 
     def check_written(self, *_: Any, **__: Any) -> None:

@@ -74,7 +74,7 @@ class Beyond:
 @dataclass(eq=False)
 class Result:
     """A tensor that a launch returns, compared with float64. `exact` has its elements in the
-    float64 computation; the error is the relative L2 distance between the chip's elements and
+    float64 computation. `rel_l2` is the relative L2 distance between the chip's elements and
     `exact`."""
 
     name: str
@@ -101,8 +101,8 @@ class Precision:
         return f"<Precision of {len(self.lines)} lines, results within {worst:.3g} of float64>"
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks: the errors of results, and the lines with the largest
-        shares."""
+        """Return the HTML for notebooks: a table of the errors of results, and a table of the lines
+        with the largest shares of the error."""
         results = [(r.name, f"{r.rel_l2:.3g}") for r in self.results]
         lines = [
             (line.place.short, f"{line.share:.1%}", f"{line.max_ulps:.3g}", line.place.text.strip())
@@ -275,7 +275,7 @@ def is_float(tile: Tile) -> bool:
 
 def chip_values(tile: Tile, index: Any = ...) -> Array:
     """Return the chip's values of a tile at an index, as float32. The array is the memory itself if
-    this has float32, otherwise a copy."""
+    the tile has float32 there, otherwise a copy."""
     codes = tile.codes()[index]
     return codes if tile.held in WIDE else codec.decode(tile.held, codes)
 

@@ -21,8 +21,8 @@ Role = tuple[str, str, int]  # the purpose of a tile, its operand, and a number
 
 
 class Slots:
-    """The float64 tiles for the evaluations of one call, contiguous arrays. They keep their
-    contents until the next instruction is evaluated."""
+    """The float64 tiles for the evaluations of one call. They are contiguous arrays. Their contents
+    are kept until the next instruction is evaluated."""
 
     def __init__(self, call: Call, memory: dict[Role, Array]) -> None:
         self.call = call

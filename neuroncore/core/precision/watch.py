@@ -54,7 +54,7 @@ WIDE_INTEGERS = (int32, uint32)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Facts about a call that decide how to evaluate it in float64 and which checks it needs."""
+    """Facts about a call: how to evaluate the call in float64, and which checks the call needs."""
 
     floats: tuple[str, ...]
     """Operands that are written as floats."""
@@ -327,8 +327,8 @@ RunWatched = Callable[[Arguments, Callable[[], None]], None]
 
 
 class Watch:
-    """The observer of one core (`Core.watch`). It refers to the core weakly, because the functions
-    that it makes are kept with calls, and calls outlive the core."""
+    """The observer of one core (`Core.watch`). It has a weak reference to the core, because the
+    functions that it makes are kept with calls, and calls outlive the core."""
 
     def __init__(self, core: Core) -> None:
         self._core = weakref.ref(core)
@@ -340,8 +340,7 @@ class Watch:
         return core
 
     def over(self, call: Call, arguments: Mapping[str, Any], run: Run) -> Run:
-        """Return a function that calls `run`, with the checks that the call needs before and after
-        it.
+        """Return a function that makes the call's checks before and after it calls `run`.
 
         If the call needs no checks, return `run` itself. `arguments` are the arguments of the first
         instruction with this call."""

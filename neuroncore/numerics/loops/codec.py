@@ -90,7 +90,7 @@ def cut(width: int) -> int:
 
 def any_nan(vectors: list[Lanes]) -> Lanes:
     """Return, for each lane, whether one of the vectors may have a NaN there. The test is whether
-    the sum of the vectors is NaN, which the sum of opposite infinities is too."""
+    the sum of the vectors is NaN. The sum of opposite infinities is NaN too."""
     return reduce(add, [u.as_float() for u in vectors]).is_nan()
 
 
@@ -101,7 +101,7 @@ def kept(width: int, u: Lanes) -> Lanes:
 
 
 def canonical(u: Lanes, rounded: Lanes) -> Lanes:
-    """Return `rounded`, or where u is a NaN the quiet NaN with the sign of u."""
+    """Return `rounded`, except for NaN: if u is a NaN, return the quiet NaN with the sign of u."""
     return (u & SIGN | QUIET_NAN).where(u.as_float().is_nan(), rounded)
 
 

@@ -254,8 +254,8 @@ def interleaved(low: Lanes, high: Lanes) -> Lanes:
 
 
 def lower_halves(low: Lanes, high: Lanes) -> Lanes:
-    """Return 64-bit lanes: lower halves of `low`'s lanes in the lower bits, of `high`'s in the
-    upper bits."""
+    """Return 64-bit lanes. The lower halves of `low`'s lanes are in the lower bits, the lower
+    halves of `high`'s lanes in the upper bits."""
     builder, count = low.builder, 2 * low.value.type.count
     words = [builder.bitcast(x.value, ir.VectorType(_WORD, count)) for x in (low, high)]
     order = [i if i % 2 == 0 else count + i - 1 for i in range(count)]
@@ -279,8 +279,8 @@ def _any(flags: Lanes) -> Any:
 
 
 def _data(context: Any, builder: ir.IRBuilder, kind: Any, array: Any) -> Any:
-    """Return a pointer to integers, to the elements of a one-dimensional array of numba's type
-    `kind`."""
+    """Return a pointer to the elements of a one-dimensional array, as a pointer to integers. `kind`
+    is numba's type of the array."""
     base = context.make_array(kind)(context, builder, array).data
     return builder.bitcast(base, ir.PointerType(ir.IntType(kind.dtype.bitwidth)))
 
