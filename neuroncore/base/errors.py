@@ -288,7 +288,7 @@ REPORT = (
 
 class EmulatorError(NeuronError, RuntimeError):
     """A fault of neuroncore, which the user should report. No kernel should cause such an error.
-    The command line then ends with `exit_code`."""
+    After such an error, the command line ends with `exit_code`."""
 
     exit_code: ClassVar[int] = 3
 

@@ -299,8 +299,8 @@ class Loop(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """result[p] = data[p, ...], folded by `fold` over the last `axes` axes, from the number `start`
-    on."""
+    """result[p] = data[p, ...], folded by `fold` over the last `axes` axes, starting from the
+    number `start`."""
 
     fold: Callable[..., Any]
     start: float

@@ -72,7 +72,7 @@ def finish(dst: Tile, result: Array) -> None:
 
 
 def shaped(values: Array, shape: tuple[int, ...]) -> Array:
-    """Return the array with other free axes, which have as many elements."""
+    """Return the array with its free axes in another shape, which has as many elements."""
     return values if values.shape == shape else values.reshape(shape)
 
 

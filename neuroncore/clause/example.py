@@ -82,8 +82,8 @@ def parsed(text: str) -> dict[str, list[str]]:
 
 
 def is_literal(text: str) -> bool:
-    """Return whether the text of an argument is a Python literal. Several numbers are the shape of
-    a tile and no literal."""
+    """Return whether the text of an argument is a Python literal. A text of several numbers is the
+    shape of a tile, not a literal."""
     return bool(LITERAL.match(text))
 
 
@@ -151,7 +151,7 @@ def literal(text: str) -> Any:
 
 
 def _tiles(call: Call, p: Parameter, texts: list[str], sizes: dict[str, int]) -> Any:
-    """Return the tile of an operand, or for a list of tiles a tuple."""
+    """Return the tile of an operand, or a tuple of the tiles of a list."""
     declared = p.operand
     assert declared is not None
     if not texts and (p.default is None or declared.scalar):

@@ -178,8 +178,8 @@ def asked(
     """Return the rows of an operand. `numbers(name, tile, index, machine)` returns the row numbers
     if the operand has an index.
 
-    Raises OutOfBoundsError for rows that don't exist. With `skip`, `inside` of the RowBlock flags
-    the rows that exist instead."""
+    Raises OutOfBoundsError for rows that don't exist. With `skip`, no error is raised; `inside` of
+    the RowBlock flags the rows that exist."""
     if not tile.dynamic:
         return RowBlock(core, name, tile)
     (dynamic,) = tile.dynamic

@@ -51,8 +51,8 @@ class World:
         )
 
     def all_named(self, numbers: Iterable[int]) -> str:
-        """Return the names of several cores for messages. A rank is named instead of all its
-        cores."""
+        """Return the names of several cores for messages. If all cores of a rank are included, the
+        rank is named instead."""
         cores = sorted(numbers)
         whole = sorted({self.rank(n) for n in cores})
         if self.ranks > 1 and len(cores) == len(whole) * self.cores:

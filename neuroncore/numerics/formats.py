@@ -355,8 +355,8 @@ def _form_of_name(name: str) -> Format:
 
 
 def lookup_any(dtype: npt.DTypeLike | str) -> Format:
-    """Return the format for a dtype or name, as `lookup` does. Also accept elements of packed
-    formats and names of other libraries.
+    """Return the format for a dtype or name, as `lookup` does. This function also accepts elements
+    of packed formats and names of other libraries.
 
     "e4m3" and "fp8" are float8_e4m3fn, as in the OCP specification, torch and vLLM."""
     return _lookup(dtype, _form_of_any_name)

@@ -105,7 +105,7 @@ def encode(
 
     Elements are numbered starting at `first`. `pitch` is the difference between the numbers of the
     first elements of two successive rows (a row is the last axis). If `values` is a part of a tile,
-    it is the tile's number of columns. `bits` is the number of random bits in each word."""
+    `pitch` is the tile's number of columns. `bits` is the number of random bits in each word."""
     if not applies(form):
         return codec.encode(form, values, out, saturate=saturate)
     values, out = codec.prepared(form, values, out, saturate)

@@ -154,8 +154,8 @@ def owners(start: Array) -> Array:
 
 @cache
 def packer(tiles: int, has_values: bool) -> Pack:
-    """Return the function that packs the numbers of a row into bytes. Its Call has `tiles`
-    windows."""
+    """Return the function that packs the numbers of a row into bytes. The Call of the row has
+    `tiles` windows."""
     return Struct(f"<{BEGIN}{WINDOW * tiles}{VALUES * has_values}").pack
 
 
@@ -266,8 +266,8 @@ def parted(rows: Array, widths: Array, calls: Sequence[Call]) -> Columns:
 
 
 def inside(numbers: Any, count: int, things: str) -> None:
-    """Raise ValueError unless all numbers are from 0 to `count` - 1. `things` is the word in the
-    message for what they number."""
+    """Raise ValueError unless all numbers are from 0 to `count` - 1, and so are indices of `count`
+    things. `things` is the word for them in the message."""
     array = np.asarray(numbers)
     if array.size and not (array.min() >= 0 and array.max() < count):
         raise ValueError(f"a row refers to {things} that do not exist: there are {count} {things}")

@@ -481,9 +481,9 @@ def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The programs of one launch, one for each core. `about`: notes of the caller that made the
-    record (text, numbers, and lists and dicts of both). `setting`: the settings of the launch;
-    without settings, the programs can be timed but not executed again. `outcome`: the results of
+    """The programs of one launch, one for each core. `about` has notes of the caller that made the
+    record: text, numbers, and lists and dicts of both. `setting` has the settings of the launch;
+    without settings, the programs can be timed but not executed again. `outcome` has the results of
     the launch."""
 
     programs: Sequence[Program]

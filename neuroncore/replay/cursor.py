@@ -122,8 +122,8 @@ class Replay:
     # --- moving ----------------------------------------------------------------------------------
 
     def to(self, instruction: int, core: int = 0) -> None:
-        """Move to the position before an instruction of a core. The number of the core's
-        instructions is the position at the core's end."""
+        """Move to the position before an instruction of a core. If `instruction` is the number of
+        the core's instructions, move to the core's end."""
         execution = self.executions[core]
         if not 0 <= instruction <= len(execution.program):
             raise UsageError(

@@ -251,7 +251,7 @@ class _Before(NamedTuple):
 
 class Verification:
     """Executes a record in the emulator and in the plain reading, instruction by instruction.
-    `inputs` are those of `Replay`. Raises the errors of `Replay`."""
+    `inputs` is the argument `inputs` of `Replay`. Raises the errors of `Replay`."""
 
     def __init__(
         self, record: Record, inputs: Mapping[str, Any] | Sequence[Any] | None = None

@@ -193,8 +193,8 @@ class Step:
         return self.slots.copy(("whole", name, 0), tile, chip_values(tile))
 
     def _double_of_result(self, tile: Tile) -> Double | None:
-        """Return the Double that the storage of `tile` had before the instruction wrote to it.
-        Return None if the instruction doesn't write to it, or if no whole storages are evaluated
+        """Return the Double that the storage of `tile` had before the instruction. Return None
+        unless the instruction writes to this storage and whole storages are evaluated
         (`windows`)."""
         same = (w.before for w in self.written if self.windows and w.tile.storage is tile.storage)
         return next(same, None)
@@ -202,9 +202,9 @@ class Step:
     # --- evaluation ------------------------------------------------------------------------------
 
     def evaluate(self, registers: Registers, by_line: Energy, peers: Any) -> None:
-        """Evaluate the instruction in float64, before the chip overwrites its inputs. `registers`:
-        the accumulator registers in float64. `by_line`: their squared error by the line that caused
-        it. `peers`: the other cores of an exchange, or None."""
+        """Evaluate the instruction in float64, before the chip overwrites its inputs. `registers`
+        are the accumulator registers in float64. `by_line` has the squared error of these registers
+        by the line that caused it. `peers` are the other cores of an exchange, or None."""
         if not self.whole:
             self._join(by_line)
             if self.joining:
