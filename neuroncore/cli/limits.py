@@ -23,7 +23,8 @@ class TimeLimit(KeyboardInterrupt):
     def __str__(self) -> str:
         place = source.innermost_place(self.__traceback__)
         where = "" if place is None else f" at {place}"
-        return f"--time-limit: ended after {self.seconds:g} s{where}"
+        notes = getattr(self, "__notes__", ())  # the line of a kernel that runs in another thread
+        return "; ".join([f"--time-limit: ended after {self.seconds:g} s{where}", *notes])
 
 
 @contextmanager

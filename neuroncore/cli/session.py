@@ -125,7 +125,8 @@ def too_deep(error: RecursionError) -> str:
 def interrupted(error: KeyboardInterrupt) -> str:
     """Return a sentence with the line of the user's code that Ctrl-C interrupted."""
     place = source.innermost_place(error.__traceback__)
-    return f"neuroncore: interrupted{'' if place is None else f' at {place}'}"
+    notes = getattr(error, "__notes__", ())  # the line of a kernel that runs in another thread
+    return "; ".join([f"neuroncore: interrupted{'' if place is None else f' at {place}'}", *notes])
 
 
 def print_traceback(error: BaseException) -> None:
@@ -346,8 +347,7 @@ class Session:
         try:
             yield
         except (KernelError, NotEmulated) as error:
-            notes = getattr(error, "__notes__", ())
-            self._failed("\n  ".join([str(error), *notes]), error)
+            self._failed(_with_notes(str(error), error), error)
         except EmulatorError as error:
             self._our_fault(error)
         except compare.Incomparable as error:
@@ -355,11 +355,12 @@ class Session:
         except (UsageError, BrokenPipeError, terminal.Unwritable):
             raise
         except RecursionError as error:
-            self._failed(too_deep(error), error)
+            self._failed(_with_notes(too_deep(error), error), error)
         except SystemExit as leaving:
             if in_a_kernel(leaving):
                 statement = f"a kernel ended the process with exit code {leaving.code or 0}"
-                self._failed(f"neuroncore: {statement}", leaving, statement)
+                text = _with_notes(f"neuroncore: {statement}", leaving)
+                self._failed(text, leaving, statement)
             elif leaving.code not in (None, 0):
                 statement = f"the script exited with {leaving.code}"
                 is_message = not isinstance(leaving.code, int)  # the script's text, not a number
@@ -405,6 +406,11 @@ class Session:
         stored = cause if isinstance(cause, KernelError) else error
         self._failed(None, stored, f"{type(error).__name__}: {error}")
         print_traceback(error)
+
+
+def _with_notes(text: str, error: BaseException) -> str:
+    """Return a text and the notes of an error, such as the rank on which it was raised."""
+    return "\n  ".join([text, *getattr(error, "__notes__", ())])
 
 
 def _jitted(kernel: Any) -> Any:

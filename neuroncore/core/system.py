@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextvars
 import random
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -147,12 +148,14 @@ class System:
         self._waits: dict[int, _Wait] = {}
         self._ended: set[int] = set()
         self._open: dict[Point, _Meeting] = {}
+        self._running = 0  # the number of the core whose program has the turn
         self._failure: BaseException | None = None
         self._at_meeting = False  # an error that is raised at a meeting belongs to no single rank
 
     def run(self, program: Callable[[Core], T]) -> list[T]:
         """Run a program on every core to its end, and return all results. Raises the first error of
-        any core, and DeadlockError if all remaining programs wait for each other."""
+        any core, and DeadlockError if all remaining programs wait for each other. Adds the line
+        that the kernel has reached to a KeyboardInterrupt."""
         results: dict[int, T] = {}
         threads = []
         for number, core in enumerate(self.cores):
@@ -161,9 +164,14 @@ class System:
             body = (self._body, number, core, program, results)
             threads.append(threading.Thread(target=context.run, args=body, daemon=True))
         started = self._start(threads)
-        self._turn[self._line[0]].release()
-        for thread in threads[:started]:
-            thread.join()
+        self._let_run(self._line[0])
+        try:
+            for thread in threads[:started]:
+                thread.join()
+        except KeyboardInterrupt as stop:
+            self._failure = stop  # each program ends when it next waits
+            stop.add_note(self._reached(threads[self._running]))
+            raise
         if self._failure is not None:
             raise self._failure
         return [results[number] for number in range(len(self.cores))]
@@ -237,11 +245,23 @@ class System:
             after = self._able.find(1, self._at[number] + 1)
             at = after if after >= 0 else self._able.find(1)
             if at >= 0:
-                self._turn[self._line[at]].release()
+                self._let_run(self._line[at])
                 return
             self._failure = self._deadlock()
         remaining = next(n for n in self._line if n not in self._ended)
-        self._turn[remaining].release()  # it stops, and lets the next one stop
+        self._let_run(remaining)  # it stops, and lets the next one stop
+
+    def _let_run(self, number: int) -> None:
+        self._running = number
+        self._turn[number].release()
+
+    def _reached(self, thread: threading.Thread) -> str:
+        """Return a text for the line of the kernel that the running program has reached. `thread`
+        is its thread."""
+        frame = source.user_above(sys._current_frames().get(thread.ident or 0))
+        where = "" if frame is None else f"at {source.place(frame.f_code, frame.f_lasti)}, "
+        ranks = "" if self.world.ranks == 1 else f" of {self.world.ranks} ranks"
+        return f"the kernel was {where}on {self.world.named(self._running)}{ranks}"
 
     def _deadlock(self) -> DeadlockError:
         """Return the error for a launch in which all remaining programs wait. It is reported at the

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,6 +89,43 @@ def test_a_watchdog_still_ends_the_process():
     file = script("threading.Timer(0.1, os._exit, [7]).start(); threading.Event().wait(60)")
     done = subprocess.run([NEURONCORE, "run", "--json", file], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (7, "")
+
+
+SLOW = """
+import time
+
+import nki
+import numpy as np
+
+@nki.jit
+def k(x, rank):
+    if rank == 2:
+        time.sleep(3)
+    return x
+
+def inputs(rank):
+    return np.zeros(4, np.float32), rank
+"""
+
+
+def test_a_time_limit_names_the_line_and_the_rank_of_a_kernel(tmp_path, capsys):
+    file = tmp_path / "slow.py"
+    file.write_text(SLOW)
+    assert main(["run", "--time-limit", "0.5", "--ranks", "4", f"{file}::k"]) == 1
+    said = capsys.readouterr().err
+    assert re.search(rf"after 0.5 s; the kernel was at {file}:10, on rank 2 of 4 ranks\n", said)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [("return k.function(x, rank)", "RecursionError: k is called"), ("exit(7)", "exit code 7")],
+)
+def test_an_error_without_a_traceback_names_the_rank(tmp_path, capsys, body, why):
+    file = tmp_path / "k.py"
+    file.write_text(SLOW.replace("time.sleep(3)", body))
+    assert main(["run", "--ranks", "4", f"{file}::k"]) == 1
+    said = capsys.readouterr().err
+    assert why in said and said.endswith("\n  on rank 2 of 4 ranks\n")
 
 
 def test_a_time_limit_names_the_line(tmp_path, capsys):
