@@ -307,7 +307,7 @@ def _integers(frame: FrameType) -> dict[str, int]:
 
 def position(name: str) -> int | None:
     """Return the position of the parameter `name` in the function of neuroncore that the user's
-    code has called, or None if it has no such parameter."""
+    code has called. Return None if this function has no such parameter."""
     called, frame = None, sys._getframe(1)
     while frame.f_back is not None and is_ours(frame):
         called, frame = frame, frame.f_back

@@ -151,8 +151,8 @@ def _most_free(view: View, machine: Machine) -> int:
 
 
 def _too_many_dims(name: str, view: View, most: int) -> Iterator[KernelError]:
-    """Yield the error of an access pattern with too many free axes. Contiguous axes count as
-    one."""
+    """Yield the error of an access pattern with too many free axes. Axes that are contiguous with
+    each other count as one."""
     merged = access.free_axes(view.shape, view.strides)
     if merged > most:
         yield ShapeError(
@@ -392,7 +392,7 @@ BOTH = ("arithmetic", "bitvec")
 
 
 def formats(names: str) -> tuple[Format, ...]:
-    """Return the formats with these names. After the first word "but", return all other formats."""
+    """Return the formats with these names. If the first word is "but", return all other formats."""
     first_word, *others = names.split()
     if first_word == "but":
         return tuple(form for form in FORMATS.values() if form.name not in others)

@@ -79,8 +79,8 @@ def plain(options: Options) -> Product:
 
 
 def packer(role: str, chained: bool, decoded: bool) -> Packer | None:
-    """Return the function that packs the values of an operand for its product. None if they need no
-    packing. The packed values can be reused while the tile is unchanged.
+    """Return the function that packs the values of an operand for its product. Return None if the
+    values need no packing. The packed values can be reused while the tile is unchanged.
 
     `role` is STATIONARY or MOVING. `chained` is true if `chain` multiplies the operand; `decoded`
     is true if the operand's values differ from the codes in memory."""

@@ -113,8 +113,8 @@ def kinds(value: Any) -> Any:
 
 
 def member(default: Enum, number: int) -> Any:
-    """Return the member of an enumeration with this number, which published kernels pass. If there
-    is no such member, return the number. `default` is any member of the enumeration."""
+    """Return the member of an enumeration with this number. Published kernels pass such numbers. If
+    there is no such member, return the number. `default` is any member of the enumeration."""
     kind = type(default)
     return kind(number) if number in {member.value for member in kind} else number
 
@@ -214,8 +214,8 @@ def _body_arguments(call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """The arguments of one instruction as the kernel passed them. `tiles` has its operands at their
-    current run-time offsets."""
+    """The arguments of one instruction as the kernel passed them. `tiles` has the instruction's
+    operands at their current run-time offsets."""
 
     core: Core
     call: Call

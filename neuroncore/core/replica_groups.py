@@ -93,7 +93,7 @@ def _join(core: Core, group: tuple[int, ...]) -> None:
 def ring(core: Core, group: Sequence[int], channel: int) -> list[int]:
     """Return the ranks of a group in the order of a channel's ring, which the API does not specify.
     By default it is the order of the group. If `Options.rings` is not 0, it is a random order with
-    this seed."""
+    the seed `Options.rings`."""
     order = list(group)
     if core.options.rings:
         random.Random(f"{core.options.rings} {channel} {order}").shuffle(order)

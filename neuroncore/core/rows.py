@@ -150,7 +150,7 @@ def one_for_each(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
 
 
 def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
-    """Return one row number for each row of the tile. They are read from the index column by
+    """Return one row number for each row of the tile. The numbers are read from the index column by
     column, from top to bottom.
 
     Raises ShapeError unless the index is uint32, has the shape [partitions, columns], and has

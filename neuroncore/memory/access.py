@@ -47,8 +47,8 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def free_axes(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many axes an access pattern needs after the first axis. Contiguous axes count as
-    one."""
+    """Return how many axes an access pattern needs after the first axis. Axes that are contiguous
+    with each other count as one."""
     axes = long_axes(shape[1:], strides[1:])
     return 1 + sum(outer != n * inner for (_, outer), (n, inner) in pairwise(axes))
 
@@ -291,7 +291,7 @@ class Gaps(Flags):
 
 def _repeated(mask: Array, times: int) -> Array:
     """Return each flag `times` times in a row. If the result is large and few flags are set, only
-    set flags are written, to leave the other memory pages untouched."""
+    these are written, so that the other memory pages are never touched."""
     if mask.size * times < LARGE or np.count_nonzero(mask) * 8 > mask.size:
         return np.repeat(mask, times)
     repeated = np.zeros((mask.size, times), np.bool_)  # fresh memory from the system is 0 already

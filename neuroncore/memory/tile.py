@@ -329,8 +329,8 @@ class Tile:
         return flags.elements(*self._covered())
 
     def unwritten(self) -> Array | None:
-        """Return, for each element, whether it was not written since this tensor was allocated;
-        None if all were."""
+        """Return, for each element, whether it was not written since this tensor was allocated.
+        Return None if all elements were written since then."""
         gaps, geometry = self.storage.gaps, self.geometry
         if gaps is None:
             return None
@@ -338,7 +338,7 @@ class Tile:
 
     def missing(self) -> Array | None:
         """Return, for each element, whether it was never written, not even through another tensor
-        at the same address; None if all were."""
+        at the same address. Return None if all elements were written."""
         missing, image = self.unwritten(), self.storage.image
         if missing is None or image is None:
             return missing

@@ -326,8 +326,8 @@ def ranks(codes: Array, lost: bool = False) -> Array:
 
 
 def copy(source: Array, target: Array) -> None:
-    """Set target[...] = source for arrays of the same shape. Compiled code transposes large
-    matrices of which `source` and `target` are contiguous along different axes."""
+    """Set target[...] = source for arrays of the same shape. If `source` and `target` are large,
+    and contiguous along different axes, compiled code transposes the matrices of these axes."""
     axes = _dense(source, target)
     if axes is None or np.may_share_memory(source, target):
         target[...] = source

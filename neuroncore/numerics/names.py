@@ -56,8 +56,8 @@ def plain(name: str) -> str:
 
 
 def reason(name: str) -> str | None:
-    """Return a hint if no NeuronCore has a format of this name, or if it has scales, such as
-    "mxfp8"; None for other names."""
+    """Return a hint if no NeuronCore has the format of this name, or if the format has scales (such
+    as "mxfp8"). Return None for other names."""
     name = plain(name)
     if name in SCALED:
         return f"it means numbers with scales: neuroncore.numerics.quantize(x, {name!r})"

@@ -142,8 +142,8 @@ def _sort_by_rows_or_bytes(order: Array, box: Array) -> None:
 
 
 def _reached(begin: Array, end: Array) -> int:
-    """Return the sum, over all intervals, of the number of intervals that begin before its end.
-    Interval k is from begin[k] to end[k]."""
+    """For each interval, count the intervals that begin before its end. Return the sum of these
+    counts. Interval k is from begin[k] to end[k]."""
     return int(np.searchsorted(np.sort(begin), end).sum())
 
 

@@ -35,7 +35,8 @@ def mixed(key: Any, value: Any) -> Any:
 
 @inlined
 def slot_of(key: Any, slots: int) -> Any:
-    """Return the slot in which the search for the hash `key` begins, of `slots`, a power of 2."""
+    """Return the slot in which the search for the hash `key` begins. `slots` is the number of
+    slots, a power of 2."""
     return (key ^ (key >> 15)) & (slots - 1)
 
 
@@ -104,10 +105,10 @@ ROW, ROW_END, BYTE, BYTE_END, DENSE, START, OWN_FORM = range(1, 8)
 def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
     """Set boxes[w] for each window w, from the column ROW on.
 
-    It gets the box of the window, and whether the window fills the box (DENSE). If not, it also
-    gets the byte of the area at which the pattern begins (START) and its form (OWN_FORM); otherwise
-    both are -1. Window w has the geometry table[geometry[w]] and begins at element offset[w]. If
-    the position of a window is unknown, its box is the whole storage."""
+    The row boxes[w] gets the box of the window, and whether the window fills the box (DENSE). If
+    not, it also gets the byte of the area at which the pattern begins (START) and its form
+    (OWN_FORM); otherwise both are -1. Window w has the geometry table[geometry[w]] and begins at
+    element offset[w]. If the position of a window is unknown, its box is the whole storage."""
     for w in range(geometry.shape[0]):
         g = geometry[w]
         boxes[w, START], boxes[w, OWN_FORM] = -1, -1

@@ -472,8 +472,8 @@ def _values(column: array[int]) -> Array:
 
 
 def _at_other_rows(table: array[int], width: int, begin: Array) -> array[int]:
-    """Return `table` with new row numbers. The first of the `width` numbers of an entry is a row i
-    of the record, which becomes begin[i]."""
+    """Return `table` with new row numbers. Each entry has `width` numbers. The first is a row i of
+    the record, which becomes begin[i]."""
     entries = np.array(table, np.int64).reshape(-1, width)
     entries[:, 0] = begin[entries[:, 0]]
     return array("q", entries.reshape(-1).tolist())

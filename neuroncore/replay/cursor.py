@@ -42,7 +42,7 @@ APART = 64  # the initial distance between snapshots, in steps
 
 class Values(NamedTuple):
     """The elements of a tile. `unwritten` flags the elements that were never written; None means
-    that all were.
+    that all elements were written.
 
     An element that was never written has the value that an instruction would read: poison (NaN for
     floats), or 0 if Options.uninitialized is "zeros"."""
@@ -187,8 +187,8 @@ class Replay:
         (after it if `after` is True).
 
         The elements have the numpy type of the format. If an index chooses elements or rows of the
-        operand, return all from which the index chooses. Raise UsageError if `name` is not a tile
-        of the instruction."""
+        operand, return all elements or rows from which the index chooses. Raise UsageError if
+        `name` is not a tile of the instruction."""
         self.to(instruction, core)
         execution = self.executions[core]
         operand = None if execution.over else execution.operand(name)
@@ -225,7 +225,7 @@ class Replay:
         return self._changed(None)
 
     def _changed(self, rank: int | None) -> dict[str, Array]:
-        """Return the changed inputs of `rank`, or of all ranks for None."""
+        """Return the changed inputs of `rank`, or of all ranks if `rank` is None."""
         written, roots = self._tensors.written, self._tensors.roots
         inputs = (item for item in self.setting.inputs if rank in (None, item.rank))
         names = {item.storage: item.name for item in inputs}
@@ -256,9 +256,9 @@ class Replay:
     def _next_core(self) -> int:
         """Return the core that executes the next step.
 
-        The function `turns` chooses the core if there is one. Without `turns`, the core that was
-        tried last continues, or if it has to wait the next core in order. Raise DeadlockError if no
-        core can continue."""
+        The function `turns` chooses the core if there is one. Without `turns`, it is the core that
+        was tried last, or the next core in order if that core has to wait. Raise DeadlockError if
+        no core can continue."""
         count = len(self.cores)
         in_turn = ((self._last + i) % count for i in range(count))
         able = (n for n in in_turn if not (self.executions[n].over or n in self._meetings.waiting))

@@ -92,8 +92,8 @@ class OtherPath(UsageError):
 
 
 def _by_first(column: Sequence[int], width: int) -> dict[int, list[tuple[int, ...]]]:
-    """Return a dict from the first number of each row of a table to the rest of these rows.
-    `column` has the rows one after the other, each with `width` numbers."""
+    """Group the rows of a table by their first number. Return a dict from this number to the rest
+    of each of its rows. `column` has the rows one after the other, each with `width` numbers."""
     rows_by_first: dict[int, list[tuple[int, ...]]] = {}
     for first, *rest in np.array(column, np.int64).reshape(-1, width).tolist():
         rows_by_first.setdefault(first, []).append(tuple(rest))
@@ -245,8 +245,8 @@ class Execution:
     def operand(self, name: str) -> Tile | None:
         """Return the tile of the next instruction's operand `name` at its current offset, or None.
 
-        If an index chooses rows or elements of the operand, return a tile with all from which the
-        index chooses."""
+        If an index chooses rows or elements of the operand, return a tile with all rows or elements
+        from which the index chooses."""
         row = self._row()
         plan = self.plans[row[0]]
         if name not in plan.operands:

@@ -140,8 +140,8 @@ class Stretches:
     # --- templates of rows -----------------------------------------------------------------------
 
     def _templates(self, key: Array, new: Callable[[int], int]) -> Array:
-        """Return the number of each row's template; -1 for none. Rows with the same `key` share a
-        template, which `new` makes from one of them."""
+        """Return the number of each row's template; -1 for a row without a template. Rows with the
+        same `key` share a template, which `new` makes from one of these rows."""
         _, first, of_row, count = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
         )

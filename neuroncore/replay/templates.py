@@ -388,8 +388,8 @@ class _Ufunc(ctypes.Structure):
 
 @cache
 def _loop_of_numpy(function: np.ufunc, signature: str) -> tuple[int, int]:
-    """Return the addresses of numpy's loop for a signature and of the loop's data. Raise NoTemplate
-    if this release of numpy has another structure."""
+    """Return (address of numpy's loop for a signature, address of the loop's data). Raise
+    NoTemplate if this release of numpy has another structure."""
     fields = _Ufunc.from_address(id(function))
     counts = [getattr(function, name) for name in ("nin", "nout", "nargs", "ntypes")]
     if counts != [fields.nin, fields.nout, fields.nargs, fields.ntypes]:

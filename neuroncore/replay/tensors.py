@@ -88,8 +88,9 @@ def _matched(
 ) -> Mapping[str, Any]:
     """Return inputs by name.
 
-    `arrays` is a dict with the keys `names`, or a sequence with one input for each name; for any
-    other raise UsageError. `who` is the owner of the inputs in messages, such as "rank 0"."""
+    `arrays` is a dict with the keys `names`, or a sequence with one input for each name. Raises
+    UsageError for any other `arrays`. `who` is the owner of the inputs in messages, such as "rank
+    0"."""
     if not isinstance(arrays, Mapping):
         if len(arrays) != len(names):
             given = plural(len(arrays), "input")
@@ -294,7 +295,7 @@ class CoreState:
 
 
 def state(core: Core, row: int, loaded: Mapping[int, int], storages: list[Storage]) -> CoreState:
-    """Return the state of a core before a row. For `loaded` see `CoreState`, for `storages`
+    """Return the state of a core before a row. For `loaded` see `CoreState`; for `storages` see
     `CoreState.restore`."""
     images = core.memory.images.items()
     return CoreState(

@@ -214,8 +214,8 @@ def distance(real: Array, exact: Array) -> tuple[float, float, bool]:
 
 
 def largest_rounding(tile: Tile) -> float:
-    """Return the largest sum of squared errors from rounding to the tile's format, which is half a
-    unit in the last place of each element."""
+    """Return the largest sum of squared errors that rounding to the tile's format may cause. The
+    largest error of an element is half a unit in the last place."""
     return float(np.square(convert.step(tile.held, chip_values(tile)) / 2).sum())
 
 

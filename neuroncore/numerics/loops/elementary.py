@@ -163,7 +163,8 @@ def _normal_cdf(x: Any) -> Any:
 
 @inlined
 def _finite_below(x: Any) -> Any:
-    """Return x, or a finite number for -inf, where x * sigmoid(x) and similar functions are 0."""
+    """Return x, but a finite number for -inf. For -inf, x * sigmoid(x) and similar functions are
+    0."""
     return -1e30 if x < -1e30 else x
 
 

@@ -116,8 +116,8 @@ def _blocks(typingctx: Any, out: Any, i: Any, low: Any, middle: Any, high: Any, 
 
 @compiled
 def words(stream: Array, block: int, out: Array, ones: int) -> None:
-    """Set `out` to the words of a stream from `block` on, a multiple of BLOCK_STEP. Bits that are
-    set in `ones` are set in every word.
+    """Set `out` to the words of a stream, starting at the first word of `block`, which is a
+    multiple of BLOCK_STEP. Bits that are set in `ones` are set in every word.
 
     `stream` has two words of 64 bits: the upper part of the counter, and the key. After the end of
     `out` there must be room for BLOCK_WORDS, because whole steps are written."""
