@@ -65,6 +65,7 @@ def endless(x):
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "")  # what the script sets is undone
     Path("mine.py").write_text(KERNEL + REFERENCES)
     Path("older.py").write_text(OLDER)
     Path("script.py").write_text(KERNEL + SCRIPT)
