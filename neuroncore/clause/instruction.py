@@ -403,10 +403,11 @@ def left_open(call: Call, machine: Machine) -> list[engine]:
 
     In 17 published profiles GpSimd executes none of the calls that name no engine. On trn1, Vector
     executes nearly none of the calls that name no engine and read PSUM. In bmm these calls take 0.1
-    us on Vector and 1,718 us on Scalar (AccelOpt). In compiled programs of waahm7/asst4-trainium,
-    Ericcsr/asst4-trainium and sahiljain01/asst4-trainium, Vector executes none of them. On trn2,
-    Vector executes a fifth to three fifths of such calls (traces of trainium-kernel-fusion and
-    cs149stanfordasst4, counters of kda-for-trainium's bmm)."""
+    us on Vector and 1,718 us on Scalar (AccelOpt). In compiled programs of the repositories
+    waahm7/asst4-trainium, Ericcsr/asst4-trainium and sahiljain01/asst4-trainium, Vector executes
+    none of them. On trn2, Vector executes a fifth to three fifths of such calls (traces of the
+    repositories trainium-kernel-fusion and cs149stanfordasst4, counters of kda-for-trainium's
+    bmm)."""
     if call["engine"] is not engine.unknown:
         return [call.engine]
     if all(v.region is not PSUM for v in call.views(*call.reads)):

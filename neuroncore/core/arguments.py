@@ -22,14 +22,15 @@ from neuroncore.memory.geometry import View
 class ArgumentPlan(NamedTuple):
     """How to make the arguments of an instruction from any row that has this Call.
 
-    Positions of parameters count from 0. `constants` has an entry for each parameter: the argument
-    if it is constant, otherwise None. Then it has a flag for each of `Instruction.open_operands`:
-    whether the operand is a tile. `tiles`, `lists` and `values` have pairs that begin with the
-    position of a parameter:
+    `constants` has an entry for each parameter: the argument if it is constant, otherwise None.
+    Then it has a flag for each of `Instruction.open_operands`: whether the operand is a tile.
 
-    * `tiles`: then the position of the tile in the row
-    * `lists`: then the positions of the list's tiles in the row
-    * `values`: then the position of the parameter in `Instruction.values`"""
+    `tiles`, `lists` and `values` have pairs. The first member is the position of a parameter. The
+    second member is:
+
+    * in `tiles`, the position of the tile in the row,
+    * in `lists`, the positions of the list's tiles in the row,
+    * in `values`, the position of the parameter in `Instruction.values`."""
 
     call: Call
     run: Callable[..., Offsets | None]

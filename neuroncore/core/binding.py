@@ -1,20 +1,19 @@
 """Helpers of the generated functions: `frontend/instructions.py` binds and checks a call, and
-`core/execute.py` executes the call. `docs/generate/functions.py` writes both files from the clauses
-of isa/, the definitions of the instructions.
+`core/execute.py` executes the call.
 
-The functions are generated so that a call costs little more than its checks:
+`docs/generate/functions.py` writes both files from the clauses of isa/, the definitions of the
+instructions. The functions are generated so that a call costs little more than its checks:
 `inspect.Signature.bind` alone would take longer than a small instruction.
 
-This module defines:
+A Call is a use of an instruction without its data. A Run is the function that executes a Call. It
+takes the arguments that vary between uses. This module defines:
 
 * the result of a generated function (`NkiInstruction`),
 * the errors for arguments that do not fit its signature (`settle`),
 * offsets that are known only when an instruction runs (`resolve`),
-* the function, called a Run, that executes a Call (`stage`): a Call is a use of an instruction
-  without its data, and the Run takes the arguments that vary between uses,
-* the error for faults of neuroncore, which are never reported as mistakes of the kernel
-  (`our_fault`).
-"""
+* the Run of a Call (`stage`),
+* the error for faults of neuroncore (`our_fault`), which are never reported as mistakes of the
+  kernel."""
 
 from __future__ import annotations
 

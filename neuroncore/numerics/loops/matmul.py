@@ -85,7 +85,7 @@ def chain(
 
     A block has up to three vectors of columns. A kernel's operands are rarely in the nearest
     caches. So each block prefetches the weights of the next block and a share of the next panel.
-    This makes products of a large matmul an eighth faster."""
+    Products of a large matmul then take an eighth less time."""
     _chain(weights, x, out, accumulate, panels, packed, edge)
 
 
