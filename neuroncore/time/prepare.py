@@ -202,47 +202,25 @@ def _wait_for_space(
         peak = int(boxes.table[areas.each_box(placed, np.bool_), BYTE_END].max(initial=0))
     if sum(in_region) == sum(placed):
         return peak
-    free = (np.array(in_region) & ~np.array(placed))[areas.kind]
-    tile = buffers.filled(free.shape, -1, np.int32)
-    tile[free] = np.arange(np.count_nonzero(free))
-    size = np.array([kind.row_bytes for kind in areas.kinds], np.int64)[areas.kind[free]]
-    tile = tile.take(areas.of_box)
+    pairs = zip(areas.kinds, in_region, strict=True)
+    sizes = [kind.row_bytes if inside and not kind.placed else -1 for kind, inside in pairs]
+    tile, size = areas.of_box, np.array(sizes, np.int64)[areas.kind]
     if region is MemoryRegion.sbuf and "slices" in form.program.assume:
-        tile, size = _slices(boxes)
-    tile, size = _by_first_use(tile, accesses.operands, size)
-    uses = allocation.BufferUses(accesses.start, accesses.operands, tile, form.queue)
-    lives = allocation.Lives(
-        *buffers.filled((2, len(size)), -1, np.int32),
-        *buffers.array((2, len(size), len(QUEUES)), np.dtype(np.int32)),
-    )
+        tile, size = boxes.pieces.of_box, _slice_sizes(boxes)
+    uses = allocation.BufferUses(accesses.start, accesses.operands, tile, size, form.queue)
+    # the memory of slots that are never used stays untouched
+    number, ends, remaining, following = np.empty((4, len(size) + 1), np.int64)
+    user, space = np.empty((2, len(size), len(QUEUES)), np.int32)
+    slots = allocation.Slots(number, ends, remaining, following, user, space)
+    last = buffers.array(size.shape, np.dtype(np.int32))
     reuse = allocation.reuse_of_space.over(len(work.queue))
-    return max(peak, reuse(uses, size, waits, capacity, lives, work.previous))
+    return max(peak, reuse(uses, waits, capacity, slots, last, work.previous))
 
 
-def _slices(boxes: Boxes) -> tuple[Array, Array]:
-    """Return two arrays. The first has, for each box, the number of its slice, or -1 if the
-    compiler places no slice there. The second has the size of each slice in bytes per partition.
-    Tiles in SBUF are divided into slices so that each access is inside one slice."""
-    pieces = boxes.pieces
-    number = np.where(pieces.movable, np.cumsum(pieces.movable) - 1, -1)
-    return number[pieces.of_box].astype(np.int32), pieces.width[pieces.movable]
-
-
-def _by_first_use(tile: Array, operands: Array, size: Array) -> tuple[Array, Array]:
-    """Return `tile` and `size` with tiles that are numbered in the order of first use (unused tiles
-    come last). tile[b] is the number of the tile of box b, or -1, and size[t] the size of tile
-    t. `operands` are the boxes that instructions use, in order."""
-    used = tile[operands]
-    before = np.maximum.accumulate(used[:-1])
-    before += 1
-    if (used[:1] <= 0).all() and (used[1:] <= before).all():
-        return tile, size  # no compiler or edit has reordered the program
-    first = np.full(len(size) + 1, len(used))  # the last entry is for -1
-    np.minimum.at(first, used, np.arange(len(used)))
-    order = np.argsort(first[:-1], kind="stable")
-    number = np.full(len(size) + 1, -1, np.int32)
-    number[order] = np.arange(len(order))
-    return number[tile], size[order]
+def _slice_sizes(boxes: Boxes) -> Array:
+    """Return the size of each piece in bytes per partition, or -1 if the compiler places no piece
+    there. Tiles in SBUF are divided into pieces so that each access is inside one piece."""
+    return np.where(boxes.pieces.movable, boxes.pieces.width, -1)
 
 
 def spill_ns(moves: Moves, machine: Machine) -> float:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
-from neuroncore.base.jit import compiled, inlined
+from neuroncore.base.jit import borrowing, compiled
 
 Array = npt.NDArray[Any]
 
@@ -15,97 +14,122 @@ Array = npt.NDArray[Any]
 class BufferUses(NamedTuple):
     """The tiles that instructions use. Instruction i is in queue[i], and accesses the boxes
     (rectangles of bytes: `record.boxes`) with the numbers operands[start[i]:start[i + 1]]. tile[b]
-    is the number of the tile that contains box b, or -1 if that tile is not allocated here."""
+    is the tile that contains box b, and size[t] the size of tile t; it is negative if the tile is
+    not allocated here."""
 
     start: Array
     operands: Array
     tile: Array
+    size: Array
     queue: Array
 
 
-class Lives(NamedTuple):
-    """The life of each tile: the first instruction that uses it (`birth`) and the last one
-    (`last`). For each tile and each queue: the last instruction that uses the tile (`last_user`),
-    and the last one that used the space before the tile (`space`); -1 for none."""
+class Slots(NamedTuple):
+    """The tiles that have space, one in each slot: tiles in use, and dead tiles whose space is not
+    used again completely. A slot has the tile's number in the order of first use (`number`), the
+    last instruction that uses it (`last`), and the bytes of its space that no later tile has taken
+    (`remaining`). For each queue, it has the last instruction that uses the tile (`user`), and the
+    last one that used the space before the tile (`space`); -1 for none.
 
-    birth: Array
+    following[s] is the next slot in a list. The free slots are a list that ends with -1. The dead
+    tiles are a ring, in the order in which they died; its beginning is the last entry of
+    `following`."""
+
+    number: Array
     last: Array
-    last_user: Array
+    remaining: Array
+    following: Array
+    user: Array
     space: Array
 
 
 @compiled
 def reuse_of_space(
-    uses: BufferUses, size: Array, waits: Array, capacity: int, lives: Lives, previous: Array
+    uses: BufferUses, waits: Array, capacity: int, slots: Slots, last: Array, previous: Array
 ) -> int:
     """Let the users of a tile wait until the space that the tile reuses is free: previous[i, q]
     becomes the last user of that space on queue q. All users wait, because a compiler may begin any
     of them first. Return the peak of live bytes.
 
-    size[t] is the size of a tile. waits[i] is True if a tile whose first user is instruction i
-    waits for space even while more bytes are alive than fit in the memory. The caller sets all
-    births to -1. Tiles are numbered by first use. The space that has been free the longest is
-    reused first. If too little space is free, the tile also takes the space of tiles that are
-    spilled, and returns this space when it dies.
+    waits[i] is True if a tile whose first user is instruction i waits for space even while more
+    bytes are alive than fit in the memory. The space that has been free the longest is reused
+    first; of tiles that died together, the space of the tile that was used first. If too little
+    space is free, the tile also takes the space of tiles that are spilled, and returns this space
+    when it dies. `last` has an entry for each tile, which this function fills in: the tile's last
+    user, and ~s from its first use on, where s is its slot.
     """
-    start, operands, tile, queue = uses
-    birth, last, last_user, space = lives
+    start, operands, tile, size, queue = uses
+    for i in range(queue.shape[0]):
+        for k in range(start[i], start[i + 1]):
+            last[tile[operands[k]]] = i
+    ends = slots.following.shape[0] - 1
+    slots.following[ends] = newest = ends
+    unused, used, peak, born, top, free = capacity, 0, 0, 0, 0, -1
     for i in range(queue.shape[0]):
         for k in range(start[i], start[i + 1]):
             t = tile[operands[k]]
-            if t >= 0:
-                if birth[t] < 0:
-                    birth[t] = i
-                    for q in range(space.shape[1]):
-                        last_user[t, q] = space[t, q] = -1
-                last[t] = last_user[t, queue[i]] = i
-    deaths, remaining = _in_order(last, queue.shape[0]), np.zeros(last.shape[0], np.int64)
-    unused, used, peak = capacity, 0, 0
-    died, taken = 0, 0  # how many of `deaths` have died, and how many have no space left
-    displaced = False
-    for t in range(size.shape[0]):
-        while last[deaths[died]] < birth[t]:
-            used -= size[deaths[died]]
-            died += 1
-        used += size[t]
-        peak = max(peak, used)
-        fresh = min(unused, size[t])
-        unused -= fresh
-        need = size[t] - fresh
-        while need > 0 and taken < died and (waits[birth[t]] or used <= capacity):
-            d = deaths[taken]
-            take = min(remaining[d], need)
-            if take > 0:
-                displaced = True
-                for q in range(space.shape[1]):
-                    space[t, q] = max(space[t, q], last_user[d, q])
-            remaining[d] -= take
-            need -= take
-            if remaining[d] == 0:
-                taken += 1
-        remaining[t] = size[t] - need
-    if displaced:
-        for i in range(queue.shape[0]):
-            for k in range(start[i], start[i + 1]):
-                t = tile[operands[k]]
-                if t >= 0:
-                    for q in range(space.shape[1]):
-                        previous[i, q] = max(previous[i, q], space[t, q])
+            if size[t] < 0:
+                continue
+            if last[t] >= 0:
+                if free < 0:
+                    s, top = top, top + 1
+                else:
+                    s, free = free, slots.following[free]
+                _begin(s, born, last[t], slots)
+                last[t], born, used = ~s, born + 1, used + size[t]
+                peak, fresh = max(peak, used), min(unused, size[t])
+                unused, need = unused - fresh, size[t] - fresh
+                while need > 0 and newest != ends and (waits[i] or used <= capacity):
+                    dead = slots.following[ends]
+                    need -= _take(s, dead, need, slots)
+                    if slots.remaining[dead] == 0:
+                        slots.following[ends], slots.following[dead] = slots.following[dead], free
+                        free, newest = dead, ends if newest == dead else newest
+                slots.remaining[s] = size[t] - need
+            _use(~last[t], i, queue[i], slots, previous)
+        before = newest
+        for k in range(start[i], start[i + 1]):
+            t = tile[operands[k]]
+            if size[t] >= 0 and slots.last[~last[t]] == i:
+                used -= size[t]
+                newest = _end(~last[t], before, newest, slots)
     return int(peak)
 
 
-@inlined
-def _in_order(last: Array, count: int) -> Array:
-    """Sort tiles by the last of `count` instructions that uses them, and then by number."""
-    dying, following = np.full(count, -1), np.empty(last.shape[0], np.int64)
-    for t in range(last.shape[0] - 1, -1, -1):
-        following[t], dying[last[t]] = dying[last[t]], t
-    ordered, k = np.empty_like(following), 0
-    for i in range(count):
-        t = dying[i]
-        while t >= 0:
-            ordered[k], t, k = t, following[t], k + 1
-    return ordered
+@borrowing
+def _begin(s: Any, number: int, last: Any, slots: Slots) -> None:
+    slots.number[s], slots.last[s] = number, last
+    for q in range(slots.user.shape[1]):
+        slots.user[s, q] = slots.space[s, q] = -1
+
+
+@borrowing
+def _take(s: Any, dead: Any, need: Any, slots: Slots) -> Any:
+    """Let slot s take up to `need` bytes of the space of a dead tile. Return the bytes taken."""
+    taken = min(slots.remaining[dead], need)
+    slots.remaining[dead] -= taken
+    if taken > 0:
+        for q in range(slots.user.shape[1]):
+            slots.space[s, q] = max(slots.space[s, q], slots.user[dead, q])
+    return taken
+
+
+@borrowing
+def _use(s: Any, i: int, queue: Any, slots: Slots, previous: Array) -> None:
+    slots.user[s, queue] = i
+    for q in range(slots.user.shape[1]):
+        previous[i, q] = max(previous[i, q], slots.space[s, q])
+
+
+@borrowing
+def _end(s: Any, before: int, newest: int, slots: Slots) -> int:
+    """Add slot s to the dead tiles. The tiles after `before` died together with it. Return the
+    newest of the dead tiles."""
+    following, slots.last[s] = slots.following, -1
+    while before != newest and slots.number[following[before]] < slots.number[s]:
+        before = following[before]
+    following[s], following[before] = following[before], s
+    return s if before == newest else newest
 
 
 class Instructions(NamedTuple):
