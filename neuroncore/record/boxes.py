@@ -159,7 +159,8 @@ def _without_near_misses(
     owner = owners(start)
     suspects = np.flatnonzero((which[owner] >= 0) & (which[near] >= 0) & (owner != near))
     owner_pattern, near_pattern = which[owner[suspects]], which[near[suspects]]
-    key = np.minimum(owner_pattern, near_pattern) * count + np.maximum(owner_pattern, near_pattern)
+    least, most = np.minimum(owner_pattern, near_pattern), np.maximum(owner_pattern, near_pattern)
+    key = least * np.int64(count) + most
     pairs, pair = np.unique(key, return_inverse=True)
     if not 0 < len(pairs) <= EXACT_PAIRS:
         return near, start
@@ -291,13 +292,16 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     forms: dict[Form, int] = {}
     rows = [_row(geometry, memories, forms) for geometry in geometries]
     table = np.array(rows, np.int64).reshape(-1, native.FORM + 1)
-    fields = np.empty((count, native.OWN_FORM + 1), np.int64)
+    largest = max((geometry.layout.nbytes for geometry in geometries), default=0)
+    small = max(largest, storages.number.max(initial=0)) <= np.iinfo(np.int32).max
+    fields = np.empty((count, native.OWN_FORM + 1), np.int32 if small else np.int64)
     fields[:, 0] = storages.areas()[storages.of_window]
     native.extents.over(count)(windows.geometry, windows.offset, table, fields)
     shown, of_window = native.distinct(fields)
-    fields = fields.take(shown, axis=0)
+    if len(shown) < count:
+        fields = fields.take(shown, axis=0)
     strided = np.flatnonzero(fields[:, native.OWN_FORM] >= 0)
-    pattern = np.full(len(fields), -1, np.int64)
+    pattern = np.full(len(fields), -1, np.int32)
     first = strided
     if len(strided):
         first, pattern[strided] = native.distinct(fields[strided, 1:])
@@ -307,7 +311,7 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
         areas=_areas(fields[:, 0], storages, storages.of_window[shown]),
         pattern=pattern,
         patterns=Patterns(start, form, list(forms)),
-        of_window=of_window.astype(np.int32),
+        of_window=of_window,
     )
 
 

@@ -187,14 +187,14 @@ def apart(
         columns = call, line, start, used, values
         end = native.apart.over(count)(words, *kinds, row, *columns)
         first, number = distinct(used[: start[end] - start[row]])
-        operands.append((known + number).astype(INT32))
+        operands.append(known + number)
         windows.append(used.take(first, axis=0))
         row, known = end, known + len(first)
     numbers, table = operands[0], windows[0]
     if len(windows) > 1:  # blocks use windows of earlier blocks
         table = np.concatenate(windows)
         first, number = distinct(table)
-        numbers = number.astype(INT32)[np.concatenate(operands)]
+        numbers = number[np.concatenate(operands)]
         table = table.take(first, axis=0)
     return Columns(call, line, start, numbers, values), _windows(table, moved)
 
@@ -348,7 +348,7 @@ def storages(
         )
         for layout, line, name in fields[first].tolist()
     ]
-    return Storages(number, np.array(which, np.int64)[alike], of_window, list(kinds))
+    return Storages(number, np.array(which, INT32)[alike], of_window, list(kinds))
 
 
 def copied(

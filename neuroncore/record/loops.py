@@ -145,10 +145,10 @@ def extents(geometry: Array, offset: Array, table: Array, boxes: Array) -> None:
 def distinct(rows: Array) -> tuple[Array, Array]:
     """Find the distinct rows of a table of integers. Return (the first index of each distinct row,
     the number of each row's distinct row)."""
-    if len(rows) <= FEW:
+    if len(rows) <= FEW or not rows.shape[1]:
         return _few_distinct(rows)
-    count, rows = len(rows), np.ascontiguousarray(rows, np.int64)
-    first, number = np.empty(count, np.int64), np.empty(count, np.int64)
+    count, rows = len(rows), np.ascontiguousarray(rows)
+    first, number = np.empty(count, np.int32), np.empty(count, np.int32)
     slots = no_slots(count)
     different = _distinct.over(count)(rows, slots, first, number)
     return first[:different], number
@@ -158,20 +158,22 @@ def _few_distinct(rows: Array) -> tuple[Array, Array]:
     numbers: dict[tuple[int, ...], int] = {}
     number = [numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())]
     first = dict(zip(reversed(number), range(len(number) - 1, -1, -1), strict=True))
-    return np.array([first[n] for n in range(len(numbers))], np.int64), np.array(number, np.int64)
+    return np.array([first[n] for n in range(len(numbers))], np.int32), np.array(number, np.int32)
 
 
 @compiled
 def _distinct(rows: Array, slots: Array, first: Array, number: Array) -> int:
     """Find the distinct rows with a hash table, and return how many there are. `first` and `number`
     are set to the results of `distinct`. `slots`, the hash table, has the number of each distinct
-    row, in the slot of its hash or in the next free slot."""
+    row, in the slot of its hash or in the next free slot. Rows that differ only in the lowest three
+    bits of their first number have neighboring slots, because new tensors have ascending numbers.
+    """
     different, width = 0, rows.shape[1]
     for i in range(rows.shape[0]):
-        key = 0
-        for k in range(width):
+        key = mixed(0, rows[i, 0] >> 3)
+        for k in range(1, width):
             key = mixed(key, rows[i, k])
-        slot = slot_of(key, slots.shape[0])
+        slot = slot_of(key ^ rows[i, 0] & 7, slots.shape[0])
         while slots[slot] >= 0:
             other = first[slots[slot]]
             k = 0
@@ -227,7 +229,7 @@ def pieces(boxes: Array, in_order: Array, on_chip: Array) -> Any:
     A box is [area, row, row_end, byte, byte_end, dense]. `in_order` has the numbers of the boxes,
     sorted by area and first byte. On chip, a box that begins at or after the end of all earlier
     boxes of a piece begins a new piece. In HBM, an area is one piece."""
-    of_box, first = np.zeros(boxes.shape[0], np.int64), np.zeros(boxes.shape[0], np.int64)
+    of_box, first = np.zeros(boxes.shape[0], np.int32), np.zeros(boxes.shape[0], np.int32)
     extents = np.zeros((boxes.shape[0], 4), np.int64)
     last = -1
     for b in in_order:

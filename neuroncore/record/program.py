@@ -79,6 +79,8 @@ class _Read:
     @cached_property
     def boxed(self) -> Columns:
         """The columns, with boxes as operands instead of windows."""
+        if len(self.boxes.table) == len(self.windows.storage):
+            return self.columns  # window n is box n, because boxes have the order of windows
         return replace(self.columns, operands=self.boxes.of_window[self.columns.operands])
 
     def with_columns(self, columns: Columns) -> _Read:
@@ -333,10 +335,9 @@ class Program:
     def _reading(self) -> _Read:
         """Return the tables that are derived from the rows. They are made again after changes."""
         if self._read is None or len(self._read.columns.call) != len(self):
-            moved, births = self.data.offsets(), self.births.since()
-            columns, windows = apart(self.rows, self.count, self.calls, moved)
-            storages_used = storages(windows, self.geometries, births, self.names, self.calls)
-            self._read = _Read(columns, windows, storages_used, self.geometries)
+            columns, windows = apart(self.rows, self.count, self.calls, self.data.offsets())
+            used = storages(windows, self.geometries, self.births.since(), self.names, self.calls)
+            self._read = _Read(columns, windows, used, self.geometries)
         return self._read
 
     def with_rows(self, rows: Array, instead: Sequence[Call]) -> Program:
