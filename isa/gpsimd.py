@@ -143,7 +143,7 @@ def inside(indices: Array, size: int, run: int, argument: str, group: str) -> No
         argument=argument,
         expected=f"0 to {size - run}",
         got=str(indices[number, place]),
-        because=f"a partition has {size} elements"
+        because=f"a partition has {size:,} elements"
         + (f", and an index selects {run} adjacent elements" if run > 1 else ""),
     )
 

@@ -76,7 +76,7 @@ EXCHANGE = (
         "gpsimd_dma_elements",
         lambda call: call.view("src").free_size <= most_by_gpsimd(call)
         or call["dma_engine"] is dma_engine.dma,
-        FreeSizeError, lambda call: f"at most {most_by_gpsimd(call)} elements per partition",
+        FreeSizeError, lambda call: f"at most {most_by_gpsimd(call):,} elements per partition",
         because="the GpSimd engine's own DMA has small buffers",
         hint="use dma_engine=nisa.dma_engine.dma",
     ),

@@ -229,7 +229,7 @@ TRANSPOSE = (
         "for a gather, the size of axis 0 of src must be a multiple of 16; if src has four axes, "
         "axis 1 or axis 2 must have size 1 (ISA)",
         lambda call: fits_gathers(call) or not picks_rows(call),
-        expected=lambda call: f"a multiple of {at_a_time(call)} rows; with four axes, size 1 of "
+        expected=lambda call: f"a multiple of {at_a_time(call):,} rows; with four axes, size 1 of "
         "axis 1 or axis 2",
     ),
     *PRIORITIES,

@@ -333,8 +333,8 @@ def counts_multiply(call: Call, machine: Machine) -> Fault | None:
         return fault("pattern", problem, f"1 to {most} [step, count] pairs", call["pattern"])
     if prod(counts) == size and min(counts) > 0:
         return None
-    problem = f"the counts {counts} must be positive, and their product must be {size}"
-    return fault("pattern", problem, f"{size} elements per partition, as dst", call["pattern"])
+    problem = f"the counts {counts} must be positive, and their product must be {size:,}"
+    return fault("pattern", problem, f"{size:,} elements per partition, as dst", call["pattern"])
 
 
 PATTERN = (
@@ -357,15 +357,15 @@ def filled(call: Call, machine: Machine) -> Fault | None:
     count = available if valid is None else valid
     if not 0 < count <= min(available, limit):
         name = "index" if valid is None else "num_valid_indices"
-        because = f"index has {available} entries for each GpSimd core, which takes at most {limit}"
+        because = f"index has {available:,} entries for each GpSimd core; its limit is {limit:,}"
         problem = f"a GpSimd core can't take {count} indices"
         expected = f"1 to {min(available, limit)} indices"
         return fault(name, problem, expected, count, because=because)
     if dst.free_size == count * run:
         return None
     gathered = f"{count} {'index gathers' if count == 1 else 'indices gather'}"
-    problem = f"{gathered} {count * run} elements, but dst has {dst.free_size} per partition"
-    return fault("dst", problem, f"{count * run} elements per partition", dst)
+    problem = f"{gathered} {count * run:,} elements, but dst has {dst.free_size:,} per partition"
+    return fault("dst", problem, f"{count * run:,} elements per partition", dst)
 
 
 LOCAL_GATHER = (

@@ -73,7 +73,7 @@ def has_scales(data: str, scale: str) -> tuple[Rule, Rule]:
         scale,
         f"{scale} must have the scales of {data}: 4 partitions for each 32 partitions of {data}",
         lambda call: call.view(scale).partitions >= rows(call),
-        expected=lambda call: f"at least {rows(call)} partitions",
+        expected=lambda call: f"at least {rows(call):,} partitions",
     )
     placed = holds(
         scale,

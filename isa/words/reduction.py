@@ -220,8 +220,8 @@ def as_many_as_there_are(call: Call, machine: Machine) -> Fault | None:
     if EIGHT <= n <= most:
         return None
     because = (
-        f"a group of src has {group} partitions with {src.free_size} elements each, and the "
-        f"instruction searches at most {limit} elements"
+        f"a group of src has {group} partitions with {src.free_size:,} elements each, and the "
+        f"instruction searches at most {limit:,} elements"
     )
     return fault("n", f"n can't be {n} for src ({src})", f"{EIGHT} to {most}", n, because=because)
 
@@ -232,8 +232,8 @@ def results(call: Call, machine: Machine) -> Fault | None:
     count, most = call.view("val_dst").free_size, min(machine.limits.topk_results, call["n"])
     if count <= most:
         return None
-    problem = f"val_dst has {count} elements per partition, but the instruction returns {most}"
-    return fault("val_dst", problem, f"1 to {most} elements per partition")
+    problem = f"val_dst has {count:,} elements per partition, but the instruction returns {most:,}"
+    return fault("val_dst", problem, f"1 to {most:,} elements per partition")
 
 
 TOPK = (two_axes, as_many_as_there_are, results)

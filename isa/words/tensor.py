@@ -77,11 +77,11 @@ def moving_fits(call: Call, machine: Machine) -> Fault | None:
     most = limits.moving_free_bfloat16 if narrow else limits.moving_free_float32
     if count <= most:
         return None
-    problem = f"moving has {count} columns; {machine.name} takes at most {most}"
+    problem = f"moving has {count:,} columns; {machine.name} takes at most {most:,}"
     banks = "all banks" if machine.has("results_across_banks") else "one bank"
-    hint = f"loop over pieces of {most} columns (nl.tile_size.gemm_moving_fmax)"
+    hint = f"loop over pieces of {most:,} columns (nl.tile_size.gemm_moving_fmax)"
     because = f"the result must fit into {banks} of PSUM"
-    return fault("moving", problem, f"at most {most} columns", because=because, hint=hint)
+    return fault("moving", problem, f"at most {most:,} columns", because=because, hint=hint)
 
 
 @rule(DtypeError, because="the array supports one kind of multiplication at a time")

@@ -28,6 +28,11 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
 
+def dimensions(shape: Iterable[int]) -> str:
+    """Return a shape as text, such as "128 x 512"."""
+    return " x ".join(map(str, shape))
+
+
 def either(items: Iterable[object]) -> str:
     """Return alternatives as text, such as "sbuf, psum or hbm"."""
     *others, last = map(str, items)

@@ -473,7 +473,7 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
         bits = f"u{wanted.dtype.itemsize}"
         apart = np.ascontiguousarray(wanted).view(bits) != np.ascontiguousarray(got).view(bits)
         if apart.any():
-            return f"{int(apart.sum())} of {wanted.size} elements of result {number} differ"
+            return f"{int(apart.sum()):,} of {wanted.size:,} elements of result {number} differ"
     return ""
 
 

@@ -225,7 +225,7 @@ def _small_elements(call: Call, machine: Machine) -> str | None:
         return None
     return (
         f"{call.name} moves runs of {plural(least, 'contiguous byte')}; each run has a fixed cost, "
-        f"so runs of less than {machine.dma.efficient_bytes} bytes waste time"
+        f"so runs of less than {machine.dma.efficient_bytes:,} bytes waste time"
     )
 
 
@@ -269,7 +269,7 @@ def _few_lanes(call: Call, machine: Machine) -> str | None:
     every = machine.limits.partitions
     if not 0 < lanes <= every * FEW_LANES:
         return None
-    return f"{call.name} works on {lanes} of {every} partitions; the other lanes are idle"
+    return f"{call.name} works on {lanes} of {every:,} partitions; the other lanes are idle"
 
 
 def _multiplies(call: Call) -> bool:

@@ -192,7 +192,7 @@ def _sizes(view: View) -> tuple[int, int]:
 
 def _counted(count: int, axis: int) -> str:
     """Return a number of partitions (axis 0), or of elements per partition (axis 1), in words."""
-    return f"{count} {WHERE[axis] if count != 1 else ('partition', 'element per partition')[axis]}"
+    return plural(count, ("partition", "element per partition")[axis], WHERE[axis])
 
 
 def _equation(call: Call) -> str:
@@ -206,7 +206,7 @@ def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelErro
     pairs = zip(terms, _sizes(view), strict=True)
     expected = [term.plus if term.letter is None else found for term, found in pairs]
     return ShapeError(
-        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)} instead of {number}",
+        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)} instead of {number:,}",
         argument=name,
         expected=f"the shape ({expected[0]}, {expected[1]})",
         got=str(view),
@@ -217,19 +217,19 @@ def _not_the_number(call: Call, name: str, axis: int, number: int) -> KernelErro
 def _not_whole(call: Call, name: str, axis: int, step: int) -> KernelError:
     view = call.view(name)
     return ShapeError(
-        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}, not a multiple of {step}",
+        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}, not a multiple of {step:,}",
         argument=name,
-        expected=f"a multiple of {step} {WHERE[axis]}",
+        expected=f"a multiple of {step:,} {WHERE[axis]}",
         got=str(view),
-        because=f"the instruction works on groups of {step} {WHERE[axis]}: {_equation(call)}",
+        because=f"the instruction works on groups of {step:,} {WHERE[axis]}: {_equation(call)}",
     )
 
 
 def _too_few(call: Call, machine: Machine, name: str, axis: int, term: Term) -> KernelError:
     view, least = call.view(name), term.least
-    most = f" to {getattr(machine.limits, term.most)}" if term.most else " or more"
+    most = f" to {getattr(machine.limits, term.most):,}" if term.most else " or more"
     return FreeSizeError(
-        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}, fewer than {least}",
+        f"{call.name}: {name} has {_counted(_sizes(view)[axis], axis)}, fewer than {least:,}",
         argument=name,
         expected=f"{least}{most} {WHERE[axis]}",
         got=str(view),
@@ -242,12 +242,12 @@ def _too_many(call: Call, machine: Machine, name: str, axis: int, most: int) -> 
     view = call.view(name)
     actual = _sizes(view)[axis]
     return FreeSizeError(
-        f"{call.name}: {name} has {actual} {WHERE[axis]}; {machine.name} takes at most {most}",
+        f"{call.name}: {name} has {actual:,} {WHERE[axis]}; {machine.name} takes at most {most:,}",
         argument=name,
-        expected=f"at most {most} {'elements along the free axes' if axis else WHERE[0]}",
+        expected=f"at most {most:,} {'elements along the free axes' if axis else WHERE[0]}",
         got=str(view),
         because="one instruction can't process a larger tile",
-        hint=f"loop over pieces of {most} {'columns' if axis else WHERE[0]}",
+        hint=f"loop over pieces of {most:,} {'columns' if axis else WHERE[0]}",
         also="err_size_of_dimension_exceed_arch_limit",
     )
 
@@ -265,7 +265,7 @@ def _differs(
     if axis == known.axis == 1 and letter == "F" and term.plain and other.free_size == known.size:
         return ShapeError(
             f"{call.name}: {name} has {_counted(view.free_size, 1)}, but {known.argument} has "
-            f"{other.free_size}",
+            f"{other.free_size:,}",
             argument=name,
             expected=f"{_counted(expected, 1)}, as {known.argument} ({other})",
             got=str(view),
@@ -312,7 +312,7 @@ def _other_lanes(call: Call, name: str, first: str) -> KernelError:
     view, other = call.view(name), call.view(first)
     return ShapeError(
         f"{call.name}: {name} has {_counted(view.partitions, 0)}, but {first} has "
-        f"{other.partitions}",
+        f"{other.partitions:,}",
         argument=name,
         expected=f"{_counted(other.partitions, 0)}, as {first} ({other})",
         got=str(view),
@@ -393,7 +393,7 @@ def _index_problems(name: str, view: View, call: Call, machine: Machine) -> Iter
     if view.free_size > most:
         yield ShapeError(
             f"{call.name}: {name} picks {plural(view.free_size, 'element')}, but its index has "
-            f"{most} for "
+            f"{most:,} for "
             + (f"each {size} partitions" if rows == size else f"the last {rows} partitions"),
             argument=name,
             expected=f"num_elem <= {most}",

@@ -115,19 +115,19 @@ class Operand:
         count = view.distinct_free_size if view.region is PSUM else view.free_size
         if count > most:
             yield FreeSizeError(
-                f"{name} has {view.free_size} elements per partition; {machine.name} takes at most "
-                f"{most}",
+                f"{name} has {view.free_size:,} elements per partition; {machine.name} takes at "
+                f"most {most:,}",
                 argument=name,
-                expected=f"at most {most} elements along the free axes",
+                expected=f"at most {most:,} elements along the free axes",
                 got=str(view),
                 because="one instruction can't process a larger tile",
-                hint=f"loop over pieces of {most} columns",
+                hint=f"loop over pieces of {most:,} columns",
                 also="err_size_of_dimension_exceed_arch_limit",
             )
         yield from _too_many_dims(name, view, getattr(machine.limits, self.free_dims))
         if self.column and view.free_size != 1:
             yield ShapeError(
-                f"{name} must have one element per partition, not {view.free_size}",
+                f"{name} must have one element per partition, not {view.free_size:,}",
                 argument=name,
                 expected=f"the shape ({view.partitions}, 1)",
                 got=str(view),
@@ -260,13 +260,13 @@ def _not_indirect(name: str, view: View) -> KernelError:
 
 def _too_many_partitions(name: str, view: View, most: int) -> KernelError:
     return PartitionLimitError(
-        f"{name} has {view.partitions} partitions; the limit is {most}",
+        f"{name} has {view.partitions:,} partitions; the limit is {most:,}",
         argument=name,
-        expected=f"at most {most} partitions (shape[0])",
+        expected=f"at most {most:,} partitions (shape[0])",
         got=str(view),
         because=f"axis 0 is the partition axis, and an instruction works on at most {most} "
         "partitions",
-        hint=f"loop over pieces of {most} rows",
+        hint=f"loop over pieces of {most:,} rows",
         also="err_num_partition_exceed_arch_limit",
     )
 

@@ -137,8 +137,8 @@ def same_total(first: str, second: str) -> Rule:
         if name is None:
             return None
         b = tiles[name]
-        statement = f"{name} has {b.size} elements, but {first} has {a.size}"
-        return fault(second, statement, f"{a.size} elements ({a})", f"{b.size} elements ({b})")
+        statement = f"{name} has {b.size:,} elements, but {first} has {a.size:,}"
+        return fault(second, statement, f"{a.size:,} elements ({a})", f"{b.size:,} elements ({b})")
 
     return check
 
@@ -370,9 +370,9 @@ def within_one_bank(name: str) -> Rule:
         return fault(
             name,
             f"{name} crosses a PSUM bank",
-            f"all bytes in one bank of {psum.bank_bytes} bytes ({numbers} float32 numbers)",
+            f"all bytes in one bank of {psum.bank_bytes:,} bytes ({numbers:,} float32 numbers)",
             f"bytes {view.byte} to {end - 1} of each partition",
-            because=f"PSUM has {psum.banks} banks of {psum.bank_bytes} bytes per partition, and "
+            because=f"PSUM has {psum.banks} banks of {psum.bank_bytes:,} bytes per partition, and "
             "the result of a product must be in one bank",
             hint=f"use tiles of at most {numbers} float32 columns, and allocate each separately",
         )

@@ -54,7 +54,7 @@ def argument(text: str, rng: np.random.Generator) -> Any:
     target, size = target_machine(), prod(shape) * form.itemsize
     if size > target.hbm.stack_bytes:
         room = f"the HBM of {target.name} has {target.hbm.stack_bytes}"
-        raise UsageError(f"--args {text!r} can't be created: it has {size} bytes, and {room}")
+        raise UsageError(f"--args {text!r} can't be created: it has {size:,} bytes, and {room}")
     try:
         return _random(form, shape, rng)
     except (MemoryError, ValueError) as error:

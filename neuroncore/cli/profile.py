@@ -203,7 +203,7 @@ def _timeline(profile: Document) -> Document:
     contents = profile["profile"]
     if contents["trace"] is None:
         raise UsageError(
-            f"the timeline was not saved: {contents['instructions']} instructions are more than "
+            f"the timeline was not saved: {contents['instructions']:,} instructions are more than "
             f"{saved.TRACED}; use `neuroncore run --trace OUT.json`"
         )
     return {"traceEvents": contents["trace"], "displayTimeUnit": "ns"}

@@ -21,7 +21,7 @@ import numpy as np
 
 from neuroncore.base import buffers
 from neuroncore.base.errors import BufferKindError, KernelError, OutOfBoundsError
-from neuroncore.base.units import plural
+from neuroncore.base.units import dimensions, plural
 from neuroncore.clause.alu import Operator
 from neuroncore.clause.operand import participation
 from neuroncore.clause.refusal import require
@@ -87,7 +87,7 @@ def part(
 
 
 def _form(tile: Tile) -> str:
-    return f"{' x '.join(map(str, tile.shape))} {tile.dtype} in {tile.region.value}"
+    return f"{dimensions(tile.shape)} {tile.dtype} in {tile.region.value}"
 
 
 def together(name: str, mine: RankPart, carry_out: Callable[[Parts], None]) -> None:

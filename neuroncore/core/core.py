@@ -279,7 +279,7 @@ class Core:
         here = "read as 0" if self.options.zeros_as_leftovers else HOW_IT_READS
         born = f", allocated at {source.place_of(storage.born)}" if storage.born else ""
         count = int(missing.sum())
-        amount = f"{count} of {tile.size} elements" if count < tile.size else "all elements"
+        amount = f"{count:,} of {tile.size:,} elements" if count < tile.size else "all elements"
         message = (
             f"{amount} of {name} ({tile}{born}) were never written ({where}). On the device they "
             f"have old data; here they {here}"

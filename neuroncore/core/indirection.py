@@ -78,7 +78,7 @@ def places(name: str, tile: Tile, size: int, check: Check) -> Array:
             argument=name,
             expected=f"offsets from 0 to {limit}",
             got=f"index[{rows[g, place]}, {columns[place]}] is {offsets[g, place]}",
-            because=f"a partition of {name} has {limit + 1} elements",
+            because=f"a partition of {name} has {limit + 1:,} elements",
         )
     everywhere: Array = offsets[np.arange(partitions) // size]
     return everywhere

@@ -165,8 +165,8 @@ def down_columns(name: str, tile: Tile, index: Tile, machine: Machine) -> Array:
         raise ShapeError(
             f"the index {index} can't pick the rows of {name}",
             argument=name,
-            expected=f"at least {rows} numbers in uint32: one column whose length is a multiple of "
-            f"{group}, or several columns of {whole} partitions",
+            expected=f"at least {rows:,} numbers in uint32: one column whose length is a multiple "
+            f"of {group}, or several columns of {whole:,} partitions",
             got=f"{index.shape} {index.dtype}",
         )
     return index.codes().T.reshape(-1)[:rows]

@@ -300,7 +300,7 @@ def _check_stack(flags: Sequence[str]) -> None:
     for flag in flags:
         head, _, size = flag.partition("=")
         if head == "-DSTACK_SIZE" and size.isdigit() and int(size) > limits().stack_bytes:
-            raise UsageError(f"{flag}: a stack has at most {limits().stack_bytes} bytes")
+            raise UsageError(f"{flag}: a stack has at most {limits().stack_bytes:,} bytes")
 
 
 def _order(order: str, cores: int) -> list[int]:
@@ -346,8 +346,8 @@ def _array(operator: LibraryOperator, place: int, argument: Any) -> Array:
         most = limits()
         raise UsageError(
             f"{operator.name}: argument {place} has the shape {argument.shape}; a tensor can have "
-            f"at most {most.axes} axes of at most {most.axis_elements} elements, or at most "
-            f"{most.long_axes} axes of at most {most.long_axis_elements} elements"
+            f"at most {most.axes} axes of at most {most.axis_elements:,} elements, or at most "
+            f"{most.long_axes} axes of at most {most.long_axis_elements:,} elements"
         )
     return array.reshape(argument.shape)
 
@@ -405,7 +405,7 @@ def _response(data: bytes, printed: str) -> LibraryCall:
             form, _, *sizes = map(int, rest.split())
             result = np.frombuffer(body, FORMATS[form]).reshape(sizes).copy()
     if unwritten:
-        report = f"{unwritten} of {result.size} elements of the result were never written"
+        report = f"{unwritten:,} of {result.size:,} elements of the result were never written"
         findings.append(LibraryFinding("OUTPUT_NOT_WRITTEN", 0, "", 0, report))
     return LibraryCall(result, printed, tuple(counts), tuple(findings))
 

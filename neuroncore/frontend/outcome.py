@@ -188,7 +188,7 @@ class Inputs:
     def _report_leftovers(self, tile: Tile, count: int) -> None:
         self.core.report(
             "OUTPUT_NOT_WRITTEN",
-            f"the kernel never wrote {count} of the {tile.size} elements of its result {tile}; "
+            f"the kernel never wrote {count:,} of the {tile.size:,} elements of its result {tile}; "
             "the caller gets whatever was in the device's memory",
             tile.storage.id,
             site=tile.storage.born,

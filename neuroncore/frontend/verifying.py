@@ -49,7 +49,7 @@ def verdict_of(record: Record, results: Any) -> Verdict:
     with `results`, the results of the launch itself."""
     comparison = verification.Verification(record)
     with progress(
-        lambda: f"verified {comparison.replay.step} of {comparison.instructions} instructions"
+        lambda: f"verified {comparison.replay.step} of {comparison.instructions:,} instructions"
     ):
         verdict = comparison.run()
         if verdict.difference is None and (arrays := arrays_in(results)):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.base.enums import ON_CHIP, MemoryRegion
+from neuroncore.base.units import dimensions
 from neuroncore.memory import access
 from neuroncore.memory.access import Dims, Footprint, Gaps, footprint
 from neuroncore.numerics.formats import Format
@@ -77,7 +78,7 @@ class View:
         return access.is_dense(self.shape, self.strides)
 
     def __str__(self) -> str:
-        shape = " x ".join(map(str, self.shape))
+        shape = dimensions(self.shape)
         return f"{shape} {self.dtype} in {self.region.value}"
 
 

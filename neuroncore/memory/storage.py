@@ -22,7 +22,7 @@ from neuroncore.base.errors import (
     StartPartitionError,
 )
 from neuroncore.base.source import Site
-from neuroncore.base.units import either, plural
+from neuroncore.base.units import dimensions, either, plural
 from neuroncore.machine import Machine, Psum, Sbuf
 from neuroncore.memory import geometry
 from neuroncore.memory.access import Dims, Flags, Gaps
@@ -157,7 +157,7 @@ class Image:
 
 def _described(shape: Dims, name: str) -> str:
     named = f"tensor {name!r}" if name else "the tensor"
-    return f"{named} ({' x '.join(map(str, shape))})"
+    return f"{named} ({dimensions(shape)})"
 
 
 class HbmMemory:
@@ -334,15 +334,15 @@ class Memory:
             self.hbm.lasting = needed
         if needed <= room:
             return
-        more = f", in addition to {others} bytes of other tensors" if others else ""
+        more = f", in addition to {others:,} bytes of other tensors" if others else ""
         raise CapacityError(
-            f"{_described(layout.shape, name)} of {layout.dtype} needs {layout.nbytes} bytes of hbm"
-            f"{more}; {self.machine.name} has {room}",
+            f"{_described(layout.shape, name)} of {layout.dtype} needs {layout.nbytes:,} bytes of "
+            f"hbm{more}; {self.machine.name} has {room:,}",
             argument="shape",
             position=0,
-            expected=f"at most {room - others} bytes",
-            got=f"{layout.nbytes} bytes",
-            because=f"a stack of HBM has {room} bytes, and {self.machine.hbm.cores_per_stack} of "
+            expected=f"at most {room - others:,} bytes",
+            got=f"{layout.nbytes:,} bytes",
+            because=f"a stack of HBM has {room:,} bytes, and {self.machine.hbm.cores_per_stack} of "
             "the chip's cores share a stack",
             hint="check the sizes, or process the data in several launches",
         )
@@ -351,27 +351,27 @@ class Memory:
         size = self._size(layout.region)
         if layout.partitions > size.partitions:
             raise PartitionLimitError(
-                f"{_described(layout.shape, name)} has {layout.partitions} partitions; "
-                f"{layout.region.value} has {size.partitions}",
+                f"{_described(layout.shape, name)} has {layout.partitions:,} partitions; "
+                f"{layout.region.value} has {size.partitions:,}",
                 argument="shape",
                 position=0,
                 expected=f"shape[0] is at most {size.partitions}",
                 got=f"shape[0] is {layout.partitions}",
                 because=f"axis 0 is the partition axis, and {layout.region.value} has "
-                f"{size.partitions} partitions",
-                hint=f"loop over pieces of {size.partitions} rows (nl.tile_size.pmax)",
+                f"{size.partitions:,} partitions",
+                hint=f"loop over pieces of {size.partitions:,} rows (nl.tile_size.pmax)",
                 also="err_num_partition_exceed_arch_limit",
             )
         if layout.row_bytes > size.partition_bytes:
             raise CapacityError(
-                f"{_described(layout.shape, name)} of {layout.dtype} needs {layout.row_bytes} "
-                f"bytes per partition; {self.machine.name} has {size.partition_bytes}",
+                f"{_described(layout.shape, name)} of {layout.dtype} needs {layout.row_bytes:,} "
+                f"bytes per partition; {self.machine.name} has {size.partition_bytes:,}",
                 argument="shape",
                 position=0,
-                expected=f"at most {size.partition_bytes} bytes per partition",
-                got=f"{layout.row_bytes} bytes per partition",
-                because=f"{layout.region.value} has {size.partitions} partitions of "
-                f"{size.partition_bytes} bytes",
+                expected=f"at most {size.partition_bytes:,} bytes per partition",
+                got=f"{layout.row_bytes:,} bytes per partition",
+                because=f"{layout.region.value} has {size.partitions:,} partitions of "
+                f"{size.partition_bytes:,} bytes",
                 hint="use several tiles with fewer columns",
                 also="GCA035" if layout.region is MemoryRegion.sbuf else "NLA001",
             )
@@ -425,11 +425,11 @@ class Memory:
             )
         if byte < 0 or byte + layout.row_bytes > row_bytes:
             raise OutOfBoundsError(
-                f"the tensor has bytes {byte} to {byte + layout.row_bytes - 1} of each partition, "
-                f"but a partition has bytes 0 to {row_bytes - 1}",
+                f"the tensor has bytes {byte:,} to {byte + layout.row_bytes - 1:,} of each "
+                f"partition, but a partition has bytes 0 to {row_bytes - 1:,}",
                 argument="address",
-                expected=f"a first byte from 0 to {row_bytes - layout.row_bytes}",
-                got=f"byte {byte}",
+                expected=f"a first byte from 0 to {row_bytes - layout.row_bytes:,}",
+                got=f"byte {byte:,}",
                 also="NLA001 (allocated memory out of bound)",
             )
         align, why = size.min_align_bytes, f"nl.tile_size.{layout.region.value}_min_align"
@@ -441,6 +441,6 @@ class Memory:
                 f"the tensor starts at byte {byte} of its partitions",
                 argument="address",
                 expected=f"a multiple of {align}",
-                got=f"byte {byte}",
+                got=f"byte {byte:,}",
                 because=f"addresses in {layout.region.value} must be aligned ({why})",
             )

@@ -23,6 +23,7 @@ from neuroncore.base.errors import (
     SignatureError,
     ViewError,
 )
+from neuroncore.base.units import dimensions
 from neuroncore.memory.access import Dims, Flags, Footprint, Gaps, footprint
 from neuroncore.memory.geometry import Geometry, View, make_room
 from neuroncore.memory.geometry import view as view_of
@@ -418,7 +419,7 @@ class Tile:
         return self.window(self.shape, self.strides, offset, dynamic=())
 
     def __repr__(self) -> str:
-        shape = "x".join(map(str, self.shape))
+        shape = dimensions(self.shape)
         name = f" {self.storage.name!r}" if self.storage.name else ""
         return f"{type(self).__name__}{name}({shape} {self.dtype} in {self.region.value})"
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuroncore.base import source
+from neuroncore.base.units import dimensions
 from neuroncore.core.replica_groups import chip_ranks
 from neuroncore.memory.storage import Storage
 from neuroncore.plain.arithmetic import ULPS
@@ -161,7 +162,7 @@ def take_over(operand: Operand, emulator: Array) -> None:
 
 def described(operand: Operand) -> str:
     """Return the shape, the format and the memory of an operand as text."""
-    shape = " x ".join(map(str, operand.shape))
+    shape = dimensions(operand.shape)
     return f"{shape} {operand.form.name} in {operand.tensor.layout.region.value}"
 
 

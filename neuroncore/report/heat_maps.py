@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base.units import dimensions
+
 Array = npt.NDArray[Any]
 BINS = 24  # bins of a histogram
 SIDE = 128  # pixels of a heat map
@@ -64,7 +66,7 @@ class TileContents:
 
     @property
     def _caption(self) -> str:
-        shape = "x".join(map(str, self.elements.shape))
+        shape = dimensions(self.elements.shape)
         return f"{self.title}: {shape} {self.elements.dtype.name}"
 
     @property

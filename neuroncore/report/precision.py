@@ -28,7 +28,9 @@ def text(precision: Precision) -> Iterator[str]:
     for number, result in enumerate(precision.results):
         error = f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
         if result.lost:
-            error += f"; {result.lost} of {result.exact.size} elements are finite in float64 only"
+            error += (
+                f"; {result.lost:,} of {result.exact.size:,} elements are finite in float64 only"
+            )
         yield error
     lines = lines_of(precision)
     if not lines:

@@ -54,26 +54,26 @@ ILLEGAL = {
     "too large for sbuf": (
         *("CAPACITY", ValueError),
         "def kernel(x):\n    return nl.ndarray(«(128, 60000)», nl.float32)\n",
-        {"statement": "needs 240000 bytes", "expected": "229376", "also": "GCA035"},
+        {"statement": "needs 240,000 bytes", "expected": "229,376", "also": "GCA035"},
     ),
     "too large for psum": (
         *("CAPACITY", ValueError),
         "def kernel(x):\n    nl.ndarray(dtype=nl.float32, buffer=nl.psum, shape=«(1, 4097)»)\n",
-        {"statement": "needs 16388 bytes", "expected": "16384", "also": "NLA001"},
+        {"statement": "needs 16,388 bytes", "expected": "16,384", "also": "NLA001"},
     ),
     "two banks": (
         *("PSUM_BANK", ValueError),
         "def kernel(x):\n"
         "    d = nl.ndarray((4, 640), nl.float32, buffer=nl.psum, address=(0, 2048))\n"
         "    nisa.nc_matmul(«d[:, 384:640]», tile(4, 4), tile(4, 256))\n",
-        {"statement": "crosses a PSUM bank", "because": "8 banks of 2048 bytes", "also": "NLA001"},
+        {"statement": "crosses a PSUM bank", "because": "8 banks of 2,048 bytes", "also": "NLA001"},
     ),
     "too many columns": (
         *("FREE_SIZE", ValueError),
         "def kernel(x):\n    d = tile(4, 1024, buffer=nl.psum)\n"
         "    nisa.nc_matmul(d, tile(4, 4), «tile(4, 1024)»)\n",
         {
-            "statement": "moving has 1024 columns; trn2 takes at most 512",
+            "statement": "moving has 1,024 columns; trn2 takes at most 512",
             "hint": "loop over pieces of 512",
         },
     ),
@@ -321,7 +321,7 @@ def test_a_fault_of_a_result_points_at_the_line_that_created_it():
     with pytest.raises(errors.SignatureError) as caught:
         launch(kernel, (X,), tensor=NkiTensor)
     error = caught.value
-    assert error.statement.startswith("the kernel returns NkiTensor(4x6")
+    assert error.statement.startswith("the kernel returns NkiTensor(4 x 6")
     assert "nl.shared_hbm" in error.hint
     assert error.place.file == __file__ and error.place.text.strip() == "tile = nl.load(x)"
 

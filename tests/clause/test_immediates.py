@@ -87,7 +87,7 @@ def test_numbers_have_a_range():
 
 @pytest.mark.parametrize(("depth", "wrap"), [(0, lambda v: v), (1, lambda v: [1, v])])
 def test_a_run_time_value_is_refused_by_the_name_of_its_parameter(depth, wrap):
-    late = ((VirtualRegister(3), "register"), (Device().zeros((4, 1)), "4x1"))
+    late = ((VirtualRegister(3), "register"), (Device().zeros((4, 1)), "4 x 1"))
     for value, word in late:
         with pytest.raises(DynamicControlError) as caught:
             Immediate(int, depth=depth).take("topk", "n", wrap(value))

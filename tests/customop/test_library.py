@@ -244,7 +244,7 @@ def test_uninitialized_results_are_reported():
     assert "2 of 10 elements" in str(call.findings[0])
     assert call.result.view(np.uint32)[-1] == 0xA5A5A5A5
     (told,) = eight().run("shared", random(1003), 2).findings
-    assert "121 of 1003 elements" in str(told)
+    assert "121 of 1,003 elements" in str(told)
     with pytest.warns(CustomOpWarning, match="OUTPUT_NOT_WRITTEN"):
         library().through_tcm(random(10), 7)
 
@@ -294,7 +294,7 @@ def test_the_published_model_of_three_forms():
         ((np.zeros((2, 2), np.float32), "x"), "argument 1 must be of type double, not str"),
         (
             (np.zeros((1,) * 9, np.float32), 1.0),
-            "at most 8 axes of at most 65535 elements, or at most 4 axes of at most 4294967295",
+            "at most 8 axes of at most 65,535 elements, or at most 4 axes of at most 4,294,967,295",
         ),
     ],
 )
@@ -373,7 +373,7 @@ def test_invalid_names_stack_sizes_and_sources_are_refused(tmp_path):
     none = [tmp_path / "none.cpp"]
     with pytest.raises(UsageError, match="cannot be named 'builtin'"):
         customop.load(none, none, name="builtin")
-    with pytest.raises(UsageError, match="a stack has at most 400000 bytes"):
+    with pytest.raises(UsageError, match="a stack has at most 400,000 bytes"):
         customop.load(none, none, extra_cflags=["-DSTACK_SIZE=400001"])
     with pytest.raises(UsageError, match=r"there is no source .*none\.cpp"):
         customop.load(none, none)

@@ -29,7 +29,7 @@ ILLEGAL = {
     "misspelled method": (
         *("UNKNOWN_NAME", AttributeError),
         "def kernel(x):\n    «x.reshpae»((6, 4))\n",
-        {"statement": "NkiTensor 'x'(4x6", "expected": "reshape(shape)", "hint": "'reshape'"},
+        {"statement": "NkiTensor 'x'(4 x 6", "expected": "reshape(shape)", "hint": "'reshape'"},
     ),
     "function of the older API": (
         *("UNKNOWN_NAME", AttributeError),
@@ -114,12 +114,12 @@ ILLEGAL = {
     "elements deleted": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    del «x[0]»\n",
-        {"statement": "elements of NkiTensor 'x'(4x6", "hint": "the elements to keep"},
+        {"statement": "elements of NkiTensor 'x'(4 x 6", "hint": "the elements to keep"},
     ),
     "len": (
         *("SIGNATURE", TypeError),
         "def kernel(x):\n    «len(x)»\n",
-        {"statement": "NkiTensor 'x'(4x6", "hint": "tensor.shape[0]"},
+        {"statement": "NkiTensor 'x'(4 x 6", "hint": "tensor.shape[0]"},
     ),
     "numpy by way of itself": (
         *("SIGNATURE", TypeError),

@@ -34,10 +34,10 @@ def test_a_tile_shows_its_corners_and_uninitialized_elements(seen):
     kernel(X)
     never, half, part, given, said, picture = seen
     assert never.startswith("NkiTensor")
-    assert never.endswith("(4x8 bfloat16 in sbuf) [[-- .. --] .. [-- .. --]]")
-    assert half.endswith("(4x8 bfloat16 in sbuf) [[0 .. --] .. [24 .. --]]")
-    assert part.endswith("(2x2 bfloat16 in sbuf) [[10 11] [18 19]]")
-    assert given.endswith("(4x8 float32 in private_hbm) [[0 .. 7] .. [24 .. 31]]")
+    assert never.endswith("(4 x 8 bfloat16 in sbuf) [[-- .. --] .. [-- .. --]]")
+    assert half.endswith("(4 x 8 bfloat16 in sbuf) [[0 .. --] .. [24 .. --]]")
+    assert part.endswith("(2 x 2 bfloat16 in sbuf) [[10 11] [18 19]]")
+    assert given.endswith("(4 x 8 float32 in private_hbm) [[0 .. 7] .. [24 .. 31]]")
     assert said == given.partition(" [")[0]
     assert picture.startswith("<div><b>NkiTensor") and "from 0 (dark) to 27 (bright)" in picture
 
@@ -73,7 +73,7 @@ def test_a_tile_of_the_older_api_shows_its_contents_too(seen):
         return out
 
     kernel(X)
-    assert seen[0].endswith("(4x8 float32 in sbuf) [[0 .. 7] .. [24 .. 31]]")
+    assert seen[0].endswith("(4 x 8 float32 in sbuf) [[0 .. 7] .. [24 .. 31]]")
 
 
 def test_showing_a_tile_changes_nothing(seen):
@@ -106,4 +106,4 @@ def test_rows_that_an_index_selects_are_not_shown(seen):
 
     assert np.array_equal(kernel(X, np.array([[3], [1]], np.int32)), X[[3, 1]])
     text, picture = seen
-    assert text.endswith("(2x8 float32 in private_hbm)") and picture is None
+    assert text.endswith("(2 x 8 float32 in private_hbm)") and picture is None

@@ -40,7 +40,7 @@ def test_values_that_only_the_device_knows_are_refused(ask):
     tile = device.tile(ZEROS)
     with pytest.raises((DynamicControlError, SignatureError)) as caught:
         device.call(ask, tile)
-    assert "Tensor(4x4" in caught.value.statement
+    assert "Tensor(4 x 4" in caught.value.statement
     assert caught.value.because and caught.value.hint
 
 
@@ -109,7 +109,7 @@ def test_a_tile_is_true_with_a_warning(kind):
     (told,) = device.core.findings
     assert (told.code, told.severity) == ("TENSOR_TRUTH", "warning")
     assert told.place.text.strip() == "if parameters and parameters.inner.index:"
-    assert "Tensor(4x4" in told.message
+    assert "Tensor(4 x 4" in told.message
     assert device.call(is_given_by_name, tile) == "given"
     assert device.call(lambda t: t or 1, tile) is tile
 

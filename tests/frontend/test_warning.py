@@ -52,7 +52,7 @@ def test_a_finding_of_a_line_is_reported_once_in_a_process():
     (first,) = warnings_of(
         lambda: [reads_nothing(SMALL), reads_nothing(SMALL), reads_nothing(LARGE)]
     )
-    assert "warning[UNINIT_READ]" in first and "2x3" in first
+    assert "warning[UNINIT_READ]" in first and "2 x 3" in first
     assert warnings_of(lambda: reads_nothing(SMALL)) == []
     (other,) = warnings_of(lambda: copies_nothing(SMALL))
     assert "warning[UNINIT_READ]" in other

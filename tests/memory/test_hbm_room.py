@@ -32,7 +32,7 @@ def test_a_tensor_may_fill_a_stack_but_not_more(target, buffer, monkeypatch):
     with pytest.raises(CapacityError) as refused:
         device.call(nl.ndarray, (rows + 1, 1 << 20), nl.float32, buffer=buffer)
     message = str(refused.value)
-    assert f"{(rows + 1) << 22} bytes" in message and f"{STACKS[target]}" in message
+    assert f"{(rows + 1) << 22:,} bytes" in message and f"{STACKS[target]:,}" in message
 
 
 def test_tensors_with_overlapping_lifetimes_are_counted_together(monkeypatch):
@@ -43,7 +43,7 @@ def test_tensors_with_overlapping_lifetimes_are_counted_together(monkeypatch):
     for _ in range(3):
         device.call(nl.ndarray, (4096, 1 << 20), nl.float32, buffer=nl.private_hbm)
     device.call(nl.ndarray, (4096, 1 << 20), nl.float32, buffer=nl.shared_hbm)
-    with pytest.raises(CapacityError, match=f"in addition to {16 * GIB} bytes of other tensors"):
+    with pytest.raises(CapacityError, match=f"in addition to {16 * GIB:,} bytes of other tensors"):
         device.call(nl.ndarray, (4096, 1 << 20), nl.float32, buffer=nl.shared_hbm)
 
 
@@ -76,7 +76,9 @@ def forgotten(x, rows: int):
 @pytest.mark.parametrize("rows", [1, 2048])
 def test_a_result_that_was_never_written_is_poison_everywhere(rows):
     """8 GiB take no time, and have the same finding as a small result."""
-    with pytest.warns(NeuronWarning, match=f"OUTPUT_NOT_WRITTEN.*{rows << 20} of the {rows << 20}"):
+    with pytest.warns(
+        NeuronWarning, match=f"OUTPUT_NOT_WRITTEN.*{rows << 20:,} of the {rows << 20:,}"
+    ):
         result = forgotten(np.zeros((4, 4), np.float32), rows)
     assert result.shape == (rows, 1 << 20) and result.dtype == np.float32
     assert np.isnan(result[[0, -1], :5]).all()

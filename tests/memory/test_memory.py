@@ -50,8 +50,8 @@ def test_a_tensor_may_fill_a_partition_but_not_more(target, buffer, dtype, size)
     with pytest.raises(CapacityError) as refused:
         device.empty((2, most + 1), dtype, buffer)
     message = str(refused.value)
-    assert f"{(most + 1) * size} bytes per partition" in message and target in message
-    assert f"at most {most * size} bytes" in message
+    assert f"{(most + 1) * size:,} bytes per partition" in message and target in message
+    assert f"at most {most * size:,} bytes" in message
 
 
 @pytest.mark.parametrize("buffer", ["sbuf", "psum"])
@@ -233,7 +233,7 @@ def test_addresses_stay_inside_the_partition(buffer, past):
     for byte in (end + past, -past):
         with pytest.raises(OutOfBoundsError) as refused:
             device.empty((4, columns), buffer=buffer, address=(0, byte))
-        assert f"bytes {byte} to {byte + 4 * columns - 1}" in str(refused.value)
+        assert f"bytes {byte:,} to {byte + 4 * columns - 1:,}" in str(refused.value)
 
 
 @pytest.mark.parametrize("target", TARGETS)

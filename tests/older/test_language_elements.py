@@ -129,7 +129,7 @@ def test_shapes_that_differ_are_refused(shape):
 def test_a_row_that_does_not_go_along_all_rows_is_refused():
     x = numbers(3, 4)
     close(applied(nl.add, x, x[:1]), x + x[:1], 1e-6)
-    with pytest.raises(ShapeError, match=r"3x4 float32.*1x2 float32 in sbuf\) do not match"):
+    with pytest.raises(ShapeError, match=r"3 x 4 float32.*1 x 2 float32 in sbuf\) do not match"):
         applied(nl.add, x, x[:1, :2])
 
 

@@ -35,7 +35,7 @@ def test_a_misspelled_instruction_of_the_older_api():
 def test_a_misspelled_function_and_method():
     assert "'maximum'" in refused(lambda x: nl.maximun(tile(x), 0), UnknownNameError).hint
     error = refused(lambda x: tile(x).reshpae((64, 128)), UnknownNameError)
-    assert "'reshape'" in error.hint and error.statement.startswith("Tensor(128x64")
+    assert "'reshape'" in error.hint and error.statement.startswith("Tensor(128 x 64")
 
 
 def test_a_misspelled_keyword():

@@ -35,7 +35,7 @@ PAIRS = {
         *("nl.store(out, t)", lambda: np.exp(X[32:34])),
     ),
     "too large for sbuf": (
-        *(errors.CapacityError, "240000 bytes", (128, 8), ""),
+        *(errors.CapacityError, "240,000 bytes", (128, 8), ""),
         *("t = nl.zeros((128, 60000), dtype=np.float32)", "t = nl.zeros((128, 60), np.float32)"),
         *("nl.store(out, t[:, 0:8])", lambda: np.zeros((128, 8))),
     ),

@@ -36,7 +36,7 @@ def test_a_tile_is_an_array_and_prints_its_shape_format_and_corners(run):
     tile = run.tile(0, "src")
     assert (np.asarray(tile) == X[:, :4]).all()
     told = repr(run.tile(2, "src"))
-    assert told.startswith("src of instruction 2 of core 0, before it: 4x8 bfloat16\n")
+    assert told.startswith("src of instruction 2 of core 0, before it: 4 x 8 bfloat16\n")
     assert "[[ 0.  1. ... nan nan]" in told and "[24. 25. ... nan nan]]" in told
 
 

@@ -358,7 +358,7 @@ class Patterned(Indexed):
         elif rest:
             why = (
                 f"the run-time offset of {self} moves it by multiples of "
-                f"{move.step * self.dtype.itemsize} bytes, which are not whole elements of "
+                f"{move.step * self.dtype.itemsize:,} bytes, which are not whole elements of "
                 f"{plain.dtype}"
             )
         else:
@@ -440,7 +440,7 @@ class Patterned(Indexed):
                 f"{'a partition of ' * first}the tensor is smaller than one {self.dtype} element",
                 argument="dtype",
                 position=5,
-                got=f"{storage.row_bytes} bytes",
+                got=f"{storage.row_bytes:,} bytes",
             )
         if storage.on_chip and self.shape[0] > 1 and self.strides[0] != row:
             raise ViewError(

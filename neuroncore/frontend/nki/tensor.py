@@ -281,8 +281,8 @@ class NkiTensor(Assigned):
         axis = self._free_axis(dim, method)
         if self.shape[axis] != 1:
             raise ShapeError(
-                f"axis {axis} has {self.shape[axis]} elements; only an axis of one element can be "
-                f"{change}",
+                f"axis {axis} has {self.shape[axis]:,} elements; only an axis of one element can "
+                f"be {change}",
                 argument="dim",
                 expected="size 1",
                 got=f"shape {self.shape}",
@@ -366,10 +366,10 @@ class NkiTensor(Assigned):
         sizes = access.inferred(_integers(shape), self.size)
         if sizes is None:
             raise ShapeError(
-                f"{tuple(shape)} does not have the {self.size} elements of {self.shape}",
+                f"{tuple(shape)} does not have the {self.size:,} elements of {self.shape}",
                 argument="shape",
                 position=0,
-                expected=f"sizes that multiply to {self.size}",
+                expected=f"sizes that multiply to {self.size:,}",
                 got=str(tuple(shape)),
             )
         first = 0
@@ -445,7 +445,7 @@ class NkiTensor(Assigned):
         outer_steps = access.recounted(outer, steps, old, new)
         if outer_steps is None or self.offset * old % new or last * old % new:
             raise ShapeError(
-                f"{last} elements of {self.dtype} are not a whole number of {form} elements",
+                f"{last:,} elements of {self.dtype} are not a whole number of {form} elements",
                 argument="dtype",
                 position=0,
                 got=str(self),

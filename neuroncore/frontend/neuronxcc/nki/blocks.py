@@ -16,7 +16,7 @@ from typing import Any
 
 from neuroncore.base.enums import MemoryRegion, engine
 from neuroncore.base.errors import OutOfBoundsError, SignatureError
-from neuroncore.base.units import plural
+from neuroncore.base.units import dimensions, plural
 from neuroncore.core.core import current
 from neuroncore.frontend.neuronxcc.nki import lifetimes
 from neuroncore.frontend.neuronxcc.nki.lifetimes import Numbering
@@ -303,5 +303,5 @@ class Blocks(Untiled):
         )
 
     def __repr__(self) -> str:
-        shape = "x".join(map(str, self.shape))
+        shape = dimensions(self.shape)
         return f"Blocks {self.name!r}({shape} {self.dtype} in {self.buffer.value})"

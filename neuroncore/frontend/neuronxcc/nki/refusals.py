@@ -122,7 +122,7 @@ def repeated_by_dma(tile: Tile) -> ViewError:
     """Return the error for dma_copy with repeated elements, from HBM or SBUF (kda-for-trainium, on
     trn2)."""
     return ViewError(
-        f"{tile} is one row that a DMA would repeat across {tile.shape[0]} partitions",
+        f"{tile} is one row that a DMA would repeat across {tile.shape[0]:,} partitions",
         argument="src",
         expected="an index of src that grows from partition to partition",
         got=f"stride 0 along axis 0 of {tile.shape}",

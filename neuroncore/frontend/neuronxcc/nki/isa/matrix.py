@@ -127,12 +127,12 @@ def _check_columns(tile: Tensor, argument: str, count: int, use: str) -> None:
     most = current().machine.psum.partitions
     if count > most:
         raise FreeSizeError(
-            f"{tile} can't be {use}: it has {tile.free_size} elements per partition",
+            f"{tile} can't be {use}: it has {tile.free_size:,} elements per partition",
             argument=argument,
-            expected=f"at most {most}",
+            expected=f"at most {most:,}",
             got=str(tile.free_size),
             because=f"elements of one partition become partitions, and there are only {most}",
-            hint=f"loop over pieces of {most} columns",
+            hint=f"loop over pieces of {most:,} columns",
             also="err_size_of_dimension_exceed_arch_limit",
         )
 
