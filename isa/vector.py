@@ -72,9 +72,10 @@ def tensor_copy_predicated(
     """dst[p, f] = src[p, f] if predicate[p, f] != 0, else unchanged"""
     chosen = numeric.mask(predicate, dst, reverse_pred)
     if isinstance(src, Tile):
-        numeric.put(dst, chosen, numeric.shaped(src.codes(), dst.shape))
+        codes = numeric.shaped(src.codes(), dst.shape)
     else:
-        numeric.put(dst, chosen, constant_of(dst, src, "tensor_copy_predicated", "src"))
+        codes = constant_of(dst, src, "tensor_copy_predicated", "src", floats=True)
+    numeric.put(dst, chosen, codes)
 
 
 def fill(dst: Tile, value: float) -> None:

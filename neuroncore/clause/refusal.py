@@ -184,15 +184,17 @@ def left_out(name: str, value: Any, because: str) -> None:
     )
 
 
-def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
+def constant_of(dst: Tile, value: Any, instruction: str, name: str, floats: bool = False) -> Any:
     """Return a number as a code of dst's format. Raises DtypeError for a number outside the range
     of an integer format (NKI 0.3.0 release notes). Also raises it in a packed format, unless the
     number is 0.
 
     Integer formats accept 0.0: its bits are all 0 in every format, and published kernels clear
-    integer tiles with it. An unsigned format accepts a negative integer, and stores the bits that
-    the signed format of this width has: the vendor's library marks absent rows with -1 in
-    uint32."""
+    integer tiles with it. With `floats`, they accept every float without a fraction, because the
+    documentation declares the argument as a float. An unsigned format accepts a negative integer,
+    and stores the bits that the signed format of this width has: the vendor's library marks absent
+    rows with -1 in uint32.
+    """
     form = dst.dtype
     if form.element:
         require(
@@ -210,7 +212,7 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
         low, high = form.range
         least = low or -(high + 1) // 2
         require(
-            _is_whole(value) and least <= int(value) <= high,
+            _is_whole(value, floats) and least <= int(value) <= high,
             f"{instruction}: {name} is {value!r}, but {form} holds only integers from {low} to "
             f"{high}",
             DtypeError,
@@ -223,5 +225,7 @@ def constant_of(dst: Tile, value: Any, instruction: str, name: str) -> Any:
     return arithmetic.constant(dst.held, value)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: Any, floats: bool) -> bool:
+    if floats and isinstance(value, float | np.floating):
+        return float(value).is_integer()
     return isinstance(value, int | np.integer)

@@ -111,13 +111,12 @@ def are_whole(*operands: Operand) -> bool:
 
 
 def constant(form: Coding, value: Any) -> Array:
-    """Return the code of a constant. An integer format clips the constant to its range, a float
+    """Return the code of a constant. An integer format has the low bits of the constant, a float
     format rounds the constant to nearest even, and a packed format has 0."""
     if form.kind == "packed" or (form.kind == "scale" and value == 0):
         return np.zeros((), form.codes)
     if form.kind == "integer":
-        ends = np.iinfo(form.codes)
-        return np.array(min(max(int(value), ends.min), ends.max), form.codes)
+        return np.array(int(value), np.int64).astype(form.codes)
     return encode(form, np.array(value, F))
 
 

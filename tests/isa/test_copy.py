@@ -78,7 +78,7 @@ def test_fills(unit):
         numbers = [0, -0.0, 1.5, -3, 0.1, 1e-7, np.inf, -np.inf, np.nan]
         if form.is_integer:
             low, high = (int(n) for n in form.range)
-            numbers = [low, high, 0, 1, high - 1, np.int32(7)]
+            numbers = [low, high, 0, 1, -1, high - 1, np.int32(7)]
         for value in numbers if dtype != "bool" else [0, 1]:
             device.issue("memset", device.empty((5, 3, 2), dtype), value, engine=unit)
     device.agrees()

@@ -69,6 +69,18 @@ def test_a_number_is_rounded_to_dst_and_exact_for_integers():
     device.agrees()
 
 
+@for_all("dtype", [d for d, form in FORMATS.items() if form.is_integer and d != "bool"])
+def test_a_float_without_a_fraction_is_an_integer(dtype):
+    """The documentation declares src as a float or a tensor."""
+    device, chosen = Device("trn3"), mask((5, 6))
+    for value in (1.0, np.float32(7), 127.0, -1, -2.0):
+        dst = device.tile(values(dtype, (5, 6)), dtype)
+        device.issue("tensor_copy_predicated", dst, value, device.tile(chosen))
+        expected = np.array(int(value)).astype(dst.numpy().dtype)
+        assert (dst.numpy()[chosen != 0] == expected).all()
+    device.agrees()
+
+
 def test_elements_that_are_not_selected_stay_uninitialized():
     device = Device()
     chosen = mask((3, 4))
