@@ -44,9 +44,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         choices=RELEASES,
         help="the release to check against (default: the release that fits the file)",
     )
-    parser.add_argument("--target", metavar="MACHINE", help="the machine to run on")
+    parser.add_argument("--target", metavar="MACHINE", help="the machine, as for `run`")
     add_world(parser)
-    parser.add_argument("--static", action="store_true", help="execute nothing")
+    parser.add_argument("--static", action="store_true", help="only read the file: execute nothing")
     parser.add_argument("--strict", action="store_true", help="also exit with 1 for warnings")
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.add_argument(
@@ -73,14 +73,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=float,
         default=limits.seconds,
-        help="limit on the time of a run (default: %(default)g)",
+        help="limit on the time of a run, in seconds (default: %(default)g)",
     )
     parser.add_argument(
         "--memory",
         type=float,
         default=limits.memory / 2**30,
         metavar="GIB",
-        help="limit on the address space of a run (default: %(default)g)",
+        help="limit on the address space of a run, in GiB (default: %(default)g)",
     )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # for `mcp`
     parser.set_defaults(command=command)

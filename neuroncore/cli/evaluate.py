@@ -136,14 +136,14 @@ def add_isolation(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=int,
         default=defaults.cpu_seconds,
-        help="limit on the CPU time of each kernel (default: %(default)s)",
+        help="limit on the CPU time of each kernel, in seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--memory",
         type=float,
         default=defaults.memory / 2**30,
         metavar="GIB",
-        help="limit on the address space of each kernel (default: %(default)g)",
+        help="limit on the address space of each kernel, in GiB (default: %(default)g)",
     )
 
 

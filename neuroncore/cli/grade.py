@@ -31,7 +31,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "codes: 0 all were judged, 2 wrong usage."
     )
     add_spec(parser)
-    parser.add_argument("--submissions", required=True, type=Path, metavar="DIR")
+    parser.add_argument(
+        "--submissions",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="the folder of the submissions",
+    )
     parser.add_argument(
         "--file", metavar="NAME.py", help="the name of the file to judge in each folder of DIR"
     )

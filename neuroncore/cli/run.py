@@ -180,8 +180,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         metavar="MACHINE",
-        help=f"the machine: {', '.join(machine.names())} (overrides the variable "
-        "NEURON_PLATFORM_TARGET_OVERRIDE)",
+        help=f"the machine: {', '.join(machine.names())} (default: the environment variable "
+        "NEURON_PLATFORM_TARGET_OVERRIDE, or else trn2)",
     )
     _add_estimate(parser)
     parser.add_argument(

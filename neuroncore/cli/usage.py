@@ -96,7 +96,10 @@ def add_world(parser: argparse.ArgumentParser) -> None:
         help="physical cores per rank (default: one for each program of the kernel's grid)",
     )
     parser.add_argument(
-        "--instance", metavar="NAME", help="the instance of the ranks, such as trn2.48xlarge"
+        "--instance",
+        metavar="NAME",
+        help="the instance of the ranks, such as trn2.48xlarge (default: the largest instance with "
+        "chips of the target)",
     )
 
 
@@ -136,7 +139,7 @@ def add_time_limit(parser: argparse.ArgumentParser) -> None:
         type=positive,
         metavar="SECONDS",
         help="end the command after this time, and report the line that the kernel has reached "
-        "(exit code 1)",
+        "(exit code 1; default: no limit)",
     )
 
 
