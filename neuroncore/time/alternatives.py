@@ -16,10 +16,13 @@ from neuroncore.numerics.formats import bfloat16, float32
 
 
 def with_formats(call: Call, marks: Sequence[int]) -> Call | None:
-    """Return the call with bfloat16 instead of float32 in the operands that `marks` flags. The
-    flags are in the order of the call's `reads`, `indices` and `writes`. Return the call itself if
-    no flagged operand is float32. Return None if the machine would refuse the new call, or if the
-    call takes a list of tiles. The result of a product in PSUM stays float32."""
+    """Return the call with bfloat16 instead of float32 in the operands that `marks` flags.
+
+    `marks`: one flag per operand, in the order of the call's `reads`, `indices` and `writes`
+
+    The result of a product in PSUM stays float32. The call itself is returned if no flagged operand
+    is float32. None is returned if the machine would refuse the new call, or if the call takes a
+    list of tiles."""
     key = f"{__name__} {[bool(mark) for mark in marks]}"
     variant: Call | None = call.derived(key, partial(_with_formats, call, marks))
     return variant
@@ -46,8 +49,7 @@ def _is_wide(call: Call, name: str) -> bool:
 
 
 def engines(calls: Sequence[Call]) -> Iterator[engine]:
-    """Yield each engine that could run at least one of the calls instead of the engine that runs it
-    now."""
+    """Yield each engine on which at least one of the calls could run, but does not run now."""
     listed = [
         unit for call in calls for unit in call.instruction.engines if unit is not call.engine
     ]
@@ -55,7 +57,7 @@ def engines(calls: Sequence[Call]) -> Iterator[engine]:
 
 
 def on(unit: engine, call: Call) -> Call | None:
-    """Return the call on another engine; None if that engine can't run it."""
+    """Return the call on another engine, or None if that engine can't run the call."""
     variant: Call | None = call.derived(f"{__name__} {unit.name}", partial(_on, unit, call))
     return variant
 

@@ -1,6 +1,6 @@
 """What-if changes of a launch. The same instructions are scheduled again with a change, for example
-on a machine with a faster engine. A Variation has changes that neither the program nor the machine
-can express, such as waits that disappear."""
+on a machine with a faster engine. Some changes, such as waits that disappear, change neither the
+program nor the machine. A Variation describes them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ ENDLESS = 1 << 20  # SBUF and PSUM that are this many times as large never fill 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A launch with a change, ready to be scheduled. `what` and `how` describe the change: what
-    changes, and how. `programs`, `machine` and `variations` are scheduled by `bench`. Programs and
-    variations are listed by core."""
+    """A changed launch that can be scheduled.
+
+    `what`: what changes
+    `how`: how it changes, in words
+    `programs`: the program of each core
+    `variations`: the variation of each core
+    `bench`: schedules `programs` on `machine`"""
 
     what: str
     how: str
@@ -45,10 +49,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource that may limit a kernel, and a change that gives the kernel more of it. `how`
-    describes the change, and `machine` returns a machine with more of the resource. `saves` returns
-    the most nanoseconds that the change can save, computed from the parts of the critical path. If
-    `renamed` is True, every result also gets separate space (`Variation.renamed`)."""
+    """A resource that may limit a kernel, and a change that gives the kernel more of it.
+
+    `how`: the change in words
+    `machine`: returns a machine with more of the resource
+    `saves`: returns the most nanoseconds that the change can save, from the parts of the critical
+        path
+    `renamed`: whether every result also gets separate space (`Variation.renamed`)"""
 
     name: str
     how: str
@@ -57,15 +64,14 @@ class Resource:
     renamed: bool = False
 
     def change(self, base: Change) -> Change:
-        """Return `base` with a machine that has more of this resource in addition to the changes of
-        `base`."""
+        """Return the change `base` with more of this resource added."""
         variations = [replace(v, renamed=self.renamed or v.renamed) for v in base.variations]
         machine = self.machine(base.machine)
         return replace(base, what=self.name, how=self.how, machine=machine, variations=variations)
 
 
 def as_it_is(timeline: Timeline) -> Change:
-    """Return the launch of a timeline without any change, as the base of changes."""
+    """Return the unchanged launch of a timeline, to which changes can be applied."""
     return Change(
         what="nothing",
         how="",

@@ -1,10 +1,9 @@
 """The program after the device's compiler: the instructions that are left, their engines, and the
-tiles that SBUF can't hold. The schedule, the counters and the reports all read a `Compiled`, so
-that their results agree.
+tiles that SBUF can't hold. The schedule, the counters and the reports all read a `Compiled`. So
+their results agree.
 
 A call is an instruction with its shapes, formats and operators, but without its data. Many
-instructions of a program may make the same call.
-"""
+instructions of a program may make the same call."""
 
 from __future__ import annotations
 
@@ -47,26 +46,29 @@ WAITING = "single", "limited"  # values of `Options.loads` with which loads may 
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A program as the machine executes it. `written` is the program as the kernel issued it;
-    `program` has the same instructions in the order of the compiler. Row row[i] of `table` has the
-    costs of instruction i of `program`.
+    """A program as the machine executes it.
 
-    fate[i] states whether the compiler keeps instruction i. If it is ISSUED, the instruction runs.
-    Otherwise the compiler leaves instruction i out, and instruction instead[i] replaces it:
+    `written`: the program as the kernel issued it
+    `program`: the same instructions in the order of the compiler
+    `row`: row[i] is the row of `table` with the costs of instruction i of `program`
+    `heads`: heads[i] is the first of the instructions that are merged with instruction i; -1 if i
+        is not merged, and for the first instruction itself
+    `accesses` and `flow`: the operands and the dependencies after the changes of the compiler
+    `moves`: the transfers of spilled tiles
+    `held`: pairs of a load or copy that must wait (`reported`), and the instruction that it waits
+        for
+    `fate`: fate[i] is ISSUED if instruction i runs. Otherwise the compiler leaves instruction i
+        out, and instruction instead[i] replaces it.
+
+    The fates of instructions that are left out:
 
     * REPEATED: instead[i] has already loaded or computed the same result.
-    * BYPASSED: instruction i copies a product out of PSUM, and the readers of the copy read the
-      product of instead[i] in PSUM.
-    * ACCUMULATED: instruction i adds a product to a tile, or prepares this addition. It is not
-      necessary, because the product instead[i] accumulates in PSUM.
-    * FORWARDED: instruction i copies a tile within SBUF, and the readers of the copy read the
-      result of instead[i], which is the source.
-
-    heads[i] is the first of the instructions that i is merged with; -1 if i is not merged, or is
-    that first instruction. `accesses` and `flow` have the operands and dependencies after these
-    changes, and `moves` the transfers of spilled tiles. `held` has pairs: a load or copy that waits
-    for its turn (`reported`), and the instruction that it waits for.
-    """
+    * BYPASSED: instruction i copies a product out of PSUM. The readers of the copy read the product
+      of instead[i] in PSUM.
+    * ACCUMULATED: instruction i adds a product to a tile, or prepares this addition. The product
+      instead[i] accumulates in PSUM, so the addition is not necessary.
+    * FORWARDED: instruction i copies a tile within SBUF. The readers of the copy read the source,
+      which instead[i] wrote."""
 
     written: Program
     program: Program
@@ -84,8 +86,8 @@ class Compiled:
 
     @property
     def read_in_psum(self) -> Array:
-        """Return whether each operand is read in PSUM although the program reads a copy of it in
-        SBUF."""
+        """Return a flag for each operand: whether a copy to SBUF was left out, so that the operand
+        is read in PSUM."""
         operands, boxes = self.accesses.operands, self.program.boxes()
         written = self.program.columns().operands
         if operands is written:  # the compiler has changed no operand
@@ -113,10 +115,10 @@ def compiled(
     like: Compiled | None = None,
     costs: CallTable | None = None,
 ) -> Compiled:
-    """Return a program as the compiler changes it for a machine. By default `order` is the
-    program's. `like` is the compiled form of the same program for a machine with the same memories;
-    its order and merged instructions, which depend on no costs, are reused. `costs`, from a program
-    with the same first calls, are reused; only a compiler that merely reorders allows this."""
+    """Return a program as the compiler changes it for a machine. `like` is the compiled form of the
+    program for a machine with the same memories. Its order and its merged instructions are reused,
+    because they do not depend on costs. `costs` are reused costs of a program with the same first
+    calls; then the compiler must only reorder."""
     order, no_instruction = order or program.order, np.full(len(program), -1, np.int32)
     policy, written = policy_of(program, order), program
     program, heads = _merged(written, machine, policy, like)
@@ -171,9 +173,7 @@ def compiled(
 def _merged(
     program: Program, machine: Machine, policy: Policy, like: Compiled | None
 ) -> tuple[Program, Array]:
-    """Return the program in the order of its compiler. Also return, for each instruction in that
-    order, the first of the instructions that it is merged with. This is -1 for an instruction that
-    is not merged, and for the first instruction itself."""
+    """Return the program in the order of its compiler, and `Compiled.heads` for that order."""
     if like is not None:
         return like.program, like.heads
     if not policy.rewrites:
@@ -186,8 +186,9 @@ def _merged(
 def _turns(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow, machine: Machine
 ) -> Array:
-    """Return, for each instruction, whether it is a load that waits until the tile of an earlier
-    load has been read. `Options.loads` decides whether there are such loads (`reported`)."""
+    """Return a flag for each instruction: whether it is a load that waits until the tile of an
+    earlier load has been read. `Options.loads` decides whether there are such loads
+    (`reported`)."""
     if program.loads not in WAITING:
         return np.zeros(len(program), np.bool_)
     return reported.in_turn(program, accesses, flow, machine.dma.ahead_bytes)
@@ -202,8 +203,11 @@ def _held(
     queue: Array,
     issued: Array,
 ) -> Array:
-    """Return the pairs of `Compiled.held`. `turns` flags the loads that wait for their turn;
-    instruction i is on queue[i], and the compiler keeps it if issued[i] is True."""
+    """Return the pairs of `Compiled.held`.
+
+    `turns`: flags the loads that wait for their turn
+    `queue`: queue[i] is the queue of instruction i
+    `issued`: issued[i] is True if the compiler keeps instruction i"""
     held = reported.waits(program, accesses, flow, turns) if turns.any() else NO_WAITS
     if policy.rewrites and "copies-in-turn" in program.assume:
         held = np.concatenate((held, reported.copies_in_turn(program, queue, issued)))
@@ -213,9 +217,10 @@ def _held(
 def _loaded_once(
     program: Program, reads: Array, machine: Machine, policy: Policy
 ) -> tuple[Array, Array]:
-    """Return `Compiled.fate` and `Compiled.instead` for a compiler that only reorders. It leaves
-    out repeated loads if `Options.loads` is "once", and nothing else. Instruction i reads the first
-    reads[i] of its operands."""
+    """Return `Compiled.fate` and `Compiled.instead` for a compiler that only reorders. Such a
+    compiler leaves out repeated loads if `Options.loads` is "once", and nothing else.
+
+    `reads`: how many operands each instruction reads"""
     if policy.rewrites or program.loads != "once":
         return _fates(len(program), {})
     loaded, _ = residency.loads_and_spills(program, reads, machine.sbuf.usable_bytes)
@@ -225,8 +230,8 @@ def _loaded_once(
 def _computed_earlier(
     program: Program, accesses: dependencies.Accesses, flow: dependencies.Flow
 ) -> Array:
-    """Return, for each instruction, an earlier instruction whose result the compiler uses instead;
-    -1 for none. Both instructions make the same call on the same inputs, with the same numbers as
+    """Return, for each instruction, an earlier instruction whose result the compiler uses instead,
+    or -1. Both instructions make the same call on the same inputs, with the same numbers as
     arguments."""
     columns = program.columns()
     first, work = distinct(np.column_stack((columns.call, columns.values)))
@@ -235,9 +240,12 @@ def _computed_earlier(
 
 
 def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
-    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions. rules[f][i] is the
-    instruction that replaces instruction i if its fate is f, or -1 if f is not possible. If several
-    fates are possible for an instruction, the fate that comes last in `rules` is used."""
+    """Return `Compiled.fate` and `Compiled.instead` for `count` instructions.
+
+    `rules`: rules[f][i] is the instruction that replaces instruction i if its fate is f; -1 if f is
+        not possible
+
+    If an instruction has several possible fates, the last of them in `rules` is used."""
     fate, instead = np.zeros(count, np.int8), np.full(count, -1, np.int32)
     for value, replacements in rules.items():
         fate[replacements >= 0], instead[replacements >= 0] = value, replacements[replacements >= 0]
@@ -245,9 +253,12 @@ def _fates(count: int, rules: Mapping[int, Array]) -> tuple[Array, Array]:
 
 
 def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | None:
-    """Return the compiled form of `program`, made from `form`, which is the compiled form of
-    another program. The two programs may differ only in the costs of their calls. Return None if
-    they differ in anything else, or if the compiler does more than reorder instructions."""
+    """Return the compiled form of `program`, made from `form` with new costs.
+
+    `form`: the compiled form of another program, which may differ only in the costs of its calls
+
+    Return None if the programs differ in anything else, or if the compiler does more than reorder
+    instructions."""
     if form.leaves_out or not program.same_operands(form.program):
         return None
     table = CallTable(program.calls, machine, form.policy, form.table)
@@ -262,8 +273,8 @@ def recosted(form: Compiled, program: Program, machine: Machine) -> Compiled | N
 
 
 def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
-    """Return, for each instruction, whether it uses a tensor in HBM that the kernel both writes and
-    reads."""
+    """Return a flag for each instruction: whether it uses a tensor in HBM that the kernel both
+    writes and reads."""
     storages, is_read = program.storages(), accesses.is_read
     used = storages.of_window[program.operand_windows()]
     in_hbm = [kind.region not in ON_CHIP for kind in storages.kinds]
@@ -275,14 +286,13 @@ def _between_phases(program: Program, accesses: dependencies.Accesses) -> Array:
 
 
 def _compared(calls: Sequence[Call]) -> Array:
-    """Return, for each call, the number of its inputs if the compiler reuses an earlier result of
-    the same call with the same inputs and numbers; 0 if the compiler always executes the call.
+    """Return, for each call, how many inputs must be equal before the compiler reuses an earlier
+    result. The result is 0 if the compiler always executes the call.
 
     Two observations show this reuse. Published times of mamba (the SDK's on trn1,
-    kda-for-trainium's on trn2) are so short that the Vector engine can have summed the same tiles
+    kda-for-trainium's on trn2) are very short: the Vector engine can have summed the same tiles
     only once. Autocomp's attention on trn1 negates the maximum of a row only once for all tiles of
-    the row.
-    """
+    the row."""
 
     def once(call: Call) -> bool:
         return call.instruction.older_compiler.once and not call.dynamic

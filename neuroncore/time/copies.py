@@ -24,15 +24,14 @@ BEGIN = Box._fields.index("byte")
 
 
 def merged(program: Program, bank_bytes: int) -> Array:
-    """Return, for each copy out of PSUM that is merged with earlier copies, the instruction that is
-    the first of these copies; -1 for all other instructions.
+    """Return, for each copy out of PSUM, the first of the copies that it is merged with. The result
+    is -1 for this first copy, and for all other instructions.
 
     Copies are merged if they make the same call at the same source line, and each directly follows
     a transpose. Merged copies write to adjacent bytes, and together they read at most one bank. The
-    repository trainium-kernel-fusion has profiles of attention on trn2: four transposes of 128
-    columns share a bank and one copy. Eight transposes with 16-bit elements have one copy each,
-    because together they have more than 512 columns.
-    """
+    repository trainium-kernel-fusion has profiles of attention on trn2. There, four transposes of
+    128 columns share a bank and one copy. Eight transposes with 16-bit elements have one copy each,
+    because together they have more than 512 columns."""
     columns, heads = program.columns(), np.full(len(program), -1, np.int32)
     sources = (call.view(call.reads[0]) if _empties_psum(call) else None for call in program.calls)
     sizes = [(v.free_size, v.free_size * v.dtype.itemsize) if v else (0, 0) for v in sources]
@@ -58,17 +57,18 @@ def merged(program: Program, bank_bytes: int) -> Array:
 
 
 def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """Return two arrays for copies out of PSUM that the compiler leaves out, because their readers
-    can read the source in PSUM. The first array has, for such a copy, the index of the instruction
-    that wrote its source; -1 for all other instructions. The second array has the operands of all
-    instructions: the readers of these copies have the source as their operand.
+    """Return two arrays about copies out of PSUM that the compiler leaves out, because their
+    readers can read PSUM directly.
+
+    1. For each such copy, the instruction that wrote its source; -1 for all other instructions.
+    2. The operands of all instructions, where readers of such a copy read its source instead.
 
     A copy is left out if it copies exactly what one instruction wrote, without a change of format.
-    All of its readers must read exactly what was copied. They must be able to read it in PSUM
-    without taking more time, and before PSUM is overwritten. In trainium-kernel-fusion's profiles
-    of attention on trn2, reductions and exponentials read PSUM in this way, but only if the copy
-    begins where its destination tile begins: copies to later parts of a tile stay.
-    """
+    All of its readers must read exactly what was copied. They must be able to read PSUM without
+    taking more time, and before PSUM is overwritten. Profiles of attention on trn2
+    (trainium-kernel-fusion) show that reductions and exponentials read PSUM in this way. In these
+    profiles, copies to later parts of a tile stay. So the copy must begin where its destination
+    tile begins."""
     calls, call = program.calls, program.columns().call
     start, operands = accesses.start, accesses.operands
     source, plain = np.full(len(call), -1, np.int32), _flags(_is_plain, calls)[call]
@@ -104,16 +104,15 @@ def bypassed(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, A
 
 
 def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
-    """Return, for each instruction that is not necessary because a product accumulates in PSUM, the
-    index of this product; -1 for all other instructions.
+    """Return, for each instruction that an accumulation in PSUM makes unnecessary, the product that
+    accumulates; -1 for all other instructions.
 
     A product accumulates if its only reader is an addition to a tile in PSUM, and that tile was
-    cleared before the first addition. The compiler then leaves out the addition, the clearing, and
-    the copies that the kernel makes only because an addition cannot read PSUM twice. Compiled
-    programs of published convolutions have no such additions (sahiljain01/asst4-trainium). Programs
-    that add results of nl.matmul have no such additions either (Ericcsr/asst4-trainium,
-    waahm7/asst4-trainium).
-    """
+    cleared before the first addition. The compiler then leaves out the addition and the clearing.
+    It also leaves out copies that the kernel makes only because an addition cannot read PSUM twice.
+    Compiled programs of published convolutions have no such additions (sahiljain01/asst4-trainium).
+    Programs that add results of nl.matmul have no such additions either (Ericcsr/asst4-trainium,
+    waahm7/asst4-trainium)."""
     source, call = np.full(len(accesses.reads), -1, np.int32), program.columns().call
     adds = np.flatnonzero(_flags(adds_in_psum, program.calls)[call])
     if not len(adds):
@@ -126,10 +125,12 @@ def accumulated(program: Program, accesses: Accesses, flow: Flow) -> Array:
     partly = partial_reads(accesses, program.box_table(), np.ones(len(call), np.bool_))
 
     def maker(k: int) -> tuple[int, list[int]]:
-        """Return the instruction that computed operand k, and the copies through which its result
-        came to operand k. Nothing else may read the result or the copies. The instruction and each
-        copy must write exactly what the next copy, or operand k, reads. Return -1 and no copies if
-        there is no such instruction."""
+        """Return the instruction that computed operand k, and the copies that brought its result to
+        operand k.
+
+        Nothing else may read the result or the copies. Each of these instructions must write
+        exactly what the next one, or operand k, reads. Return -1 and an empty list if there is no
+        such instruction."""
         writer = int(reaching[k])
         if writer < 0 or uses[writer] != 1 or partly[writer]:
             return -1, []
@@ -179,20 +180,20 @@ def _flags(rule: Callable[[Call], bool], calls: list[Call]) -> Array:
 
 
 def is_open(call: Call) -> bool:
-    """Return whether the call copies a tile, and the kernel names no engine for it."""
+    """Return whether the call copies a tile on an engine that the kernel does not name."""
     if not call.instruction.traits.copies_out or call.dynamic or len(call.reads) != 1:
         return False
     return call["engine"] is engine.unknown
 
 
 def _empties_psum(call: Call) -> bool:
-    """Return whether the call copies from PSUM, and the kernel names no engine for it."""
+    """Return whether the call copies from PSUM on an engine that the kernel does not name."""
     return is_open(call) and call.view(call.reads[0]).region is PSUM
 
 
 def _is_plain(call: Call) -> bool:
-    """Return whether the call copies from PSUM to SBUF without a change of format, and the kernel
-    names no engine for it."""
+    """Return whether the call copies from PSUM to SBUF without a change of format, on an engine
+    that the kernel does not name."""
     if not _empties_psum(call):
         return False
     src, dst = call.view(call.reads[0]), call.view(call.writes[0])
@@ -200,8 +201,8 @@ def _is_plain(call: Call) -> bool:
 
 
 def _may_read(reader: Call, copy: Call, place: int) -> bool:
-    """Return whether `reader` can read the source of `copy` in PSUM instead of its operand with
-    the index `place`, without taking more time."""
+    """Return whether `reader` can read PSUM directly without taking more time. It would read the
+    source of `copy` instead of its operand number `place`."""
     if reader.dynamic or place >= len(reader.reads):
         return False
     name, src = reader.reads[place], copy.view(copy.reads[0])

@@ -22,19 +22,21 @@ Array = npt.NDArray[Any]
 
 
 class CallRow(NamedTuple):
-    """A row of CallTable: the costs of a call on one engine, and the properties of the call. `busy`
-    and `latency` are the fields `busy_ns` and `latency_ns` of the `Cost`. `set_up_ns`,
-    `weights_ns`, `rows` and `fills_half` are the fields of the `Cost` with the same names. Times
-    are in nanoseconds. `lane_ns` is how long a transfer occupies each of the DMA engines `first` to
-    `last` (both are -1 if the call is no transfer). `queue` is an index of `QUEUES`, or -1 for
-    stores, whose queue depends on the policy.
+    """A row of CallTable: the costs and properties of a call on one engine. Times are in
+    nanoseconds.
 
-    `reads` is the number of operands that are read, and `weights` the index of the stationary
-    operand (-1: none); `picks_weights` says whether a tile of indices picks the elements of that
-    operand. `shares` says whether the call uses the SBUF port that Vector and GpSimd share. If
-    `stays` is True, a compiler that sorts loads by the first use of their data does not move this
-    load. If `meets` is True, the call waits for other cores.
-    """
+    `busy`, `latency`: `busy_ns` and `latency_ns` of the `Cost`
+    `set_up_ns`, `weights_ns`, `rows`, `fills_half`: the fields of the `Cost` with the same names
+    `lane_ns`: how long a transfer occupies each of its DMA engines
+    `first`, `last`: the first and the last of these DMA engines; -1 if the call is no transfer
+    `queue`: an index of `QUEUES`; -1 for stores, whose queue depends on the policy
+    `reads`: the number of operands that are read
+    `weights`: the index of the stationary operand; -1 for none
+    `picks_weights`: whether a tile of indices picks the elements of the stationary operand
+    `shares`: whether the call uses the SBUF port that Vector and GpSimd share
+    `stays`: whether this load stays in place when a compiler sorts loads by the first use of their
+        data
+    `meets`: whether the call waits for other cores"""
 
     busy: float
     latency: float
@@ -55,13 +57,12 @@ class CallRow(NamedTuple):
 
 
 class CallTable:
-    """The costs of each distinct call, with one row for each engine that may run the call: call c
+    """The costs of each distinct call, with one row for each engine that may run the call. Call c
     has the rows first[c]:last[c].
 
-    `known` is the table of a program that begins with the same calls, perhaps for another machine.
-    A cost of `known` is reused if it depends only on figures that both machines have in common.
-    If `known` is given, the compiler must leave each call on its engine.
-    """
+    `known`: the table of a program that begins with the same calls, perhaps for another machine.
+        Costs are reused if they depend only on figures that both machines have in common. The
+        compiler must then leave each call on its engine."""
 
     def __init__(
         self,
@@ -106,15 +107,15 @@ class CallTable:
         self.stays, self.meets = properties["stays"] > 0, properties["meets"] > 0
 
     def on(self, machine: Machine, policy: Policy) -> CallTable:
-        """Return the table of the same calls on another machine; return this table if no cost
-        differs. The compiler must leave each call on its engine."""
+        """Return the table of the same calls on another machine, or this table if no cost differs.
+        The compiler must leave each call on its engine."""
         used = policy.on(machine)
         return CallTable(self.calls, machine, policy, self) if self._differing(used) else self
 
     def costs_of(self, calls: list[Call], machine: Machine) -> list[Cost]:
-        """Return the costs of calls on a machine. If `calls` begins with the calls of this table,
-        their known costs are reused, except those that depend on figures in which the machines
-        differ."""
+        """Return the costs of calls on a machine. Known costs are reused if `calls` begins with the
+        calls of this table. Costs that depend on figures in which the machines differ are computed
+        again."""
         count, costs = len(self.calls), list(self.costs)
         if calls[:count] != self.calls:
             return [call.cost(machine) for call in calls]
@@ -123,8 +124,7 @@ class CallTable:
         return costs + [call.cost(machine) for call in calls[count:]]
 
     def _differing(self, machine: Machine) -> list[int]:
-        """Return the indices of the calls of this table whose costs depend on figures in which
-        `machine` differs from the machine of this table."""
+        """Return the indices of the calls whose costs may be different on `machine`."""
         if machine is self.used:
             return []
         return [
@@ -150,11 +150,15 @@ class CallTable:
     def rows_for(
         self, heads: Array, runs: Array, flow: Flow, call: Array, semaphore_ns: float
     ) -> Array:
-        """Return, for each instruction, its row of this table. The row also decides the engine, if
-        the compiler may choose one. Instruction i makes the call with the number call[i]. An
-        instruction that is merged with another (heads[i] is not -1) has the row of instruction
-        heads[i]. An instruction that the compiler leaves out (runs[i] is False) occupies no engine.
-        `semaphore_ns` is the time of a signal between engines."""
+        """Return, for each instruction, its row of this table. The row also decides the engine if
+        the compiler may choose one.
+
+        `heads`: heads[i] is the instruction whose row instruction i gets because the two are
+            merged; -1 if i is not merged
+        `runs`: runs[i] is False if the compiler leaves out instruction i, which then occupies no
+            engine
+        `call`: call[i] is the index of the call that instruction i makes
+        `semaphore_ns`: the time of a signal between engines"""
         count = len(call)
         row, free, done = np.zeros(count, np.intp), np.zeros(len(QUEUES)), np.zeros(count)
         instructions = native.Instructions(call, heads, runs, flow.first, flow.needs)
@@ -166,8 +170,8 @@ class CallTable:
 
 
 def _row(call: Call, cost: Cost) -> CallRow:
-    """Return the row of a call with a cost. The call caches two rows: the row of its first cost,
-    and the row of its latest cost."""
+    """Return the row of a call with a cost. Rows are cached for the first and for the latest cost
+    of the call."""
     rows = call.results.get(__name__, ())
     for known, row in rows:
         if known is cost:

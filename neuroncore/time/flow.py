@@ -23,14 +23,15 @@ MOST_USES = 20_000  # edits do not consider tiles that are used more often
 def flow_of_data(
     first: Array, needs: Array, accesses: Accesses, boxes: Array
 ) -> tuple[Array, Array]:
-    """Return only the dependencies that carry data. An instruction depends on the writers of its
-    inputs. An instruction may also add to the bytes that it writes. So it depends on the earlier
-    writer of these bytes too, unless another instruction has read them after that write.
+    """Return the dependencies that carry data, as new arrays `first` and `needs`.
 
-    `first` and `needs` are the dependencies to choose from, and the result has the same form:
-    instruction i depends on the instructions needs[first[i]:first[i + 1]]. `boxes` is `Boxes.table`
-    of the record.
-    """
+    `first`, `needs`: all dependencies: instruction i depends on the instructions
+        needs[first[i]:first[i + 1]]
+    `boxes`: `Boxes.table` of the record
+
+    An instruction depends on the writers of its inputs. It may also add to the bytes that it
+    writes. So it depends on the earlier writer of these bytes too, unless another instruction has
+    read them after that write."""
     waiting = np.repeat(np.arange(len(first) - 1, dtype=needs.dtype), np.diff(first))
     reads = read_of(accesses, boxes, waiting, needs)
     overwrites = read_of(accesses, boxes, needs, waiting) & ~reads
@@ -40,8 +41,10 @@ def flow_of_data(
 
 
 def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> Array:
-    """Return, for each k, whether instruction reader[k] reads bytes that instruction writer[k]
-    writes. `boxes` is `Boxes.table` of the record."""
+    """Return a flag for each k: whether instruction reader[k] reads bytes that instruction
+    writer[k] writes.
+
+    `boxes`: `Boxes.table` of the record"""
     # The loop is compiled once for each type of its arguments, so all callers use one type.
     # (Critical paths have 64-bit indices of instructions.)
     reader, writer = (rows.astype(np.int32, copy=False) for rows in (reader, writer))
@@ -51,9 +54,10 @@ def read_of(accesses: Accesses, boxes: Array, reader: Array, writer: Array) -> A
 
 
 def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
-    """Return the dependencies that `kept` flags; kept[k] is the flag of needs[k]. The result has
-    the form of `first` and `needs`: instruction i depends on the instructions
-    needs[first[i]:first[i + 1]]."""
+    """Return the dependencies with a flag, as new arrays `first` and `needs`.
+
+    `first`, `needs`: instruction i depends on the instructions needs[first[i]:first[i + 1]]
+    `kept`: kept[k] is the flag of needs[k]"""
     count = np.zeros(len(kept) + 1, np.int32)  # 32 bits save memory if this array is long
     np.cumsum(kept, out=count[1:])
     return count[first].astype(first.dtype), needs[kept]
@@ -61,9 +65,11 @@ def kept_waits(first: Array, needs: Array, kept: Array) -> tuple[Array, Array]:
 
 def contents(accesses: Accesses, boxes: Array, uses: Array, ends: Array) -> Array:
     """Return, for each use in `uses`, the number of the contents that its tile has at this use. The
-    successive contents of a tile are numbered from 0. Tile a is used by the operands
-    uses[ends[a]:ends[a + 1]], which are in program order. New contents begin with each write after
-    which no earlier contents are read. `boxes` is `Boxes.table` of the record."""
+    successive contents of a tile are numbered from 0. New contents begin with each write after
+    which no earlier contents are read.
+
+    `uses`, `ends`: tile a is used by the operands uses[ends[a]:ends[a + 1]], in program order
+    `boxes`: `Boxes.table` of the record"""
     number = np.empty(len(uses), np.int64)
     areas = loops.AreaUses(uses, accesses.user[uses], ends)
     kept, wrote = np.zeros(len(uses) + len(ends), np.int64), np.zeros(len(uses), np.bool_)

@@ -1,11 +1,10 @@
-"""Copies within SBUF that the older API's compiler leaves out: their readers read the source
+"""Copies within SBUF that the older API's compiler leaves out. Their readers read the source
 instead.
 
 The source and the destination of such a copy have the same format, are on the same partitions, and
 are contiguous bytes. All other copies are kept. Compiled programs of published convolutions show
 this (deepashreeKedia/cs149stanfordasst4 on trn2, Ericcsr/asst4-trainium and
-sahiljain01/asst4-trainium on trn1).
-"""
+sahiljain01/asst4-trainium on trn1)."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ BEGINS, ENDS, ROWS = [1, 3], [2, 4], [1, 2]  # columns of a table of boxes
 
 
 def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, Array]:
-    """Return two arrays. The first array has, for each copy that is left out, the instruction that
-    made the source of the copy; -1 for all other instructions. The second array has the operands of
-    all instructions after that change: the readers of a copy that is left out read its source.
+    """Return two arrays about the copies that are left out.
+
+    1. For each such copy, the instruction that made its source; -1 for all other instructions.
+    2. The operands of all instructions, where readers of such a copy read its source instead.
 
     All readers of such a copy read exactly the bytes that were copied, before any of these bytes is
     overwritten. One instruction made the source, and nothing overwrites the source until the last
-    reader has read it.
-    """
+    reader has read it."""
     call, start, operands = program.columns().call, accesses.start, accesses.operands
     makers = np.full(len(call), -1, np.int32)
     copies = np.flatnonzero(np.array([_is_plain(c) for c in program.calls], np.bool_)[call])
@@ -63,10 +62,12 @@ def forwarded(program: Program, accesses: Accesses, flow: Flow) -> tuple[Array, 
 
 
 def _alike(src: Array, dst: Array, result: Array) -> Array:
-    """Return, for each copy, whether three conditions hold: its source and its destination are
-    contiguous bytes, they are on the same partitions, and the instruction that made the source
-    wrote all of it. The arguments are rows of `Boxes.table`, one per copy: `src` the source, `dst`
-    the destination, and `result` the result of the instruction that made the source."""
+    """Return a flag for each copy: whether its readers may read its source. The source and the
+    destination must be contiguous bytes on the same partitions. The instruction that made the
+    source must have written all of the source.
+
+    `src`, `dst`: the rows of `Boxes.table` for the source and the destination of each copy
+    `result`: the row of `Boxes.table` for the result of the instruction that made the source"""
     dense: Array = (src[:, DENSE] & dst[:, DENSE] & result[:, DENSE]) > 0
     same = (src[:, ROWS] == dst[:, ROWS]).all(axis=1) & (src[:, 0] == result[:, 0])
     within = (result[:, BEGINS] <= src[:, BEGINS]) & (result[:, ENDS] >= src[:, ENDS])
@@ -75,8 +76,8 @@ def _alike(src: Array, dst: Array, result: Array) -> Array:
 
 
 def _is_plain(call: Call) -> bool:
-    """Return whether the call copies within SBUF without a change of format, and the kernel names
-    no engine for it."""
+    """Return whether the call copies within SBUF without a change of format, on an engine that the
+    kernel does not name."""
     if not is_open(call):
         return False
     src, dst = call.view(call.reads[0]), call.view(call.writes[0])

@@ -3,11 +3,11 @@
 The compiler moves work out of a loop if all iterations do the same work (LICM in its logs). If an
 iteration does the same work twice, the compiler leaves out the second time (ValueNumbering). Work
 whose operands depend on the innermost loop stays in that loop, even if an outer loop repeats it.
+
 Published kernels for mamba show this. In kda-for-trainium's mamba_v3, the inner loop is over
-channels and the outer loop over states; the kernel takes as long as if each state had separate
+channels and the outer loop over states. The kernel takes as long as if each state had separate
 products. In the SDK's mamba and in mamba_v2, the inner loop is over states, and all states share
-their products.
-"""
+their products."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ Array = npt.NDArray[Any]
 
 
 class LoopLevel(NamedTuple):
-    """The loops at one depth of nesting, with three entries for each row (instruction) of the
-    program. `run` identifies the execution of the loop that contains the row. `turn` is the number
-    of the iteration; all iterations of the program are counted together. Both are -1 for rows
-    outside loops of this depth.
+    """The loops at one depth of nesting. Each field has one entry per row (instruction) of the
+    program.
 
-    `alike` is False if the corresponding row of the previous or the next iteration has a different
-    result, and True otherwise. Only iterations of one run with equally many rows are compared.
-    """
+    `run`: the execution of the loop that contains the row; -1 outside loops of this depth
+    `turn`: the number of the iteration, counted over the whole program; -1 outside such loops
+    `alike`: False if the corresponding row of the previous or the next iteration has a different
+        result. Only iterations of one run with equally many rows are compared."""
 
     run: Array
     turn: Array
@@ -37,8 +36,9 @@ class LoopLevel(NamedTuple):
 
 
 def hoisted(program: Program, earlier: Array) -> Array:
-    """Return a copy of `earlier` with -1 for the rows that the compiler can't leave out. earlier[i]
-    is an earlier row that computes the same result as row i, or -1."""
+    """Return a copy of `earlier` with -1 for the rows that the compiler can't leave out.
+
+    `earlier`: earlier[i] is an earlier row that computes the same result as row i; -1 for none"""
     marks = program.data.marks()
     rows = np.flatnonzero(earlier >= 0)
     if not len(marks) or not len(rows):
@@ -60,8 +60,9 @@ def hoisted(program: Program, earlier: Array) -> Array:
 
 
 def _first(known: Array) -> Array:
-    """Return, for each row, the first row that has the same result. known[i] is some earlier row
-    with the result of row i, or -1."""
+    """Return, for each row, the first row with the same result.
+
+    `known`: known[i] is some earlier row with the result of row i; -1 for none"""
     first = np.where(known >= 0, known, np.arange(len(known)))
     while (earlier := first[first]).tobytes() != first.tobytes():
         first = earlier
@@ -69,9 +70,11 @@ def _first(known: Array) -> Array:
 
 
 def _levels(marks: Array, result: Array) -> list[LoopLevel]:
-    """Return the loops of `Data.iterations`, one LoopLevel for each depth of nesting, the outermost
-    first. `marks` are the entries of `Data.iterations`. result[i] is the first row with the same
-    result as row i."""
+    """Return the loops of `Data.iterations`: one LoopLevel for each depth of nesting, outermost
+    first.
+
+    `marks`: the entries of `Data.iterations`
+    `result`: result[i] is the first row with the same result as row i"""
     begins = marks[:, 1] >= 0
     depth = np.cumsum(np.where(begins, 1, -1))
     return [
@@ -81,9 +84,11 @@ def _levels(marks: Array, result: Array) -> list[LoopLevel]:
 
 
 def _level(begins: Array, ends: Array, result: Array) -> LoopLevel:
-    """Return the loops at one depth of nesting. `begins` and `ends` are the entries of
-    `Data.iterations` at which their iterations begin and end. result[i] is the first row with the
-    same result as row i."""
+    """Return the loops at one depth of nesting.
+
+    `begins`, `ends`: the entries of `Data.iterations` at which iterations of these loops begin and
+        end
+    `result`: result[i] is the first row with the same result as row i"""
     count = len(result)
     run, turn = np.full((2, count), -1, np.int64)
     alike = np.ones(count, np.bool_)

@@ -26,11 +26,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Line:
-    """A source line on the critical path. `steps` is the number of its instructions on the path,
-    `count` the number of all its instructions. The line occupies the path for `ns` nanoseconds. Two
-    fields split this time: `parts` by activity (working, issuing, moving, waiting), and `held` by
-    the reason why its instructions had waited before they began (a key of `path.ON_PATH`). `first`
-    is the time in nanoseconds at which its first instruction on the path begins."""
+    """A source line on the critical path.
+
+    `steps`: the number of instructions of the line that are on the path
+    `count`: the number of all instructions of the line
+    `ns`: how many nanoseconds the line occupies the path
+    `parts`: `ns` by activity (working, issuing, moving, waiting)
+    `held`: `ns` by the reason why instructions had to wait before they began (a key of
+        `path.ON_PATH`)
+    `first`: the time in nanoseconds at which the first step of the line begins"""
 
     place: Place
     calls: tuple[Call, ...]
@@ -48,8 +52,9 @@ class Line:
 
 
 def on_the_path(timeline: Timeline, world: Sequence[Timeline] = ()) -> list[Line]:
-    """Return the lines on the critical path, those that occupy it longest first. If `world` has the
-    timelines of all cores of a launch, the path goes through all of these cores."""
+    """Return the lines on the critical path, those that occupy it longest first.
+
+    `world`: the timelines of all cores of a launch, if the path goes through several cores"""
     paths = across(world) if len(world) > 1 else [(timeline, steps(timeline))]
     by_place: dict[str, Line] = {}
     for core_timeline, core_steps in paths:
@@ -104,8 +109,7 @@ def _calls(timeline: Timeline, rows: Array, group: Array, count: int) -> list[tu
 
 
 def _sum(first: Line, second: Line) -> Line:
-    """Return a Line with the sums of the figures of `first` and `second`. Both are the same source
-    line, on two of the cores that the critical path visits."""
+    """Return a Line with the sums of the figures of one source line on two cores."""
     return Line(
         place=first.place,
         calls=tuple(dict.fromkeys((*first.calls, *second.calls))),

@@ -24,10 +24,14 @@ Array = npt.NDArray[Any]
 
 class Buffer(NamedTuple):
     """The buffer of one or several tiles: the tiles that one source line makes, or the tiles at one
-    address that the kernel chose. `region` is their memory. For the tiles of one line, `name` is
-    the name of the tile, `place` is the line, and `address` is None. For tiles at an address,
-    `name` is empty, `place` is a line that waits for the buffer, and `address` has the values that
-    describe the layout of such a tile (`Layout.arguments`)."""
+    address that the kernel chose.
+
+    `region`: the memory of the tiles
+    `name`: the name of the tile; empty for tiles at an address
+    `place`: the line that makes the tiles; for tiles at an address, a line that waits for the
+        buffer
+    `address`: the values that describe the layout of a tile at an address (`Layout.arguments`);
+        None for the tiles of one line"""
 
     name: str
     place: Place
@@ -36,10 +40,13 @@ class Buffer(NamedTuple):
 
 
 class SpaceWait(NamedTuple):
-    """Waits for space on the critical path: the buffer that is written, the line that waits
-    (`place`), and how often the line waits (`times`). If `reused`, the line waits until the
-    previous contents of the buffer have been read; otherwise it waits for other tiles, because the
-    memory is full."""
+    """Waits for space on the critical path.
+
+    `buffer`: the buffer that is written
+    `place`: the line that waits
+    `times`: how often the line waits
+    `reused`: True if the line waits until the previous contents of the buffer have been read; False
+        if it waits for other tiles because the memory is full"""
 
     buffer: Buffer
     place: Place
@@ -62,9 +69,10 @@ def space_waits(timeline: Timeline, path_steps: CriticalSteps) -> list[SpaceWait
 
 
 def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tuple[Array, Array]:
-    """Return two arrays for the instructions of `waiting`: the operand that instruction waiting[k]
-    waits to write (-1 for none), and whether instruction before[k], for which it waits, uses the
-    same bytes."""
+    """Return two arrays for the instructions of `waiting`, with these elements k:
+
+    * the operand that instruction waiting[k] waits to write; -1 for none,
+    * whether instruction before[k], for which it waits, uses the same bytes."""
     boxes = timeline.program.boxes()
     areas = boxes.areas
     on_chip = areas.each_box((kind.region in ON_CHIP for kind in areas.kinds), np.bool_)
@@ -76,10 +84,11 @@ def _waiting_operands(timeline: Timeline, waiting: Array, before: Array) -> tupl
 
 
 def _ranked(program: Program, keys: Array) -> list[SpaceWait]:
-    """Return the waits, the most frequent first. Each row of `keys` describes one wait: the index
-    of the tile's Area in `Storages.kinds`, the tile's geometry (-1 if it has no address), the line
-    that waits, and whether the buffer is reused. Waits of the same buffer and line are counted
-    together."""
+    """Return the waits, the most frequent first. Waits of the same buffer and line are counted
+    together.
+
+    `keys`: shape (waits, 4): the index of the tile's Area in `Storages.kinds`; the tile's geometry,
+        or -1 without an address; the line that waits; whether the buffer is reused"""
     waits: dict[SpaceWait, int] = {}
     distinct, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
     for k in np.argsort(first).tolist():
@@ -100,16 +109,16 @@ def _buffer(program: Program, kind: int, geometry: int, user: Place) -> Buffer:
 
 
 def second_buffer(base: Change, buffer: Buffer) -> Edit | None:
-    """Return the edit that lets the contents of a buffer alternate between two places; None if the
-    contents never change."""
+    """Return the edit that gives a buffer a second place for every second contents. Return None if
+    the contents never change."""
     name = f"`{buffer.name}`" if buffer.name else "its tile"
     action = f"double-buffer {name} ({buffer.region.value.upper()})"
     return edit(base, buffer.place, action, partial(_doubled, buffer=buffer))
 
 
 def _doubled(program: Program, buffer: Buffer) -> Edited | None:
-    """Return the program in which the contents of a buffer are alternately in the buffer and in a
-    second buffer. Return None if the contents never change."""
+    """Return the program in which every second contents of a buffer are in a second buffer. Return
+    None if the contents never change."""
     contents = successive_contents(program, accesses_of(program), _uses(program, buffer))
     alternate = contents.number % 2 == 1
     if not alternate.any():
@@ -140,6 +149,6 @@ def _uses(program: Program, buffer: Buffer) -> Array:
 
 
 def _row_bytes(program: Program, operands: Array) -> int:
-    """Return the bytes per partition of the tiles of these operands, in total."""
+    """Return the total bytes per partition of the tiles of these operands."""
     each = np.array([geometry.layout.row_bytes for geometry in program.geometries])
     return int(each[program.windows().geometry[program.operand_windows()[operands]]].sum())

@@ -28,9 +28,13 @@ def candidates(
     base: Change, timeline: Timeline, lines: Sequence[Line], waits: Sequence[SpaceWait]
 ) -> Iterator[Edit]:
     """Yield two kinds of edits: second buffers for the `reused` buffers in `waits`, and edits of
-    the lines that occupy the critical path for at least the share LEAST of the time. `lines` must
-    be sorted by this time, the longest first. An edit of one line saves at most the time that the
-    line occupies the path, unless the edit reorders instructions."""
+    lines.
+
+    `lines`: the lines of the critical path, those that occupy the path longest first. Lines with
+        less than the share LEAST of the time are not edited.
+
+    An edit of one line saves at most the time that the line occupies the path, unless the edit
+    reorders instructions."""
     buffers = dict.fromkeys(wait.buffer for wait in waits if wait.reused)
     for buffer in islice(buffers, BUFFERS):
         doubled = second_buffer(base, buffer)

@@ -23,9 +23,11 @@ Array = npt.NDArray[Any]
 
 
 class Edited(NamedTuple):
-    """A program after an edit. `variation` has the effects of the edit that the program itself
-    cannot show: other times, waits that disappear, instructions that are merged. `sbuf` and `psum`
-    are the additional bytes per partition that the edit needs in each memory."""
+    """A program after an edit.
+
+    `variation`: effects that the program itself cannot show: other times, waits that disappear, and
+        instructions that are merged
+    `sbuf`, `psum`: the additional bytes per partition that the edit needs in each memory"""
 
     program: Program
     variation: Variation
@@ -34,9 +36,11 @@ class Edited(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The successive contents of areas; an area is the memory of one tile or tensor. The operands
-    uses[ends[a]:ends[a + 1]] use area a. The contents of each area are numbered from 0, and operand
-    uses[k] accesses the contents with the number number[k]."""
+    """The successive contents of areas. An area is the memory of one tile or tensor, and its
+    contents are numbered from 0.
+
+    `uses`, `ends`: the operands uses[ends[a]:ends[a + 1]] use area a
+    `number`: number[k] is the number of the contents that operand uses[k] accesses"""
 
     uses: Array
     ends: Array
@@ -45,8 +49,11 @@ class Contents(NamedTuple):
 
 @dataclass(frozen=True)
 class Edit:
-    """An edit of the source line `place`: the action in words, and the changed launch. `sbuf` and
-    `psum` are the additional bytes per partition that the edit needs in these memories."""
+    """An edit of the source line `place`.
+
+    `action`: the edit in words
+    `change`: the launch after the edit
+    `sbuf`, `psum`: the additional bytes per partition that the edit needs in each memory"""
 
     place: Place
     action: str
@@ -61,8 +68,8 @@ class Edit:
 def edit(
     base: Change, place: Place, action: str, make: Callable[[Program], Edited | None]
 ) -> Edit | None:
-    """Return the edit that applies `make` to the program of each core; None if `make` changes no
-    program."""
+    """Return the edit that applies `make` to the program of each core. Return None if no program
+    changes."""
     edited = [make(program) for program in base.programs]
     changed = [each for each in edited if each is not None]
     if not changed:
@@ -82,8 +89,8 @@ def edit(
 
 
 def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
-    """Return the distinct calls of a source line. Each comes with the indices of the instructions
-    that make it, in order."""
+    """Return the distinct calls of a source line. Each call comes with the indices of its
+    instructions, in order."""
     here = np.flatnonzero(program.at(place))
     calls = program.columns().call[here]
     distinct = np.flatnonzero(np.bincount(calls))
@@ -91,8 +98,9 @@ def rows_by_call(program: Program, place: Place) -> list[tuple[Call, Array]]:
 
 
 def with_calls(program: Program, instead: Sequence[tuple[Array, Call]]) -> Program:
-    """Return a program with other calls on the same operands. Each pair in `instead` has the
-    indices of some instructions, and the call that they make in the new program."""
+    """Return a program with other calls on the same operands.
+
+    `instead`: pairs of instruction indices and the new call of these instructions"""
     rows = np.full(len(program), -1)
     for number, (indices, _) in enumerate(instead):
         rows[indices] = number
@@ -108,9 +116,10 @@ def accesses_of(program: Program) -> Accesses:
 
 
 def successive_contents(program: Program, accesses: Accesses, inside: Array) -> Contents:
-    """Return the uses of each area, and the number of its contents at each use (`flow.contents`).
-    `inside` has the indices of the operands to consider. Areas with more than MOST_USES of these
-    uses are left out."""
+    """Return the uses of each area, and the number of the contents at each use (`flow.contents`).
+    Areas with more than MOST_USES uses are left out.
+
+    `inside`: the indices of the operands to consider"""
     boxes = program.boxes()
     area = boxes.areas.of_box[accesses.operands[inside]]
     operands = inside[np.argsort(area, kind="stable")]

@@ -1,6 +1,7 @@
-"""Tiles that are processed in halves, so that transfers of one half overlap work on the other. A
-call is an instruction with its shapes, formats and operators, but without its data. A window
-consists of the elements of a tensor that one operand accesses."""
+"""Tiles that are processed in halves, so that transfers of one half overlap work on the other.
+
+A call is an instruction with its shapes, formats and operators, but without its data. A window is
+the set of elements of a tensor that one operand accesses."""
 
 from __future__ import annotations
 
@@ -35,18 +36,19 @@ WHOLE = -1  # the axis of an operand that both halves use
 
 
 class Halves(NamedTuple):
-    """A call on half of its elements. `axes` has, for each operand, the axis along which it is
-    halved, or WHOLE if both halves use the whole operand."""
+    """A call on half of its elements.
+
+    `axes`: the axis along which each operand is halved; WHOLE if both halves use the whole
+        operand"""
 
     call: Call
     axes: tuple[int, ...]
 
 
 def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
-    """Yield an edit for each line that loads or stores tiles: the edit splits these tiles into two
-    halves. Other lines are split too if they work on these tiles element by element. Lines that are
-    not split wait for both halves.
-    """
+    """Yield one edit for each line that loads or stores tiles. The edit splits the tiles of the
+    line into two halves. Lines that work on these tiles element by element are split too. All other
+    lines wait for both halves."""
     seen = set[bytes]()
     for line in lines:
         if any(_is_transfer(call) and _halved(call) for call in line.calls):
@@ -63,7 +65,7 @@ def in_halves(base: Change, lines: Sequence[Line]) -> Iterator[Edit]:
 
 
 def _with_lines(programs: Sequence[Program], rows: Sequence[Array], line: Line) -> str:
-    """Return the text that names the other lines of the file that are split too."""
+    """Return a text with the names of the other lines of the file that are split too."""
     places_split = {
         program.place(number)
         for program, flags in zip(programs, rows, strict=True)
@@ -77,8 +79,11 @@ def _with_lines(programs: Sequence[Program], rows: Sequence[Array], line: Line) 
 
 
 def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edited | None:
-    """Return the program in which the instructions with a flag in `rows` are split into halves. The
-    compiler of today's API does not move the second halves, so this function puts them as late as
+    """Return the program with split instructions, or None if they can't be split.
+
+    `rows`: flags the instructions to split, for each program
+
+    Today's compiler does not move the second halves, so this function puts them as late as
     possible. The compiler of the older API finds an order itself."""
     if len(program.edges()) or (program.decided() >= 0).any():
         return None
@@ -90,7 +95,7 @@ def _split(program: Program, rows: Mapping[Program, Array], order: Order) -> Edi
 
 
 def _halved(call: Call) -> Halves | None:
-    """Return the call on half of its elements. Return None if its elements depend on each other, or
+    """Return the call on half of its elements. Return None if the elements depend on each other, or
     if the call is too small."""
     halves: Halves | None = call.derived(__name__, partial(_computed_halves, call))
     return halves
@@ -131,9 +136,10 @@ def _half(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def _connected(program: Program, place: Place) -> Array:
-    """Return, for each instruction, whether to split it. The instructions of the line `place` are
-    split. If a line shares tiles on the chip with lines that are split, it is split too.
-    Instructions that can't be halved are not split."""
+    """Return a flag for each instruction: whether to split it.
+
+    The instructions of the line `place` are split. A line that shares tiles on the chip with a
+    split line is split too. Instructions that can't be halved are not split."""
     columns, kinds = program.columns(), program.storages()
     possible = np.array([_halved(call) is not None for call in program.calls])[columns.call]
     user = program.users()
@@ -151,10 +157,13 @@ def _connected(program: Program, place: Place) -> Array:
 
 
 def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
-    """Return the program in which the instructions with a flag in `rows` are split into halves.
-    Also return a number for each instruction of the new program: 0 for a first half, 1 for a second
-    half, -1 for an instruction that is not split, and -2 for one that meets other cores. Return
-    None if a window can't be halved along the axis along which its call is halved."""
+    """Return the program with split instructions, and a number for each instruction of this
+    program: 0 for a first half, 1 for a second half, -1 if the instruction is not split, and -2 if
+    it meets other cores.
+
+    `rows`: flags the instructions to split
+
+    Return None if a window can't be halved along the axis of its call."""
     halves = [_halved(call) for call in program.calls]
     windowed = replace(program.columns(), operands=program.operand_windows())
     columns = windowed.permuted(np.repeat(np.arange(len(program)), 1 + rows))
@@ -181,15 +190,17 @@ def _in_two(program: Program, rows: Array) -> tuple[Program, Array] | None:
 
 
 def _axes(halves: Sequence[Halves | None], width: int) -> Array:
-    """Return a table [calls, width]: the axis along which each operand of a call is halved; WHOLE
-    for operands that are not halved."""
+    """Return the axis along which each operand of each call is halved, shape (calls, width). It is
+    WHOLE for operands that are not halved."""
     each = [() if half is None else half.axes for half in halves]
     return np.array([(*axes, *[WHOLE] * (width - len(axes))) for axes in each])
 
 
 def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts | None:
-    """Return halves of windows. Half k is half number half[k] (0 or 1) of window[k], along axis[k].
-    Return None if a window can't be halved along its axis."""
+    """Return one half of each window, or None if a window can't be halved.
+
+    `axis`: axis[k] is the axis along which window[k] is halved
+    `half`: half[k] is 0 for the first half of window[k], and 1 for the second"""
     windows, geometries, apart = program.windows(), list[Geometry](), list[int]()
     keys = windows.geometry[window] * AXES + axis
     kinds, number = np.unique(keys, return_inverse=True)
@@ -205,9 +216,10 @@ def _parts(program: Program, window: Array, axis: Array, half: Array) -> Parts |
 
 
 def _ordered(program: Program, half: Array) -> Program:
-    """Return the program with second halves as late as possible: before the next iteration of the
-    loop that contains them, or before the instructions that need them. half[i] is the number of
-    instruction i, as `_in_two` returns it."""
+    """Return the program with second halves as late as possible. A second half comes before the
+    next iteration of its loop, and before all instructions that need its result.
+
+    `half`: the numbers that `_in_two` returns"""
     columns, (near, near_start) = program.columns(), program.boxes().near
     reads = np.array([call.inputs for call in program.calls], np.int32)[columns.call]
     boxes = len(near_start) - 1

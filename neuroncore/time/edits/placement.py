@@ -1,5 +1,5 @@
-"""Edits of a kernel: instructions move to another engine, operands become bfloat16, products
-accumulate in PSUM, or every second barrier is removed."""
+"""Four kinds of edits of a kernel: instructions move to another engine, operands become bfloat16,
+products accumulate in PSUM, or every second barrier is removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMPUTE = engine.vector, engine.scalar, engine.gpsimd
 
 
 def elsewhere(base: Change, line: Line) -> Iterator[Edit]:
-    """Yield the edits that let all instructions of a line, or every second one, run on another
+    """Yield the edits that move all instructions of a line, or every second one, to another
     engine."""
     names = "/".join(sorted({call.name for call in line.calls}))
     for unit in alternatives.engines(line.calls):
@@ -53,7 +53,7 @@ def elsewhere(base: Change, line: Line) -> Iterator[Edit]:
 
 def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | None:
     """Return the program in which every `step`-th instruction of each call of the line `place` runs
-    on `unit`. Return None if `unit` can run none of the calls."""
+    on `unit`. Return None if none of the calls can run there."""
     instead = []
     for call, rows in rows_by_call(program, place):
         variant = alternatives.on(unit, call)
@@ -66,9 +66,9 @@ def _moved(program: Program, place: Place, unit: engine, step: int) -> Edited | 
 
 
 def narrower_operands(base: Change, line: Line) -> Edit | None:
-    """Return the edit that gives the format bfloat16 to the operands of a line's products, and to
-    all tiles from which they are copied, up to the kernel's inputs. Return None for a line without
-    products."""
+    """Return the edit that makes the operands of a line's products bfloat16. The tiles from which
+    the operands are copied become bfloat16 too, up to the kernel's inputs. Return None for a line
+    without products."""
     if not any(call.instruction.traits.multiplies for call in line.calls):
         return None
     make = partial(_with_narrow_operands, place=line.place)
@@ -100,9 +100,10 @@ def _passes(call: Call) -> bool:
 
 
 def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
-    """Return pairs: the indices of instructions that change, and the new call that they make. In
-    the new calls, the operands with a flag in `narrow` have 16 bits. Return an empty list if the
-    machine refuses one of the new calls."""
+    """Return pairs of instruction indices and the new call of these instructions, in which operands
+    have 16 bits. Return an empty list if the machine refuses one of the new calls.
+
+    `narrow`: flags the operands that have 16 bits"""
     columns = program.columns()
     width = max(np.diff(columns.start), default=0)
     flags, user = np.zeros((len(program), width), np.bool_), program.users()
@@ -125,8 +126,8 @@ def _rewritten(program: Program, narrow: Array) -> list[tuple[Array, Call]]:
 
 
 def summed_in_psum(base: Change, line: Line) -> Edit | None:
-    """Return the edit that lets products accumulate in PSUM, if the line adds each product to a
-    tile; None for other lines."""
+    """Return the edit that lets the products of a line accumulate in PSUM. Return None for a line
+    that does not add products to a tile."""
     if not any(map(_adds_product, line.calls)):
         return None
     make = partial(_accumulated, place=line.place)
@@ -143,9 +144,11 @@ def _adds_product(call: Call) -> bool:
 
 
 def _accumulated(program: Program, place: Place) -> Edited | None:
-    """Return the program in which products accumulate in PSUM instead of being added to a tile;
-    None if this changes nothing. If several additions to a tile follow each other, and nothing else
-    uses the tile between them, only the last one takes time: it represents the copy out of PSUM."""
+    """Return the program in which products accumulate in PSUM instead of being added to a tile.
+    Return None if this changes nothing.
+
+    Several additions to a tile may follow each other without another use of the tile between them.
+    Then only the last addition takes time: it represents the copy out of PSUM."""
     accesses, free = accesses_of(program), np.zeros(len(program), np.bool_)
     psum_bytes = 0
     for call, rows in rows_by_call(program, place):
@@ -173,7 +176,7 @@ def _accumulated(program: Program, place: Place) -> Edited | None:
 
 
 def fewer_barriers(base: Change, line: Line) -> Edit | None:
-    """Return the edit that removes every second barrier of a line; None for lines without
+    """Return the edit that removes every second barrier of a line. Return None for a line without
     barriers."""
     if not any(map(_is_barrier, line.calls)):
         return None
@@ -188,7 +191,7 @@ def _is_barrier(call: Call) -> bool:
 
 def _without_barriers(program: Program, place: Place) -> Edited | None:
     """Return the program in which every second barrier of the line `place` takes no time and waits
-    for no other core; None if the line repeats no barrier."""
+    for no other core. Return None if the line repeats no barrier."""
     instead, gone = [], np.zeros(len(program), np.bool_)
     for call, rows in rows_by_call(program, place):
         if _is_barrier(call) and len(rows) > 1:

@@ -1,6 +1,7 @@
-"""Edits with fewer transfers: several tiles per transfer, and loads whose data are kept. A window
-consists of the elements of a tensor that a transfer reads or writes. The geometry of a window is
-its layout, shape, strides and format."""
+"""Edits with fewer transfers: several tiles per transfer, and loads whose data are kept.
+
+A window is the set of elements of a tensor that a transfer reads or writes. The geometry of a
+window is its layout, shape, strides and format."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ TOGETHER = 2, 4  # how many transfers become one
 
 
 class TransferSide(NamedTuple):
-    """One side of the transfers of one call: their windows in HBM, or their windows in SBUF. Each
-    transfer has the storage, the geometry, and the offset in elements of its window."""
+    """The windows of the transfers of one call, either in HBM or in SBUF. For each transfer: the
+    storage, the geometry, and the offset in elements of its window."""
 
     storage: Array
     geometry: Array
@@ -77,8 +78,8 @@ def _is_plain_transfer(call: Call) -> bool:
 
 
 def _merged(program: Program, place: Place, several: int) -> Edited | None:
-    """Return the program in which each transfer of the line `place` moves the tiles that `several`
-    transfers moved before; None if no transfers can be merged."""
+    """Return the program in which one transfer of the line `place` moves the tiles of `several`
+    earlier transfers. Return None if no transfers can be merged."""
     joined, apart = np.full(len(program), -1), program
     instead, extra_bytes = [], 0
     for call, rows in rows_by_call(program, place):
@@ -108,9 +109,12 @@ def _merged(program: Program, place: Place, several: int) -> Edited | None:
 
 
 def _with_buffers(program: Program, rows: Array, loads: bool, several: int) -> tuple[Program, int]:
-    """Return the program in which each tile that these transfers use repeatedly has `several`
-    buffers, because one transfer now moves several contents at once. Also return the number of such
-    tiles. If `loads` is true, the transfers write the tiles; otherwise they read them."""
+    """Return a program with more buffers for merged transfers, and the number of tiles that get
+    buffers.
+
+    Each tile that the transfers in `rows` use repeatedly gets `several` buffers, because one
+    transfer now moves several contents at once. If `loads` is True, the transfers write the tiles;
+    otherwise they read the tiles."""
     accesses = accesses_of(program)
     tiles = accesses.operands[accesses.start[rows + 1] - 1 if loads else accesses.start[rows]]
     distinct, counts = np.unique(tiles, return_counts=True)
@@ -125,17 +129,18 @@ def _with_buffers(program: Program, rows: Array, loads: bool, several: int) -> t
 
 
 def _side(program: Program, rows: Array, writes: bool) -> TransferSide:
-    """Return the windows that transfers write if `writes` is true, otherwise those that they read.
-    `rows` has the instructions."""
+    """Return the windows that the transfers in `rows` write, or read if `writes` is False."""
     start, windows = program.columns().start, program.windows()
     window = program.operand_windows()[start[rows + 1] - 1 if writes else start[rows]]
     return TransferSide(windows.storage[window], windows.geometry[window], windows.offset[window])
 
 
 def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
-    """Return the most frequent distance in HBM between successive transfers, in elements. Also
-    return a table with one row for each larger transfer: the positions in `side` of the `several`
-    transfers that it replaces, which are this distance apart."""
+    """Return the distance between successive transfers in HBM, and the transfers to merge.
+
+    1. The most frequent distance, in elements.
+    2. An array of shape (larger transfers, several): the positions in `side` of the transfers that
+       each larger transfer replaces. They are this distance apart."""
     same = (np.diff(side.storage) == 0) & (np.diff(side.geometry) == 0)
     apart = np.where(same, np.diff(side.offset), 0)
     steps, counts = np.unique(apart[apart != 0], return_counts=True)
@@ -152,16 +157,15 @@ def _groups(side: TransferSide, several: int) -> tuple[int, Array]:
 
 def _larger(call: Call, several: int, step: int) -> Call | None:
     """Return one transfer that moves `several` tiles instead of one. The tiles are `step` elements
-    apart in HBM, and next to each other in SBUF. Return None if the machine refuses this transfer.
-    """
+    apart in HBM, and adjacent in SBUF. Return None if the machine refuses this transfer."""
     views = {name: _longer(call.view(name), several, step) for name in call.reads + call.writes}
     larger = replace(call, arguments={**call.arguments, **views})
     return larger if stays_legal(larger) else None
 
 
 def _longer(view: View, several: int, step: int) -> View:
-    """Return a view of `several` tiles like `view`: next to each other on chip, `step` elements
-    apart in HBM."""
+    """Return a view of `several` tiles with the shape of `view`. They are `step` elements apart in
+    HBM, or adjacent on the chip."""
     width = view.strides[0] if view.on_chip else step
     rows = several * view.strides[0] if view.on_chip else view.strides[0]
     return replace(
@@ -172,15 +176,15 @@ def _longer(view: View, several: int, step: int) -> View:
 
 
 def _stays_unchanged(program: Program, storages: Array, loads: bool) -> bool:
-    """If `loads` is true, return whether no instruction writes the tensors in `storages`. Otherwise
-    return whether no instruction reads them."""
+    """Return whether no instruction writes the tensors in `storages`. If `loads` is False, return
+    whether no instruction reads them."""
     there = np.isin(program.operand_storages(), np.unique(storages))
     return not (there & (program.is_read() != loads)).any()
 
 
 def _with_loads_kept(program: Program, place: Place, room: int) -> Edited | None:
-    """Return the program in which the line `place` loads each tile once; None if it loads no tile
-    twice, or if the tiles take more than `room` bytes per partition."""
+    """Return the program in which the line `place` loads each tile once. Return None if no tile is
+    loaded twice, or if the tiles take more than `room` bytes per partition."""
     joined, extra_bytes = np.full(len(program), -1), 0
     for call, rows in rows_by_call(program, place):
         if not (_is_plain_transfer(call) and call.view(call.writes[0]).on_chip):
@@ -203,6 +207,6 @@ def _with_loads_kept(program: Program, place: Place, room: int) -> Edited | None
 
 
 def _only_loaded(program: Program, rows: Array, target: TransferSide) -> bool:
-    """Return whether no instruction except those in `rows` writes the tiles of `target`."""
+    """Return whether only the instructions in `rows` write the tiles of `target`."""
     there = np.isin(program.operand_storages(), np.unique(target.storage))
     return bool(np.isin(program.users()[~program.is_read() & there], rows).all())
