@@ -17,7 +17,7 @@ from neuroncore.base.findings import Finding
 from neuroncore.base.lazy import Lazy
 from neuroncore.base.options import DISABLE_DGE, Options, assumptions, order_of
 from neuroncore.base.progress import progress
-from neuroncore.base.units import plural
+from neuroncore.base.units import either, plural
 from neuroncore.core import leftovers
 from neuroncore.core.core import Core, launch_memory, on
 from neuroncore.core.system import System, cores_together
@@ -36,7 +36,7 @@ from neuroncore.frontend.settings import (
 )
 from neuroncore.machine import Machine, runtime
 from neuroncore.machine import instance as instances
-from neuroncore.machine.world import World, check_size, listed
+from neuroncore.machine.world import World, check_size
 from neuroncore.memory.tile import Tile
 from neuroncore.record.program import Order
 
@@ -281,7 +281,7 @@ def _check_ranks(core: Core, where: instances.Instance | None) -> None:
         core.report(
             "WORLD_SIZE",
             f"the launch has {world.ranks} ranks, but the runtime is known to accept only "
-            f"{listed(limits.ranks)} ranks, a multiple of {limits.multiple}, or all ranks of an "
+            f"{either(limits.ranks)} ranks, a multiple of {limits.multiple}, or all ranks of an "
             "instance",
         )
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,18 @@ def kernel(tmp_path):
     file = tmp_path / "k.py"
     file.write_text(KERNEL)
     return f"{file}::total"
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_three_ranks_run_with_a_warning(command, kernel, capsys):
+    """The only source for the numbers of ranks is the test harness of nki-library."""
+    file = Path(kernel.partition("::")[0])
+    file.write_text(KERNEL.replace("0, 1, 2, 3]]", "0, 1, 2]]").replace("8), 6,", "8), 3,"))
+    options = ["--inputs", "inputs"] if command == "check" else []
+    assert main([command, kernel, "--ranks", "3", *options]) == 0
+    printed = capsys.readouterr().out
+    assert "warning[WORLD_SIZE] the launch has 3 ranks" in printed
+    assert "1, 2, 4, 8 or 16 ranks, a multiple of 32" in printed
 
 
 def test_each_rank_has_its_inputs_and_its_reference(kernel, tmp_path, capsys):
