@@ -97,8 +97,10 @@ def _wrong(message: str) -> NoReturn:
 
 
 class Tools:
-    """The tools of the server. One thread executes all tools, one after another: a process ends
-    with the thread that started it, and threads of the server may end after each request."""
+    """The tools of the server.
+
+    One thread executes all tools, one after another. The server may start a new thread for each
+    request, but a child process ends with the thread that started it."""
 
     def __init__(self, arguments: argparse.Namespace, sources: str) -> None:
         """`arguments` are the arguments of the command, and `sources` is a folder for files that
@@ -285,8 +287,8 @@ class Tools:
         return matching[0]
 
     def _judged(self, setting: JudgingSetting, candidate: Candidate) -> dict[str, Any]:
-        """Judge a candidate in a process that stays alive for later candidates. After a fault the
-        process is started again."""
+        """Judge a candidate in a process that is kept for later candidates and restarted after a
+        fault."""
         for _ in range(2):
             if self._judge is None:
                 self._judge = futures.ProcessPoolExecutor(1, get_context("spawn"))

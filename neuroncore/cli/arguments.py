@@ -98,7 +98,8 @@ def parsed(path: Path) -> ast.Module:
 
 
 def _not_text(path: Path, content: bytes) -> NotPython:
-    """Return an error for the first byte that is not UTF-8, or else for the first null byte.
+    """Return an error for the first byte that is not UTF-8; otherwise for the first null byte.
+
     Python's own error about a null byte has no line number."""
     if (found := encoding_error(content)) is None:
         line = content.partition(b"\0")[0].count(b"\n") + 1
@@ -107,17 +108,21 @@ def _not_text(path: Path, content: bytes) -> NotPython:
 
 
 class FromSource(SourceFileLoader):
-    """Imports a source file, and never its cached bytecode. Python uses the bytecode if the file
-    still has the size and the time (in whole seconds) from which the bytecode was compiled. But a
-    program that searches for fast kernels may write two variants of a kernel within a second."""
+    """Imports a source file without its cached bytecode.
+
+    Python uses the bytecode if the source file has the same size, and the same time in whole
+    seconds, as when it was compiled. A program that searches for fast kernels may write two
+    variants of a kernel within a second."""
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError
 
 
 def module(path: Path) -> ModuleType:
-    """Import a file as a module. Its folder becomes the first of `sys.path`, as when Python runs
-    the file. Raise UsageError if the name does not end in .py, and the errors of `parsed`."""
+    """Import a file as a module.
+
+    The file's folder becomes the first of `sys.path`, as when Python runs the file. Raise
+    UsageError if the name does not end in .py, and the errors of `parsed`."""
     parsed(path)
     name = re.sub(r"\W", "_", path.stem)
     if path.suffix != ".py":
@@ -140,8 +145,9 @@ def function(text: str, home: ModuleType) -> Callable[..., Any]:
 
 
 def member(home: ModuleType, name: str) -> Callable[..., Any]:
-    """Return a function of a module. Raise UsageError, with the most similar name, if the module
-    has no such function."""
+    """Return a function of a module.
+
+    If there is no such function, raise UsageError, which suggests the most similar name."""
     attribute = getattr(home, name, None)
     if not callable(attribute):
         functions = [n for n, value in vars(home).items() if callable(value)]
@@ -170,9 +176,10 @@ def check_call(
 def arguments_from(
     make: Callable[..., Any], rng: np.random.Generator, rank: int = 0
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return positional and keyword arguments, from the result of `make`: a dict, a tuple or list,
-    or one argument. `make` gets the rank if it has a parameter `rank`, and a random generator if it
-    has any other parameter."""
+    """Return the positional and keyword arguments that `make` returns.
+
+    The result of `make` is a dict, a tuple, a list or one argument. If `make` has a parameter
+    `rank`, the rank is passed to it. If it has another parameter, a random generator is passed."""
     _, named = with_rank(make, ((), {}), rank)
     wants = inspect.signature(make).parameters.keys() - {"rank"}
     values = make(rng, **named) if wants else make(**named)

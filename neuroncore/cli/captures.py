@@ -1,6 +1,6 @@
-"""Captures of devices (traces and compiled programs), which commands accept instead of a kernel or
-a saved run; and neuroncore neff, which compares a program of the device's compiler with
-neuroncore's."""
+"""Captures of devices: traces and compiled programs, which commands accept instead of kernels.
+
+Also neuroncore neff, which compares a program of the device's compiler with neuroncore's."""
 
 from __future__ import annotations
 
@@ -90,14 +90,15 @@ def add_program(parser: argparse.ArgumentParser) -> None:
 
 
 def load(arguments: argparse.Namespace, file: str) -> Measured:
-    """Return the capture in a file, together with the compiled program if the command names one."""
+    """Return the capture in a file, with the compiled program if the command names one."""
     capture: Measured = capturing.load(Path(file), getattr(arguments, "neff", None))
     return capture
 
 
 def refuse_others(arguments: argparse.Namespace) -> None:
-    """Raise UsageError if a command has arguments that only a script can take, or options that only
-    the estimate of a kernel uses."""
+    """Raise UsageError for arguments that a capture cannot use.
+
+    They are arguments for a script, and options for the estimate of a kernel."""
     for name in (*ESTIMATED, "args", "inputs"):
         if getattr(arguments, name) is not None:
             option = f"--{name.replace('_', '-')}"
@@ -149,7 +150,7 @@ def why(arguments: argparse.Namespace) -> int:
 
 
 def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
-    """Execute `neuroncore diff` if at least one side is a capture; the other side may be a Run."""
+    """Execute `neuroncore diff` if at least one side is a capture. The other may be a Run."""
     sides, shown = [], []
     for run, other in ((old, new), (new, old)):
         if hasattr(run, "timelines"):  # a Run; a capture has none
@@ -169,8 +170,9 @@ def difference(arguments: argparse.Namespace, old: Any, new: Any) -> int:
 
 
 def write_sides(arguments: argparse.Namespace, document: dict[str, Any], *runs: Any) -> None:
-    """Write the page of a comparison if the command has --html. `document` is the comparison as a
-    JSON object, and `runs` are the two sides, each a Run or a capture."""
+    """Write the page of a comparison if the command has --html.
+
+    `document` is the comparison as a JSON object. `runs` are its two sides, Runs or captures."""
     path = arguments.html
     if path is None:
         return
@@ -183,8 +185,9 @@ def write_sides(arguments: argparse.Namespace, document: dict[str, Any], *runs: 
 
 
 def _side(run: Any, answers: bool) -> pages.PageSide:
-    """Return a side of a comparison for a page, from a Run or a capture. Without `answers` the page
-    of a Run hides the bottleneck and the advice."""
+    """Return a side of a comparison for a page, from a Run or a capture.
+
+    Without `answers`, the page of a Run hides the bottleneck and the advice."""
     if hasattr(run, "timelines"):
         return pages.PageSide(launch=run.shown(None, answers))
     cores, files = run.shown()
@@ -192,9 +195,10 @@ def _side(run: Any, answers: bool) -> pages.PageSide:
 
 
 def _at_source(capture: Measured, run: Run) -> Measured:
-    """Return the capture with source lines of `run`, a run of the same kernel. Print a warning if
-    few of the capture's products and other computations match those of `run`, or if the estimate
-    assumes another writer of DMA descriptors."""
+    """Return the capture with the source lines of `run`, a run of the same kernel.
+
+    Print a warning if few of the capture's products and other computations match those of `run`, or
+    if the estimate assumes another writer of DMA descriptors."""
     timeline = slowest(run)
     joined: Measured = capture.at_source(timeline)
     matched, count = joined.matched
@@ -320,5 +324,5 @@ def neff(arguments: argparse.Namespace) -> int:
 
 
 def with_target(arguments: argparse.Namespace, target: str) -> argparse.Namespace:
-    """Return the arguments with a machine, unless the command names another one."""
+    """Return the arguments with this machine, unless the command names a machine."""
     return argparse.Namespace(**{**vars(arguments), "target": arguments.target or target})

@@ -121,8 +121,7 @@ def _checked(named: str, arguments: argparse.Namespace) -> Checked:
 
 
 def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
-    """Return the arguments of the kernel, and the ranks and cores that run it, as options of the
-    command line."""
+    """Return the kernel's arguments, and its ranks and cores, as options of the command line."""
     words = ["--args", *arguments.args] if arguments.args else []
     for name in ("inputs", "ranks", "lnc", "instance"):
         if (value := getattr(arguments, name)) is not None:
@@ -131,8 +130,10 @@ def _words(arguments: argparse.Namespace, kernel: str) -> list[str]:
 
 
 def lines(checked: Checked) -> Iterator[str]:
-    """Yield the lines of the output: each finding with its reason, hint and source, then the counts
-    of findings and the extent of the checks."""
+    """Yield the lines of the output.
+
+    Each finding has its reason, hint and source. The last lines count the findings and say what was
+    checked."""
     for finding in checked.findings:
         yield from _finding_lines(finding)
     yield f"{checked.counts} ({checked.extent})"

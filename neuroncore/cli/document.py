@@ -54,8 +54,9 @@ def add_harness(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(arguments: argparse.Namespace, run: Run) -> HarnessTime | None:
-    """Return the time that the tool named by --harness would report for the slowest core. Return
-    None if no tool was named, or if the command does not have this option."""
+    """Return the time that the tool named by --harness would report for the slowest core.
+
+    Return None if no tool was named, or if the command does not have this option."""
     name = getattr(arguments, "harness", "none")
     if name == "none":
         return None
@@ -64,8 +65,7 @@ def measured(arguments: argparse.Namespace, run: Run) -> HarnessTime | None:
 
 
 def fields(time: HarnessTime | None) -> dict[str, Any]:
-    """Return the fields for JSON about the time that a measuring tool would report; {} if there is
-    no such time."""
+    """Return the JSON fields for the time that a measuring tool would report; {} for None."""
     return {} if time is None else {"harness": time.to_dict()}
 
 
@@ -258,8 +258,9 @@ class Document:
 
 
 def check_writable(option: str, path: Path | None, source: str) -> None:
-    """Raise UsageError if the file of an option can't be written, or is `source`, the file that the
-    command runs."""
+    """Raise UsageError if the file of an option can't be written, or is the file `source`.
+
+    `source` is the file that the command runs."""
     if path is None:
         return
     existed = path.exists()
@@ -285,8 +286,9 @@ def _listed(timelines: Sequence[Timeline]) -> Iterator[str]:
 
 
 def _in_a_line(run: Run, agreement: Agreement | None) -> str:
-    """Return a line about a launch: the kernel, the machine, the time of the slowest core, and
-    whether the results agree with the reference, if there is one."""
+    """Return one line about a launch: the kernel, the machine, and the time of the slowest core.
+
+    If there is a reference, the line also says whether the results agree with it."""
     line = f"{run.kernel} on {run.machine.name}"
     if run.world.ranks > 1:
         line += f", {run.world.ranks} ranks"
@@ -314,7 +316,7 @@ def _compared(agreement: Agreement) -> Iterator[str]:
 
 
 def _timed(run: Run, answers: bool) -> Iterator[str]:
-    """Yield the estimate of each core; for several ranks, the waiting times and the slowest
+    """Yield the estimate of each core. For several ranks, add the waiting times and the slowest
     core."""
     world, timelines = run.world, run.timelines
     if world.ranks == 1:
@@ -366,7 +368,7 @@ def _launch(
 
 
 def _together(run: Run) -> dict[str, Any]:
-    """Return the collectives of a run, and the rank for which the others waited longest."""
+    """Return the collectives of a run, and the rank that the others waited for longest."""
     rank, waited = collectives.slowest(run.timelines, run.collectives)
     return {
         "collectives": [operation.to_dict() for operation in run.collectives],

@@ -101,7 +101,7 @@ def spec(arguments: argparse.Namespace) -> Spec:
 
 
 def with_secret(judged: Spec, arguments: argparse.Namespace) -> Spec:
-    """Return a specification whose secret is the number of --secret, if --secret was passed."""
+    """Return a specification. If --secret was passed, its number is the specification's secret."""
     return judged if arguments.secret is None else replace(judged, secret=arguments.secret)
 
 
@@ -217,8 +217,9 @@ def _judge(wanted: Spec, files: Iterable[Path], arguments: argparse.Namespace) -
 
 
 def brief(verdict: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a verdict that are needed for counting and ranking. Storing the whole
-    verdicts of thousands of candidates would take too much memory."""
+    """Return the fields of a verdict that are needed for counting and ranking.
+
+    The whole verdicts of thousands of candidates would take too much memory."""
     names = ("candidate", "passed", "latency_us")
     times = ("latency_us", "busy_ns")
     shapes = [{name: shape[name] for name in times} for shape in verdict["shapes"]]
@@ -232,8 +233,9 @@ def _write(file: TextIO, content: dict[str, Any]) -> None:
 
 
 def _end(verdicts: Sequence[dict[str, Any]], remark: str, *, ranked: bool) -> int:
-    """Print the number of candidates that passed, a remark, and the errors of the other candidates;
-    with `ranked` also a ranking. Return the exit code: 1 if a candidate failed, else 0."""
+    """Print the number of candidates that passed, a remark, and the errors of the other candidates.
+
+    With `ranked`, also print a ranking. Return the exit code: 1 if a candidate failed, else 0."""
     passed = sum(verdict["passed"] for verdict in verdicts)
     counted = plural(len(verdicts), "candidate")
     print(f"neuroncore: {counted}, {passed} passed, {remark}", file=sys.stderr)
@@ -255,8 +257,9 @@ def _secret(verdict: dict[str, Any]) -> str:
 
 
 def _source(file: Path) -> str:
-    """Return the source of a candidate. Bytes that can't be decoded are replaced by U+FFFD, which
-    Python accepts only in strings and comments."""
+    """Return the source of a candidate.
+
+    Bytes that can't be decoded become U+FFFD, which Python accepts only in strings and comments."""
     try:
         return source_text(file, "replace")
     except OSError as error:
@@ -264,7 +267,7 @@ def _source(file: Path) -> str:
 
 
 def _done(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the verdicts in a file, by their keys. An incomplete last line is removed from the
+    """Return the verdicts in a file, by key. If the last line is incomplete, remove it from the
     file."""
     verdicts = {}
     content = file.read_bytes() if file.exists() else b""
@@ -300,8 +303,9 @@ def _opened(path: Path, append: bool = False) -> TextIO:
 
 
 def ranking(verdicts: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines of a table: place, latency, candidate, and the probability that the order is
-    right."""
+    """Yield the lines of a table: place, latency, candidate, and probability.
+
+    The probability says how likely it is that the order is right."""
     for place in rank(verdicts):
         probability = place["faster"]
         figures = f"{place['place']:4}  {place['latency_us']:10.2f} us  {place['candidate']}"

@@ -1,5 +1,4 @@
-"""neuroncore neff --execute: the outputs of a compiled program, and their distance from expected
-outputs."""
+"""neuroncore neff --execute: the outputs of a compiled program, compared with expected outputs."""
 
 from __future__ import annotations
 
@@ -64,8 +63,9 @@ def asked(arguments: argparse.Namespace) -> bool:
 
 
 def execute(arguments: argparse.Namespace, program: Neff) -> int:
-    """Execute a program and print the figures of each output. Return the exit code: 1 if an output
-    differs from the expected one, else 0."""
+    """Execute a program and print the figures of each output.
+
+    Return the exit code: 1 if an output differs from the expected one, else 0."""
     if arguments.source or arguments.args or arguments.inputs:
         raise UsageError("--execute takes --arrays FILE.npz or --seed, not a kernel's arguments")
     if arguments.target and machine.load(arguments.target).name != program.target:
@@ -95,8 +95,7 @@ def execute(arguments: argparse.Namespace, program: Neff) -> int:
 
 
 def _finite(value: Any) -> Any:
-    """Replace infinities and NaN by their names, in a number or in a dict with its nested dicts,
-    because JSON does not have them."""
+    """Replace infinities and NaN, which JSON lacks, by their names, also inside nested dicts."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value
@@ -125,7 +124,9 @@ def _figures(output: Array, form: str) -> Figures:
 
 
 def _compared(name: str, output: Array, wanted: Array, tolerance: float | None) -> Figures:
-    """Return the largest error, the largest finite expected value, the tolerance relative to this
+    """Return figures that compare an output with its expected values.
+
+    They are the largest error, the largest finite expected value, the tolerance relative to this
     value, and whether the output agrees. The error is infinite if only one of two values is NaN."""
     if output.shape != wanted.shape:
         raise UsageError(f"the output {name} has the shape {output.shape}, not {wanted.shape}")
@@ -142,7 +143,8 @@ def _compared(name: str, output: Array, wanted: Array, tolerance: float | None) 
 
 
 def _loaded(path: Path) -> dict[str, Array]:
-    """Return the arrays in a .npz file, by name. Raises UsageError if the file is not one."""
+    """Return the arrays in a .npz file, by name. Raise UsageError if the file is not a .npz
+    file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -153,8 +155,9 @@ def _loaded(path: Path) -> dict[str, Array]:
 
 
 def _save(path: Path, outputs: Mapping[str, Array]) -> None:
-    """Save arrays to a file. Formats that numpy does not have are saved as float32, which
-    represents all of their numbers."""
+    """Save arrays to a file.
+
+    Formats that numpy does not have are saved as float32, which represents all of their numbers."""
     native = {
         name: array if array.dtype.name in NATIVE else array.astype(np.float32)
         for name, array in outputs.items()

@@ -1,10 +1,10 @@
 """neuroncore explain: the meaning of an error or a finding, with a wrong and a correct example.
 
-A page is a section of a file in explanations/: `## NAME (CODE)`, a text, and an example as a diff.
-An example with its "-" lines is refused; with its "+" lines instead, it runs. The Python block at
-the top of a file precedes each of the file's examples. Tests execute all examples. Findings that
-are not errors have a page too: a row of the table of codes (`findings.CodeRule`).
-"""
+A page is a section of a file in explanations/: the line `## NAME (CODE)`, a text, and an example as
+a diff. With the "-" lines the example is refused; with the "+" lines it runs. The Python block at
+the top of a file is the beginning of each example in the file. Tests execute all examples. A
+finding that is not an error has a page too, from its row in the table of codes
+(`findings.CodeRule`)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ SYMPTOMS = re.compile(r"^AWS's tools report .+? as (.+)$", re.MULTILINE)  # code
 
 @dataclass(frozen=True)
 class ExplainPage:
-    """The page about a name. `code` is the error code, or LEGAL if nothing is refused; `severity`
-    is "" for errors that are raised. `header` is the Python code that precedes the example, and
-    `diff` is the example, or ""."""
+    """The page about a name.
+
+    `code`: the error code, or LEGAL if nothing is refused.
+    `severity`: "" for errors that are raised.
+    `header`: the Python code before the example.
+    `diff`: the example, or ""."""
 
     name: str
     code: str
@@ -52,8 +55,7 @@ class ExplainPage:
 
     @property
     def symptoms(self) -> list[str]:
-        """Return the codes that the vendor's compiler or runtime reports for the problem
-        that the page explains."""
+        """Return the codes that the vendor's compiler or runtime reports for the same problem."""
         return re.findall(r"[A-Z][A-Z_0-9]+", " ".join(SYMPTOMS.findall(self.text)))
 
 

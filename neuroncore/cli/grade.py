@@ -100,16 +100,15 @@ def row(verdict: dict[str, Any]) -> Row:
 
 
 def _fields(assignment: Assignment) -> list[str]:
-    """Return the columns of the table: the points of each test, times of the tests that have
-    limits, and errors."""
+    """Return the columns of the table: points of each test, times of tests with limits, and
+    errors."""
     times = (f"{part.name} us" for part in assignment.parts if part.limits)
     names = (part.name for part in assignment.parts)
     return ["submission", "points", *names, *times, "errors"]
 
 
 def _scored(assignment: Assignment, files: list[Path], arguments: argparse.Namespace) -> list[Row]:
-    """Judge all submissions with each test of an assignment. Return a row of the table for each
-    submission."""
+    """Judge all submissions with each test, and return the row of the table for each submission."""
     verdicts: dict[str, dict[str, dict[str, Any]]] = {str(file): {} for file in files}
     for part in assignment.parts:
         asked = with_secret(load_spec(part.spec), arguments)

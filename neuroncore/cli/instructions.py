@@ -142,8 +142,9 @@ def _described(instruction: Instruction) -> Iterator[str]:
 
 
 def _meaning(instruction: Instruction) -> Iterator[str]:
-    """Yield the source of the function that defines an instruction in plain numpy. Its parameter
-    `i` has the arguments by name."""
+    """Yield the source of the numpy function that defines an instruction.
+
+    The parameter `i` of this function has the instruction's arguments, by name."""
     function = meaning(instruction.name)
     place = function.__module__.replace(".", "/")  # the same for every installation
     yield f"meaning   {place}.py:{function.__code__.co_firstlineno}"
@@ -151,7 +152,7 @@ def _meaning(instruction: Instruction) -> Iterator[str]:
 
 
 def _rules(instruction: Instruction) -> Iterator[str]:
-    """Yield each rule, with the first call in the table of counterexamples that breaks the rule."""
+    """Yield each rule, with the first call in the table of counterexamples that breaks it."""
     breaking = counterexample.breaking(instruction)
     for number, rule in enumerate(instruction.rules):
         yield from _wrapped("" if number else "rules", rule.sentence)
@@ -162,8 +163,9 @@ def _rules(instruction: Instruction) -> Iterator[str]:
 
 
 def _cost(instruction: Instruction) -> Iterator[str]:
-    """Yield the cost of an instruction, an example call, and for each machine that accepts the call
-    its time in nanoseconds."""
+    """Yield the cost of an instruction, an example call, and the call's time on each machine.
+
+    Times are nanoseconds. Machines that refuse the call are left out."""
     for number, line in enumerate((inspect.getdoc(instruction.cost) or "").splitlines()):
         yield f"{'cost' if number == 0 else '':8}  {line}"
     calls = [(m, example.call(instruction, m)) for m in _machines_with(instruction.feature)]

@@ -56,8 +56,9 @@ class Printed(NamedTuple):
 
 
 class IsolatedCommands:
-    """Executes commands of neuroncore, each in an isolated process that may read `folder` and the
-    paths in `readable`. The object must be closed."""
+    """Executes commands of neuroncore, each in an isolated process. Must be closed.
+
+    The process may read `folder` and the paths in `readable`."""
 
     def __init__(
         self, folder: str, level: Level, limits: ProcessLimits, readable: Sequence[str]
@@ -69,7 +70,7 @@ class IsolatedCommands:
         self._zygote.close()
 
     def printed(self, words: Sequence[str]) -> Printed:
-        """Execute a command. Raises Refused if its process was ended or gave no answer."""
+        """Execute a command. Raise Refused if its process was ended or did not answer."""
         content, end = self._zygote.played(tuple(words))
         if end.refusal:
             raise Refused(end.refusal, meaning(end, self._limits))

@@ -29,8 +29,9 @@ class TimeLimit(KeyboardInterrupt):
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """A context manager that raises TimeLimit after this many seconds. Raises UsageError if the
-    operating system has no alarms."""
+    """A context manager that raises TimeLimit after this many seconds.
+
+    Raises UsageError if the operating system has no alarms."""
     if not hasattr(signal, "SIGALRM"):
         raise UsageError("--time-limit needs alarms, which this operating system does not have")
 

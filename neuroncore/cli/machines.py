@@ -1,6 +1,8 @@
-"""neuroncore machines: the numbers of machines and instances, each with its grade (documented,
-measured or assumed) and its source. For an instance, the output also has its chips and a drawing of
-its topology. --check compares derived peaks with every published number."""
+"""neuroncore machines: the numbers of machines and instances.
+
+Each number has its source and its grade: documented, measured or assumed. For an instance, the
+output also has its chips and a drawing of its topology. --check compares derived peaks with every
+published number."""
 
 from __future__ import annotations
 
@@ -258,8 +260,8 @@ def _one_machine(core: Machine) -> Iterator[str]:
 
 
 def _with_harness(core: Machine) -> tuple[Mapping[str, Fact], Mapping[str, str]]:
-    """Return the facts of a machine and the overheads of tools that measure on it, and the sources
-    of these facts and overheads."""
+    """Return the facts of a machine, with the overheads of tools that measure on it, and all
+    sources."""
     added = {f"harness_us.{name}": fact for name, fact in harness.overheads(core.name).items()}
     return {**core.facts, **added}, {**core.sources, **harness.sources()}
 
@@ -295,14 +297,19 @@ ARITHMETIC = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A published number, as a row of isa/published.toml. `of` is a core, chip or instance with
-    `cores` cores, and `what` is the quantity in words. `printed` is the number in `unit`, as it is
-    published in `source` (a key of the file's sources). For claims about the Tensor engine, `rate`
-    is the rate of the format relative to bfloat16. `formula` computes the number from values of the
-    core, of the `instance` and of other claims by their `name`; it is empty if no formula is known.
-    The result of the formula is rounded to a multiple of `to`, or by default to the last printed
-    digit; with `cut` it is truncated instead. Claims with the same `quantity` should have the same
-    number."""
+    """A published number: a row of isa/published.toml.
+
+    `of`: a core, chip or instance, which has `cores` cores.
+    `what`: the quantity in words.
+    `printed`: the number as published, in `unit`.
+    `source`: a key of the file's sources.
+    `rate`: for the Tensor engine, the rate of the format relative to bfloat16.
+    `formula`: computes the number; empty if no formula is known. It can use values of the core and
+        of the `instance`, and other claims by their `name`.
+    `to`: the result of the formula is rounded to a multiple of `to`, by default to the last printed
+        digit.
+    `cut`: the result is truncated instead of rounded.
+    `quantity`: claims with the same `quantity` should have the same number."""
 
     of: str
     machine: str
@@ -322,8 +329,9 @@ class Claim:
 
     @property
     def step(self) -> float:
-        """Return the step to which the result of the formula is rounded: `to`, or by default 1 in
-        the last printed digit."""
+        """Return the step to which the formula's result is rounded.
+
+        The step is `to`, or by default 1 in the last printed digit."""
         return self.to or 10.0 ** -len(self.printed.partition(".")[2])
 
     @property
@@ -359,7 +367,7 @@ def tensor_tflops(core: Machine, rate: float = 1.0) -> float:
 
 
 def quantities(core: Machine) -> dict[str, float]:
-    """Return the values that formulas can use for a core: TFLOPS of its engines, GB/s of HBM."""
+    """Return the values of a core that formulas can use: its engines' TFLOPS, and GB/s of HBM."""
     clocks = {name: unit.clock_ghz / 1e3 for name, unit in core.engines.items()}
     return {
         "T": tensor_tflops(core),
@@ -372,8 +380,8 @@ def quantities(core: Machine) -> dict[str, float]:
 
 
 def of_instance(name: str) -> dict[str, float]:
-    """Return the values that formulas can use for an instance: GiB of HBM, CC-cores of a chip, GB/s
-    of links, Gb/s of EFA."""
+    """Return the values of an instance that formulas can use: GiB of HBM, CC-cores of a chip, GB/s
+    of links, and Gb/s of EFA."""
     if not name:
         return {}
     instance = instances.load(name)
@@ -409,9 +417,10 @@ def evaluated(formula: str, names: Mapping[str, float]) -> float:
 
 @dataclass(frozen=True)
 class PublishedLine:
-    """A line of the comparison with published numbers. For a claim about the Tensor engine, `alone`
-    is the peak of this engine, in the unit of the claim; it is None for other claims. `derived` is
-    the value of the claim's formula, or None if the claim has no formula."""
+    """A line of the comparison with published numbers.
+
+    `alone`: for a claim about the Tensor engine, this engine's peak in the claim's unit; else None.
+    `derived`: the value of the claim's formula, or None if the claim has no formula."""
 
     claim: Claim
     alone: float | None
@@ -449,8 +458,9 @@ def contradictions(every: list[Claim]) -> dict[str, list[Claim]]:
 
 
 def check() -> int:
-    """Print every claim and the result of its formula. Return 1 if a formula does not give the
-    published number, else 0."""
+    """Print every claim and the result of its formula.
+
+    Return 1 if a formula does not give the published number, else 0."""
     cores = {name: machine.load(name) for name in machine.names()}
     lines = list(compared(published(), cores))
     for core in cores.values():

@@ -152,10 +152,10 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, Document]:
-    """Return (the saved run, the profile). The file `neff` has the saved run, which contains the
-    program; without this file the saved run is None. The file `trace` has the profile; without this
-    file the saved run is also the profile. Raise UsageError if no file is given, or if the files
-    are of different runs."""
+    """Return (the saved run, the profile) from the files `neff` and `trace`.
+
+    Without `neff`, the saved run is None. Without `trace`, the saved run is also the profile. Raise
+    UsageError if both are missing, or if the files are of different runs."""
     run = saved.read(neff, "neff") if neff else None
     profile = saved.read(trace, "ntff") if trace else run
     if profile is None:
@@ -166,7 +166,8 @@ def _documents(neff: Path | None, trace: Path | None) -> tuple[Document | None, 
 
 
 def _text(profile: Document, neff: Document | None) -> Iterator[str]:
-    """Yield a line for each field and its value, in alphabetical order, as the vendor's tool does.
+    """Yield a line for each field and its value, in alphabetical order like the vendor's tool.
+
     Then yield tables of the instructions and of the source lines."""
     for name, fields in saved.summaries(profile).items():
         width = max(map(len, fields))

@@ -106,7 +106,7 @@ def stars(arguments: argparse.Namespace) -> int:
 
 
 def _file(text: str) -> Path:
-    """Return the file of a puzzle by the file's name, the puzzle's name, or its number."""
+    """Return the file of a puzzle. `text` is the name of the file or the puzzle, or its number."""
     return Path(text) if text.endswith(".py") else Path(f"{load(text).name}.py")
 
 

@@ -1,5 +1,6 @@
-"""neuroncore run: run a kernel or a script on the emulated core, and report the results. Other
-commands use this module to run the launch that they inspect."""
+"""neuroncore run: run a kernel or a script on the emulated core, and report the results.
+
+Other commands use this module to run the launch that they inspect."""
 
 from __future__ import annotations
 
@@ -83,8 +84,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_page(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the options for writing a run as an HTML page. `names` are the names of the option for
-    the file of the page."""
+    """Add the options for writing a run as an HTML page.
+
+    `names` are the names of the option that has the file of the page."""
     parser.add_argument(
         *names, dest="html", type=Path, metavar="OUT.html", help="write an HTML page of the run"
     )
@@ -352,8 +354,9 @@ def _tolerance(text: str) -> float:
 
 
 def _values(text: str) -> range | Literal["some"] | None:
-    """Return the value of --values, the instructions whose operands a page shows: a range for
-    "A:B", the word `some`, or None for "none"."""
+    """Return the value of --values: the instructions whose operands a page shows.
+
+    The value is a range for "A:B", the word `some`, or None for "none"."""
     if text == "none":
         return None
     if text == "some":
@@ -386,7 +389,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def finished(arguments: argparse.Namespace, document: Document) -> int:
-    """Run the kernels of a command, write the document of the results, and return the exit code.
+    """Run the kernels of a command, write `document`, and return the exit code.
+
     Raise UsageError before the run if an output file can't be written."""
     for option in ("trace", "html", "save"):
         check_writable(option, getattr(arguments, option), arguments.file.partition("::")[0])
@@ -407,8 +411,9 @@ def finished(arguments: argparse.Namespace, document: Document) -> int:
 
 
 def _source_findings(arguments: argparse.Namespace) -> Sequence[Finding]:
-    """Return the findings about the source, before anything runs. Return no findings if the file
-    can't be read, because the run reports this error."""
+    """Return the findings about the source, before anything runs.
+
+    If the file can't be read, return no findings: the run reports this error."""
     file, _, kernel = arguments.file.partition("::")
     try:
         return read(Path(file), kernel or None, None).findings
@@ -455,8 +460,8 @@ def _check_others(arguments: argparse.Namespace) -> None:
 
 
 class KeptRun:
-    """A document (`session.Document`) that prints nothing and keeps the launches of one side of a
-    comparison."""
+    """A document (`session.Document`) that keeps the launches of one side of a comparison,
+    silently."""
 
     def __init__(self) -> None:
         self.failure: dict[str, Any] | None = None
@@ -470,9 +475,10 @@ class KeptRun:
 
 
 def kept_run(arguments: argparse.Namespace, file: str) -> KeptRun:
-    """Run one side of a comparison, and return its document. The document has one launch, or an
-    error in `failure` that has already been reported. Raise UsageError if the file launches no
-    kernel or several."""
+    """Run one side of a comparison, and return its document.
+
+    The document has one launch, or an error in `failure` that has already been reported. Raise
+    UsageError if the file launches no kernel or several."""
     kept, side = KeptRun(), argparse.Namespace(**{**vars(arguments), "file": file})
     launch(side, Session(side, kept, keeps=True), options(side))
     if kept.failure is None and len(kept.runs) != 1:

@@ -1,10 +1,14 @@
 """neuroncore schema: the JSON Schema of each command's output with --json.
 
-A specification describes a value: it is the name of a type; a list with the specification of all
-items; or a dict with a specification for each key. A type with "?" may be null; a key with "?" may
-be missing; the key "*" means all other keys. Objects may have more keys than their schema has,
-because a release that adds a key does not change the number of the schema.
-"""
+A specification describes a value. It has one of three forms:
+
+* the name of a type; the value may be null if the name has a "?";
+* a list with the specification of all items;
+* a dict with a specification for each key. A key with "?" may be missing, and the key "*" means
+  all other keys.
+
+Objects may have more keys than their schema, because a release that adds a key does not change the
+number of the schema."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""neuroncore score: compare estimates and their ranges with a table of measurements. neuroncore
-calibrate: compare the user's own measurements with the estimates."""
+"""neuroncore score: compare estimates and their ranges with a table of measurements.
+
+neuroncore calibrate: compare the user's own measurements with the estimates."""
 
 from __future__ import annotations
 
@@ -55,9 +56,11 @@ CALIBRATION = Path(neuroncore.__file__).parents[1] / "bench/calibration"
 
 @dataclass(frozen=True)
 class TableScore:
-    """The result of a comparison of a table with estimates. `asserted` has the rows of the source
-    ASSERTED, whose latencies are constants in its tests, and `points` all others. `missing` has the
-    id, the kernel and the reason of each row that has no estimate."""
+    """The comparison of a table with estimates.
+
+    `asserted`: the rows of the source ASSERTED, whose latencies are constants in its tests.
+    `points`: all other rows.
+    `missing`: the id, the kernel and the reason for each row without an estimate."""
 
     points: Sequence[ScoredPoint]
     asserted: Sequence[ScoredPoint]
@@ -153,8 +156,9 @@ def _record(arguments: argparse.Namespace) -> None:
 
 
 def compared(rows: Sequence[Row], folder: Path, known: Sequence[Harness]) -> TableScore:
-    """Compare the rows of a table with the estimates of their kernels, whose records are in
-    `folder`. The points are in the order of the table."""
+    """Compare the rows of a table with the estimates of their kernels.
+
+    `folder` has the records of the kernels. The points are in the order of the table."""
     points: dict[str, ScoredPoint] = {}
     missing: list[tuple[str, str, str]] = []
     estimate = cache(measurements.estimate)
@@ -195,8 +199,9 @@ def _point(row: Row, estimate: Span, known: Sequence[Harness]) -> ScoredPoint:
 
 
 def _groups(scored: TableScore, by: Sequence[str]) -> Iterator[tuple[str, Errors | None]]:
-    """Yield the name of each group of rows, and the errors of its estimates; None for a group
-    without rows. `by` has the properties by which rows are grouped (keys of GROUPS)."""
+    """Yield the name of each group of rows, and its errors; None for a group without rows.
+
+    `by` has the properties by which rows are grouped (keys of GROUPS)."""
     yield "all", errors(scored.points)
     yield "without runs that spilled", errors([p for p in scored.points if not p.spilled])
     for name in by:
@@ -287,9 +292,11 @@ class MeasuredRow(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The rows of one harness and machine: their number, the median error, the number of rows
-    within 20 %, and the medians of two differences from the estimates: `offset` is measurement
-    minus estimate in nanoseconds, and `factor` is measurement divided by estimate."""
+    """The rows of one harness and machine.
+
+    Contains their number, the median error, and the number of rows within 20 %. `offset` is the
+    median of measurement minus estimate, in nanoseconds. `factor` is the median of measurement
+    divided by estimate."""
 
     harness: str
     machine: str
@@ -364,8 +371,9 @@ def _microseconds(text: str, line: int) -> float:
 
 
 def summaries(rows: Sequence[MeasuredRow]) -> list[Summary]:
-    """Return a summary of the rows of each harness and machine. Its `error`, `offset` and `factor`
-    are medians, so that one outlier does not determine them."""
+    """Return a summary of the rows of each harness and machine.
+
+    `error`, `offset` and `factor` are medians, so that one outlier does not determine them."""
     groups: dict[tuple[str, str], list[MeasuredRow]] = defaultdict(list)
     for row in rows:
         groups[row.harness, row.machine].append(row)

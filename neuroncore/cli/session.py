@@ -1,6 +1,7 @@
-"""Run a kernel or a script: its arguments, its reference, and the error that ends it. An error is
-reported in one sentence, or with the traceback of the user's code, without neuroncore's frames. A
-page about an error shows all instructions up to it."""
+"""Run a kernel or a script: its arguments, its reference, and the error that ends it.
+
+An error is reported in one sentence, or with a traceback that has only the user's code. A page
+about an error shows all instructions up to it."""
 
 from __future__ import annotations
 
@@ -62,8 +63,9 @@ def exit_code(failure: dict[str, Any] | None) -> int:
 
 
 def failed(arguments: argparse.Namespace, failure: dict[str, Any] | None) -> int:
-    """Return the exit code for the error that ended a session. With --json, also print the error;
-    use this if the command has no other document."""
+    """Return the exit code for the error that ended a session.
+
+    With --json, also print the error. Use this only if the command prints no other document."""
     if failure is not None and getattr(arguments, "json", False):
         usage.print_json(failure)
     return exit_code(failure)
@@ -77,9 +79,10 @@ def print_our_fault(error: Exception) -> None:
 
 @contextlib.contextmanager
 def reporting_exits() -> Iterator[None]:
-    """A context manager: os._exit in a kernel or in the main thread raises SystemExit, because
-    os._exit(0) would end the process silently. In other threads and in forked processes, os._exit
-    is unchanged."""
+    """A context manager in which os._exit raises SystemExit.
+
+    Otherwise os._exit(0) in a kernel would end the process silently. In forked processes, and in
+    threads that are neither the main thread nor run a kernel, os._exit is unchanged."""
     leave, process = os._exit, os.getpid()
 
     def exit_or_raise(status: int) -> NoReturn:
@@ -130,8 +133,8 @@ def interrupted(error: KeyboardInterrupt) -> str:
 
 
 def print_traceback(error: BaseException) -> None:
-    """Print the traceback of an error and of its causes, without the frames of neuroncore around
-    the user's code (`_users_frames`)."""
+    """Print the traceback of an error and its causes, without neuroncore's frames
+    (`_users_frames`)."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = _users_frames(link.__traceback__)
@@ -140,8 +143,9 @@ def print_traceback(error: BaseException) -> None:
 
 
 def _users_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without neuroncore's frames, or None if no frame is left. The frames after
-    the last frame of the user's code are kept: if neuroncore failed, they show where."""
+    """Return a traceback without neuroncore's frames, or None if no frame is left.
+
+    Frames after the last frame of the user's code are kept: they show where neuroncore failed."""
     links = []
     while trace is not None:
         links.append(trace)
@@ -155,10 +159,12 @@ def _users_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Shown:
-    """Return the contents of a page about an error, described by `text`. If the error ended a
-    launch on `core`, the page has the instructions up to the error. If there are none, or if the
-    error occurred outside of a launch (`core` is None), the page has only the error and its source.
-    A launch on several cores has no timeline, because its cores stopped at different places."""
+    """Return the contents of a page about an error. `text` describes the error.
+
+    If the error ended a launch on `core`, the page has the instructions up to the error. Otherwise,
+    and if there are no instructions, the page has only the error and its source. `core` is None for
+    an error outside of a launch. A launch on several cores has no timeline, because its cores
+    stopped at different places."""
     outcome = documents.PageOutcome("failed", text, _place(error))
     program = _program(core)
     if core is None or program is None:
@@ -175,16 +181,16 @@ def shown(kernel: str, core: Core | None, error: BaseException, text: str) -> Sh
 
 
 def _program(core: Core | None) -> Program | None:
-    """Return the record of a core that runs alone. Return None if there are several cores, or if no
-    instruction was recorded."""
+    """Return the record of a core that runs alone.
+
+    Return None if there are several cores, or if no instruction was recorded."""
     if core is None or not core.program or core.world.ranks * core.world.cores > 1:
         return None
     return core.program
 
 
 def _place(error: BaseException) -> source.Place | None:
-    """Return the place of an error: the innermost line of the user's code; None if the error is not
-    from the user's code."""
+    """Return the innermost line of the user's code that raised an error; None if there is none."""
     if isinstance(error, KernelError) and error.place is not None:
         return error.place
     return source.innermost_place(error.__traceback__)
@@ -314,7 +320,7 @@ class Session:
     # --- a script --------------------------------------------------------------------------------
 
     def run_script(self, file: Path) -> None:
-        """Run a file as Python would, and report its launches as they finish."""
+        """Run a file like Python, and report each launch when it finishes."""
         tree = values.parsed(file)
         kernels = [f"{file}::{name}" for name in _decorated(tree)[:3]] or [f"{file}::KERNEL"]
         named = " or ".join(kernels)
@@ -374,9 +380,10 @@ class Session:
             self._raised(error)
 
     def _failed(self, text: str | None, error: BaseException, statement: str = "") -> None:
-        """Store an error as the failure of the session, and print `text` on standard error unless
-        it is None. `statement` describes errors other than KernelError in the document; without it,
-        the message of the error does."""
+        """Store an error as the failure of the session, and print `text` unless it is None.
+
+        `text` goes to standard error. `statement` describes errors other than KernelError in the
+        document; by default the message of the error does."""
         if isinstance(error, KernelError):
             self.document.failure = error.to_dict()
         else:
@@ -434,8 +441,9 @@ def _decorated(tree: ast.Module) -> list[str]:
 
 
 def _has_foreign_decorator(tree: ast.Module) -> bool:
-    """Return whether a function or class of a file has a decorator that is not imported from the
-    API. Such a decorator may launch kernels."""
+    """Return whether a file has a decorator that is not imported from the API.
+
+    Such a decorator may launch kernels."""
     names = {
         alias.asname or alias.name.split(".")[0]
         for node in tree.body

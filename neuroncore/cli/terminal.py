@@ -26,9 +26,10 @@ COLORS = (
 
 
 def shown(text: str, stream: TextIO | None = None) -> str:
-    """Return the form of a text for a stream, by default standard output. If the stream is not a
-    terminal, the text is unchanged. For a terminal, the text is wrapped. It is colored too, unless
-    NO_COLOR is set (no-color.org) or the terminal has no colors."""
+    """Return the form of a text for a stream, by default standard output.
+
+    For a terminal, the text is wrapped. It is colored too, unless NO_COLOR is set (no-color.org) or
+    the terminal has no colors. For other streams, the text is unchanged."""
     stream = sys.stdout if stream is None else stream
     if stream is None or not stream.isatty():
         return text
@@ -43,8 +44,10 @@ class Unwritable(OSError):
 
 
 def write(text: str) -> None:
-    """Print a line now. Raise Unwritable if that fails, so that the failure is not reported as an
-    error of the kernel; BrokenPipeError is passed on."""
+    """Print a line immediately.
+
+    Raise Unwritable if printing fails, so that the failure is not reported as an error of the
+    kernel. BrokenPipeError is passed on."""
     try:
         print(shown(text), flush=True)
     except BrokenPipeError:
@@ -64,8 +67,9 @@ def complain(text: Any) -> None:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line as lines of at most `width` columns, if it can be broken. The second line and
-    later ones are indented to the text after the label of the first line."""
+    """Return the lines of a text, each at most `width` columns if it can be broken.
+
+    All lines but the first are indented to the column after the first line's label."""
     if len(line) <= width or EXCERPT.match(line):
         return [line]
     label = LABEL.match(line)

@@ -1,5 +1,6 @@
-"""neuroncore tools-path and alias-path: folders that give the vendor's commands and `import nki` to
-programs, and to the programs that these start."""
+"""neuroncore tools-path and alias-path: folders with the vendor's commands and with `import nki`.
+
+Programs, and the programs that they start, find the commands and the module in these folders."""
 
 from __future__ import annotations
 
@@ -35,8 +36,9 @@ def tools_path(_: argparse.Namespace) -> int:
 
 @contextmanager
 def on_the_path() -> Iterator[None]:
-    """A context manager: programs that are started in its block find neuron-profile and `import
-    nki`. They do not find neuron-profile if no file can be written, as in an isolated process."""
+    """A context manager: programs started in its block find neuron-profile and `import nki`.
+
+    They do not find neuron-profile if no file can be written, as in an isolated process."""
     alias = str(PATH)
     with ExitStack() as stack:
         stack.enter_context(_first("PYTHONPATH", alias, ""))
@@ -53,8 +55,8 @@ def on_the_path() -> Iterator[None]:
 
 @contextmanager
 def serving(named: Sequence[Checkout]) -> Iterator[None]:
-    """A context manager: imports from these checkouts work in this process, and in programs that
-    are started in its block."""
+    """A context manager: these checkouts can be imported in this process and in programs that it
+    starts."""
     with ExitStack() as stack:
         for checkout in reversed(named):
             stack.enter_context(_first(WITH, f"{checkout.repository.name}={checkout.folder}", ""))
@@ -101,8 +103,7 @@ def shell_script(python: str, root: str) -> str:
 
 
 def batch_file(python: str, root: str) -> str:
-    """Return the program of `shell_script` for Windows, where percent signs in paths are
-    doubled."""
+    """Return the program of `shell_script` for Windows. Percent signs in paths are doubled."""
     python, root = (text.replace("%", "%%") for text in (python, root))
     return (
         "@echo off\r\n"
@@ -114,8 +115,8 @@ def batch_file(python: str, root: str) -> str:
 
 
 def _folder() -> Path:
-    """Return the folder for the programs of this interpreter: in the user's cache, or a new folder
-    if the cache can't be written."""
+    """Return the folder for this interpreter's programs: in the user's cache, or a new temporary
+    one."""
     digest = hashlib.sha256(f"{sys.executable}\n{neuroncore.__file__}".encode()).hexdigest()[:12]
     folder = cache_folder() / f"tools-{digest}"
     try:

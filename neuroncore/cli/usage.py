@@ -50,7 +50,7 @@ def options(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def near(word: str, known: Iterable[str], cutoff: float = CLOSE) -> str | None:
-    """Return the option that is most similar to a word, or None."""
+    """Return the member of `known` that is most similar to a word, or None."""
     name = word.partition("=")[0]
     return next(iter(difflib.get_close_matches(name, list(known), 1, cutoff=cutoff)), None)
 
@@ -75,7 +75,7 @@ def report(error: Misuse, as_json: bool) -> int:
 
 
 def print_json(error: str | dict[str, Any]) -> None:
-    """Print an error, a sentence or the fields of an error of a kernel, as a JSON object."""
+    """Print an error as a JSON object. `error` is a sentence, or the fields of a kernel's error."""
     fields = {"statement": error} if isinstance(error, str) else error
     terminal.write_json({"schema": SCHEMA, "passed": False, "error": fields})
 
@@ -104,11 +104,15 @@ def add_world(parser: argparse.ArgumentParser) -> None:
 
 
 def resolve_world(arguments: argparse.Namespace, named: str) -> None:
-    """Check the options of a kernel and of several ranks against `named`, the file that the command
-    names. Then, if --instance is given without --target, set the target to the machine of the
-    instance. Raise UsageError if --ranks is 0 or too large, if --lnc or --instance is given without
-    --ranks, and if --ranks, --args, --inputs or --ref is given and `named` is not a kernel
-    FILE.py::KERNEL, because scripts and saved runs would ignore it."""
+    """Check the options of a kernel and its ranks, and set the target if --instance needs it.
+
+    `named` is the file that the command names. If --instance is given without --target, the target
+    becomes the machine of the instance. Raise UsageError
+
+    * if --ranks is 0 or too large;
+    * if --lnc or --instance is given without --ranks;
+    * if --ranks, --args, --inputs or --ref is given and `named` is not a kernel FILE.py::KERNEL.
+      Scripts and saved runs would ignore these options."""
     for option in ("args", "inputs", "ref") if "::" not in named else ():
         if getattr(arguments, option, None) is not None:
             raise UsageError(f"--{option} needs a kernel: FILE.py::KERNEL")

@@ -82,8 +82,10 @@ def view(arguments: argparse.Namespace) -> int:
 
 
 def _view_capture(arguments: argparse.Namespace) -> int:
-    """Write the page of a trace, or of the estimate of a compiled program. Raises UsageError for
-    --serve and --watch, because a capture has no values and does not change."""
+    """Write the page of a trace, or of the estimate of a compiled program.
+
+    Raise UsageError for --serve and --watch, because a capture has no values and does not
+    change."""
     if arguments.serve or arguments.watch:
         option = "--serve" if arguments.serve else "--watch"
         raise UsageError(
@@ -97,8 +99,9 @@ def _view_capture(arguments: argparse.Namespace) -> int:
 
 
 def _default_page(file: str) -> Path:
-    """Return the default file of a page. Raises UsageError if the file exists and is not a page of
-    a run."""
+    """Return the default file of a page.
+
+    Raise UsageError if the file exists and is not a page of a run."""
     name, _, kernel = file.partition("::")
     path = Path(f"{kernel or Path(name).stem}.html")
     if path.exists() and not (path.is_file() and documents.SCHEMA.encode() in path.read_bytes()):
@@ -123,8 +126,9 @@ def until_ended() -> None:
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    """Write the page, and write it again after each change of a Python file in the kernel's folder,
-    until Ctrl-C. Each page is written by a new process, which imports the changed files."""
+    """Write the page again after each change of a Python file in the kernel's folder, until Ctrl-C.
+
+    Each page is written by a new process, which imports the changed files."""
     folder = Path(arguments.file.partition("::")[0]).resolve().parent
     words = [word for word in arguments.words if word not in ONCE]
     opens = ["--open"] * arguments.open

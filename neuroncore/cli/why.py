@@ -1,5 +1,6 @@
-"""neuroncore why: the bottleneck of a kernel, its source lines, and suggested changes. neuroncore
-diff: compare two kernels or saved runs."""
+"""neuroncore why: the bottleneck of a kernel, its source lines, and suggested changes.
+
+neuroncore diff: compare two kernels or saved runs."""
 
 from __future__ import annotations
 
@@ -41,8 +42,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def launches(each: Sequence[dict[str, Any]], error: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the JSON object of `neuroncore why`: the answers for each launch, and the error that
-    ended the session, or None."""
+    """Return the JSON object of `neuroncore why`.
+
+    `each` are the answers for each launch. `error` ended the session, or is None."""
     return {"schema": captures.WHY_SCHEMA, "launches": list(each), "error": error}
 
 
@@ -123,8 +125,10 @@ def diff(arguments: argparse.Namespace) -> int:
 
 
 def _measured(arguments: argparse.Namespace, files: tuple[str, str]) -> int:
-    """Report launches if at least one side is a capture of a device; return the exit code. A kernel
-    on the other side runs on the machine of the capture, unless the command names another one."""
+    """Report launches if at least one side is a capture of a device, and return the exit code.
+
+    A kernel on the other side runs on the capture's machine, unless the command names another
+    one."""
     sides: list[Any] = [
         captures.load(arguments, file) if captures.named(file) else None for file in files
     ]

@@ -1,8 +1,7 @@
-"""Reports about a run, for people and for programs. Most of them are made from a timeline, which
-has the recorded instructions of a core and their estimated times.
+"""Reports about a run, for people and for programs.
 
-Other packages import these modules from here. Each module is loaded at its first use.
-"""
+Most reports are made from a timeline: the recorded instructions of a core and their estimated
+times. Other packages import these modules from here. Each module is loaded at its first use."""
 
 from typing import TYPE_CHECKING
 

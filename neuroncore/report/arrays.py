@@ -58,11 +58,13 @@ TILE = np.dtype([
 def instructions(timelines: Sequence[Timeline]) -> Array:
     """Return a row for each recorded instruction, core by core, in program order.
 
-    An instruction begins at `begin_ns`, occupies its queue for `busy_ns`, ends its work at
-    `done_ns`, and its result is available at `end_ns`. If it waited for another instruction,
-    `waited_for` is the position of that instruction among the rows of the same core; otherwise it
-    is -1. `critical` is true for instructions on the critical path.
-    """
+    `begin_ns`: the time at which the instruction begins.
+    `busy_ns`: how long the instruction occupies its queue.
+    `done_ns`: the time at which its work ends.
+    `end_ns`: the time at which its result is available.
+    `waited_for`: the row, among those of the same core, of the instruction that it waited for, or
+        -1.
+    `critical`: whether the instruction is on the critical path."""
     return _together([_instructions(core, t) for core, t in enumerate(timelines)], INSTRUCTION)
 
 
@@ -83,15 +85,15 @@ def _instructions(core: int, timeline: Timeline) -> Array:
 
 
 def lines(timelines: Sequence[Timeline]) -> Array:
-    """Return a row for each source line that has instructions, with sums over all cores. The rows
-    are sorted by `critical_ns`, the largest first.
+    """Return a row for each source line that has instructions, with sums over all cores.
 
-    `instruction_ns` is the sum of the times from the begin of an instruction until its result is
-    available. `busy_ns` is the sum of the times for which instructions occupy their queues.
-    `critical_ns` is the time of the line on the critical paths of the cores, including waits for
-    its results. `transfers` counts the DMA instructions of the program, and `transfer_bytes` their
-    bytes.
-    """
+    The rows are sorted by `critical_ns`, the largest first.
+
+    `instruction_ns`: the time from begin to result, summed over the line's instructions.
+    `busy_ns`: the time for which the line's instructions occupy their queues.
+    `critical_ns`: the line's time on the critical paths of the cores, with waits for its results.
+    `transfers`: the number of DMA instructions of the program.
+    `transfer_bytes`: the bytes of these DMA instructions."""
     rows: dict[str, Array] = {}
     for timeline in timelines:
         for row in _lines(timeline):
@@ -126,12 +128,12 @@ def _lines(timeline: Timeline) -> Array:
 def tiles(timelines: Sequence[Timeline]) -> Array:
     """Return a row for each tensor that instructions accessed, core by core, in order of first use.
 
-    `row_bytes` is the number of bytes in each of the tensor's `partitions`. `place` is the line
-    that created the tensor; it is empty for arguments. All tensors of a memory whose addresses the
-    kernel chose share one row, without a place. `first` and `last` are the first and the last
-    instruction that accessed the tensor, as positions among the rows of `instructions` for the same
-    core.
-    """
+    `row_bytes`: the bytes in each of the tensor's `partitions`.
+    `place`: the line that created the tensor; empty for arguments.
+    `first` and `last`: the first and the last instruction that accessed the tensor, as positions
+        among the rows of `instructions` for the same core.
+
+    All tensors of a memory whose addresses the kernel chose share one row, without a place."""
     return _together([_tiles(core, t) for core, t in enumerate(timelines)], TILE)
 
 

@@ -20,10 +20,11 @@ ROOM = 20_000  # a launch with more instructions is not scheduled again for each
 
 @dataclass(frozen=True)
 class ClockPhase:
-    """The phase that an estimate uses. `assumed` is true if the phase comes from the machine's
-    file, because the program names none. `over_all` has the shortest and the longest time of the
-    run in nanoseconds, over several evenly spaced phases. `over_all` is None for a long program,
-    whose time depends little on the phase."""
+    """The phase that an estimate uses.
+
+    `assumed`: true if the phase comes from the machine's file, because the program names none.
+    `over_all`: the shortest and the longest time of the run in nanoseconds, over several evenly
+        spaced phases. It is None for a long program, whose time depends little on the phase."""
 
     phase: float
     assumed: bool
@@ -47,8 +48,9 @@ class ClockPhase:
 
 
 def clock_phase(timeline: Timeline) -> ClockPhase | None:
-    """Return the phase that the estimate of a core uses. Return None if the clock of the machine
-    has no windows, or if the program gives the Tensor engine no work."""
+    """Return the phase that the estimate of a core uses.
+
+    Return None if the machine's clock has no windows, or if the Tensor engine has no work."""
     fixed, named_phase = timeline.machine.fixed, timeline.program.clock_phase
     if not fixed.clock_window_ns or not (timeline.queue == TENSOR).any():
         return None

@@ -1,5 +1,6 @@
-"""Text about a result that differs from its reference: the worst element, and a histogram of the
-errors in units in the last place (ulps)."""
+"""Text about a result that differs from its reference.
+
+The text has the worst element, and a histogram of errors in units in the last place (ulps)."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ BAR = 40  # characters of the longest bar
 
 
 def described(got: Any, want: Any, comparison: Comparison, allowed: float) -> str:
-    """Return lines about a result `got` and its reference `want`: the relative L2 error, the
-    `allowed` L2 error, the worst element, and a histogram of errors by powers of 2. Errors are in
-    units in the last place of the result's format."""
+    """Return lines about a result `got` and its reference `want`.
+
+    They are the relative L2 error, the `allowed` L2 error, the worst element, and a histogram of
+    errors by powers of 2. Errors are in units in the last place of the result's format."""
     errors = np.abs(ulps(got, want))
     form = np.asarray(got).dtype
     place, worst = list(comparison.worst), errors[comparison.worst]
@@ -34,8 +36,7 @@ def described(got: Any, want: Any, comparison: Comparison, allowed: float) -> st
 
 
 def _histogram(errors: Array) -> Iterator[str]:
-    """Yield a line for each range of errors that contains an element; `errors` are absolute, in
-    ulps."""
+    """Yield a line for each range of errors that has an element. `errors` are absolute, in ulps."""
     finite = errors[np.isfinite(errors)]
     level = np.where(finite >= 1, np.floor(np.log2(np.maximum(finite, 1))) + 1, 0).astype(np.int64)
     counts = np.bincount(level)

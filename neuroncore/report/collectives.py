@@ -17,9 +17,12 @@ UNKNOWN = "its time is unknown: no instance has this many ranks, and EFA is not 
 
 @dataclass(frozen=True)
 class CollectiveOperation:
-    """A collective of a group of ranks. `arrived_ns` is the time at which each of the `ranks`
-    arrived; the collective starts when the last one has arrived. `time` is the estimate of its
-    duration without other traffic, or None if no instance has this many ranks."""
+    """A collective of a group of ranks.
+
+    `arrived_ns`: the time at which each of the `ranks` arrived. The collective starts when the last
+        one has arrived.
+    `time`: the estimated duration without other traffic; None if no instance has this many
+        ranks."""
 
     name: str
     ranks: tuple[int, ...]
@@ -39,8 +42,9 @@ class CollectiveOperation:
         return tuple(latest - arrived for arrived in self.arrived_ns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return fields for JSON: times in seconds, bandwidths in bytes per second. A collective
-        has the profiler's name if the profiler has one for it."""
+        """Return fields for JSON: times in seconds, bandwidths in bytes per second.
+
+        A collective has the profiler's name if the profiler has a name for it."""
         fields = {
             "operation": self.name,
             "replica_group": list(self.ranks),
@@ -63,8 +67,9 @@ class CollectiveOperation:
 
 
 def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
-    """Return the collectives of all ranks, sorted by the times at which they end. A collective in
-    SBUF, which both cores of a rank execute, appears once for each core."""
+    """Return the collectives of all ranks, sorted by end.
+
+    A collective in SBUF, which both cores of a rank execute, appears once for each core."""
     world = timelines[0].world
     programs = [timeline.program for timeline in timelines]
     by_core = [dict(collectives(timeline.compiled)) for timeline in timelines]
@@ -93,8 +98,9 @@ def operations(timelines: Sequence[Timeline]) -> list[CollectiveOperation]:
 def slowest(
     timelines: Sequence[Timeline], operations: Sequence[CollectiveOperation]
 ) -> tuple[int, float]:
-    """Return the rank that others waited for most in the collectives `operations`, and the sum of
-    these waits in nanoseconds. If no rank waited, return the rank that ends last, and 0."""
+    """Return the rank that others waited for most in `operations`, and the sum of these waits.
+
+    The sum is in nanoseconds. If no rank waited, return the rank that ends last, and 0."""
     world = timelines[0].world
     waited = dict.fromkeys(range(world.ranks), 0.0)
     for operation in operations:
@@ -106,7 +112,7 @@ def slowest(
 
 
 def slowest_core(timelines: Sequence[Timeline], operations: Sequence[CollectiveOperation]) -> int:
-    """Return the number of the core that takes longest among the cores of the rank that `slowest`
+    """Return the number of the core that takes longest. It belongs to the rank that `slowest`
     returns."""
     rank, _ = slowest(timelines, operations)
     cores = timelines[0].world.cores_of(rank)
@@ -118,9 +124,10 @@ def as_text(
     operations: Sequence[CollectiveOperation],
     most: int | None = None,
 ) -> Iterator[str]:
-    """Yield a line about the rank that `slowest` returns, and a line for each collective in
-    `operations` with the rank that others waited for. If there are more than `most` collectives,
-    yield only those with the longest waits, and then a line with the number of the others."""
+    """Yield a line about the rank that `slowest` returns, and a line for each collective.
+
+    The line of a collective names the rank that others waited for. If there are more than `most`
+    collectives, yield those with the longest waits, and then the number of the others."""
     rank, waited = slowest(timelines, operations)
     why = f": others waited {duration(waited)} in total for it" if waited > 0 else ""
     total_ns = max(timeline.total_ns for timeline in timelines)

@@ -29,9 +29,11 @@ class Incomparable(UsageError):
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparison of a launch's results with the expected ones. bool(agreement) is True if the
-    relative L2 error of each result is within its tolerance. `maps` has a map of the differences
-    for each result that exceeds its tolerance, and None for the others."""
+    """The comparison of a launch's results with the expected ones.
+
+    bool(agreement) is True if the relative L2 error of each result is within its tolerance.
+    `maps`: a map of the differences for each result that exceeds its tolerance, None for the
+        others."""
 
     comparisons: tuple[Comparison, ...]
     tolerances: tuple[float, ...]
@@ -44,11 +46,15 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The errors of a result in comparison with its reference. `max_abs` is the largest absolute
-    difference. `rel_l2` is |got - want| / |want| in the Euclidean norm, in float64. `worst` is the
-    index of the largest difference, and `got` and `want` are the elements at this index. Two NaN
-    count as equal, and so do two infinities with the same sign. Any other NaN or infinity makes
-    both errors infinite."""
+    """The errors of a result in comparison with its reference.
+
+    `max_abs`: the largest absolute difference.
+    `rel_l2`: |got - want| / |want| in the Euclidean norm, in float64.
+    `worst`: the index of the largest difference.
+    `got` and `want`: the elements at this index.
+
+    Two NaN count as equal, and so do two infinities with the same sign. Any other NaN or infinity
+    makes both errors infinite."""
 
     max_abs: float
     rel_l2: float
@@ -67,11 +73,10 @@ class Comparison:
 
 
 def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None = None) -> Agreement:
-    """Compare results with references, pair by pair. If `tolerance` is None, the tolerance of each
-    pair is its `usual_tolerance`.
+    """Compare results with references, pair by pair.
 
-    Raises Incomparable as `compare` does.
-    """
+    By default, the tolerance of each pair is its `usual_tolerance`. Raises Incomparable like
+    `compare`."""
     pairs = list(zip(got, want, strict=True))
     allowed = [usual_tolerance(a, b) if tolerance is None else tolerance for a, b in pairs]
     comparisons = tuple(compare(a, b) for a, b in pairs)
@@ -83,9 +88,11 @@ def agreement(got: Sequence[Any], want: Sequence[Any], tolerance: float | None =
 
 
 def usual_tolerance(result: Any, reference: Any) -> float:
-    """Return 0 if the result has integers. Otherwise return the larger of two tolerances, that of
-    the result's format and that of the reference's format. The tolerance of a format is 1e-5 for
-    float32 and integers, and the gap between 1 and the next number for narrower floats."""
+    """Return the relative L2 error that is allowed: 0 if the result has integers.
+
+    Otherwise return the larger of two tolerances: for the format of the result and for that of the
+    reference. The tolerance is 1e-5 for float32 and integers. For narrower floats, the tolerance is
+    the gap between 1 and the next number."""
     form = lookup(np.asarray(result).dtype)
     if form.is_integer:
         return 0.0
@@ -111,8 +118,7 @@ def compare(got: Any, want: Any) -> Comparison:
 
 
 def _numeric(values: Any) -> Array:
-    """Return an array of numbers. Text and objects are converted to float64. Raise Incomparable if
-    this is not possible."""
+    """Return an array of numbers. Convert text and objects to float64, or raise Incomparable."""
     try:
         array = np.asarray(values)
         if array.dtype.kind in TEXT_OR_OBJECTS:
@@ -124,8 +130,10 @@ def _numeric(values: Any) -> Array:
 
 
 def _of_finite(got: Array, want: Array) -> Comparison | None:
-    """Compare two arrays in strips that fit in the processor's cache. Return None if this method is
-    not exact: if an element or a sum of squares is not finite, or if squares are too small."""
+    """Compare two arrays in strips that fit in the processor's cache.
+
+    Return None if this method is not exact: if an element or a sum of squares is not finite, or if
+    squares are too small."""
     a, b = got.reshape(-1), want.reshape(-1)
     measure = loops.distance if a.size >= COMPILED else _distance
     worst, strip, error, length = -1.0, slice(0), 0.0, 0.0
@@ -145,14 +153,16 @@ def _of_finite(got: Array, want: Array) -> Comparison | None:
 
 
 def _wide(strip: Array) -> Array:
-    """Return an array unchanged if its format is float32 or float64, which the compiled loop
-    accepts. Convert any other array to float64."""
+    """Return a float32 or float64 array unchanged, and any other array as float64.
+
+    The compiled loop accepts only these two formats."""
     return strip if strip.dtype in (np.float32, np.float64) else strip.astype(np.float64)
 
 
 def _distance(got: Array, want: Array) -> tuple[float, float, float]:
-    """Return the three numbers of `loops.distance`: the sum of (got - want)^2, the sum of want^2,
-    and the largest |got - want|. This function is slower, but needs no compiled loop."""
+    """Return the sum of (got - want)^2, the sum of want^2, and the largest |got - want|.
+
+    `loops.distance` computes the same numbers faster, but is a compiled loop."""
     x, y = got.astype(np.float64), want.astype(np.float64)
     length = float(np.einsum("i,i->", y, y))
     np.subtract(x, y, out=x)
@@ -183,12 +193,11 @@ def _length(values: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ErrorMap:
-    """The differences of a result from its reference, as a picture of at most 64 by 64 blocks of
-    the result's rows and columns. All axes but the last count as rows.
+    """The differences of a result from its reference, as a picture of at most 64 by 64 blocks.
 
-    The level of a block shows its largest difference: 0 if the block has none, 1 to 254 on a
-    logarithmic scale up to `largest`, 255 if a difference is not finite.
-    """
+    A block is a range of the result's rows and columns. All axes but the last count as rows. The
+    level of a block shows its largest difference: 0 for no difference, 1 to 254 on a logarithmic
+    scale up to `largest`, and 255 if a difference is not finite."""
 
     rows: int
     columns: int
@@ -197,8 +206,8 @@ class ErrorMap:
 
 
 def error_map(got: Any, want: Any) -> ErrorMap:
-    """Return the map of the differences between two arrays of the same shape, with at least one
-    element."""
+    """Return the map of the differences between two arrays of the same shape. They must not be
+    empty."""
     a, b = (_numeric(array) for array in (got, want))
     columns = a.shape[-1] if a.ndim else 1
     a, b = a.reshape(-1, columns), b.reshape(-1, columns)
@@ -216,7 +225,8 @@ def error_map(got: Any, want: Any) -> ErrorMap:
 
 def _largest(got: Array, want: Array, edges: Array) -> Array:
     """Return the largest difference between two arrays [rows, columns] in each block of columns.
-    The blocks begin at the columns `edges`."""
+
+    `edges`: the first column of each block."""
     x, y = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.abs(x - y)

@@ -1,5 +1,6 @@
-"""The comparison of two runs: their times, the figures and source lines that changed, and the
-probability that the new run is faster."""
+"""The comparison of two runs: their times, and the figures and source lines that changed.
+
+The comparison also has the probability that the new run is faster."""
 
 from __future__ import annotations
 
@@ -32,8 +33,7 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class Side:
-    """One of two runs: the timeline of its slowest core, the figures of this core, and the
-    results."""
+    """One of two runs: the timeline of its slowest core, this core's figures, and the results."""
 
     kernel: str
     timeline: Timeline
@@ -43,8 +43,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Moved:
-    """A source line, and its shares of the critical paths of the old and of the new run. A share is
-    None if the line is not on the path."""
+    """A source line, and its shares of the critical paths of the old and the new run.
+
+    A share is None if the line is not on the path."""
 
     text: str
     place: str
@@ -54,11 +55,14 @@ class Moved:
 
 @dataclass(frozen=True, repr=False)
 class Difference:
-    """The comparison of an old run and a new run. `faster` is the probability that the new run is
-    faster, or None if the machines differ. `unlike` is the fraction of the work that only one of
-    the runs does (`pairs.unlike`). `results` says in words how the results differ. `figures` has
-    the figures that differ, as pairs (old, new), and `lines` the shares of the critical paths.
-    Without `answers` the bottlenecks are not shown."""
+    """The comparison of an old run and a new run.
+
+    `faster`: the probability that the new run is faster, or None if the machines differ.
+    `unlike`: the fraction of the work that only one of the runs does (`pairs.unlike`).
+    `results`: how the results differ, in words.
+    `figures`: the figures that differ, as pairs (old, new).
+    `lines`: the shares of the critical paths.
+    `answers`: whether the bottlenecks are shown."""
 
     old: Estimate
     new: Estimate
@@ -142,8 +146,9 @@ def _results(old: Sequence[Array], new: Sequence[Array]) -> str:
 def _figures(
     old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Yield the names of the figures that differ noticeably, each with the pair (old, new). A
-    figure that one run lacks is 0."""
+    """Yield the names of the figures that differ noticeably, each with (old, new).
+
+    A figure that one run lacks is 0."""
     for name in dict.fromkeys((*old, *new)):
         pair = old.get(name, 0), new.get(name, 0)
         numbers = all(type(value) in (int, float) for value in pair)
@@ -152,8 +157,9 @@ def _figures(
 
 
 def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
-    """Yield the lines that are on at least one of the critical paths. A line of the old run and a
-    line of the new run count as the same line if their texts are equal."""
+    """Yield the lines that are on at least one of the critical paths.
+
+    Lines of the two runs count as the same line if their texts are equal."""
     sides = [_shares(timeline) for timeline in (old, new)]
     for text in dict.fromkeys((*sides[0], *sides[1])):
         old_share, new_share = (shares.get(text, ("", None))[1] for shares in sides)
@@ -162,9 +168,9 @@ def _lines(old: Timeline, new: Timeline) -> Iterator[Moved]:
 
 
 def _shares(timeline: Timeline) -> dict[str, tuple[str, float]]:
-    """Return a dict from the text of each source line on the critical path to its place and its
-    share of the path. Lines with the same text are one entry, with the place of the first and the
-    sum of their shares."""
+    """Return the place and the share of each source line on the critical path, by the line's text.
+
+    Lines with the same text are one entry: the place of the first, and the sum of the shares."""
     shares: dict[str, tuple[str, float]] = {}
     for line in lines.on_the_path(timeline):
         text = line.place.text.strip() or str(line.place)

@@ -61,9 +61,10 @@ ALL, KNOWN, IN_DOUBT = "all", "certain", "uncertain"  # classes
 
 
 class Kind(NamedTuple):
-    """The class of an estimate: its limit, the order in which the compiler issues instructions, the
-    writer of descriptors (`Policy.writer`), and the reason why the compiled form is uncertain, or
-    an empty string."""
+    """The class of an estimate.
+
+    Its fields are the limit, the order in which the compiler issues instructions, the writer of
+    descriptors (`Policy.writer`), and the reason why the compiled form is uncertain, or ""."""
 
     limit: str
     order: str
@@ -73,8 +74,9 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Range:
-    """The ends of a range as factors of the estimate, and the number of measurements and of sources
-    in its class."""
+    """The ends of a range, as factors of the estimate.
+
+    Also counts the measurements and the sources in the class."""
 
     low: float
     high: float
@@ -84,8 +86,8 @@ class Range:
 
 @dataclass(frozen=True)
 class Residual:
-    """The ratio of a measurement to its estimate, the class of the estimate, and the source of the
-    kernel (a repository)."""
+    """The ratio of a measurement to its estimate, the estimate's class, and the kernel's
+    repository."""
 
     ratio: float
     kind: Kind
@@ -94,8 +96,9 @@ class Residual:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The fraction of measurements that are in their ranges, and the median half-width of the
-    ranges relative to the estimate."""
+    """The fraction of measurements in their ranges, and the median half-width of the ranges.
+
+    The half-width is relative to the estimate."""
 
     share: float
     half_width: float
@@ -111,9 +114,11 @@ def kind_of(timeline: Timeline) -> Kind:
 
 
 def limit_of(timeline: Timeline) -> str:
-    """Return the limit of a core. This is the busiest of the engines and DMA if it works for at
-    least BUSY_ENOUGH of the time. Otherwise it is the engine, "DMA" or "latency" that takes most of
-    the critical path. It is "nothing" if no instruction was issued."""
+    """Return the limit of a core: the resource that takes most of its time.
+
+    The limit is the busiest of the engines and DMA if it works for at least BUSY_ENOUGH of the
+    time. Otherwise it is the engine, "DMA" or "latency" that takes most of the critical path. If no
+    instruction was issued, the limit is "nothing"."""
     if not len(timeline.queue):
         return "nothing"
     busiest, share = max(timeline.busy_share.items(), key=lambda item: item[1])
@@ -129,9 +134,9 @@ def limit_of(timeline: Timeline) -> str:
 
 
 def doubt_of(timeline: Timeline) -> str:
-    """Return the reason why the compiled form of a core's program is uncertain, or an empty string.
-    The errors of estimates with such a reason were two to three times as large as those of other
-    estimates."""
+    """Return the reason why the compiled form of a core's program is uncertain, or "".
+
+    The errors of estimates with such a reason were two to three times as large as the others."""
     form = timeline.compiled
     if not form.policy.rewrites or not len(timeline.queue):
         return ""
@@ -152,15 +157,18 @@ def range_of(kind: Kind) -> Range | None:
 
 
 def chosen(ranges: Mapping[str, Range], kind: Kind) -> Range:
-    """Return the range of the narrowest class of an estimate that is in `ranges`. The widest class,
-    which has all estimates, is always in `ranges`."""
+    """Return the range of the narrowest class of an estimate that is in `ranges`.
+
+    `ranges` always has the widest class, to which all estimates belong."""
     return next(ranges[name] for name in reversed(classes(kind)) if name in ranges)
 
 
 def classes(kind: Kind) -> Sequence[str]:
-    """Return the names of the five nested classes of an estimate, widest first. The first class has
-    all estimates. Each later class requires one more property to be the same: the order of the
-    compiler; whether the compiled form is certain; the writer of descriptors; the limit."""
+    """Return the names of the five nested classes of an estimate, widest first.
+
+    The first class has all estimates. Each later class requires one more property to be the same,
+    in this order: the order of the compiler, whether the compiled form is certain, the writer of
+    descriptors, and the limit."""
     form = f"{kind.order} {IN_DOUBT if kind.doubt else KNOWN}"
     written = f"{form}, descriptors by {kind.descriptors}"
     return ALL, kind.order, form, written, f"{written}, {kind.limit}"
@@ -169,11 +177,10 @@ def classes(kind: Kind) -> Sequence[str]:
 def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
     """Return the range of each class that has measurements, rounded outward to thousandths.
 
-    The ends of a range are two weighted quantiles of the ratios in its class. All ratios of the
-    next wider class are added with a total weight of BORROWED, so that a small class has nearly the
-    range of the wider one. Each of the n measurements from one source has the weight 1 / sqrt(n),
-    because the errors of one source are similar, but not identical.
-    """
+    The ends of a range are two weighted quantiles of the ratios in its class. The ratios of the
+    next wider class are added with a total weight of BORROWED, so that the range of a small class
+    is close to the range of the wider class. Each of n measurements from one source has the weight
+    1 / sqrt(n), because their errors are similar, but not identical."""
     known = list(residuals)
     source_counts = Counter(r.source for r in known)
     ratios = np.array([r.ratio for r in known])
@@ -213,8 +220,9 @@ def coverage(pairs: Iterable[tuple[Residual, Range]]) -> Coverage:
 
 
 def _quantile(values: Array, weights: Array, part: float) -> float:
-    """Return the weighted quantile `part` (a fraction), with linear interpolation. Among n values
-    of equal weight, it is the value number (n + 1) * part, counted from 1 in ascending order."""
+    """Return the weighted quantile `part` (a fraction), with linear interpolation.
+
+    For n values of equal weight, it is number (n + 1) * part in ascending order, counted from 1."""
     order = np.argsort(values)
     order = order[weights[order] > 0]
     sorted_weights = weights[order]
@@ -230,10 +238,11 @@ def _file_ranges() -> dict[str, Range]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated `seconds` of a launch on the device. 80 % of measurements are expected between
-    `low` and `high`, judging by published measurements; both are None if no instruction was issued.
-    The class and the range are computed on demand, because a search over variants asks only for the
-    time."""
+    """The estimated `seconds` of a launch on the device, and a range.
+
+    80 % of measurements are expected between `low` and `high`, judging by published measurements.
+    Both are None if no instruction was issued. The class and the range are computed on demand,
+    because a search over variants asks only for the time."""
 
     seconds: float
     timeline: Timeline = field(repr=False, compare=False)
@@ -257,14 +266,17 @@ class Estimate:
 
     @property
     def bound(self) -> Bound:
-        """Return the bottleneck. It is computed on demand, because the program is scheduled again
-        with each change that may save time, such as an engine that is twice as fast."""
+        """Return the bottleneck.
+
+        It is computed on demand, because the program is scheduled again with each change that may
+        save time, such as an engine that is twice as fast."""
         return bound(self.timeline)
 
     @property
     def is_known(self) -> bool:
-        """Return whether the range is narrow enough to say something about the kernel: its ends
-        differ by less than a factor of NOT_KNOWN."""
+        """Return whether the range is narrow enough to say something about the kernel.
+
+        The ends of a narrow range differ by less than a factor of NOT_KNOWN."""
         if self.low is None or self.high is None:
             return False
         return self.high < NOT_KNOWN * self.low

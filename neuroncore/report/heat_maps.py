@@ -26,8 +26,11 @@ UNWRITTEN, LOST = (160, 160, 160), (255, 0, 0)  # colors of levels 0 and 255 of 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TileContents:
-    """The contents of an operand: its `elements`, and flags that mark uninitialized elements
-    (`unwritten`, None if all elements were written). `title` names the operand."""
+    """The contents of an operand.
+
+    `title`: the name of the operand.
+    `elements`: the values.
+    `unwritten`: flags of uninitialized elements, or None if all elements were written."""
 
     title: str
     elements: Array
@@ -77,8 +80,9 @@ class TileContents:
 
 
 def _coloured(picture: Array) -> Array:
-    """Return the RGB values [height, width, 3] of a picture. `picture` [height, width] has the
-    level of each pixel (see `levels`)."""
+    """Return the RGB values [height, width, 3] of a picture.
+
+    `picture`: the level of each pixel (see `levels`), shape [height, width]."""
     at = np.linspace(1, 254, len(VIRIDIS))
     ramp = [np.interp(np.arange(256), at, colour) for colour in zip(*VIRIDIS, strict=True)]
     table = np.column_stack(ramp).astype(np.uint8)
@@ -103,12 +107,11 @@ def _png(pixels: Array) -> bytes:
 
 
 def figures(elements: Array, lost: Array | None) -> dict[str, Any]:
-    """Return statistics of a tile [P, F]. `lost` flags its uninitialized elements; it is None if
-    all elements were written.
+    """Return statistics of a tile [P, F].
 
+    `lost` flags uninitialized elements, and is None if all elements were written. In the result,
     `low` and `high` are the smallest and the largest finite element, or None if no element is
-    finite; `bins` is a histogram between them.
-    """
+    finite. `bins` is a histogram between them."""
     numbers, unwritten, finite = _sorted_out(elements, lost)
     counts = {
         "unwritten": int(unwritten.sum()),
@@ -131,18 +134,21 @@ def figures(elements: Array, lost: Array | None) -> dict[str, Any]:
 
 
 def _sorted_out(elements: Array, lost: Array | None) -> tuple[Array, Array, Array]:
-    """Return three arrays: the elements as float64, flags that mark uninitialized elements, and
-    flags that mark elements that are initialized and finite."""
+    """Return the elements as float64, flags of uninitialized elements, and flags of usable
+    elements.
+
+    Usable elements are initialized and finite."""
     numbers = elements.astype(np.float64)
     unwritten = np.zeros(elements.shape, np.bool_) if lost is None else lost.astype(np.bool_)
     return numbers, unwritten, np.isfinite(numbers) & ~unwritten
 
 
 def levels(elements: Array, lost: Array | None, side: int) -> Array:
-    """Return the thumbnail of a tile [P, F]: an array of at most `side` pixels each way, which has
-    a level for each pixel. The level is 0 if any element of the pixel is uninitialized (`lost`
-    flags such elements), and 255 if all are initialized but not all are finite. Otherwise it shows
-    the mean of the elements, from 1 for the minimum of the tile to 254 for its maximum."""
+    """Return the thumbnail of a tile [P, F]: levels of at most `side` by `side` pixels.
+
+    The level is 0 if any element of the pixel is uninitialized (flagged in `lost`), and 255 if all
+    are initialized but not all are finite. Otherwise the level shows the mean of the elements, from
+    1 for the minimum of the tile to 254 for its maximum."""
     numbers, unwritten, finite = _sorted_out(elements, lost)
     edges = [np.arange(0, n, -(-n // side)) for n in numbers.shape]
     inside = numbers[finite]
@@ -155,7 +161,8 @@ def levels(elements: Array, lost: Array | None, side: int) -> Array:
 
 
 def _blocks(values: Array, edges: Sequence[Array]) -> Array:
-    """Return the sum of each block of `values`. The blocks begin at the rows edges[0] and at the
-    columns edges[1]."""
+    """Return the sum of each block of `values`.
+
+    `edges`: the first row of each block, and the first column of each block."""
     rows: Array = np.add.reduceat(values.astype(np.float64), edges[0], axis=0)
     return np.asarray(np.add.reduceat(rows, edges[1], axis=1))

@@ -21,14 +21,14 @@ LEFT_OUT = {
 
 
 def listing(form: Compiled) -> Iterator[str]:
-    """Yield a row for each source line and each kind of instruction on the line, in the order of
-    first use. The row has the number of instructions on each queue, and how many are left if the
-    compiler merges some of them. The row ends with the number of instructions that the compiler
-    omits, and the reason.
+    """Yield a row for each source line and each kind of instruction on it, in order of first use.
 
-    Then yield the transfers that the compiler adds for tiles that do not fit: the source line
-    before which each one runs, the tile, and the size.
-    """
+    The row has the number of instructions on each queue, and how many are left if the compiler
+    merges some of them. The row ends with the number of instructions that the compiler omits, and
+    the reason.
+
+    Then yield the transfers that the compiler adds for tiles that do not fit. Each has its tile,
+    its size, and the source line before which it runs."""
     columns = form.program.columns()
     line, call = columns.line, columns.call
     pairs, first, pair_of = np.unique(
@@ -46,8 +46,9 @@ def listing(form: Compiled) -> Iterator[str]:
 
 
 def _added(form: Compiled) -> Iterator[str]:
-    """Yield a row for each line, tile and kind of transfer that the compiler adds before the line,
-    and then a row with the bytes of each kind."""
+    """Yield a row for each kind of transfer that the compiler adds for a tile before a source line.
+
+    Then yield a row with the bytes of each kind."""
     moves, boxes = form.moves, form.program.boxes()
     if not len(moves.kind):
         return

@@ -15,8 +15,9 @@ LANES = 16  # independent partial sums, so that vector instructions add them
 
 @compiled
 def distance(got: Array, want: Array) -> tuple[float, float, float]:
-    """Return the sum of (got - want)^2, the sum of want^2, and the largest |got - want|, in
-    float64. A sum is NaN if an element is NaN."""
+    """Return the sum of (got - want)^2, the sum of want^2, and the largest |got - want|.
+
+    All are float64. A sum is NaN if an element is NaN."""
     errors, squares, worst = np.zeros(LANES), np.zeros(LANES), np.zeros(LANES)
     whole = got.size // LANES * LANES
     for i in range(0, whole, LANES):

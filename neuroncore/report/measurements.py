@@ -56,11 +56,14 @@ SPILLED = re.compile(r"spill(?:_reload)?[ =](\d+)")
 
 @dataclass(frozen=True)
 class Harness:
-    """A tool that measures kernels. The tool adds `offset_us` microseconds to the span from the
-    first DMA transfer of a kernel to the last. `grade` says how reliable `offset_us` is. `flags`
-    are the flags that the tool passes to the device's compiler, and `launch` is the way in which it
-    launches kernels. `descriptors` and `loads` are the values for rows whose columns with these
-    names are empty."""
+    """A tool that measures kernels.
+
+    `offset_us`: the microseconds that the tool adds to the span from a kernel's first DMA transfer
+        to its last.
+    `grade`: how reliable `offset_us` is.
+    `flags`: the flags that the tool passes to the device's compiler.
+    `launch`: the way in which the tool launches kernels.
+    `descriptors` and `loads`: the values for rows whose columns with these names are empty."""
 
     generation: str
     measured_by: str  # the beginning of the column `measured_by`
@@ -74,11 +77,15 @@ class Harness:
 
 
 class LaunchFacts(NamedTuple):
-    """How the kernel of a row was compiled and launched. `dge` is true if the compiler of the older
-    API (`neuronxcc.nki`) left DMA descriptors to the device. `software` is true if the compiler of
-    today's API (`nki`) left DMA descriptors to software. `path` is the launch path. `clock_phase`
-    is the phase of the Tensor engine's clock, or None if it is unknown. `loads` says when loads
-    begin (`Options.loads`), and `assume` which rules the estimate also uses (`Options.assume`)."""
+    """How the kernel of a row was compiled and launched.
+
+    `dge`: whether the compiler of the older API (`neuronxcc.nki`) left DMA descriptors to the
+        device.
+    `software`: whether the compiler of today's API (`nki`) left DMA descriptors to software.
+    `path`: the launch path.
+    `clock_phase`: the phase of the Tensor engine's clock, or None if unknown.
+    `loads`: when loads begin (`Options.loads`).
+    `assume`: the rules that the estimate also uses (`Options.assume`)."""
 
     dge: bool = False
     path: LaunchPath = "framework"
@@ -93,8 +100,10 @@ PLAIN = LaunchFacts()
 
 @dataclass(frozen=True)
 class Span:
-    """An estimated time in microseconds (`us`): from the first DMA transfer of a kernel to its last
-    one. `kind` is the class of this estimate, which determines the range of the estimate."""
+    """An estimated time from a kernel's first DMA transfer to its last one.
+
+    `us`: the time in microseconds.
+    `kind`: the class of the estimate, which determines its range."""
 
     us: float
     kind: Kind
@@ -136,8 +145,10 @@ def spilled(row: Row) -> bool:
 
 
 def harnesses(path: Path) -> list[Harness]:
-    """Return the [[harness]] tables of a TOML file. The key `as` of a table names a harness of
-    isa/harnesses.toml that adds the same time. Raise UsageError if the file has another form."""
+    """Return the [[harness]] tables of a TOML file.
+
+    The key `as` of a table names a harness of isa/harnesses.toml that adds the same time. Raise
+    UsageError if the file has another form."""
     try:
         tables = tomllib.loads(path.read_text("utf-8"))["harness"]
         return [
@@ -176,8 +187,9 @@ def offset_us(row: Row, known: Sequence[Harness]) -> float:
 
 
 def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
-    """Return how a row's kernel was compiled and launched. Values in the columns `launch`,
-    `descriptors` and `loads` override those of the harness."""
+    """Return how a row's kernel was compiled and launched.
+
+    The columns `launch`, `descriptors` and `loads` override the values of the harness."""
     harness = harness_of(row, known) or Harness("", "", 0.0)
     return LaunchFacts(
         leaves_descriptors(row, known),
@@ -190,7 +202,8 @@ def launch_of(row: Row, known: Sequence[Harness]) -> LaunchFacts:
 
 
 def _loads_of(row: Row, harness: Harness) -> str:
-    """Return the value in the column `loads`; if it is empty, the harness's value, or "ahead".
+    """Return the column `loads`; if it is empty, the harness's value, or "ahead".
+
     Raise UsageError if `Options.loads` does not allow the value."""
     loads = row.get("loads") or harness.loads or "ahead"
     if loads not in choices()["loads"]:
@@ -208,8 +221,9 @@ def _assumed_by(row: Row) -> tuple[str, ...]:
 
 
 def phase_of(row: Row, name: str) -> float | None:
-    """Return the value in the column `clock_phase`, or None if it is empty or missing. Raise
-    UsageError if it is not a fraction of a window; `name` names the row in the message."""
+    """Return the column `clock_phase`, or None if it is empty or missing.
+
+    Raise UsageError if it is not a fraction of a window. `name` names the row in the message."""
     text = row.get("clock_phase")
     try:
         return phase(text) if text else None
@@ -235,8 +249,9 @@ def harness_of(row: Row, known: Sequence[Harness]) -> Harness | None:
 
 
 def recorded(rows: Sequence[Row], folder: Path) -> Iterator[tuple[Row, Record | str]]:
-    """Yield each row with the record of its kernel, or with the reason why there is no record. Rows
-    with the same record come one after another, so that each record is read only once."""
+    """Yield each row with the record of its kernel, or with the reason why there is no record.
+
+    Rows with the same record are yielded together, so that each record is read only once."""
     index = _index(folder)
     last: tuple[str, Record] | None = None
     for row in sorted(rows, key=lambda row: index.get(row["id"], {}).get("record", "")):
@@ -284,8 +299,9 @@ def slowest_core(record: Record, generation: str, facts: LaunchFacts) -> Timelin
 
 
 def span_ns(timeline: Timeline) -> float:
-    """Return the time in nanoseconds from the begin of the first DMA transfer to the end of the
-    last one, plus the time of spills. If there is no transfer, return the time of the whole run."""
+    """Return the nanoseconds from the begin of the first DMA transfer to the end of the last one.
+
+    The time of spills is added. If there is no transfer, return the time of the whole run."""
     moving = timeline.moves
     if not moving.any():
         return timeline.total_ns

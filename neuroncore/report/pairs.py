@@ -1,11 +1,10 @@
 """The probability that one of two variants of a kernel is faster.
 
-Variants of a kernel that do the same work have similar errors of their estimates, so even a small
-difference of the estimates shows which variant is faster. The more their work differs, the larger
-the difference must be. The fitted numbers (`Sureness`) are in pairs.toml, which
-bench/calibration/pairs.py computes from measurements. A chain is a group of variants of one kernel
-that one harness measured on one machine.
-"""
+The estimates of variants that do the same work have similar errors, so even a small difference
+shows which variant is faster. The more the work differs, the larger the difference must be. The
+fitted numbers (`Sureness`) are in pairs.toml, which bench/calibration/pairs.py computes from
+measurements. A chain is a group of variants of one kernel that one harness measured on one
+machine."""
 
 from __future__ import annotations
 
@@ -33,8 +32,10 @@ FAR = 2.0  # pairs that differ by this many times the noise determine the highes
 
 @dataclass(frozen=True)
 class PairWork:
-    """The estimate of one variant (`ns`), and the time for which each engine, or DMA, works
-    (`busy`, by name). All times are in nanoseconds."""
+    """The work of one variant, in nanoseconds.
+
+    `ns`: the estimate.
+    `busy`: how long each engine, or DMA, works; by name."""
 
     ns: float
     busy: Mapping[str, float]
@@ -42,8 +43,7 @@ class PairWork:
 
 @dataclass(frozen=True)
 class Variant:
-    """The estimate and the measured time of one variant, the name of its chain, and the source of
-    the kernel."""
+    """One variant: its estimate, its measured time, its chain, and the repository of the kernel."""
 
     chain: str
     source: str
@@ -53,13 +53,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sureness:
-    """The probability that the order of two estimates is right, as a function of two numbers: the
-    difference of their logarithms, and the fraction of the work that only one variant does.
+    """The probability that the order of two estimates is right.
 
-    Let x be the difference divided by (`noise` + `unlike` * fraction). The probability is the
-    logistic function of `slope` * x^2, but at most `most`. These numbers were fitted to `pairs`
-    pairs in `chains` chains from `sources` sources.
-    """
+    Let d be the difference of the logarithms of the estimates, f the fraction of the work that only
+    one variant does, and x = d / (`noise` + `unlike` * f). The probability is the logistic function
+    of `slope` * x^2, but at most `most`. These numbers were fitted to `pairs` pairs in `chains`
+    chains from `sources` sources."""
 
     noise: float
     unlike: float
@@ -70,8 +69,10 @@ class Sureness:
     sources: int
 
     def of(self, difference: float, unlike: float) -> float:
-        """Return the probability for a difference of the logarithms of two estimates; `unlike` is
-        the fraction of the work that only one of the variants does."""
+        """Return the probability that the order of two estimates is right.
+
+        `difference`: the difference of the logarithms of the estimates.
+        `unlike`: the fraction of the work that only one of the variants does."""
         times = difference / (self.noise + self.unlike * unlike)
         return min(self.most, 1 / (1 + exp(-self.slope * min(times, 10.0) ** 2)))
 
@@ -83,15 +84,17 @@ def work(timeline: Timeline) -> PairWork:
 
 
 def difference(first: PairWork, second: PairWork) -> float:
-    """Return the absolute difference of the logarithms of two estimates; infinity if an estimate is
-    0."""
+    """Return the absolute difference of the logarithms of two estimates.
+
+    Return infinity if an estimate is 0."""
     low, high = sorted((first.ns, second.ns))
     return log(high / low) if low > 0 else inf
 
 
 def unlike(first: PairWork, second: PairWork) -> float:
-    """Return the fraction of the work of two variants that only one of them does. Work is measured
-    by the time for which each engine and DMA works."""
+    """Return the fraction of the work of two variants that only one of them does.
+
+    Work is the time for which each engine and DMA works."""
     times = [
         (first.busy.get(name, 0.0), second.busy.get(name, 0.0))
         for name in {**first.busy, **second.busy}
@@ -101,23 +104,23 @@ def unlike(first: PairWork, second: PairWork) -> float:
 
 
 def faster_core(old: Timeline, new: Timeline) -> float:
-    """Return the probability that the new variant is faster than the old one, from the timelines of
-    their cores."""
+    """Return the probability that the new variant is faster, from the timelines of two cores."""
     if dominates(new, old):
         return DOMINATES
     return 1 - DOMINATES if dominates(old, new) else faster(work(old), work(new))
 
 
 def faster(old: PairWork, new: PairWork) -> float:
-    """Return the probability that the new variant is faster than the old one, from their work."""
+    """Return the probability that the new variant is faster, from the work of both variants."""
     right = stated().of(difference(old, new), unlike(old, new))
     return right if new.ns <= old.ns else 1 - right
 
 
 def dominates(new: Timeline, old: Timeline) -> bool:
-    """Return whether the order of two variants is certain, whatever the errors of the estimates
-    are. For this, the new variant must issue the same instructions on the same queues as the old
-    one. No instruction may cost more than before, some must cost less, and the estimate may not be
+    """Return whether the new variant is certainly faster, whatever the errors of the estimates are.
+
+    The new variant must issue the same instructions on the same queues as the old variant. No
+    instruction may cost more than before, and some must cost less. The estimate may not be
     longer."""
     names = [[c.name for c in timeline.program.calls] for timeline in (new, old)]
     calls = [
@@ -141,16 +144,18 @@ def dominates(new: Timeline, old: Timeline) -> bool:
 
 
 def margin(old: PairWork, new: PairWork) -> float:
-    """Return the smallest difference of the logarithms of two estimates at which their order is
-    certain enough to be reported (UNCERTAIN)."""
+    """Return the difference of the logarithms of two estimates from which their order is reported.
+
+    The order is reported if it is certain enough (UNCERTAIN)."""
     known = stated()
     times = sqrt(log(UNCERTAIN / (1 - UNCERTAIN)) / known.slope)
     return times * (known.noise + known.unlike * unlike(old, new))
 
 
 def in_order(first: Variant, second: Variant) -> float:
-    """Return 1 if the estimates of two variants have the same order as the measurements, 0 if they
-    have the opposite order, and 0.5 if the estimates or the measurements are equal."""
+    """Return 1 if two variants have the same order in the estimates and in the measurements.
+
+    Return 0 for the opposite order, and 0.5 if the estimates or the measurements are equal."""
     agreement = (first.estimated.ns - second.estimated.ns) * (first.measured - second.measured)
     return 0.5 if agreement == 0 else float(agreement > 0)
 
@@ -160,9 +165,8 @@ def fitted(variants: Iterable[Variant]) -> Sureness:
 
     A chain of n variants has n (n - 1) / 2 pairs, and each pair has the weight 2 / n. The highest
     probability, `most`, is found from the pairs whose x (`Sureness`) is at least FAR, and from one
-    additional pair of weight 1 that counts as half right. `most` is the weighted fraction of these
-    pairs that is in the right order, but at least 0.5.
-    """
+    more pair of weight 1 that counts as half right. `most` is the weighted fraction of these pairs
+    that are in the right order, but at least 0.5."""
     known_variants = list(variants)
     chains = _chains(known_variants)
     rows = [
@@ -192,8 +196,9 @@ def fitted(variants: Iterable[Variant]) -> Sureness:
 
 
 def left_out(variants: Sequence[Variant]) -> Iterator[tuple[Variant, Variant, float]]:
-    """Yield each pair of variants within a chain, with the probability that its order is right. The
-    probability uses numbers fitted without the source of the pair."""
+    """Yield each pair of variants within a chain, with the probability that its order is right.
+
+    The numbers for this probability are fitted without the source of the pair."""
     for source in sorted({v.source for v in variants}):
         others = fitted(v for v in variants if v.source != source)
         for members in _chains(v for v in variants if v.source == source).values():
