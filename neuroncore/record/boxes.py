@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.enums import MemoryRegion
 from neuroncore.memory import access
 from neuroncore.memory.geometry import MOST, Geometry
@@ -90,7 +91,7 @@ def _overlapping(area: Array, box: Array) -> tuple[Array, Array]:
     order = np.lexsort((box[:, 0], area)).astype(np.int32)
     areas = area[order]
     edges = np.concatenate(([0], (areas[1:] != areas[:-1]).nonzero()[0] + 1, [count]))
-    for a in np.flatnonzero(edges[1:] - edges[:-1] > MANY):
+    for a in (edges[1:] - edges[:-1] > MANY).nonzero()[0]:
         _sort_by_rows_or_bytes(order[edges[a] : edges[a + 1]], box)
     overlaps, boxes = native.overlaps.over(count), (order, edges[:-1], edges[1:], box)
     start = np.zeros(count + 1, np.int64)
@@ -300,8 +301,8 @@ def boxes(windows: Windows, geometries: Sequence[Geometry], storages: Storages) 
     shown, of_window = native.distinct(fields)
     if len(shown) < count:
         fields = fields.take(shown, axis=0)
-    strided = np.flatnonzero(fields[:, native.OWN_FORM] >= 0)
-    pattern = np.full(len(fields), -1, np.int32)
+    strided = (fields[:, native.OWN_FORM] >= 0).nonzero()[0]
+    pattern = buffers.filled((len(fields),), -1, np.int32)
     first = strided
     if len(strided):
         first, pattern[strided] = native.distinct(fields[strided, 1:])

@@ -157,8 +157,8 @@ def distinct(rows: Array) -> tuple[Array, Array]:
 def _few_distinct(rows: Array) -> tuple[Array, Array]:
     numbers: dict[tuple[int, ...], int] = {}
     number = [numbers.setdefault(row, len(numbers)) for row in map(tuple, rows.tolist())]
-    first = dict(zip(reversed(number), range(len(number) - 1, -1, -1), strict=True))
-    return np.array([first[n] for n in range(len(numbers))], np.int32), np.array(number, np.int32)
+    first = [number.index(n) for n in range(len(numbers))]
+    return np.array(first, np.int32), np.array(number, np.int32)
 
 
 @compiled

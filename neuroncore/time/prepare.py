@@ -143,7 +143,9 @@ def _table_loads_ns(form: Compiled, machine: Machine) -> Array:
     """Return how many nanoseconds each instruction takes to load the activation table of its
     function; 0 if the table is already loaded, or if the function needs none."""
     table, load_ns = form.table.table.take(form.row), np.zeros(len(form.row))
-    using = np.flatnonzero((form.queue == SCALAR) & (table >= 0))
+    using = ((form.queue == SCALAR) & (table >= 0)).nonzero()[0]
+    if not len(using):
+        return load_ns
     used = table[using]
     changed = np.ones(len(using), np.bool_)
     changed[1:] = used[1:] != used[:-1]
@@ -172,7 +174,7 @@ def members_waits(heads: Array, first: Array, needs: Array) -> tuple[Array, Arra
     waits for the inputs of the others, and the others wait for the head. Instruction i already
     waits for needs[first[i]:first[i + 1]].
     """
-    members = np.flatnonzero(heads >= 0)
+    members = (heads >= 0).nonzero()[0]
     if not len(members):
         return members, members
     count = np.diff(first)[members]
@@ -240,7 +242,7 @@ def _leave_out(work: Work, form: Compiled) -> None:
     write a repetition of the tile. Merging may move some of the replaced instructions before this
     last writer. These don't wait for it, because the last writer may wait for them. The last
     instruction that writes the repetition does wait for it."""
-    left_out = np.flatnonzero(form.fate != ISSUED)
+    left_out = (form.fate != ISSUED).nonzero()[0]
     if not len(left_out):
         return
     work.busy[left_out] = work.early[left_out] = work.latency[left_out] = work.lane_ns[left_out] = (

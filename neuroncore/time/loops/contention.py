@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.jit import borrowing
 from neuroncore.time.loops.work import CoreCosts, Queues, Times, Work
 
@@ -41,9 +42,9 @@ def idle_units(work: Work, queues: Queues) -> Units:
         complete=np.zeros(count),
         issued=np.zeros(count, np.int64),
         flying=np.zeros((count, max(1, queues.limits[:, 2].max(initial=0)))),
-        sharing=np.full(count, -1, np.int32),
+        sharing=buffers.filled((count,), -1, np.int32),
         engines=np.zeros((cores, 1 + work.lane.max(initial=0))),
-        clock=np.tile([-1.0, 0.0, 0.0, 0.0, -np.inf], cores),
+        clock=np.array([-1.0, 0.0, 0.0, 0.0, -np.inf] * cores),
     )
 
 

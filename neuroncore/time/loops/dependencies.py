@@ -93,16 +93,16 @@ def dependencies(
         previous=buffers.array((count, queues), INT32),
         reload=np.zeros(count, np.bool_),
         reaching=np.zeros(operands if defines else 0, np.int32),
-        killer=np.full(count, count, np.int32),
+        killer=buffers.filled((count,), count, np.int32),
     )
     users = Users(
-        writer=np.full(boxes, -1, np.int32),
+        writer=buffers.filled((boxes,), -1, np.int32),
         reader=buffers.filled((boxes, queues), -1, np.int32),
-        latest=np.full(boxes, -1, np.int32),
+        latest=buffers.filled((boxes,), -1, np.int32),
         earlier=buffers.array((operands,), INT32),
         reading=buffers.array((operands,), INT32),
-        noted=np.full(count, -1, np.int32),
-        loaded=np.full(2, -1, np.int32),
+        noted=buffers.filled((count,), -1, np.int32),
+        loaded=buffers.filled((2,), -1, np.int32),
         made=np.zeros(1, np.int64),
     )
     done, room = 0, len(flow.needs)
@@ -212,7 +212,7 @@ def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> 
     """Return, for each instruction, the last earlier instruction that made the same call on the
     same data, and whose result still exists; -1 if there is none. compared[c] is the number of
     operands of call c that must be the same; 0 if the call is always executed again."""
-    before = np.full(len(call), -1, np.int32)
+    before = buffers.filled((len(call),), -1, np.int32)
     slots = no_slots(len(call))
     _recomputed.over(len(call))(call, accesses, compared, flow, slots, before)
     return before
@@ -269,9 +269,9 @@ def first_uses(accesses: Accesses, moving: Array) -> Array:
     position."""
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
-        writer=np.full(boxes, -1, np.int32),
-        latest=np.full(boxes, -1, np.int64),
-        earlier=np.full(len(accesses.operands), -1, np.int64),
+        writer=buffers.filled((boxes,), -1, np.int32),
+        latest=buffers.filled((boxes,), -1, np.int64),
+        earlier=buffers.filled((len(accesses.operands),), -1, np.int64),
         reading=np.zeros(len(accesses.operands), np.int32),
     )
     used = np.arange(count)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from neuroncore.base import buffers
 from neuroncore.base.jit import borrowing, compiled
 from neuroncore.time.loops.contention import (
     CLOCK,
@@ -87,7 +88,7 @@ def _windows(work: Work, queues: Queues) -> ReorderWindows:
         reached=begin.copy(),
         admitted=begin,
         held=np.zeros(count, np.int32),
-        waiting=np.full(len(work.queue), -1, np.int32),
+        waiting=buffers.filled((len(work.queue),), -1, np.int32),
         following=np.empty(len(work.queue), np.int32),
         asked=work.first[:-1].copy(),
         low=np.zeros(count, np.int64),
