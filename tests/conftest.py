@@ -62,6 +62,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        # Tests name pages and kernels by paths from there. The process that starts workers of xdist
+        # stays, because workers read the paths of its arguments from its folder.
+        os.chdir(Path(__file__).parents[1])
     if config.getoption("--covered"):
         if config.getoption("numprocesses", None):
             raise pytest.UsageError("--covered needs one process: leave out -n")
