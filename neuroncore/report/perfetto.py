@@ -1,8 +1,7 @@
 """A timeline as Chrome Trace Events, which Perfetto opens (ui.perfetto.dev, "Open trace file").
 
 Times are whole nanoseconds, as in Perfetto, written as microseconds. Text that similar instructions
-share is generated once.
-"""
+share is generated once."""
 
 from __future__ import annotations
 
@@ -30,14 +29,17 @@ Track = tuple[npt.NDArray[np.int64], Numbers]
 
 
 def whole(ns: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return times as whole nanoseconds. They are rounded to picoseconds first, which removes
-    rounding errors of sums in different orders."""
+    """Return times as whole nanoseconds.
+
+    Times are first rounded to picoseconds, which removes rounding errors of sums in different
+    orders."""
     return np.rint(np.round(ns, 3)).astype(np.int64)
 
 
 def usage(timeline: Timeline, region: MemoryRegion) -> Track:
-    """Return the bytes per partition that are in use over time in a memory. Tiles at addresses that
-    the kernel chose are not included."""
+    """Return the bytes per partition that are in use in a memory over time.
+
+    Tiles at addresses that the kernel chose are not included."""
     program, columns = timeline.program, timeline.columns
     areas = program.boxes().areas
     bytes_of = [
@@ -54,16 +56,19 @@ def usage(timeline: Timeline, region: MemoryRegion) -> Track:
 
 
 def pending(timeline: Timeline) -> Track:
-    """Return the number of transfers in progress over time. A transfer is in progress from its
-    issue until its data are visible."""
+    """Return the number of transfers in progress over time.
+
+    A transfer is in progress from its issue until its data are visible."""
     moves = timeline.moves
     begin, end = timeline.begin[moves], timeline.end[moves]
     return _sum(begin, end, np.ones(len(begin), np.int64))
 
 
 def throughput(timeline: Timeline) -> Track:
-    """Return the throughput of transfers over time, in GB/s. Bytes count only while DMA engines
-    move them, which is the last part of a transfer (`Timeline.transfer_ns`)."""
+    """Return the throughput of transfers over time, in GB/s.
+
+    Bytes count only while DMA engines move them: in the last part of a transfer
+    (`Timeline.transfer_ns`)."""
     program, columns = timeline.program, timeline.columns
     moved = [call.written_bytes for call in program.calls]
     size, done = np.array(moved, np.float64)[columns.call], timeline.done
@@ -74,9 +79,10 @@ def throughput(timeline: Timeline) -> Track:
 
 
 def _sum(first: Numbers, last: Numbers, size: Numbers) -> Track:
-    """Return the times at which a total changes, and the total from then on. Item n adds size[n] to
-    the total from first[n] to last[n]. Totals are rounded to a thousandth, which removes rounding
-    errors."""
+    """Return the times at which a total changes, and the total from then on.
+
+    Item n adds size[n] to the total from first[n] to last[n]. Totals are rounded to a thousandth,
+    which removes rounding errors."""
     time = whole(np.concatenate([first, last]).astype(np.float64))
     order = np.argsort(time, kind="stable")
     time, total = time[order], np.cumsum(np.concatenate([size, -size])[order])
@@ -104,14 +110,15 @@ CHUNK = 4096  # events that are formatted together
 
 
 def events(timelines: Sequence[Timeline], flows: Flows = "path") -> Iterator[dict[str, Any]]:
-    """Yield the events of a trace. Each timeline is a process. Every instruction is a slice on the
-    row of its queue; a transfer that an engine issues is also a slice on the engine's row. Operands
-    with the same shape, format and memory are listed together. Arguments with default values are
-    omitted. The time at which the result is available is omitted if it is the end of the slice.
+    """Yield the events of a trace. Each timeline is a process.
 
-    If `flows` is "path", arrows follow the critical path. If it is "all", an arrow leads to each
-    instruction from the instruction that it waited for. If it is "none", there are no arrows.
-    """
+    Every instruction is a slice on the row of its queue. A transfer that an engine issues is also a
+    slice on the engine's row. A slice lists operands with the same shape, format and memory
+    together. It omits arguments with default values, and the time of the result if that is the end
+    of the slice.
+
+    `flows` chooses the arrows. "path": along the critical path. "all": to each instruction from the
+    instruction that it waited for. "none": no arrows."""
     for texts in _texts(timelines, flows):
         yield from json.loads(f"[{texts}]")
 
@@ -139,8 +146,10 @@ def _texts(timelines: Sequence[Timeline], flows: Flows) -> Iterator[str]:
 
 
 def _counters(timeline: Timeline) -> Iterator[tuple[str, str, Track]]:
-    """Yield the profiler's name of each counter, the format of its value as JSON, and its values
-    over time. Counters of memory are bytes per partition."""
+    """Yield each counter: the profiler's name, the JSON format of its value, and its values over
+    time.
+
+    Counters of memory are bytes per partition."""
     yield "State Buffer Usage", '"bytes":%d', usage(timeline, MemoryRegion.sbuf)
     yield "PSUM usage", '"bytes":%d', usage(timeline, MemoryRegion.psum)
     yield "Pending DMA Count", '"transfers":%d', pending(timeline)
@@ -148,8 +157,9 @@ def _counters(timeline: Timeline) -> Iterator[tuple[str, str, Track]]:
 
 
 def _arrows(timeline: Timeline, pid: int, row: Array, flows: Flows) -> Iterator[str]:
-    """Yield the arrows that lead to an instruction from the one that it waited for, as `events`
-    describes. row[i] is the row of instruction i in the trace."""
+    """Yield the arrows between instructions that `events` describes.
+
+    `row`: the row of each instruction in the trace."""
     if flows == "none":
         return
     if flows == "all":
@@ -190,8 +200,9 @@ def _json(value: Any) -> str:
 
 
 def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator[str]:
-    """Yield texts of up to CHUNK events. Event n has the format formats[kind[n]], filled with entry
-    n of each column."""
+    """Yield texts of up to CHUNK events.
+
+    Event n has the format formats[kind[n]], filled with entry n of each column."""
     values = np.column_stack(columns)
     for begin in range(0, len(kind), CHUNK):
         part = slice(begin, begin + CHUNK)
@@ -201,9 +212,12 @@ def _formatted(formats: Sequence[str], kind: Array, *columns: Array) -> Iterator
 
 
 def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iterator[str]:
-    """Yield the slices in the order in which they begin. If an engine issues a transfer, the slice
-    of the transfer is followed by a slice on the engine's row. row[i] is the row of instruction i,
-    and `places` has the source lines as JSON."""
+    """Yield the slices in the order in which they begin.
+
+    If an engine issues a transfer, a slice on the engine's row follows the slice of the transfer.
+
+    `row`: the row of each instruction in the trace.
+    `places`: the source lines as JSON."""
     order = np.argsort(timeline.begin, kind="stable")
     slices = np.repeat(order, 1 + (timeline.moves & (timeline.queue < LOADS))[order])
     is_issue = np.diff(slices, prepend=-1) == 0
@@ -225,16 +239,19 @@ def _slices(timeline: Timeline, pid: int, row: Array, places: list[str]) -> Iter
 
 
 def _until(timeline: Timeline) -> Array:
-    """Return the end of each instruction's slice in nanoseconds. A transfer ends when its data are
-    visible, any other instruction when it leaves its queue."""
+    """Return the end of each instruction's slice in nanoseconds.
+
+    A transfer's slice ends when its data are visible. Any other slice ends when the instruction
+    leaves its queue."""
     until: Array = np.where(timeline.moves, timeline.end, timeline.begin + timeline.busy)
     return until
 
 
 def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
-    """Return the row of every instruction in the trace, and the names of the rows. A queue that
-    issues transfers has several rows for them, and each transfer takes the first row that is free.
-    Collectives have a separate row, if there are any."""
+    """Return the row of every instruction in the trace, and the names of the rows.
+
+    A queue that issues transfers has several rows, and each transfer takes the first free row.
+    Collectives, if there are any, have a separate row."""
     names, row = [*ROWS], timeline.queue.copy()
     meetings = [i for i, _ in collectives(timeline.compiled)]
     if meetings:
@@ -260,8 +277,9 @@ def _rows(timeline: Timeline) -> tuple[Array, list[str]]:
 
 
 def _described(call: Call) -> tuple[str, str]:
-    """Return the JSON of the slice of an instruction, from its call, as two format strings. The
-    source line is inserted between them."""
+    """Return the JSON of an instruction's slice as two format strings.
+
+    The source line is inserted between them."""
     names_by_view: dict[str, list[str]] = {}
     defaults = {p.name: p.default for p in call.instruction.parameters}
     others: dict[str, str] = {}

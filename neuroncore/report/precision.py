@@ -1,5 +1,4 @@
-"""The report about rounding errors: which source lines introduce them, as text for a terminal and
-as JSON."""
+"""The report about rounding errors, as text and as JSON: which source lines introduce them."""
 
 from __future__ import annotations
 
@@ -16,15 +15,15 @@ LEAST = 1e-3  # smallest ulps that count as an error
 
 
 def lines_of(precision: Precision) -> list[LineError]:
-    """Return the lines that introduce errors, sorted by their share of the error, the largest
-    first."""
+    """Return the lines that introduce errors, the largest share of the error first."""
     touched = [line for line in precision.lines if line.max_ulps >= LEAST or line.share]
     return sorted(touched, key=lambda line: -line.share)
 
 
 def text(precision: Precision) -> Iterator[str]:
-    """Yield the errors of the results, a table of lines, and the first instruction whose result has
-    an error above the bound."""
+    """Yield the errors of the results, and a table of lines.
+
+    Then yield the first instruction whose result has an error above the bound."""
     for number, result in enumerate(precision.results):
         error = f"float64    result {number}: relative L2 {result.rel_l2:.3g}"
         if result.lost:

@@ -53,7 +53,8 @@ UTILIZATION = tuple(f"{name}_estimated_percent" for name in ("mfu", "mfu_inst", 
 
 
 def profiled(figures: dict[str, Any], machine: str) -> dict[str, Any]:
-    """Return figures of `summary.figures`, changed to match those of the vendor's profiler:
+    """Return figures of `summary.figures`, changed to match the vendor's profiler.
+
     `total_time` includes the time that the profiler adds, and `kernel_time` does not. Shares and
     cycles are relative to `total_time`, as in published profiles."""
     kernel = figures["total_time"]
@@ -113,14 +114,16 @@ def save(run: Finished, neff: Path | None, trace: Path | None) -> None:
 
 def benchmarked(run: Finished) -> HarnessTime:
     """Return the estimated time of the slowest core, and the time that the vendor's benchmark adds.
+
     Raises UsageError if the run has no record."""
     slowest = max(timeline.total_ns for timeline in _timelines(run))
     return harness_time(BENCHMARK, run.cores[0].machine.name, slowest)
 
 
 def timelines(neff: Path) -> list[Timeline]:
-    """Return the timelines of a saved run, core by core, scheduled again. Raise UsageError like
-    `read`, or if its record was not kept."""
+    """Return the timelines of a saved run, core by core, scheduled again.
+
+    Raise UsageError like `read`, or if the file has no record."""
     document = read(neff, "neff")
     if document.get("record") is None:
         raise UsageError(f"{neff} has no record: run the kernel again")
@@ -133,12 +136,10 @@ def timelines(neff: Path) -> list[Timeline]:
 
 
 def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
-    """Write the profile of a saved run to the files that `traces` names for `executions` and `nth`,
-    and return their names.
+    """Write the profile of a saved run once for each profiled execution, and return the file names.
 
-    All executions take the same time, so all files are equal. Raises UsageError like `read`, or if
-    a file cannot be written.
-    """
+    The names come from `traces`. All executions take the same time, so all files are equal. Raises
+    UsageError like `read`, or if a file cannot be written."""
     profile = _profile_of(read(neff, "neff"))
     files = traces(trace, executions, nth)
     for path in files:
@@ -147,21 +148,20 @@ def capture(neff: Path, trace: Path, executions: int = 1, nth: int = 1) -> list[
 
 
 def report(trace: Path, folder: Path) -> None:
-    """Write the figures of `summaries` for a saved profile to a folder. The file of NAME.ntff is
-    NAME.json.
+    """Write the figures (`summaries`) of the saved profile NAME.ntff to NAME.json in a folder.
 
-    Raises UsageError like `read`, or if the file cannot be written.
-    """
+    Raises UsageError like `read`, or if the file cannot be written."""
     figures_by_name = summaries(read(trace, "ntff"))
     path = folder / f"{trace.stem}.json"
     _put(path, _json(figures_by_name))
 
 
 def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
-    """Return the names of the files in which the vendor's tools keep the profiles of the executions
-    nth, 2 * nth, ... up to `executions`. If `nth` is larger than `executions`, return the name for
-    execution `nth`. The name for execution 1 is `trace`, such as NAME.ntff; for execution n it is
-    NAME_exec_n.ntff."""
+    """Return the file names that the vendor's tools give to the profiles of several executions.
+
+    These are the executions nth, 2 * nth, ... up to `executions`. If `nth` is larger than
+    `executions`, return the name for execution `nth`. The name for execution 1 is `trace`, such as
+    NAME.ntff; for execution n it is NAME_exec_n.ntff."""
     executions_kept = range(nth, executions + 1, nth) or [nth]
     return [
         trace if n == 1 else trace.with_name(f"{trace.stem}_exec_{n}{trace.suffix}")
@@ -170,8 +170,9 @@ def traces(trace: Path, executions: int = 1, nth: int = 1) -> list[Path]:
 
 
 def read(path: Path, kind: Kind) -> Document:
-    """Read a file that `save` wrote. Raise UsageError if the file does not exist, or has other
-    contents."""
+    """Read a file that `save` wrote.
+
+    Raise UsageError if the file does not exist, or has other contents."""
     try:
         with path.open("rb") as file:
             packed = file.read(len(GZIP)) == GZIP
@@ -204,10 +205,11 @@ def read(path: Path, kind: Kind) -> Document:
 
 
 def summaries(document: Document) -> dict[str, Document]:
-    """Return the figures in the form of the vendor's summary-json: a dict from the name of each
-    core's program to the figures of this core. The slowest core comes first, because scripts read
-    the first one. `total_time` is `kernel_time` and the time that neuron-profile adds
-    (`profiled`)."""
+    """Return the figures of each core by the name of its program, as the vendor's summary-json
+    does.
+
+    The slowest core comes first, because scripts read the first one. `total_time` is `kernel_time`
+    plus the time that neuron-profile adds (`profiled`)."""
     cores = document["profile"]["cores"]
     note = {
         "kernel": document["kernel"],

@@ -1,9 +1,9 @@
-"""Compare estimates with measurements: errors, the order of variants of a kernel, and the fraction
-of measurements inside their ranges.
+"""Compare estimates with measurements.
 
-The error of an estimate is |estimate / measurement - 1|. A point is one measurement with its
-estimate. A chain is a group of variants of one kernel that one harness measured.
-"""
+The comparison has errors, the order of variants of a kernel, and the fraction of measurements
+inside their ranges. The error of an estimate is |estimate / measurement - 1|. A point is one
+measurement with its estimate. A chain is a group of variants of one kernel that one harness
+measured."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ SHORTEST = 3  # the smallest chain with a meaningful rank correlation
 
 @dataclass(frozen=True)
 class ScoredPoint:
-    """One measurement and its estimate, both in microseconds. `limit`, `order`, `doubt` and
-    `descriptors` are the class of the estimate (`estimate.Kind`); `low` and `high` are the ends of
-    its range, as factors of the estimate."""
+    """One measurement and its estimate, both in microseconds.
+
+    `limit`, `order`, `doubt` and `descriptors` are the class of the estimate (`estimate.Kind`).
+    `low` and `high` are the ends of its range, as factors of the estimate."""
 
     id: str
     kernel: str
@@ -60,9 +61,12 @@ class ScoredPoint:
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors of `count` points: the median error, the fraction of estimates with an error of at
-    most CLOSE (`close`), the fraction of measurements inside their ranges (`covered`), and the
-    median half-width of the ranges relative to the estimates."""
+    """The errors of `count` points.
+
+    `median`: the median error.
+    `close`: the fraction of estimates with an error of at most CLOSE.
+    `covered`: the fraction of measurements inside their ranges.
+    `half_width`: the median half-width of the ranges, relative to the estimates."""
 
     count: int
     median: float
@@ -73,10 +77,12 @@ class Errors:
 
 @dataclass(frozen=True)
 class Chain:
-    """The order of the variants of one kernel. `spearman` is the rank correlation of estimates and
-    measurements. It is None if there are too few variants, or if all estimates or all measurements
-    are equal. `pairs` is the number of pairs whose measurements differ by more than DIFFERENT, and
-    `right` is the number of these pairs that the estimates put in the right order."""
+    """The order of the variants of one kernel.
+
+    `spearman`: the rank correlation of estimates and measurements. It is None for too few variants,
+        or if all estimates or all measurements are equal.
+    `pairs`: the number of pairs whose measurements differ by more than DIFFERENT.
+    `right`: the number of these pairs that the estimates put in the right order."""
 
     name: str
     count: int
@@ -87,8 +93,10 @@ class Chain:
 
 @dataclass(frozen=True)
 class Order:
-    """All chains: their number, the median rank correlation, the number of pairs of variants, and
-    the number of pairs in the right order."""
+    """The order of variants in all chains.
+
+    Has the number of chains, the median rank correlation, the number of pairs of variants, and the
+    number of pairs in the right order."""
 
     chains: int
     spearman: float | None
@@ -117,7 +125,7 @@ def errors(points: Sequence[ScoredPoint]) -> Errors | None:
 def grouped(
     points: Iterable[ScoredPoint], key: Callable[[ScoredPoint], str]
 ) -> Iterator[tuple[str, list[ScoredPoint]]]:
-    """Yield each value of the property `key`, in ascending order, with the points that have it."""
+    """Yield each value of the property `key`, in ascending order, with its points."""
     groups: dict[str, list[ScoredPoint]] = {}
     for point in points:
         groups.setdefault(key(point), []).append(point)
@@ -125,8 +133,10 @@ def grouped(
 
 
 def chains(points: Iterable[ScoredPoint]) -> list[Chain]:
-    """Return how well the estimates order the variants of each chain. A chain has at least two
-    variants of one kernel that one harness measured. Points without a chain are left out."""
+    """Return how well the estimates order the variants of each chain.
+
+    A chain has at least two variants of one kernel that one harness measured. Points without a
+    chain are left out."""
     by_chain = (
         chain(name, members) for name, members in grouped(points, lambda p: p.chain) if name
     )
@@ -158,14 +168,16 @@ def _differ(a: ScoredPoint, b: ScoredPoint) -> bool:
 
 
 def _in_order(a: ScoredPoint, b: ScoredPoint) -> bool:
-    """Return whether the estimates of two points have the same order as the measurements; False if
-    the estimates or the measurements are equal."""
+    """Return whether two points have the same order in the estimates and in the measurements.
+
+    Return False if the estimates or the measurements are equal."""
     return (a.measured_us - b.measured_us) * (a.estimated_us - b.estimated_us) > 0
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Spearman's rank correlation of two sequences. Equal values share their mean rank.
-    Return None if all values of one sequence are equal."""
+    """Return Spearman's rank correlation of two sequences, or None if one sequence is constant.
+
+    Equal values share their mean rank."""
     a, b = ranks(first), ranks(second)
     middle = (len(a) + 1) / 2
     a, b = [r - middle for r in a], [r - middle for r in b]

@@ -1,11 +1,10 @@
 """The figures of a run, with the names and units of the vendor's profiler.
 
 Counts, bytes and flops are exact; times are estimates, in seconds. Percentages are fractions, as in
-published profiles: 0.45 is 45 %. The definitions of the counters of instructions, bytes and flops
-are inferred from published counters of kernels on trn1 and trn2, and reproduce them
-(docs/counters.md). `as_text` has the most important figures as text. A call represents all
-instructions with the same function and equal arguments.
-"""
+published profiles: 0.45 is 45 %. The counters of instructions, bytes and flops are defined so that
+they reproduce published counters of kernels on trn1 and trn2 (docs/counters.md). `as_text` has the
+most important figures as text. A call stands for all instructions with the same function and equal
+arguments."""
 
 from __future__ import annotations
 
@@ -45,10 +44,10 @@ SPILLS = ("spill_save_bytes", "spill_reload_bytes")
 
 @dataclass(frozen=True)
 class Product:
-    """The work of a call in the array of the Tensor engine. It consists of `count` pairs of the
-    instructions LDWEIGHTS and MATMUL; each pair has `flops` flops, and reads `weights_bytes` and
+    """The work of a call in the array of the Tensor engine. The call takes `count` pairs of
+    LDWEIGHTS and MATMUL instructions. Each pair has `flops` flops. It reads `weights_bytes` and
     `moving_bytes` bytes per partition of the two operands. A cell of the array multiplies `at_once`
-    pairs of numbers at a time. `transposes` is true if the product is a transpose."""
+    pairs of numbers at a time. `transposes` tells whether the product is a transpose."""
 
     count: int
     flops: int
@@ -60,10 +59,12 @@ class Product:
 
 @dataclass
 class Counters:
-    """Counts of a run. `bytes` (including spills) and `flops` are counted by the profiler's names,
-    and `opcodes` counts instructions by queue and opcode. `transfers` is the number of DMA
-    transfers of the program, and `transfer_bytes` the bytes that they move. `at_once` is the
-    largest `Product.at_once`."""
+    """Counts of a run.
+
+    `bytes` and `flops`: by the profiler's names; bytes include spills.
+    `opcodes`: the number of instructions by queue and opcode.
+    `transfers` and `transfer_bytes`: the number of DMA transfers of the program, and their bytes.
+    `at_once`: the largest `Product.at_once`."""
 
     bytes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(BYTES + SPILLS, 0)))
     flops: Counter[str] = field(
@@ -134,8 +135,9 @@ def _spill(counts: Counter[str], moves: Moves) -> None:
 
 
 def _read_in_psum(counts: Counter[str], form: Compiled) -> None:
-    """Count reads of PSUM instead of SBUF for some operands: the kernel reads a copy in SBUF, but
-    the compiled program reads the original in PSUM."""
+    """Count some reads in PSUM instead of SBUF.
+
+    The kernel reads a copy in SBUF, but the compiled program reads the original in PSUM."""
     columns, places = form.program.columns(), np.flatnonzero(form.read_in_psum)
     if not len(places):
         return
@@ -179,10 +181,8 @@ def _count(counters: Counters, call: Call, queue: int, times: int, machine: Mach
 def accesses(call: Call, machine: Machine) -> Iterator[tuple[str, int]]:
     """Yield the name of each byte counter that a call changes, with the number of bytes.
 
-    For a DMA transfer, all bytes count; for an engine, only the bytes of one partition. Two kinds
-    of operands do not count: all operands of a tensor_tensor, and inputs with one scalar per
-    partition.
-    """
+    For a DMA transfer, all bytes count; for an engine, only the bytes of one partition. Operands of
+    a tensor_tensor do not count, and neither do inputs with one scalar per partition."""
     work = product(call, machine)
     if work is not None:
         yield "sbuf_read_bytes", (work.weights_bytes + work.moving_bytes) * work.count
@@ -319,8 +319,7 @@ def _clock_ghz(timeline: Timeline) -> float:
 
 
 def union_ns(begin: Array, end: Array) -> float:
-    """Return the total time, in nanoseconds, in which at least one of the intervals from begin[n]
-    to end[n] is in progress."""
+    """Return the nanoseconds in which at least one interval (begin[n] to end[n]) is in progress."""
     if not len(begin):
         return 0.0
     order = np.argsort(begin, kind="stable")
@@ -350,8 +349,7 @@ def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 
 def _table_loads(timeline: Timeline) -> Array:
-    """Return, for each instruction, the nanoseconds for which it loads an activation table before
-    its work."""
+    """Return how long each instruction first loads an activation table, in nanoseconds."""
     form = timeline.compiled
     more = timeline.busy - form.table.busy.take(form.row)
     loads: Array = np.where(timeline.queue == SCALAR, np.maximum(more, 0.0), 0.0)
@@ -376,8 +374,7 @@ def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
 
 
 def _collectives(timeline: Timeline) -> dict[str, Any]:
-    """Return the figures of collectives, from the arrival of the core to the end, including waits
-    for other ranks."""
+    """Return the figures of collectives. Their times include waits for other ranks."""
     rows = [i for i, _ in collectives(timeline.compiled)]
     begin, end = timeline.done[rows], timeline.end[rows]
     active = union_ns(begin, end)
@@ -390,9 +387,10 @@ def _collectives(timeline: Timeline) -> dict[str, Any]:
 
 
 def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
-    """Return the counters of bytes. The model has spills only for the older API's compiler, and it
-    is not known how other compilers treat tiles that do not fit into the memory. So the counters of
-    spills are left out if tiles do not fit and the program has the order of another compiler."""
+    """Return the counters of bytes.
+
+    The spills of compilers other than the older API's are unknown. For their programs, the counters
+    of spills are left out if tiles do not fit into the memory."""
     unknown = timeline.order != "compiled" and is_overcommitted(timeline)
     return {
         name: count for name, count in counters.bytes.items() if not (unknown and name in SPILLS)
@@ -440,7 +438,7 @@ def _peak(machine: Machine, counters: Counters) -> float:
 
 
 def _left_out(timeline: Timeline) -> dict[str, int]:
-    """Return how many issued instructions the record does not hold, as a field if there are any."""
+    """Return a field with the number of issued instructions that the record lacks; {} if none."""
     left_out = timeline.program.left_out
     return {"instructions_left_out": left_out} if left_out else {}
 
@@ -455,8 +453,7 @@ def compared(comparisons: Iterable[Comparison]) -> Iterator[str]:
 
 
 def as_text(timeline: Timeline, answers: bool = True) -> Iterator[str]:
-    """Yield lines of text: the estimate, the bottleneck if `answers` is True, the order of
-    instructions, the bytes moved and the memory used."""
+    """Yield lines of text: the estimate, the bottleneck if `answers` is True, and other figures."""
     machine, estimated = timeline.machine, estimate(timeline)
     yield f"estimate   {estimated if answers else estimated.time}"
     if timeline.program.coverage:

@@ -1,5 +1,7 @@
-"""The bottleneck of a run as a sentence. If no resource is the bottleneck, the bottleneck is a
-serial chain: instructions that each wait for the one before. A world is all ranks of a launch."""
+"""The bottleneck of a run as a sentence.
+
+If no resource is the bottleneck, the bottleneck is a serial chain: instructions that each wait for
+the one before. A world is all ranks of a launch."""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ CHAIN_LINES, CHAIN_SHARE = 6, 0.04  # most lines that are named, and the least s
 
 @dataclass(frozen=True)
 class BoundText:
-    """How to report that a run is bound by a resource. The argument of `share` is the time of one
-    source line on the critical path, divided into parts; the result is the nanoseconds of this time
-    that the resource takes. `sentence` returns the sentence, from the timeline and the name of the
-    line with the largest share."""
+    """How to report that a run is bound by a resource.
+
+    `share`: a function of the time of one source line on the critical path, divided into parts. It
+        returns the nanoseconds that the resource takes.
+    `sentence`: a function of the timeline and of the name of the line with the largest share. It
+        returns the sentence."""
 
     share: Callable[[PathParts], float]
     sentence: Callable[[Timeline, str], str]
@@ -48,17 +52,18 @@ def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str
 
 
 def chain_of(timeline: Timeline, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that take most of the critical path, in the order in which they first appear
-    on it. These are at most CHAIN_LINES lines, each with at least CHAIN_SHARE of the time. If no
-    line has so much, return the longest one. `lines` must be sorted by time, the longest first."""
+    """Return the lines that take most of the critical path, in the order in which they appear on
+    it.
+
+    There are at most CHAIN_LINES lines, each with at least CHAIN_SHARE of the time. If no line has
+    so much, return the longest one. `lines` must be sorted by time, the longest first."""
     least = CHAIN_SHARE * timeline.total_ns
     longest = [line for line in lines if line.ns >= least][:CHAIN_LINES] or [*lines[:1]]
     return sorted(longest, key=lambda line: line.first)
 
 
 def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
-    """Return the text about a serial chain: its lines, how its time is spent, and the busiest
-    engine."""
+    """Return the text about a serial chain: its lines, its time by kind, and the busiest engine."""
     names = shortened([line.name for line in chain_of(timeline, lines)])
     shares: dict[str, float] = {}
     for line in lines:
@@ -74,8 +79,9 @@ def _chain(timeline: Timeline, lines: Sequence[Line]) -> str:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """Return the names of lines (FILE:LINE) joined by arrows. A name has no file if the line before
-    it is in the same file."""
+    """Return the names of lines (FILE:LINE) joined by arrows.
+
+    The file is left out if the previous line is in the same file."""
     parts, before = [], None
     for name in names:
         file, colon, line = name.rpartition(":")
@@ -85,8 +91,9 @@ def shortened(names: Sequence[str]) -> str:
 
 
 def waiting_for_space(waits: Sequence[SpaceWait]) -> str:
-    """Return a text about the first of the waits: which line waits, how often, and for which
-    buffer. Return an empty string if there are no waits."""
+    """Return a text about the first wait: which line waits, how often, and for which buffer.
+
+    Return an empty string if there are no waits."""
     if not waits:
         return ""
     first = waits[0]
@@ -146,8 +153,8 @@ def world_sentence(timelines: Sequence[Timeline], limit: Bound) -> str:
 
 
 def _always(text: str) -> Callable[[Timeline, str], str]:
-    """Return a function for `BoundText.sentence` that puts the name of a line into `text`, and uses
-    nothing else of the run."""
+    """Return a function for `BoundText.sentence` that inserts only the name of the line into
+    `text`."""
     return lambda _, where: text.format(where)
 
 

@@ -63,9 +63,13 @@ SOME = "long run: only the changes for the largest parts of the critical path we
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change of a launch: `what` changes, and `how`. `ns` is the time with the change in
-    nanoseconds, `gain` the fraction of the time that the change saves (negative if the launch takes
-    longer), and `bound` the name of the new bottleneck."""
+    """A change of a launch, and its effect.
+
+    `what`: what changes.
+    `how`: how it changes.
+    `ns`: the time with the change, in nanoseconds.
+    `gain`: the fraction of the time that is saved; negative if the launch takes longer.
+    `bound`: the name of the new bottleneck."""
 
     what: str
     how: str
@@ -92,8 +96,8 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Advice(WhatIf):
-    """An edit of the kernel: `what` names the line, and `how` is the action there. The true gain, a
-    fraction of the time, is expected between `low` and `high`. `sbuf` and `psum` are the additional
+    """An edit of the kernel: `what` names the line, and `how` is the action there. The gain is a
+    fraction of the time, expected between `low` and `high`. `sbuf` and `psum` are the additional
     bytes per partition that the edit needs."""
 
     low: float
@@ -120,11 +124,14 @@ class Advice(WhatIf):
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers about a run. `bound` is the bottleneck, and `sentence` describes it. `chain` has
-    the names of the lines that take most of the critical path, in order. `edits` are edits of the
-    kernel that save time, the best first. `world` are what-ifs with other collectives or ranks.
-    `limits` are what-ifs of ideal hardware: more of each resource, and perfect overlap. If
-    `all` is False, the run was too long to schedule all changes."""
+    """The answers about a run.
+
+    `bound`: the bottleneck; `sentence` describes it.
+    `chain`: the names of the lines that take most of the critical path, in order.
+    `edits`: edits of the kernel that save time, the best first.
+    `world`: what-ifs with other collectives or ranks.
+    `limits`: what-ifs of ideal hardware: more of each resource, and perfect overlap.
+    `all`: False if the run was too long to schedule all changes."""
 
     bound: Bound
     sentence: str
@@ -153,10 +160,12 @@ class Answers:
 
 @dataclass(frozen=True, repr=False)
 class Why:
-    """The time of the slowest core of a launch, and the source lines on its critical path, the
-    longest first. If there are several ranks, the path goes through all of them. `answers` is None
-    if `without_answers` removed them, or if no instruction was issued. `number` is the number of
-    the core in its world. `top` is how many rows of each kind are printed."""
+    """The slowest core of a launch: its time, and the lines on its critical path, the longest
+    first.
+
+    If there are several ranks, the path goes through all of them. `answers` is None without
+    instructions and after `without_answers`. `number` is the number of the core in its world. `top`
+    is how many rows of each kind are printed."""
 
     kernel: str
     target: str
@@ -314,8 +323,8 @@ class _Search:
         )
 
     def _ns(self, timelines: Sequence[Timeline]) -> float:
-        """Return the time with a change, in nanoseconds. If the answers are about a world, this is
-        the time of its slowest core."""
+        """Return the time with a change, in nanoseconds: for a world, the time of its slowest
+        core."""
         if self.world:
             return max(timeline.total_ns for timeline in timelines)
         return timelines[self.timeline.core].total_ns
@@ -360,8 +369,8 @@ def _overlap(base: Change) -> Change:
 
 
 def _contrast(limit: Bound, limits: Sequence[WhatIf]) -> str:
-    """Return a remark if the bottleneck is the number or latency of transfers and more bandwidth
-    would not help."""
+    """Return a remark if transfers are limited by their number or latency, not by bandwidth; else
+    ""."""
     helps = any(limit.what == "DMA bandwidth" and limit.matters for limit in limits)
     in_vain = limit.what in ("DMA issue", "DMA latency", "DMA rows") and not helps
     return "more bandwidth would not help" if in_vain else ""
