@@ -1,10 +1,8 @@
-"""Causes of waits, from the times of semaphores; and the chain of causes that leads to the event
-that ends last.
+"""Causes of waits, from the times of semaphores, and the critical path of a measured run.
 
 An event is an instruction or a DMA transfer. A condition is a semaphore's value for which an
-instruction waits. The chain of causes is called the path. It is found backwards: it begins with the
-event that ends last, and continues with the cause of each event.
-"""
+instruction waits. The path is the chain of causes that leads to the event that ends last. It is
+found backwards: from this event to its cause, then to the cause of that event, and so on."""
 
 from __future__ import annotations
 
@@ -27,8 +25,9 @@ SLACK_NS = 5.0  # between an instruction's end and the record of its change of a
 
 
 class Wait(NamedTuple):
-    """The time in nanoseconds at which a condition became true, and the event that made it true (-1
-    if unknown)."""
+    """The time in nanoseconds at which a condition became true, and the event that caused it.
+
+    The event is -1 if unknown."""
 
     ns: float
     by: int
@@ -38,13 +37,14 @@ class Wait(NamedTuple):
 class Causes:
     """The cause of each event, and the path to the event that ends last.
 
-    Events are numbered. If the core has n instructions, event e is the instruction in row e for
-    e < n, and transfer e - n otherwise. cause[e] is the event that let event e begin, or -1 if this
-    event is unknown. The cause of a transfer is the instruction that starts it. The cause of an
-    instruction is the event that made its last condition true, or the previous instruction of its
-    engine if it did not wait.
-    waited_ns[e] is how long instruction e waited for its condition after its engine was free.
-    `path` has the events of the path, in the order of time."""
+    Events are numbered. If the core has n instructions, event e is the instruction in row e for e <
+    n, and transfer e - n otherwise.
+
+    `cause`: for each event, the event that let it begin, or -1 if unknown. The cause of a transfer
+        is the instruction that starts it. The cause of an instruction is the event that made its
+        last condition true, or the previous instruction of its engine if it did not wait.
+    `waited_ns`: how long each instruction waited for its condition after its engine was free.
+    `path`: the events of the path, in order of time."""
 
     cause: Array
     waited_ns: Array
@@ -52,8 +52,7 @@ class Causes:
 
 
 class _History:
-    """The values of one semaphore over time, divided into intervals in which they do not
-    decrease."""
+    """The values of one semaphore over time, divided into intervals without a decrease."""
 
     def __init__(self, updates: Array) -> None:
         self.ns: list[float] = updates["ns"].tolist()
@@ -64,10 +63,11 @@ class _History:
         self.begins: list[int] = begins.tolist()
 
     def reached(self, value: int, before: float) -> tuple[float, int] | None:
-        """Return (time, engine) for the moment, at the time `before` or earlier, at which the
-        semaphore last rose to at least `value`. The engine is the one that incremented the
-        semaphore then, -1 for a DMA. Return None if the semaphore's value at the time `before` is
-        lower or unknown."""
+        """Return (time, engine) for the last rise of the semaphore to at least `value`.
+
+        The rise is at the time `before` or earlier. The engine is the one that incremented the
+        semaphore, or -1 for a DMA. Return None if the value at the time `before` is lower or
+        unknown."""
         last = bisect_right(self.ns, before) - 1
         if last < 0:
             return None
@@ -76,8 +76,10 @@ class _History:
 
 
 class _Sources:
-    """The instructions and transfers that increment each semaphore. For each (engine, semaphore)
-    there is a sorted list of (end in nanoseconds, event); the engine of transfers is -1."""
+    """The instructions and transfers that increment each semaphore.
+
+    For each (engine, semaphore) there is a sorted list of (end in nanoseconds, event). The engine
+    of transfers is -1."""
 
     def __init__(
         self, rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array
@@ -99,9 +101,10 @@ class _Sources:
         self._events = {key: sorted(each) for key, each in events.items()}
 
     def of(self, by: int, semaphore: int, ns: float) -> int:
-        """Return the event that changed a semaphore at the time `ns`: the last one that ended at
-        most SLACK_NS after this time, or -1 if there is none. `by` is the engine that changed the
-        semaphore, or -1 for DMA."""
+        """Return the event that changed a semaphore at the time `ns`, or -1 if there is none.
+
+        It is the last event that ended at most SLACK_NS after this time. `by` is the engine that
+        changed the semaphore, or -1 for DMA."""
         events = self._events.get((by, semaphore), ())
         after = bisect_right(events, (ns + SLACK_NS, 1 << 60))
         return events[after - 1][1] if after else -1
@@ -110,9 +113,12 @@ class _Sources:
 def causes(
     rows: Array, kinds: Sequence[DecodedInstruction], kernel: Array, moves: Array, updates: Array
 ) -> Causes:
-    """Return the cause of each event. `rows` are all instructions of a core, `kernel` the indices
-    in `rows` of the kernel's instructions, `moves` the transfers, and `updates` the changes of
-    semaphores."""
+    """Return the cause of each event.
+
+    `rows`: all instructions of a core.
+    `kernel`: the indices in `rows` of the kernel's instructions.
+    `moves`: the transfers.
+    `updates`: the changes of semaphores."""
     histories = {
         number: _History(updates[updates["semaphore"] == number])
         for number in np.unique(updates["semaphore"]).tolist()
@@ -140,9 +146,10 @@ def causes(
 def _latest(
     kind: DecodedInstruction, begin: float, histories: dict[int, _History], sources: _Sources
 ) -> Wait | None:
-    """Return the condition of an instruction that became true last, at or before the time `begin`
-    at which the instruction begins. Return None if the instruction waits for no semaphore, or if
-    the times are unknown."""
+    """Return the condition of an instruction that became true last.
+
+    `begin` is the time at which the instruction begins. Return None if the instruction waits for no
+    semaphore, or if the times are unknown."""
     latest = None
     for wait in kind.waits:
         history = histories.get(wait.number)

@@ -1,5 +1,6 @@
-"""The difference between two measured runs, or between a measured run and an estimate: the engines
-and lines that differ most."""
+"""The difference between two runs, at least one of which is measured.
+
+It has the engines and lines that differ most. The other run may be an estimate."""
 
 from __future__ import annotations
 
@@ -29,8 +30,7 @@ WEIGHTS, PRODUCT = "LDWEIGHTS", "MATMUL"
 
 @dataclass(frozen=True)
 class CaptureKind:
-    """The instructions of one kind: their number, and the nanoseconds for which they occupy their
-    engine in total."""
+    """The instructions of one kind: their number, and the total nanoseconds on their engine."""
 
     count: int
     ns: float
@@ -38,11 +38,14 @@ class CaptureKind:
 
 @dataclass(frozen=True, eq=False)
 class CaptureSide:
-    """One of two runs that are compared. `ns` is the kernel's time in nanoseconds, and `busy` is
-    the share of this time for which each engine is busy. `kinds` has the instructions by (engine,
-    opcode). `lines` has nanoseconds by (engine, line), where a line is "file:line" or a statement
-    of the compiler. `transfers` and `transfer_bytes` are totals of the DMA transfers. `how` is a
-    text that states whether the times are measured or estimated."""
+    """One of two runs that are compared.
+
+    `ns`: the kernel's time in nanoseconds.
+    `busy`: the share of this time for which each engine is busy.
+    `kinds`: the instructions by (engine, opcode).
+    `lines`: nanoseconds by (engine, line). A line is "file:line" or a statement of the compiler.
+    `transfers` and `transfer_bytes`: totals of the DMA transfers.
+    `how`: a text that states whether the times are measured or estimated."""
 
     kernel: str
     target: str
@@ -85,8 +88,9 @@ class CaptureSide:
 
 
 def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
-    """Return the side for neuroncore's estimate of a kernel: the instructions of neuroncore's
-    compiled program, with their times."""
+    """Return the side for neuroncore's estimate of a kernel.
+
+    It has the instructions of neuroncore's compiled program, with their times."""
     counts = counted(timeline)
     taken, lines = _times(timeline)
     numbers = Counter[tuple[str, str]]()
@@ -108,8 +112,9 @@ def estimated(kernel: str, timeline: Timeline) -> CaptureSide:
 
 
 def _times(timeline: Timeline) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
-    """Return two dicts with the nanoseconds for which issued instructions occupy their engines: the
-    first one by (engine, opcode), the second one by (engine, line)."""
+    """Return how long issued instructions occupy their engines, in nanoseconds.
+
+    The first dict is by (engine, opcode), the second one by (engine, line)."""
     program, columns = timeline.program, timeline.columns
     opcodes: dict[tuple[str, str], float] = defaultdict(float)
     lines: dict[tuple[str, str], float] = defaultdict(float)
@@ -137,10 +142,13 @@ def _shown(opcode: str) -> str:
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A row of a table, which compares instructions of one engine in two runs: those with the same
-    opcode, or those at the same line. `what` is the opcode or the line. `old` and `new` are the
-    totals of the two runs; a total is None if its run has no such instructions. In a row for a line
-    the count is 0, because instructions of lines are not counted."""
+    """A row of a table: instructions of one engine, with the same opcode or line, in two runs.
+
+    `what`: the opcode or the line.
+    `old` and `new`: the totals of the two runs. A total is None if its run has no such
+        instructions.
+
+    In a row for a line the count is 0, because instructions of lines are not counted."""
 
     engine: str
     what: str
@@ -162,8 +170,9 @@ class DifferenceRow:
 
 @dataclass(frozen=True, repr=False)
 class CaptureDifference:
-    """The difference of two runs, at least one of which is measured. `opcodes` and `lines` have the
-    rows that differ, the largest difference in time first."""
+    """The difference of two runs, at least one of which is measured.
+
+    `opcodes` and `lines` have the rows that differ, the largest difference in time first."""
 
     old: CaptureSide
     new: CaptureSide
@@ -203,9 +212,10 @@ def _rows(
 
 
 def _lines(old: CaptureSide, new: CaptureSide) -> list[DifferenceRow]:
-    """Return the lines whose times differ, the largest difference first. If the two sides have no
-    line in common, return an empty list: then one side probably has lines of the source and the
-    other has statements of a compiler, which can't be compared."""
+    """Return the lines whose times differ, the largest difference first.
+
+    If the two sides have no line in common, return an empty list. Then one side probably has lines
+    of the source and the other has statements of a compiler, which can't be compared."""
     if not {place for _, place in old.lines} & {place for _, place in new.lines}:
         return []
     each = ({key: CaptureKind(0, ns) for key, ns in side.lines.items()} for side in (old, new))

@@ -41,10 +41,11 @@ Names = Mapping[int, str]
 
 
 class Condition(NamedTuple):
-    """A wait for a semaphore (S) or an event (E), or an update of one. `kind` is the letter S or E
-    followed by the comparison or the change, such as "S>=" or "S++". `number` identifies the
-    semaphore or event, and `value` is the number with which it is compared or by which it is
-    changed."""
+    """A wait for a semaphore (S) or an event (E), or an update of one.
+
+    `kind`: the letter S or E followed by the comparison or the change, such as "S>=" or "S++".
+    `number`: identifies the semaphore or event.
+    `value`: the number to compare with, or to change by."""
 
     kind: str
     number: int
@@ -59,9 +60,12 @@ class Condition(NamedTuple):
 
 
 class DecodedOperand(NamedTuple):
-    """A tensor in SBUF or PSUM. `address` is the byte where it begins in a partition. `steps` (in
-    elements) and `sizes` (counts of elements) have an entry for each axis within a partition, and
-    `rows` is the number of partitions. `format` is "" if the instruction does not contain it."""
+    """A tensor in SBUF or PSUM.
+
+    `address`: the byte where it begins in a partition.
+    `steps` and `sizes`: elements, one entry for each axis within a partition.
+    `rows`: the number of partitions.
+    `format`: "" if the instruction does not contain it."""
 
     name: str
     reads: bool
@@ -106,11 +110,14 @@ class DecodedOperand(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The source (`reads` is True) or the destination of a DMA transfer, as the instruction that
-    starts the transfer describes it. It has counts[0] x counts[1] elements of `element` bytes;
-    `steps` are in bytes. The meaning of `address` depends on `kind`: for "address" it is an address
-    of the device, for "variable" an offset in the variable `number`, and for "table" an offset in
-    the variable at entry `number` of the table of variables."""
+    """One end of a DMA transfer, as the instruction that starts the transfer describes it.
+
+    The end is the source if `reads` is True, else the destination. It has counts[0] x counts[1]
+    elements of `element` bytes; `steps` are in bytes. The meaning of `address` depends on `kind`:
+
+    * "address": an address of the device;
+    * "variable": an offset in the variable `number`;
+    * "table": an offset in the variable at entry `number` of the table of variables."""
 
     name: str
     reads: bool
@@ -138,7 +145,7 @@ class Block(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """A number, or the address at which each partition has a separate number."""
+    """A number, or the address of a separate number in each partition."""
 
     value: float
     is_address: bool
@@ -152,10 +159,12 @@ class Scalar(NamedTuple):
 
 
 class DecodedInstruction(NamedTuple):
-    """An instruction of a device. `role` is its purpose, such as "compute" or "transfer", from
-    `isa/encoding.toml`. For an unknown opcode, `role` is "", `opcode` is the number of the opcode,
-    and there are no operands. `printed` is the profiler's text if the instruction comes from the
-    profiler's JSON, else None."""
+    """An instruction of a device.
+
+    `role`: its purpose, such as "compute" or "transfer", from `isa/encoding.toml`.
+    `printed`: the profiler's text if the instruction comes from the profiler's JSON, else None.
+
+    For an unknown opcode, `role` is "", `opcode` is its number, and there are no operands."""
 
     opcode: str
     role: str
@@ -224,8 +233,8 @@ def opcodes() -> dict[int, str]:
 
 
 def does(opcode: str) -> str:
-    """Return the name of the function in `meanings` that executes instructions with this opcode
-    name; "" if their effect is unknown."""
+    """Return the name of the function in `meanings` that executes this opcode; "" if none is
+    known."""
     return _tables().does.get(opcode, "")
 
 
@@ -235,23 +244,27 @@ def our_format(name: str) -> str:
 
 
 def our_operator(name: str) -> str:
-    """Return neuroncore's name for an operator of the profiler, "" for no operator. Raise
-    LookupError for an unknown operator."""
+    """Return neuroncore's name for an operator of the profiler; "" for no operator.
+
+    Raise LookupError for an unknown operator."""
     return str(_tables().ours["operators"][name])
 
 
 def our_function(name: str) -> tuple[str, bool]:
-    """Return neuroncore's name for an activation function of the profiler, and whether the function
-    adds a bias to its input. Raise LookupError for an unknown function."""
+    """Return neuroncore's name for an activation function, and whether it adds a bias to its input.
+
+    Raise LookupError for an unknown function."""
     row = _tables().ours["functions"][name]
     return row["name"], row["bias"]
 
 
 def unpublished(words: Array) -> Array:
-    """Return, for each instruction, whether one of its bytes has a value that no published program
-    has at this position. A byte that the layout decodes is checked only if the table `published`
-    of `isa/encoding.toml` lists its values.
-    `words` are the bytes of instructions with the same known opcode, [instructions, 64]."""
+    """Return which instructions have a byte that no published program has at this position.
+
+    A byte that the layout decodes is checked only if the table `published` of `isa/encoding.toml`
+    lists its values.
+
+    `words`: bytes of instructions with the same known opcode, shape [instructions, 64]."""
     tables = _tables()
     name, _, layout = tables.opcodes[int(words[0, 0])]
     unknown = np.zeros(len(words), np.bool_)
@@ -272,8 +285,9 @@ def role(opcode: str) -> str:
 
 
 class _OpcodeLayout(NamedTuple):
-    """A layout: functions that decode the fields of an instruction from its 64 bytes. `bytes` has
-    the positions of all bytes that are decoded."""
+    """A layout: functions that decode the fields of an instruction from its 64 bytes.
+
+    `bytes` has the positions of all bytes that are decoded."""
 
     operands: Sequence[Callable[[bytes, _Tables], DecodedOperand]]
     blocks: Sequence[Callable[[bytes, _Tables], Block]]
@@ -428,8 +442,9 @@ def _setting(name: str, spec: Mapping[str, Any]) -> Callable[[bytes, _Tables], A
 
 
 def _unless(name: str, code: int, usual: int, text: str | None = None) -> str:
-    """Return "NAME=VALUE" for a setting, or "" if `code` is its usual value. VALUE is `text`, or
-    the code if there is no text."""
+    """Return "NAME=VALUE" for a setting, or "" if `code` is its usual value.
+
+    VALUE is `text`, or the code if there is no text."""
     return "" if code == usual else f"{name}={text or code}"
 
 
@@ -443,9 +458,10 @@ def _scalar(at: int, flags: int, bit: int) -> Callable[[bytes, _Tables], Scalar]
 
 
 def _condition(word: bytes, at: int, value: int, kinds: Mapping[int, str]) -> Condition | None:
-    """Return the wait or the update whose kind is at byte `at` of an instruction; None if this byte
-    is 0. The number of the semaphore is at the next byte. The value of the condition is at byte
-    `value`, or is 1 if `value` is 0."""
+    """Return the wait or the update whose kind is at byte `at`; None if this byte is 0.
+
+    The number of the semaphore is at the next byte. The value of the condition is at byte `value`,
+    or is 1 if `value` is 0."""
     if not word[at]:
         return None
     amount = struct.unpack_from("<I", word, value)[0] if value else 1

@@ -34,8 +34,10 @@ MOST_INCREMENTS, MOST_COLUMNS = 1 << 10, 1 << 16
 
 
 class TimedInstruction(NamedTuple):
-    """A timed instruction of an engine: its number in the engine's program, and three times in
-    nanoseconds: its begin, when the engine is free again, and when the result is available."""
+    """A timed instruction of an engine, by its number in the engine's program.
+
+    The three times, in nanoseconds, are its begin, the end of its work on the engine, and the time
+    at which its result is available."""
 
     engine: int
     number: int
@@ -46,9 +48,12 @@ class TimedInstruction(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Move:
-    """A transfer of `elements` elements. It adds `increment` to a semaphore. `read` and `written`
-    are bytes; `source` and `target` are memories (HBM or SBUF); `static` is true if its descriptors
-    are static."""
+    """A transfer of `elements` elements.
+
+    `increment`: what the transfer adds to a semaphore.
+    `read` and `written`: bytes.
+    `source` and `target`: memories (HBM or SBUF).
+    `static`: whether its descriptors are static."""
 
     semaphore: int
     increment: int
@@ -69,7 +74,9 @@ class _Semaphores:
 
     def add(self, number: int, amount: int, ns: float, by: int) -> None:
         """Record that the engine `by` (-1 for DMA engines) adds `amount` to a semaphore at the time
-        `ns`. Raise UsageError if `amount` is larger than in any known program."""
+        `ns`.
+
+        Raise UsageError if `amount` is larger than in any known program."""
         if amount > MOST_INCREMENTS:
             raise UsageError(
                 f"an instruction adds {amount:,} to semaphore {number}, more than "
@@ -86,9 +93,11 @@ class _Semaphores:
 
 
 class Clock:
-    """The Tensor engine's clock. Time is divided into windows of equal length, one of which begins
-    at `phase_ns`. The clock has its full rate in a window if matrix products streamed enough rows
-    of their moving matrices through the array during the previous window."""
+    """The Tensor engine's clock.
+
+    Time is divided into windows of equal length, one of which begins at `phase_ns`. The clock has
+    its full rate in a window if matrix products were busy enough in the window before: they must
+    have streamed enough rows of their moving matrices through the array."""
 
     def __init__(self, machine: Machine, phase_ns: float) -> None:
         self.phase, self.moved = phase_ns, defaultdict[int, float](float)
@@ -131,8 +140,10 @@ class _Replay:
         }
 
     def run(self) -> None:
-        """Time all instructions of all engines. The next instruction is always the one that can
-        begin first. Raise UsageError if instructions remain and none of them can begin."""
+        """Time all instructions of all engines.
+
+        The next instruction is always the one that can begin first. Raise UsageError if
+        instructions remain and none of them can begin."""
         while any(
             self.next_number[engine] < len(stream) for engine, stream in self.streams.items()
         ):
@@ -143,8 +154,8 @@ class _Replay:
             self._take(engine, begin)
 
     def _ready(self) -> Iterator[tuple[int, float]]:
-        """Yield (engine, begin in nanoseconds) for the next instruction of each engine, if all of
-        its waits can be timed."""
+        """Yield (engine, begin in nanoseconds) for each engine's next instruction if its waits can
+        be timed."""
         for engine, stream in self.streams.items():
             if self.next_number[engine] == len(stream):
                 continue
@@ -186,8 +197,10 @@ class _Replay:
         return self.machine.fixed.semaphore_ns
 
     def _cost(self, engine: int, kind: DecodedInstruction) -> tuple[float, float]:
-        """Return two times in nanoseconds: how long an instruction occupies its engine, and how
-        much later its result is available."""
+        """Return how long an instruction occupies its engine, and how much later its result is
+        available.
+
+        Both times are in nanoseconds."""
         if kind.role == "table":
             return self.machine.fixed.activation_table_ns, 0.0
         if kind.role == "weights":
@@ -275,8 +288,9 @@ def _sizes(move: DmaMove) -> tuple[int, int]:
 
 
 def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
-    """Return the name, in the machine's file, of the rate at which the Vector engine executes an
-    instruction. `streams` are the large operands of the instruction."""
+    """Return the name, in the machine's file, of the Vector engine's rate for an instruction.
+
+    `streams` are the large operands of the instruction."""
     if sum(operand.reads for operand in streams) > 1:
         return "two_streams"
     apart = any(operand.steps[0] not in (0, 1) for operand in streams if operand.free > 1)
@@ -293,19 +307,20 @@ def _rate(kind: DecodedInstruction, streams: Sequence[DecodedOperand]) -> str:
 
 
 def _takes_columns(kind: DecodedInstruction) -> bool:
-    """Return whether an instruction reads one number per partition from memory, as a bias or a
-    scalar."""
+    """Return whether an instruction reads a bias or scalar with one number per partition from
+    memory."""
     values: Mapping[str, object] = kind.settings
     return "bias" in values or any(getattr(each, "is_address", False) for each in values.values())
 
 
 def estimate(program: Neff, machine: Machine) -> Capture:
-    """Return the program as a capture of estimated times. A program does not determine when the
-    windows of the Tensor engine's clock begin, so the program is timed with several phases. The
-    capture has the times of the middle result. Its `range_ns` reaches from the shortest to the
-    longest result, each multiplied by a factor of the machine (`replay.range`). Raise UsageError if
-    a semaphore never reaches a value that an instruction waits for, or if the effect of an update
-    of a semaphore is unknown."""
+    """Return the program as a capture of estimated times.
+
+    A program does not determine when the windows of the Tensor engine's clock begin, so several
+    phases are tried. The capture has the times of the middle result. Its `range_ns` reaches from
+    the shortest to the longest result, each multiplied by a factor of the machine (`replay.range`).
+    Raise UsageError if a semaphore never reaches a value that an instruction waits for, or if an
+    update of a semaphore has an unknown effect."""
     window_ns = machine.fixed.clock_window_ns
     phases = range(PHASES) if window_ns else range(1)
     each = [timed(program, machine, phase * window_ns / PHASES) for phase in phases]
@@ -318,9 +333,10 @@ def estimate(program: Neff, machine: Machine) -> Capture:
 
 
 def timed(program: Neff, machine: Machine, phase_ns: float = 0.0) -> Capture:
-    """Return the program as a capture of times that are estimated for one phase of the Tensor
-    engine's clock: one of the clock's windows begins at `phase_ns`. Raise UsageError as `estimate`
-    does."""
+    """Return the program as a capture of estimated times, for one phase of the Tensor engine's
+    clock.
+
+    One of the clock's windows begins at `phase_ns`. Raise UsageError like `estimate`."""
     cores = []
     for number, graph in enumerate(program.graphs):
         replay = _Replay(graph, machine, phase_ns)
@@ -376,8 +392,7 @@ def _moves(replay: _Replay, places: Mapping[tuple[int, int], int]) -> Array:
 
 
 def _elements(replay: _Replay) -> Array:
-    """Return the transfers as an array of ELEMENT. Each transfer has one row, which lasts from the
-    transfer's first byte to its last."""
+    """Return the transfers as an array of ELEMENT, with one row for each whole transfer."""
     rows = np.zeros(len(replay.moves), ELEMENT)
     for at, (_, move, first, end) in enumerate(replay.moves):
         rows[at] = first, end - replay.times.done_ns, 0, -1, move.written

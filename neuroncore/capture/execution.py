@@ -113,7 +113,7 @@ def refused(graph: Graph) -> Counter[str]:
 
 
 def _reason(kind: DecodedInstruction) -> str:
-    """Return the first reason why an instruction can't be executed; "" if there is none."""
+    """Return the first reason why an instruction can't be executed, or ""."""
     if not kind.known:
         return "unknown opcode"
     if not encoding.does(kind.opcode):
@@ -131,8 +131,7 @@ def _reason(kind: DecodedInstruction) -> str:
 
 
 def _unnamed(kind: DecodedInstruction) -> str:
-    """Return a text about the first setting of an instruction that has an unknown operator,
-    function or axis as its value; "" if there is none."""
+    """Return a text about the first setting with an unknown operator, function or axis, or ""."""
     settings = kind.settings
     checks = {
         "op": encoding.our_operator,
@@ -151,8 +150,8 @@ def _unnamed(kind: DecodedInstruction) -> str:
 
 
 def _unusual(code: Code) -> Iterator[tuple[str, int]]:
-    """Yield the opcodes of instructions in which some byte has an unknown value, each with the
-    number of such instructions."""
+    """Yield opcodes, each with the number of its instructions that have a byte with an unknown
+    value."""
     opcodes = encoding.opcodes()
     for opcode in np.unique(code.words[:, 0]).tolist():
         words = code.words[code.words[:, 0] == opcode]
@@ -167,8 +166,9 @@ def _unusual(code: Code) -> Iterator[tuple[str, int]]:
 def _codes(
     name: str, inputs: Mapping[str, npt.ArrayLike], form: Format, shape: tuple[int, ...]
 ) -> Array:
-    """Return the codes of an input, which are the bits of its elements, as integers. An input whose
-    format numpy lacks may be given as raw bytes of the same width."""
+    """Return the bits of an input's elements, as integers.
+
+    An input whose format numpy lacks may be given as raw bytes of the same width."""
     if name not in inputs:
         names = ", ".join(inputs) or "nothing"
         raise UsageError(f"the program's input {name} is missing; the given inputs are: {names}")
@@ -218,9 +218,10 @@ def _run(state: State, graph: Graph) -> None:
 
 
 def _advance(state: State, engine: int, code: Code, next_numbers: dict[int, int]) -> Waiting | None:
-    """Execute an engine's instructions until one has to wait. Return this instruction, or None at
-    the end of the program. `next_numbers` has the number of each engine's next instruction, and is
-    updated."""
+    """Execute an engine's instructions until one has to wait.
+
+    Return this instruction, or None at the end of the program. `next_numbers` has the number of
+    each engine's next instruction, and is updated."""
     stream = code.instructions
     while next_numbers[engine] < len(stream):
         kind = stream[next_numbers[engine]]
@@ -243,8 +244,9 @@ def _named(engine: int, code: Code, number: int) -> str:
 
 
 def _deadlock(state: State, graph: Graph, waiting: list[Waiting]) -> str:
-    """Return the message for engines that all wait: the first engine with its condition, and how
-    many other engines wait."""
+    """Return the message for engines that all wait.
+
+    It names the first engine with its condition, and the number of the others."""
     engine, number, wait = waiting[0]
     user = graph.semaphores.get(wait.number, "")
     return (

@@ -1,10 +1,8 @@
-"""The figures of a measured run, with the names and units of the vendor's profiler: seconds, bytes,
-and percentages as fractions.
+"""The figures of a measured run, with the names and units of the vendor's profiler.
 
-Counts and times of engines include all instructions that the profiler shows: the kernel's
-instructions on all cores of a program, and the runtime's instructions before and after it. Bytes
-and flops are the kernel's alone.
-"""
+Units are seconds, bytes, and percentages as fractions. Counts and times of engines include all
+instructions that the profiler shows: the kernel's instructions on all cores of a program, and the
+runtime's instructions before and after it. Bytes and flops are the kernel's alone."""
 
 from __future__ import annotations
 
@@ -29,8 +27,7 @@ PRODUCTS = 2  # flops of a cell for each column: a multiplication and an additio
 
 
 def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
-    """Return all figures. Figures that need the peaks of the machine are left out if the machine is
-    unknown."""
+    """Return all figures. Without a machine, figures that need its peaks are left out."""
     total = capture.total_ns or 1.0
     flops, moved = _flops(capture), _bytes(capture)
     core = capture.busiest
@@ -52,8 +49,9 @@ def summary(capture: Capture, machine: Machine | None = None) -> dict[str, Any]:
 
 
 def _shown(capture: Capture) -> Iterator[tuple[MeasuredCore, Array]]:
-    """Yield each core with the instructions that the profiler shows: those that begin and end while
-    the profiler counts."""
+    """Yield each core with the instructions that the profiler shows.
+
+    They begin and end while the profiler counts."""
     for core in capture.cores:
         rows = core.instructions
         yield core, rows[(rows["begin_ns"] >= 0) & (rows["end_ns"] <= capture.total_ns)]
@@ -83,17 +81,18 @@ def _engines(capture: Capture, total: float) -> dict[str, Any]:
 
 
 def _works(core: MeasuredCore, rows: Array) -> Array:
-    """Return, for each instruction in `rows`, whether its time counts. The time of an instruction
-    of the runtime that waits for something does not count; all others do."""
+    """Return, for each instruction in `rows`, whether its time counts.
+
+    Only waiting instructions of the runtime do not count."""
     idle = np.array([bool(kind.waits) for kind in core.kinds], np.bool_)
     works: Array = rows["own"] | ~idle[rows["kind"]]
     return works
 
 
 def _dma(capture: Capture, total: float) -> dict[str, Any]:
-    """Return the DMA figures. Elements are what the profiler calls packets. Queues are grouped by
-    whether their descriptors were written before the program ran (static), and if not, by what
-    writes them."""
+    """Return the DMA figures.
+
+    Elements are what the profiler calls packets. Queues are grouped by `kind_of_queue`."""
     shown = [(core, core.elements[core.elements["begin_ns"] >= 0]) for core in capture.cores]
     elements = np.concatenate([rows for _, rows in shown])
     active = union_ns(elements["begin_ns"], elements["end_ns"])
@@ -120,8 +119,10 @@ def _dma(capture: Capture, total: float) -> dict[str, Any]:
 
 
 def kind_of_queue(core: MeasuredCore, number: int) -> str:
-    """Return "static" if the descriptors of a queue were written before the program ran. Otherwise
-    return what writes them while it runs: "hardware_dynamic" or "software_dynamic"."""
+    """Return when and by what the descriptors of a queue are written.
+
+    The result is "static" for descriptors that were written before the program ran. Otherwise it is
+    "hardware_dynamic" or "software_dynamic"."""
     name = core.queues[number] if number >= 0 else ""
     if "Dynamic" not in name:
         return "static"
@@ -160,8 +161,10 @@ def _flops(capture: Capture) -> dict[str, int]:
 
 
 def _bytes(capture: Capture) -> dict[str, int]:
-    """Return the byte counters: for operands of engines the bytes in one partition, for transfers
-    all bytes. Counters of HBM and SBUF are left out if the source of a transfer is unknown."""
+    """Return the byte counters.
+
+    For operands of engines the bytes in one partition count, for transfers all bytes. Counters of
+    HBM and SBUF are left out if the source of a transfer is unknown."""
     totals = Counter(dict.fromkeys(BYTES, 0))
     for _, kind, count in _counted(capture):
         for operand in kind.operands:
@@ -178,8 +181,9 @@ def _bytes(capture: Capture) -> dict[str, int]:
 
 
 def _bytes_of(operand: DecodedOperand, kind: DecodedInstruction) -> int:
-    """Return the bytes of an operand per partition. The profiler assumes that a product writes the
-    format that it reads."""
+    """Return the bytes of an operand per partition.
+
+    The profiler assumes that a product writes the format that it reads."""
     if kind.role == "product" and not operand.reads:
         read = kind.operand("src")
         return operand.free * read.free_bytes // read.free
@@ -187,8 +191,9 @@ def _bytes_of(operand: DecodedOperand, kind: DecodedInstruction) -> int:
 
 
 def _clock(core: MeasuredCore) -> dict[str, float]:
-    """Return the time in seconds for which the Tensor engine had its full clock rate while the
-    kernel ran, as {"full_clock_time": seconds}; {} if the clock was not recorded."""
+    """Return {"full_clock_time": seconds}; {} if the clock was not recorded.
+
+    This is how long the Tensor engine had its full clock rate while the kernel ran."""
     begin, end = core.window
     clock = core.clock
     if not len(clock):
@@ -202,8 +207,10 @@ def _clock(core: MeasuredCore) -> dict[str, float]:
 def _of_peak(
     machine: Machine, cores: int, total: float, flops: dict[str, int], moved: dict[str, int]
 ) -> dict[str, float]:
-    """Return the figures that are relative to a peak of the machine. `cores` is the number of cores
-    whose Tensor engines are added up, and `total` the time in nanoseconds."""
+    """Return the figures that are relative to a peak of the machine.
+
+    `cores`: the number of cores whose Tensor engines are added up.
+    `total`: the time in nanoseconds."""
     peak = PRODUCTS * cores * machine.pe_cells * machine.engines["tensor"].clock_ghz
     model = flops["hardware_flops"] - flops["transpose_flops"]
     figures = {"mfu_inst_estimated_percent": model / (peak * total)}

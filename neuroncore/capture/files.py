@@ -15,8 +15,10 @@ SAVED, HEAD = b'"neuroncore.', 64  # a saved run, decompressed, has SAVED in its
 
 
 def is_capture(path: Path) -> bool:
-    """Return whether a file begins like a device trace, has the suffix of a trace or of a compiled
-    program, or is JSON with the suffix .json. Return False for a run that neuroncore saved."""
+    """Return whether a file is a capture, judging by its first bytes and its suffix.
+
+    A file is a capture if it begins like a device trace, has the suffix of a trace or of a compiled
+    program, or is JSON with the suffix .json. A run that neuroncore saved is not a capture."""
     try:
         if not path.is_file():
             return False
@@ -38,8 +40,8 @@ def is_json(start: bytes) -> bool:
 
 
 def saved_run(path: Path, content: bytes) -> str:
-    """Return the message for a run that neuroncore saved in a file with the vendor's suffix; "" for
-    any other file."""
+    """Return the message for a saved run of neuroncore with the vendor's suffix; "" for other
+    files."""
     try:
         head = zlib.decompressobj(wbits=31).decompress(content[:ARCHIVE], HEAD)
     except zlib.error:

@@ -55,11 +55,15 @@ Lines = Counter[tuple[Signature, str]]  # neuroncore's instructions, by signatur
 
 
 class JoinedWork(NamedTuple):
-    """The work of one instruction: its kind ("" if it only waits), its sizes, and its engine, which
-    is "DMA" for transfers. The sizes are the rows, columns and length of a product; the partitions
-    of an engine's instruction, and the elements that it reads and writes; or the bytes of a
-    transfer. `statement` is the number of the compiler's statement, -1 for none; `place` is the
-    line of the kernel, "" if unknown."""
+    """The work of one instruction.
+
+    `kind`: the kind of the work, "" if the instruction only waits.
+    `engine`: "DMA" for transfers.
+    `statement`: the number of the compiler's statement, -1 for none.
+    `place`: the line of the kernel, "" if unknown.
+
+    The sizes are the rows, columns and length of a product; the partitions of an engine's
+    instruction, and the elements that it reads and writes; or the bytes of a transfer."""
 
     kind: str
     sizes: tuple[int, ...]
@@ -76,8 +80,9 @@ class JoinedWork(NamedTuple):
 
 
 def ours(timeline: Timeline) -> list[JoinedWork]:
-    """Return the work of neuroncore's compiled program, in the order of the program, with an entry
-    for each instruction that the device would have."""
+    """Return the work of neuroncore's compiled program, in program order.
+
+    There is an entry for each instruction that the device would have."""
     program, columns, machine = timeline.program, timeline.columns, timeline.machine
     heads = timeline.compiled.heads
     issued = np.flatnonzero((timeline.compiled.fate == ISSUED) & (heads < 0)).tolist()
@@ -100,9 +105,11 @@ def ours(timeline: Timeline) -> list[JoinedWork]:
 
 
 def _done_by(call: Call, queue: int, machine: Machine) -> tuple[str, tuple[int, ...], int]:
-    """Return the kind and the sizes of the work of a call (as in `JoinedWork`), and how many
-    instructions of the device do this work. The kind is "" if the device has no instruction for the
-    call. A call represents all instructions with the same function and equal arguments."""
+    """Return the kind and the sizes of a call's work, and how many device instructions do this
+    work.
+
+    The kind is "" if the device has no instruction for the call. A call represents all instructions
+    with the same function and equal arguments."""
     if is_transfer(call, queue):
         return _direction(call), (call.written_bytes,), 1
     done = product(call, machine)
@@ -134,8 +141,9 @@ def _direction(call: Call) -> str:
 
 
 def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
-    """Return the work of the kernel's instructions in the order of time, each with its row in
-    `core.instructions`."""
+    """Return the work of the kernel's instructions in order of time.
+
+    Each has its row in `core.instructions`."""
     moves = {int(move["trigger"]): move for move in core.moves}
     works = []
     for row in core.kernel.tolist():
@@ -151,8 +159,9 @@ def of_core(core: MeasuredCore) -> list[tuple[int, JoinedWork]]:
 
 
 def of_graph(graph: Graph) -> list[tuple[tuple[int, int], JoinedWork]]:
-    """Return the work of the instructions of a compiled program, engine by engine, in the engine's
-    order. Each has a key: the engine, and the number of the instruction in the engine's program."""
+    """Return the work of the instructions of a compiled program, engine by engine.
+
+    Each has a key: the engine, and the number of the instruction in the engine's program."""
     works = []
     for engine, code in graph.code.items():
         blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}
@@ -180,8 +189,10 @@ def _static(block: StaticBlock, graph: Graph) -> tuple[str, tuple[int, ...]] | N
 
 
 def _direct(kind: DecodedInstruction, graph: Graph) -> tuple[str, tuple[int, ...]] | None:
-    """Return the kind and size of the work of a transfer whose instruction contains both ends; None
-    for other instructions. The ends are variables, or entries of a table of variables."""
+    """Return the kind and size of a transfer whose instruction contains both ends.
+
+    The ends are variables, or entries of a table of variables. Return None for other
+    instructions."""
     if not kind.blocks:
         return None
     inside = {v.number for v in graph.variables.values() if v.kind == STATE_BUFFER}
@@ -211,8 +222,9 @@ def _work(kind: DecodedInstruction, engine: str, statement: int) -> JoinedWork:
 
 
 def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list[JoinedWork]:
-    """Return the device's work, `theirs`, with the line (`place`) of each instruction. `our_work`
-    is neuroncore's work for the same kernel."""
+    """Return the device's work, `theirs`, with the line (`place`) of each instruction.
+
+    `our_work` is neuroncore's work for the same kernel."""
     places = [""] * len(theirs)
     unused = Counter((work.signature, work.place) for work in our_work)
     _by_statement(theirs, places, unused)
@@ -233,11 +245,13 @@ def joined(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list
 
 
 def _by_statement(theirs: Sequence[JoinedWork], places: list[str], unused: Lines) -> None:
-    """Set the places of device instructions, statement by statement. The instructions of a
-    statement that have the same signature get the first line with as many neuroncore instructions
-    of this signature. If there is no such line, they get a line with n times as many neuroncore
-    instructions, n of which do the work of one device instruction. `unused` counts neuroncore's
-    instructions by signature and line; entries that are used are removed."""
+    """Set the places of device instructions, statement by statement.
+
+    The instructions of a statement with the same signature get the first line that has as many
+    neuroncore instructions of this signature. If there is no such line, they get a line with n
+    times as many neuroncore instructions, n of which do the work of one device instruction.
+    `unused` counts neuroncore's instructions by signature and line. Entries that are used are
+    removed."""
     groups: dict[tuple[Signature, int], list[int]] = defaultdict(list)
     for number, work in enumerate(theirs):
         if work.sizes and work.statement >= 0:
@@ -259,9 +273,10 @@ def _equal(whole: Signature, part: Signature) -> int:
 
 
 def _merged(whole: Signature, part: Signature) -> int:
-    """Return how many instructions with the signature `part` do the work of one instruction with
-    the signature `whole`. This is the factor by which all sizes of `whole` except the partitions
-    are larger than those of `part`; 0 if there is no such factor."""
+    """Return how many instructions `part` do the work of one instruction `whole`.
+
+    The result is the factor by which all sizes of `whole` except the partitions are larger than
+    those of `part`. Return 0 if there is no such factor."""
     (kind, sizes), (other, smaller) = whole, part
     if kind != other or not smaller[-1] or sizes[-1] % smaller[-1]:
         return 0
@@ -274,10 +289,11 @@ def _merged(whole: Signature, part: Signature) -> int:
 def _in_order(
     theirs: Sequence[JoinedWork], places: list[str], our_work: Sequence[JoinedWork], unused: Lines
 ) -> None:
-    """Set the places of device instructions that have none. The n-th such instruction with a
-    signature gets the line of neuroncore's n-th instruction with this signature, among the lines in
-    `unused`. Then each device instruction that still has no place gets the line of a remaining
-    neuroncore instruction on twice as many elements (`_as_16_bit`)."""
+    """Set the places of device instructions that have none.
+
+    The n-th such instruction with a signature gets the line of neuroncore's n-th instruction with
+    this signature in `unused`. A device instruction that still has no place gets the line of a
+    remaining neuroncore instruction on twice as many elements (`_as_16_bit`)."""
     waiting: dict[Signature, deque[str]] = defaultdict(deque)
     for work in our_work:
         if unused[work.signature, work.place]:
@@ -294,15 +310,17 @@ def _signature(work: JoinedWork) -> Signature:
 
 
 def _as_16_bit(work: JoinedWork) -> Signature:
-    """Return the signature that neuroncore has for a copy of 16-bit elements, if `work` is the
-    device's copy of the same bytes as half as many 32-bit elements."""
+    """Return neuroncore's signature for a device's copy, if it may be a copy of 16-bit elements.
+
+    The device copies the same bytes as half as many 32-bit elements."""
     counts = 2 if work.kind == COMPUTE else 1
     return work.kind, (*work.sizes[:1], *(counts * size for size in work.sizes[1:]))
 
 
 def at_source(core: MeasuredCore, timeline: Timeline) -> MeasuredCore:
-    """Return a measured core whose statements are lines of the kernel. `timeline` is the estimate
-    of that kernel."""
+    """Return a measured core whose statements are lines of the kernel.
+
+    `timeline` is the estimate of that kernel."""
     device_work = of_core(core)
     works = joined([work for _, work in device_work], ours(timeline))
     places = map(timeline.program.place, range(len(timeline.program.lines)))
@@ -317,8 +335,9 @@ def at_source(core: MeasuredCore, timeline: Timeline) -> MeasuredCore:
 
 
 def matched(core: MeasuredCore) -> tuple[int, int]:
-    """Return, for a core from `at_source`, how many instructions have a line of the kernel, and how
-    many instructions there are. Only products and other computations count, because a trace without
+    """Return how many instructions have a line of the kernel, and how many there are.
+
+    `core` is from `at_source`. Only products and other computations count, because a trace without
     its program does not say which transfers are loads."""
     works = [work for _, work in of_core(core) if work.kind in (PRODUCT, TRANSPOSE, COMPUTE)]
     return sum(work.statement >= 0 for work in works), len(works)

@@ -18,9 +18,10 @@ LISTED = 40  # instructions of an engine that are printed without `whole`
 
 @dataclass(frozen=True)
 class ListedRange:
-    """The range of bytes in each partition of a memory, from `first` to `last` (exclusive), that
-    contains everything that one statement writes to this memory. `writes` is how many instructions
-    and transfers of the statement write there."""
+    """The range of bytes in each partition of a memory that one statement writes.
+
+    The range reaches from `first` to `last` (exclusive). `writes` is how many instructions and
+    transfers of the statement write there."""
 
     memory: str
     first: int
@@ -30,8 +31,9 @@ class ListedRange:
 
 
 def text(program: Neff, whole: bool = False) -> Iterator[str]:
-    """Yield the lines of a text about a program. It lists the first LISTED instructions of each
-    engine, or with `whole` all of them."""
+    """Yield the lines of a text about a program.
+
+    It lists the first LISTED instructions of each engine, or with `whole` all of them."""
     yield (
         f"{program.name} for {program.target}, compiler {program.compiler}, "
         f"{plural(len(program.graphs), 'core')}"
@@ -100,8 +102,9 @@ def _map(graph: Graph) -> Iterator[str]:
 
 
 def memory_map(graph: Graph) -> list[ListedRange]:
-    """Return the ranges of SBUF and PSUM that each statement writes, including its transfers,
-    sorted by address."""
+    """Return the ranges of SBUF and PSUM that each statement writes, sorted by address.
+
+    Writes of the statement's transfers are included."""
     ranges: dict[tuple[str, int], list[int]] = {}
     for code in graph.code.values():
         for kind, statement in zip(code.instructions, code.statements, strict=True):
@@ -119,15 +122,18 @@ def memory_map(graph: Graph) -> list[ListedRange]:
 def _add(
     ranges: dict[tuple[str, int], list[int]], key: tuple[str, int], first: int, last: int
 ) -> None:
-    """Add a write of the bytes from `first` to `last` (exclusive) to the range of a key (memory,
-    statement). A range is a list: first byte, last byte (exclusive), number of writes."""
+    """Add a write of the bytes from `first` to `last` (exclusive) to the range of a statement.
+
+    `key` is (memory, statement). A range is a list: first byte, last byte (exclusive), number of
+    writes."""
     known = ranges.setdefault(key, [first, last, 0])
     known[0], known[1], known[2] = min(known[0], first), max(known[1], last), known[2] + 1
 
 
 def _moved_in(graph: Graph) -> Iterator[tuple[int, int, int]]:
-    """Yield (begin, end, statement) for the transfers that write to SBUF: the range of bytes in
-    each partition, and the statement of the transfer."""
+    """Yield (begin, end, statement) for each transfer that writes to SBUF.
+
+    The range from begin to end is in bytes of each partition."""
     inside = {v.name for v in graph.variables.values() if v.kind == STATE_BUFFER}
     for engine, code in graph.code.items():
         blocks = {(each.queue, each.number): each for each in graph.blocks[engine]}

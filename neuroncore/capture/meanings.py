@@ -85,8 +85,10 @@ def multiply(state: State, kind: DecodedInstruction) -> None:
 
 
 def _transposed(codes: Array, moving: Array) -> Array:
-    """Return the transpose of the weights, as codes of their format. Each column of `moving`
-    selects a row of the weights. Raise UsageError if a column does not select one row."""
+    """Return the transpose of the weights, as codes of their format.
+
+    Each column of `moving` selects a row of the weights. Raise UsageError if it does not select
+    exactly one row."""
     if not product.picks(moving) or not moving.any(axis=0).all():
         raise UsageError(
             "a column of a transpose's moving matrix does not select exactly one row of weights"
@@ -98,9 +100,10 @@ def _transposed(codes: Array, moving: Array) -> Array:
 def _passes(
     weights: Array, moving: Array, loaded: DecodedInstruction, kind: DecodedInstruction
 ) -> Pairs:
-    """Return the pairs (weights, moving matrix) whose products the array adds for one instruction.
+    """Return the pairs (weights, moving matrix) whose products one instruction adds.
+
     `loaded` is the instruction that loaded the weights. For float32, both matrices are split into
-    the upper and the lower bits of their numbers (`product.halves`), and each pair has one half of
+    the upper and the lower bits of their numbers (`product.halves`). Each pair then has one half of
     the weights and one half of the moving matrix."""
     modes = [each.settings["fp32_mode"].partition("=")[2] for each in (loaded, kind)]
     stationary, moving_mode = modes
@@ -138,8 +141,9 @@ def two_tensors(state: State, kind: DecodedInstruction) -> None:
 
 
 def scalars(state: State, kind: DecodedInstruction) -> None:
-    """Compute (x op0 operand0) op1 operand1. Each operand is a number, or a number for each
-    partition."""
+    """Compute (x op0 operand0) op1 operand1.
+
+    Each operand is a number, or a number for each partition."""
     values = state.storage.values(kind.operand("src"))
     values = values.reshape(len(values), -1)
     for op, scalar in (("op0", "operand0"), ("op1", "operand1")):
@@ -195,8 +199,9 @@ def fill(state: State, kind: DecodedInstruction) -> None:
 
 
 def _zero(bits: int) -> int:
-    """Return 0, the code that a fill writes for `bits` = 0 if the format is not 32 bits wide. Raise
-    UsageError for other values of `bits`, because their effect on such a format is unknown."""
+    """Return 0, the code for `bits` = 0 in a fill of a format that is not 32 bits wide.
+
+    Raise UsageError for other values of `bits`, because their effect is unknown."""
     if bits:
         raise UsageError(
             "it is not known what a fill with a value other than 0 writes to a format that is not "

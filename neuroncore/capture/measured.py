@@ -41,15 +41,17 @@ OUTSIDE = DecodedInstruction("RUNTIME", "order", (), (), (), (), {})
 class MeasuredCore:
     """Measurements of one core, in nanoseconds since the profiler began to count.
 
-    `instructions` is a structured array of INSTRUCTION, sorted by begin: `kind` is an index of
-    `kinds`; `own` is True for instructions of the kernel's compiled program and False for those
-    that the runtime added; `statement` is the number of the compiler's statement, or -1 if unknown.
-    `names` has the compiler's name of each instruction. `moves` are the kernel's DMA transfers
-    (`moves.MOVE`). `elements` is what the DMA engines moved for the kernel and for the runtime
-    (ELEMENT). In both, `queue` is an index of `queues`. `updates` are the new values of semaphores
-    (UPDATE), and `clock` the rates of the Tensor engine's clock (CLOCK). `semaphores` has the names
-    of semaphores by number, and `memory` the bytes of HBM by what uses them.
-    """
+    `instructions`: rows of INSTRUCTION, sorted by begin. In a row, `kind` is an index of `kinds`.
+        `own` is True for instructions of the kernel's compiled program and False for those that the
+        runtime added. `statement` is the number of the compiler's statement, or -1 if unknown.
+    `names`: the compiler's name of each instruction.
+    `moves`: the kernel's DMA transfers (`moves.MOVE`); `queue` is an index of `queues`.
+    `elements`: what the DMA engines moved for the kernel and for the runtime (ELEMENT); `queue` is
+        an index of `queues`.
+    `updates`: the new values of semaphores (UPDATE).
+    `clock`: the rates of the Tensor engine's clock (CLOCK).
+    `semaphores`: the names of semaphores by number.
+    `memory`: the bytes of HBM by what uses them."""
 
     name: str
     number: int
@@ -76,9 +78,10 @@ class MeasuredCore:
 
     @property
     def window(self) -> tuple[float, float]:
-        """The begin and the end of the kernel: the begin of its first instruction, and the end of
-        its last instruction or of its last transfer, whichever is later; 0 and 0 for a core without
-        instructions."""
+        """The begin and the end of the kernel; 0 and 0 for a core without instructions.
+
+        The kernel begins with its first instruction. It ends with its last instruction or transfer,
+        whichever is later."""
         if not len(self.kernel):
             return 0.0, 0.0
         rows = self.instructions[self.kernel]
@@ -97,8 +100,10 @@ class MeasuredCore:
 
     @cached_property
     def lane(self) -> Array:
-        """For each row of `instructions`, an index of LANES: the engine; or the last lane, for
-        loads of weights, because the Tensor engine loads weights while it multiplies."""
+        """For each row of `instructions`, an index of LANES.
+
+        The lane is the engine, or the last lane for loads of weights, because the Tensor engine
+        loads weights while it multiplies."""
         loads = np.array([kind.role == "weights" for kind in self.kinds], np.bool_)
         rows = self.instructions
         lanes: Array = np.where(loads[rows["kind"]], WEIGHTS_LANE, rows["engine"])
@@ -106,8 +111,10 @@ class MeasuredCore:
 
     @cached_property
     def busy_ns(self) -> Array:
-        """The nanoseconds for which each row of `instructions` occupies its lane: until the
-        instruction ends, or until the next one in the lane begins if that is earlier."""
+        """The nanoseconds for which each row of `instructions` occupies its lane.
+
+        A row occupies its lane until the instruction ends or the next one in the lane begins,
+        whichever is earlier."""
         rows = self.instructions
         busy: Array = rows["end_ns"] - rows["begin_ns"]
         for lane in np.unique(self.lane).tolist():
@@ -125,8 +132,9 @@ class MeasuredCore:
 
 @dataclass(frozen=True, eq=False)
 class Capture:
-    """A run of one program: the measurements of its cores, and the file that they come from. Times
-    are measured, or they are estimated from the program's own instructions. If they are estimated,
+    """A run of one program: the measurements of its cores, and their file.
+
+    Times are measured, or estimated from the program's own instructions. For estimated times,
     `range_ns` is the range in nanoseconds in which 80 % of measurements of the kernel's time are
     expected."""
 
@@ -143,8 +151,7 @@ class Capture:
 
     @property
     def busiest(self) -> MeasuredCore:
-        """The core that ran the kernel. If a logical core consists of two cores, often only one of
-        them runs the kernel."""
+        """The core that ran the kernel: often only one of the two cores of a logical core."""
         return max(self.cores, key=lambda core: (len(core.kernel), core.total_ns))
 
     @property
@@ -154,8 +161,10 @@ class Capture:
 
 
 def of_trace(trace: Trace, source: str, neff: Neff | None = None) -> Capture:
-    """Return the capture of a trace. With the compiled program `neff`, the capture has the
-    compiler's names. `source` is the file of the trace."""
+    """Return the capture of a trace.
+
+    `neff`: the compiled program, from which the compiler's names are taken.
+    `source`: the file of the trace."""
     programs = {graph.name: graph for graph in neff.graphs} if neff is not None else {}
     cores = [_core(graph, trace.origin_ps, programs.get(graph.name)) for graph in trace.graphs]
     return Capture(trace.program, trace.instance, trace.runtime, source, cores)
@@ -190,8 +199,7 @@ def _core(graph: Graph, origin_ps: int, program: Program | None) -> MeasuredCore
 
 
 def _in_ns(records: Array, dtype: np.dtype[Any], origin_ps: int) -> Array:
-    """Return records as an array of `dtype`, with times in nanoseconds since `origin_ps` in place
-    of picoseconds."""
+    """Return records with times in nanoseconds since `origin_ps` instead of picoseconds."""
     converted = np.zeros(len(records), dtype)
     for name in records.dtype.names or ():
         if name == "ps":
@@ -207,8 +215,9 @@ def _elements(
     graph: Graph, origin_ps: int, names: Mapping[tuple[int, int], str], queues: Sequence[str]
 ) -> Array:
     """Return the elements that DMA engines moved, each with its queue as an index of `queues`.
-    `names` has the names of queues by DMA engine and number. In older files, these engines are
-    numbered from 0 in each core; in newer files they have the numbers of the device."""
+
+    `names` has the names of queues by DMA engine and number. Older files number these engines from
+    0 in each core; newer files use the numbers of the device."""
     elements = _in_ns(graph.transfers, ELEMENT, origin_ps)
     numbers = {(e % RINGS, q): queues.index(name) for (e, q), name in names.items()}
     both = np.stack((graph.transfers["engine"], graph.transfers["queue"]), axis=1)
@@ -221,8 +230,10 @@ def _elements(
 def _instructions(
     graph: Graph, origin_ps: int, program: Program | None
 ) -> tuple[Array, list[DecodedInstruction], list[str]]:
-    """Return three values for the instructions of a core: the rows of INSTRUCTION, the distinct
-    instructions, and the compiler's name for each row."""
+    """Return the instructions of a core.
+
+    The three values are the rows of INSTRUCTION, the distinct instructions, and the compiler's name
+    for each row."""
     rows = _in_ns(graph.instructions, INSTRUCTION, origin_ps)
     rows["statement"] = -1
     names, numbers = np.full(len(rows), "", object), {b"": 0}  # of distinct instructions
@@ -238,9 +249,11 @@ def _instructions(
 
 
 def _name(rows: Array, names: Array, here: Array, places: Array, code: Code) -> None:
-    """Set the compiler's names and statements of an engine's instructions, from the engine's
-    compiled program `code`. `here` has the rows of these instructions, and `places` their positions
-    in `code` (-1 for instructions of the runtime)."""
+    """Set the compiler's names and statements of an engine's instructions.
+
+    `here`: the rows of these instructions.
+    `code`: the engine's compiled program.
+    `places`: the positions of the instructions in `code` (-1 for instructions of the runtime)."""
     known = (places >= 0) & (places < len(code.names))
     if known.any():
         names[here[known]] = np.array(code.names, object)[places[known]]

@@ -1,11 +1,9 @@
-"""The DMA transfers of a kernel: the instruction that starts each one, and the time at which its
-bytes have arrived.
+"""The DMA transfers of a kernel: the instructions that start them, and when their bytes arrive.
 
 A transfer ends when its semaphore has been incremented 16 times, once by each DMA engine. Transfers
 of a queue end in the order in which they are started. An element is what one DMA engine moves at a
 time. A static block is a group of transfers whose descriptors are written before the program runs.
-A Row is a transfer, with the fields of MOVE.
-"""
+A Row is a transfer, with the fields of MOVE."""
 
 from __future__ import annotations
 
@@ -44,8 +42,10 @@ Row = tuple[float, float, int, int, int, int, int, int, int]  # of MOVE
 
 @dataclass(frozen=True, eq=False)
 class Triggers:
-    """The data from which transfers are found: the instructions of a core (`rows`, with `kinds`),
-    the changes of its semaphores (`updates`), and the elements that its DMA engines moved."""
+    """The data from which transfers are found.
+
+    They are the instructions of a core (`rows`, with `kinds`), the changes of its semaphores
+    (`updates`), and the elements that its DMA engines moved."""
 
     rows: Array
     kinds: Sequence[DecodedInstruction]
@@ -64,8 +64,8 @@ class Triggers:
         return self.kinds[int(self.rows["kind"][row])]
 
     def increments(self) -> dict[int, Array]:
-        """Return, by semaphore, the times in nanoseconds at which DMA engines incremented the
-        semaphore since the kernel began."""
+        """Return when DMA engines incremented each semaphore since the kernel began, in
+        nanoseconds."""
         program_rows = self.rows[self.rows["own"]]
         begun = program_rows["begin_ns"].min() if len(program_rows) else 0.0
         updates = self.updates
@@ -76,14 +76,15 @@ class Triggers:
         }
 
     def queues_of(self, engine: int) -> list[int]:
-        """Return the queues of an engine as indices of `queues`. The name of a queue begins with q
-        and the name of its engine."""
+        """Return the queues of an engine as indices of `queues`.
+
+        The name of a queue begins with q and the name of its engine."""
         return [n for n, name in enumerate(self.queues) if name.startswith(f"q{ENGINES[engine]}")]
 
 
 def of_direct(triggers: Triggers) -> Iterator[Row]:
-    """Yield the transfers of the instructions that describe their transfer completely: its source,
-    its destination and its semaphore."""
+    """Yield the transfers of instructions that contain the source, the destination and the
+    semaphore."""
     increments, count = triggers.increments(), defaultdict[int, int](int)
     for row in triggers.of_role():
         kind = triggers.kind(row)
@@ -102,8 +103,9 @@ def of_direct(triggers: Triggers) -> Iterator[Row]:
 
 
 def of_static(triggers: Triggers, graph: Graph, program: Program) -> Iterator[Row]:
-    """Yield the transfers of static blocks. Their sizes in bytes and their memories come from the
-    compiled program."""
+    """Yield the transfers of static blocks.
+
+    Their sizes in bytes and their memories come from the compiled program."""
     increments, count = triggers.increments(), defaultdict[int, int](int)
     for row in triggers.of_role():
         if "semaphore" in triggers.kind(row).settings:
@@ -121,8 +123,8 @@ def of_static(triggers: Triggers, graph: Graph, program: Program) -> Iterator[Ro
 
 
 def _ends(block: StaticBlock, program: Program) -> tuple[int, int, int, int]:
-    """Return four values for the transfers of a block: the bytes written, the bytes read, the
-    memory of the source, and the memory of the target."""
+    """Return the bytes written and read by a block, and the memories of the source and the
+    target."""
 
     def memory(name: str) -> int:
         variable = program.variables.get(name)
@@ -138,9 +140,10 @@ def _sizes_of(move: DmaMove) -> tuple[int, int]:
 
 
 def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock | None:
-    """Return the static block that the instruction in a row starts; None if no block is known. The
-    compiler's instruction names the block, but the runtime has replaced this instruction in the
-    trace. So the name is read from the compiled program."""
+    """Return the static block that is started by the instruction in a row; None if unknown.
+
+    The name of the block is read from the compiled program, because the runtime has replaced the
+    compiler's instruction in the trace."""
     place = int(graph.streams[engine].place[graph.instructions["pc"][row]])
     code = program.code.get(engine)
     if code is None or not 0 <= place < len(code.words):
@@ -152,9 +155,10 @@ def _block(row: int, engine: int, graph: Graph, program: Program) -> StaticBlock
 
 
 def unnamed(triggers: Triggers) -> Iterator[Row]:
-    """Yield the transfers of static blocks without a compiled program. Instructions of an engine
-    that write to the same address start transfers of the same queue. This queue is found from its
-    number of transfers and from the time at which it begins."""
+    """Yield the transfers of static blocks without a compiled program.
+
+    Instructions of an engine that write to the same address start transfers of the same queue. This
+    queue is found from its number of transfers and from its begin."""
     doorbells: dict[tuple[int, int], list[int]] = {}
     for row in triggers.of_role():
         settings = triggers.kind(row).settings
@@ -179,9 +183,10 @@ def unnamed(triggers: Triggers) -> Iterator[Row]:
 
 
 def _ended(triggers: Triggers, taken: set[int]) -> list[list[tuple[float, int]]]:
-    """Return the end of each transfer as (time in nanoseconds, semaphore). The ends are in one
-    sorted list for each group of BLOCK semaphores, which belong to one queue. Groups in `taken` are
-    left out, because other transfers use them."""
+    """Return the end of each transfer as (time in nanoseconds, semaphore).
+
+    There is a sorted list for each group of BLOCK semaphores, which belong to one queue. Groups in
+    `taken` are left out, because other transfers use them."""
     blocks = defaultdict[int, list[tuple[float, int]]](list)
     for number, times in triggers.increments().items():
         if number >= FIRST and (number - FIRST) // BLOCK not in taken:
@@ -194,8 +199,9 @@ def _likely(
     triggers: Triggers, rows: Sequence[int], ended: list[list[tuple[float, int]]]
 ) -> list[tuple[float, int]]:
     """Return the ends (time, semaphore) of the transfers that the instructions in `rows` start.
+
     They are the first list in `ended` that has an end for each row, after the begin of the row's
-    instruction; the list is removed from `ended`. If there is no such list, the ends are those of
+    instruction. This list is removed from `ended`. If there is no such list, the ends are those of
     the instructions, with semaphore 0."""
     begins = triggers.rows["begin_ns"][rows].tolist()
     for block in sorted(ended):
@@ -207,8 +213,9 @@ def _likely(
 
 
 def _static_queues(triggers: Triggers, engine: int) -> list[int]:
-    """Return the engine's static queues that moved something, as indices of `queues`, sorted by
-    when they began."""
+    """Return the static queues of an engine that moved something, sorted by begin.
+
+    They are indices of `queues`."""
     elements = triggers.elements
     used = {
         number: float(elements["begin_ns"][elements["queue"] == number].min())
@@ -219,9 +226,10 @@ def _static_queues(triggers: Triggers, engine: int) -> list[int]:
 
 
 def _fitting(elements: Array, free: list[int], count: int) -> int:
-    """Remove a queue from the list `free`, and return it. It is the first queue that has `count`
-    transfers on each of its DMA engines; if there is none, it is the first queue of the list.
-    Return -1 if the list is empty."""
+    """Remove a queue from the list `free`, and return it; -1 if the list is empty.
+
+    It is the first queue that has `count` transfers on each of its DMA engines, or else the first
+    queue of the list."""
     for queue in free:
         last = (elements["queue"] == queue) & (elements["bytes"] % ALIGNED == MARK)
         if {*np.unique(elements["engine"][last], return_counts=True)[1].tolist()} == {count}:
@@ -231,8 +239,9 @@ def _fitting(elements: Array, free: list[int], count: int) -> int:
 
 
 def _sizes(elements: Array, queue: int, count: int) -> list[int]:
-    """Return the bytes of each of the `count` transfers of a queue. All sizes are 0 if the elements
-    of the queue do not show where its transfers end."""
+    """Return the bytes of each of the `count` transfers of a queue.
+
+    All sizes are 0 if the queue's elements do not show where its transfers end."""
     of_queue = elements[elements["queue"] == queue] if queue >= 0 else elements[:0]
     sizes = np.zeros(count, np.int64)
     for ring in np.unique(of_queue["engine"]).tolist():
@@ -246,8 +255,9 @@ def _sizes(elements: Array, queue: int, count: int) -> list[int]:
 
 
 def _end(triggers: Triggers, row: int, times: Array | None, count: int) -> float:
-    """Return the time in nanoseconds of the `count`-th increment in `times`, or the end of the
-    instruction in a row if there are fewer increments."""
+    """Return the time in nanoseconds of the `count`-th increment in `times`.
+
+    If there are fewer increments, return the end of the instruction in `row`."""
     if times is None or count > len(times):
         return float(triggers.rows["end_ns"][row])
     return float(times[count - 1])

@@ -1,11 +1,13 @@
 """Compiled programs (.neff): what the device's compiler made of a kernel.
 
-A file is a header of 1,024 bytes and a gzipped tar archive. For each core the archive has the
-instructions of each engine (64 bytes each); JSON with its queues, its variables and its static DMA
-blocks; the constants; and debug information, which has the compiler's name of each instruction and
-the statement that it belongs to. The format is not documented. This module reads what published
-programs have.
-"""
+A file is a header of 1,024 bytes and a gzipped tar archive. For each core the archive has
+
+* the instructions of each engine (64 bytes each);
+* JSON with its queues, its variables and its static DMA blocks;
+* the constants;
+* debug information: the compiler's name of each instruction, and its statement.
+
+The format is not documented. This module reads what published programs have."""
 
 from __future__ import annotations
 
@@ -61,8 +63,10 @@ class Statement:
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """The program of one engine: its instructions, 64 bytes each; and for each instruction the
-    compiler's name, the number of its statement (-1 for none), and whether it transposes."""
+    """The program of one engine.
+
+    It has the instructions, 64 bytes each. For each instruction, it has the compiler's name, the
+    number of its statement (-1 for none), and whether it transposes."""
 
     words: Array
     names: Sequence[str]
@@ -76,9 +80,10 @@ class Code:
 
 @dataclass(frozen=True, eq=False)
 class DmaMove:
-    """One part of the work of a static DMA block: a copy from one variable to another. Each side
-    has an offset in bytes, and sizes and steps by axis, the innermost axis first. The innermost
-    size is a number of bytes, the other sizes are counts; steps are in bytes."""
+    """One part of the work of a static DMA block: a copy from one variable to another.
+
+    Each side has an offset in bytes, and sizes and steps by axis, the innermost axis first. The
+    innermost size is a number of bytes, and the others are counts. Steps are in bytes."""
 
     source: str
     source_offset: int
@@ -104,8 +109,10 @@ class DmaMove:
 
 @dataclass(frozen=True, eq=False)
 class StaticBlock:
-    """A group of copies that one instruction starts, whose DMA descriptors are written before the
-    program runs. `semaphore` is incremented when they end."""
+    """A group of copies that one instruction starts.
+
+    Their DMA descriptors are written before the program runs. `semaphore` is incremented when they
+    end."""
 
     number: int
     name: str
@@ -116,8 +123,10 @@ class StaticBlock:
 
 @dataclass(frozen=True)
 class Queue:
-    """A DMA queue: its name in the file, its kind, its number of rings (of descriptors), and the
-    semaphores that its transfers increment."""
+    """A DMA queue.
+
+    It has its name in the file, its kind, its number of rings of descriptors, and the semaphores
+    that its transfers increment."""
 
     name: str
     kind: str
@@ -132,10 +141,14 @@ class Queue:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A tensor in HBM, or the whole of SBUF. `number` identifies it, `kind` is its type in the
-    file, and `size` is in bytes. The contents of a constant are in `file` of the archive. If the
-    variable is a table of variables, `table` has the `number` of each entry: a DMA transfer can
-    name a variable by its position in the tables."""
+    """A tensor in HBM, or the whole of SBUF.
+
+    `number`: identifies the variable.
+    `kind`: its type in the file.
+    `size`: its bytes.
+    `file`: for a constant, the file of the archive with its contents.
+    `table`: for a table of variables, the `number` of each entry. A DMA transfer can name a
+        variable by its position in the tables."""
 
     name: str
     number: int
@@ -195,8 +208,10 @@ def shown(queue: str) -> str:
 
 
 def load(path: Path) -> Neff:
-    """Read a compiled program. Raise UsageError if the file does not exist, is not a compiled
-    program, or is cut short or damaged."""
+    """Read a compiled program.
+
+    Raise UsageError if the file does not exist, is not a compiled program, or is cut short or
+    damaged."""
     data = content(path, LARGEST)
     try:
         return read(data)
@@ -369,9 +384,9 @@ def _code(files: Mapping[str, bytes], folder: str, stem: str) -> Code:
 
 
 def _debug_rows(files: Mapping[str, bytes], folder: str, stem: str) -> list[tuple[str, int, bool]]:
-    """Return, for each instruction of an engine, its name, the number of its statement, and whether
-    the instruction transposes. The list is shorter than the program, or empty, if the archive lacks
-    some of these data."""
+    """Return each instruction's name, the number of its statement, and whether it transposes.
+
+    The list is shorter than the engine's program, or empty, if the archive lacks some data."""
     known = {}
     for each in _entries(files.get(f"{folder}/debug_info_backend_{stem}.dbg", b"")):
         statement = _first(each, 3)
@@ -392,8 +407,10 @@ def _first(entry: Message, number: int) -> int:
 
 
 def _statements(files: Mapping[str, bytes], graph: str) -> dict[int, Statement]:
-    """Return the statements of a core by number. They are in the files of statements whose names
-    contain the name of the core (`graph`). If there are none, all files of statements are read."""
+    """Return the statements of a core by number.
+
+    They are in the files of statements whose names contain the core's name (`graph`). If there are
+    none, all files of statements are read."""
     named = [name for name in files if name.startswith("debug_info/debug_info_penguin")]
     chosen = [name for name in named if graph in name] or named
     statements = {}

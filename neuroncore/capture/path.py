@@ -1,5 +1,6 @@
-"""The path of a measured run, which is the chain of causes that leads to the event that ends last
-(`causes`); and the share of each statement in the time of the path."""
+"""The critical path of a measured run, and each statement's share of its time.
+
+The path is the chain of causes that leads to the event that ends last (`causes`)."""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ WAITS = "latency"  # from the end of an event to the begin of the next one
 
 @dataclass(frozen=True)
 class PathStep:
-    """One event of the path: an instruction, or a transfer from its start to its last byte. `ns` is
-    the time until the next event begins, and `works_ns` the part of it in which the event works."""
+    """One event of the path: an instruction, or a transfer from its start to its last byte.
+
+    `ns`: the time until the next event begins.
+    `works_ns`: the part of this time in which the event works."""
 
     row: int
     what: str  # the engine, or the queue of a transfer
@@ -27,10 +30,13 @@ class PathStep:
 
 @dataclass(frozen=True)
 class PathPart:
-    """A statement's share of the path. `count` is how many of its instructions ran, and `steps` how
-    many events of the path belong to it. `ns` is its time on the path. `with_what` has the parts of
-    this time: one for each engine and each queue of transfers that worked, and "latency" for the
-    rest, in which no event worked."""
+    """A statement's share of the path.
+
+    `count`: how many of its instructions ran.
+    `steps`: how many events of the path belong to it.
+    `ns`: its time on the path.
+    `with_what`: the parts of this time by the engine or queue that worked; "latency" for the
+        rest."""
 
     statement: int
     place: str
@@ -88,8 +94,9 @@ def _queue(core: MeasuredCore, move: int) -> str:
 
 
 def parts(core: MeasuredCore, path: Sequence[PathStep]) -> list[PathPart]:
-    """Return the shares of the path by statement, or by engine and opcode if statements are
-    unknown. The longest share is first."""
+    """Return the shares of the path by statement, the longest first.
+
+    If statements are unknown, return the shares by engine and opcode."""
     groups: dict[object, list[PathStep]] = {}
     for step in path:
         known = step.statement in core.statements
@@ -122,8 +129,9 @@ def _part(core: MeasuredCore, each: Sequence[PathStep], count: int) -> PathPart:
 
 
 def place_of(core: MeasuredCore, row: int) -> str:
-    """Return the file and line of an instruction if the program has them, else the compiler's
-    number of its statement; "" if neither is known."""
+    """Return the file and line of an instruction if the program has them.
+
+    Otherwise return the compiler's number of its statement; "" if neither is known."""
     number = int(core.instructions["statement"][row])
     statement = core.statements.get(number)
     if statement is None:
@@ -132,9 +140,9 @@ def place_of(core: MeasuredCore, row: int) -> str:
 
 
 def idle(core: MeasuredCore) -> Iterator[tuple[str, str, float]]:
-    """Yield (engine, cause, ns): how many nanoseconds an engine waited for a cause in total, the
-    longest time first. The cause is the engine or the queue that made the condition true, "" if
-    unknown."""
+    """Yield (engine, cause, ns): how long an engine waited for a cause in total, the longest first.
+
+    The cause is the engine or the queue that made the condition true, "" if unknown."""
     totals: dict[tuple[str, str], float] = defaultdict(float)
     for row in core.kernel.tolist():
         ns = float(core.causes.waited_ns[row])

@@ -84,8 +84,9 @@ def _instructions(core: MeasuredCore, pid: int) -> Iterator[Event]:
 
 
 def _rows_of_moves(core: MeasuredCore) -> tuple[list[str], list[int]]:
-    """Return the names of the trace's rows for transfers, and for each transfer the index of its
-    row. A queue has as many rows as it has transfers in progress at the same time."""
+    """Return the names of the trace's rows for transfers, and the index of each transfer's row.
+
+    A queue has as many rows as it has transfers in progress at the same time."""
     names: list[str] = []
     free: dict[int, list[int]] = {}
     taken: dict[int, list[tuple[float, int]]] = {}

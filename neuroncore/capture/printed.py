@@ -126,8 +126,9 @@ def _instructions(listed: Sequence[Json]) -> tuple[Array, list[DecodedInstructio
 
 
 def _statements(listed: Sequence[Json]) -> dict[int, Statement]:
-    """Return the statements of the instructions by number. A statement has the kernel's file and
-    line if the row of its first instruction has them."""
+    """Return the statements of the instructions by number.
+
+    A statement has the kernel's file and line if the row of its first instruction has them."""
     statements = {}
     for row in listed:
         number = int(row.get("raw_penguin_id", -1))
@@ -158,8 +159,9 @@ def _elements(document: Json, name: str, queues: Sequence[str]) -> Array:
 def _updates(
     listed: Sequence[Json], semaphores: dict[int, str]
 ) -> Iterator[tuple[float, int, int, int]]:
-    """Yield the changes of semaphores, and add the names of semaphores to `semaphores`. An engine
-    changes the semaphores that are named after it; DMA engines change the others."""
+    """Yield the changes of semaphores, and add the names of semaphores to `semaphores`.
+
+    An engine changes the semaphores that are named after it; DMA engines change the others."""
     for row in listed:
         match = NAMED.fullmatch(str(row["id"]))
         number = int(match["number"] or match["alone"]) if match else -1

@@ -34,8 +34,10 @@ WORKING = "product", "weights", "compute", "table"  # roles of instructions that
 
 
 class Measured:
-    """The run of a kernel on a device. Its times are measured, while those of a Run are estimates;
-    `summary`, `instructions`, `why`, `diff` and `trace` are like a Run's."""
+    """The run of a kernel on a device.
+
+    Its times are measured, while those of a Run are estimates. `summary`, `instructions`, `why`,
+    `diff` and `trace` are like a Run's."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
@@ -68,8 +70,10 @@ class Measured:
 
     @cached_property
     def instructions(self) -> Array:
-        """The kernel's instructions and transfers, core by core, as a structured array like that of
-        `report.arrays.instructions`. The transfers of a core follow its instructions."""
+        """The kernel's instructions and transfers, core by core, as a structured array.
+
+        The array is like that of `report.arrays.instructions`. The transfers of a core follow its
+        instructions."""
         each = [_rows(number, core) for number, core in enumerate(self.capture.cores)]
         return np.concatenate(each) if each else np.zeros(0, INSTRUCTION)
 
@@ -86,22 +90,26 @@ class Measured:
         return CaptureSide.of_capture(self.capture)
 
     def at_source(self, timeline: Timeline) -> Measured:
-        """Return the run with lines of the kernel's source in place of statements. `timeline` is
-        the estimate of that kernel."""
+        """Return the run with lines of the kernel's source in place of statements.
+
+        `timeline` is the estimate of that kernel."""
         core = self.capture.busiest
         cores = [at_source(core, timeline) if each is core else each for each in self.capture.cores]
         return Measured(replace(self.capture, cores=cores))
 
     @property
     def matched(self) -> tuple[int, int]:
-        """Two counts, for a run from `at_source`: the instructions that compute and have a line of
-        the kernel, and all instructions that compute."""
+        """Two counts, only for a run from `at_source`.
+
+        The first one has the computing instructions with a line of the kernel, and the second one
+        has all computing instructions."""
         return matched(self.capture.busiest)
 
     @property
     def is_static(self) -> bool | None:
-        """True if all descriptors of the kernel's transfers were written before it ran; None for a
-        kernel without transfers."""
+        """True if all descriptors of the kernel's transfers were written before it ran.
+
+        None for a kernel without transfers."""
         core = self.capture.busiest
         queues = np.unique(core.moves["queue"]).tolist()
         kinds = {figures.kind_of_queue(core, queue) for queue in queues}
@@ -120,9 +128,11 @@ class Measured:
 
 
 def load(path: Path | str, program: Path | str | None = None) -> Measured:
-    """Read a device trace (.ntff), the JSON (.json) that `neuron-profile view` writes, or a
-    compiled program alone (.neff), whose times are estimated. The names in a trace come from its
-    compiled program: `program`, or a file with the same name and the suffix .neff next to it. Raise
+    """Read a device trace (.ntff), JSON of `neuron-profile view` (.json), or a compiled program
+    (.neff).
+
+    The times of a compiled program are estimated. The names in a trace come from its compiled
+    program: `program`, or the file next to the trace with the same name and the suffix .neff. Raise
     UsageError for any other file."""
     path = Path(path)
     if path.suffix == ".json":
@@ -138,8 +148,9 @@ def load(path: Path | str, program: Path | str | None = None) -> Measured:
 
 
 def _program_of(path: Path, recorded: trace.Trace) -> neff.Neff | None:
-    """Return the compiled program in the file next to a trace; None if it can't be read or does not
-    belong to the trace."""
+    """Return the compiled program in the file next to a trace.
+
+    Return None if it can't be read or does not belong to the trace."""
     program = path.with_suffix(".neff")
     try:
         compiled = neff.load(program) if program.is_file() else None
@@ -149,10 +160,12 @@ def _program_of(path: Path, recorded: trace.Trace) -> neff.Neff | None:
 
 
 def _belongs(recorded: trace.Trace, compiled: neff.Neff) -> bool:
-    """Return whether a trace is of this program: on each engine, the program has an instruction at
-    every position that occurs in the trace, and instructions that compute have the same bytes. The
-    runtime changes other instructions, such as those that start transfers. It also adds
-    instructions, which have no position and are ignored."""
+    """Return whether a trace is of this program.
+
+    On each engine, the program must have an instruction at every position that occurs in the trace,
+    and instructions that compute must have the same bytes. The runtime changes other instructions,
+    such as those that start transfers. It also adds instructions, which have no position and are
+    ignored."""
     programs = {graph.name: graph for graph in compiled.graphs}
     for graph in recorded.graphs:
         program = programs.get(graph.name)

@@ -39,8 +39,9 @@ NAMED = 3  # parts of the critical path that the sentence names
 def documents(
     capture: Capture, figures: Mapping[str, Any], machine: Machine | None
 ) -> tuple[list[Json], list[Json]]:
-    """Return the cores that ran the kernel, and the files with the lines of their instructions:
-    files of the kernel, or if lines are unknown, a list of the compiler's statements."""
+    """Return the cores that ran the kernel, and the files with the lines of their instructions.
+
+    They are files of the kernel, or if lines are unknown, a list of the compiler's statements."""
     cores = [core for core in capture.cores if len(core.kernel)]
     files: dict[str, str] = {}
     shown_cores = [
@@ -106,8 +107,7 @@ def _tick(core: MeasuredCore) -> float:
 
 
 def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], dict[str, Array]]:
-    """Return the calls, which are distinct instructions and transfers, and the columns of the
-    rows."""
+    """Return the distinct instructions and transfers, and the columns of the rows."""
     kernel, count = core.kernel, len(core.kernel)
     triggers = core.moves["trigger"]
     kernel_rows = core.instructions[kernel]
@@ -139,8 +139,7 @@ def _rows(core: MeasuredCore, site_of: Mapping[int, int]) -> tuple[list[Json], d
 
 
 def _places(core: MeasuredCore) -> Array:
-    """Return, for each event, its row before rows are sorted by begin; -1 for events without a
-    row."""
+    """Return each event's row before rows are sorted by begin; -1 for events without a row."""
     count = len(core.instructions) + len(core.moves)
     places = np.full(count, -1)
     places[core.kernel] = np.arange(len(core.kernel))
@@ -149,7 +148,7 @@ def _places(core: MeasuredCore) -> Array:
 
 
 def _causes(core: MeasuredCore, order: Array) -> Array:
-    """Return, for each row, the row of its cause; -1 for none. `order` sorts the rows by begin."""
+    """Return the row of each row's cause; -1 for none. `order` sorts the rows by begin."""
     places, sorted_place = _places(core), np.empty(len(order), np.int64)
     sorted_place[order] = np.arange(len(order))
     events = np.append(core.kernel, len(core.instructions) + np.arange(len(core.moves)))
@@ -179,9 +178,11 @@ def _named(name: str, document: Json, reads: Sequence[str], writes: Sequence[str
 
 
 def _boxes(instructions: Sequence[DecodedInstruction | None]) -> dict[str, Array]:
-    """Return two columns for the operands of all instructions: `operand`, the number of
-    each operand's box; and `boxes`, [boxes, 5]: the memory (0 for SBUF, 1 for PSUM), first
-    partition, end, first byte and number of bytes."""
+    """Return two columns for the operands of all instructions.
+
+    `operand`: the number of each operand's box.
+    `boxes`: memory (0 for SBUF, 1 for PSUM), first partition, end, first byte and number of bytes;
+        shape [boxes, 5]."""
     numbers: dict[tuple[int, ...], int] = {}
     operands = []
     for kind in instructions:
@@ -200,8 +201,9 @@ def _boxes(instructions: Sequence[DecodedInstruction | None]) -> dict[str, Array
 def _sites(
     capture: Capture, core: MeasuredCore, files: dict[str, str]
 ) -> tuple[list[list[Any]], dict[int, int]]:
-    """Return the sites of statements that have instructions, and the index of each statement's site
-    by number of the statement. Site 0 is for instructions without a statement."""
+    """Return the sites of statements with instructions, and each site's index by statement number.
+
+    Site 0 is for instructions without a statement."""
     listed = f"statements of {capture.program}"
     used = sorted({*core.instructions["statement"][core.kernel].tolist()} & {*core.statements})
     texts = {n: core.statements[n].text for n in used if not core.statements[n].line}
@@ -226,8 +228,11 @@ def _lines(
     site_of: Mapping[int, int],
     columns: Mapping[str, Array],
 ) -> Iterator[Json]:
-    """Yield, for each line, its number of instructions, its time on the critical path (`path`) in
-    nanoseconds, and the time for which it occupies each queue."""
+    """Yield each line's number of instructions, its time on the critical path, and its time by
+    queue.
+
+    The path is `path`, and its time is in nanoseconds. The time by queue is how long the line
+    occupies each queue."""
     spots = sorted({(site[0], site[1]) for site in sites[1:]})
     line_of = np.array([spots.index((s[0], s[1])) if s[1] else len(spots) for s in sites])
     line, queues = line_of[columns["site"]], len(LANES) + len(core.queues)

@@ -1,5 +1,6 @@
-"""A device's compiled program compared with neuroncore's: the number of instructions of each
-program at each line, by engine."""
+"""A device's compiled program compared with neuroncore's.
+
+The comparison counts the instructions of each program at each line, by engine."""
 
 from __future__ import annotations
 
@@ -21,9 +22,12 @@ NOWHERE = "(no line)"
 
 @dataclass(frozen=True)
 class SideRow:
-    """The instructions of one kind at one line: their number on each engine in the device's program
-    (`theirs`) and in neuroncore's (`ours`). `verdict` describes the device's program: "missing"
-    means that the device's program has no instructions of this kind at this line."""
+    """The instructions of one kind at one line.
+
+    `theirs`: their number on each engine in the device's program.
+    `ours`: their number on each engine in neuroncore's program.
+    `verdict`: describes the device's program. "missing" means that it has no instructions of this
+        kind at this line."""
 
     place: str
     kind: str
@@ -59,8 +63,10 @@ def side_rows(program: Neff, timeline: Timeline) -> list[SideRow]:
 
 
 def rows(theirs: Sequence[JoinedWork], our_work: Sequence[JoinedWork]) -> list[SideRow]:
-    """Return the rows in the order of lines. `theirs` is the work of the device's program, and
-    `our_work` that of neuroncore's program."""
+    """Return the rows in the order of lines.
+
+    `theirs`: the work of the device's program.
+    `our_work`: the work of neuroncore's program."""
     counts: dict[tuple[str, str], tuple[Counter[str], Counter[str]]] = defaultdict(
         lambda: (Counter(), Counter())
     )

@@ -31,8 +31,10 @@ LARGEST = 1 << 32  # bytes of all tensors
 
 
 class DmaEnd(NamedTuple):
-    """One end of a copy in a transfer: its variable; an offset in bytes; steps in bytes and counts
-    by axis, innermost axis first; and the bytes and the format of each element."""
+    """One end of a copy in a transfer.
+
+    It has the variable, an offset in bytes, and the bytes and the format of each element. It also
+    has steps in bytes and counts by axis, innermost axis first."""
 
     variable: Variable
     offset: int
@@ -43,8 +45,9 @@ class DmaEnd(NamedTuple):
 
 
 class ChipMemories:
-    """All memories of a core, including tensors in HBM. At first they have the constants of the
-    program, and are uninitialized elsewhere."""
+    """All memories of a core, including tensors in HBM.
+
+    At first the constants of the program are written, and everything else is uninitialized."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -63,9 +66,10 @@ class ChipMemories:
         }
 
     def view(self, operand: DecodedOperand, form: Format) -> Array:
-        """Return the elements of an operand as codes of `form`, [rows, ..., innermost axis]. The
-        array shares its memory with the core. Raise UsageError if the operand leaves its partitions
-        or is empty."""
+        """Return the elements of an operand as codes of `form`, shape [rows, ..., innermost axis].
+
+        The array shares its memory with the core. Raise UsageError if the operand leaves its
+        partitions or is empty."""
         memory, step = (self.psum, PSUM_STEP) if operand.in_psum else (self.sbuf, SBUF_STEP)
         first = operand.address & (PSUM - 1)
         reach = [each * (size - 1) for each, size in zip(operand.steps, operand.sizes, strict=True)]
@@ -103,8 +107,9 @@ class ChipMemories:
         return self.values(where)
 
     def move(self, source: DmaEnd, target: DmaEnd) -> None:
-        """Copy elements from one end to the other, and convert them if formats differ. Raise
-        UsageError if the ends have different counts or sizes of elements."""
+        """Copy elements from one end to the other, and convert them if formats differ.
+
+        Raise UsageError if the ends have different counts or sizes of elements."""
         read, written = self._elements(source), self._elements(target)
         counts = [divmod(end.element, end.format.itemsize) for end in (source, target)]
         same = read.shape[:-1] == written.shape[:-1] and counts[0] == counts[1]
@@ -118,8 +123,10 @@ class ChipMemories:
         written[...] = np.ascontiguousarray(codes).view(np.uint8)
 
     def _elements(self, end: DmaEnd) -> Array:
-        """Return the bytes of one end, [..., innermost axis, bytes of an element]. The array shares
-        its memory with the core. Raise UsageError if the end leaves its variable."""
+        """Return the bytes of one end, shape [..., innermost axis, bytes of an element].
+
+        The array shares its memory with the core. Raise UsageError if the end leaves its
+        variable."""
         inside = end.variable.kind == STATE_BUFFER
         memory = self.sbuf if inside else self.tensors[end.variable.name]
         shape = (*reversed(end.counts), end.element)
@@ -133,8 +140,9 @@ class ChipMemories:
             ) from None
 
     def ends_of(self, block: Block) -> DmaEnd:
-        """Return the end of a transfer that `block` describes. Raise UsageError if the program has
-        no such variable."""
+        """Return the end of a transfer that `block` describes.
+
+        Raise UsageError if the program has no such variable."""
         number = block.number
         if block.kind == "table":
             tables = [v.table for v in self.graph.variables.values() if v.table]
@@ -148,8 +156,9 @@ class ChipMemories:
 
 
 def parts(move: DmaMove, graph: Graph) -> tuple[DmaEnd, DmaEnd]:
-    """Return the source and the target of one copy of a static block. The bytes along the innermost
-    axis become one element."""
+    """Return the source and the target of one copy of a static block.
+
+    The bytes along the innermost axis become one element."""
     source = move.source_sizes, move.source_steps, move.source_format
     target = move.target_sizes, move.target_steps, move.target_format
     return (
@@ -167,8 +176,7 @@ def _end(
 
 
 def fitted(values: Array, shape: Sequence[int]) -> Array:
-    """Return an array in another shape. Raise UsageError if that shape has more or fewer
-    elements."""
+    """Return an array in another shape. Raise UsageError if the numbers of elements differ."""
     if values.size != prod(shape):
         raise UsageError(f"there are {values.size:,} elements where {prod(shape):,} are expected")
     return values.reshape(shape)

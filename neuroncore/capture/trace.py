@@ -1,11 +1,10 @@
 """Device traces (.ntff): what engines, DMA engines and semaphores did on a device, and when.
 
-A file has 128 bytes with a version and the length of the header, then a header, which is a protobuf
-message, and then a body of sections. A section is an array of records of 16 bytes. The header has a
-graph for each core: its programs as they were loaded, the names of its queues, and the rates of its
-clocks. The format is not documented. It was worked out from published traces, and compared with the
-tables that `neuron-profile view` prints for them.
-"""
+A file has 128 bytes with a version and the length of the header, then the header, then the body.
+The header is a protobuf message. It has a graph for each core: its programs as they were loaded,
+the names of its queues, and the rates of its clocks. The body consists of sections. A section is an
+array of records of 16 bytes. The format is not documented. It was worked out from published traces,
+and compared with the tables that `neuron-profile view` prints for them."""
 
 from __future__ import annotations
 
@@ -64,14 +63,15 @@ CLOCK = np.dtype([("ps", "i8"), ("eighths", "u1")])
 
 @dataclass(frozen=True, eq=False)
 class EventStream:
-    """The program of one engine as it was loaded, with the runtime's instructions around the
-    compiler's.
+    """The program of one engine as it was loaded.
 
-    `code` has the bytes of the instructions, [instructions, 64]. `own` is True for instructions of
-    the compiler. `place` is the position of an instruction in the compiled program, or -1 for
-    instructions of the runtime. `base` is the number of the first instruction in the trace's
-    records; the following instructions have the following numbers.
-    """
+    The runtime's instructions are around the compiler's.
+
+    `code`: the bytes of the instructions, [instructions, 64].
+    `own`: True for instructions of the compiler.
+    `place`: the position of each instruction in the compiled program, or -1 for the runtime's.
+    `base`: the number of the first instruction in the trace's records. Later instructions have the
+        following numbers."""
 
     code: Array
     own: Array
@@ -116,8 +116,10 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """A device trace. `origin_ps` is the time at which the profiler begins to count. Older files
-    lack this time; then `origin_ps` is the begin of the compiler's first instruction."""
+    """A device trace.
+
+    `origin_ps` is the time at which the profiler begins to count. Older files lack this time; then
+    `origin_ps` is the begin of the compiler's first instruction."""
 
     program: str  # the file name of the compiled program
     instance: str
@@ -129,16 +131,20 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class _Clocks:
-    """The clocks that the recorded times come from. `of` has, by the number of a clock, one or more
-    triples: a reference time in ps; the length of a tick that the recorded times assume; and the
-    true length of a tick. Both lengths are in 1/1024 ps. On trn1 each engine has a separate clock;
-    on trn2 all engines share one, whose recorded times are right."""
+    """The clocks that the recorded times come from.
+
+    `of` has one or more triples by the number of a clock: a reference time in ps, the length of a
+    tick that the recorded times assume, and the true length of a tick. Both lengths are in 1/1024
+    ps. On trn1 each engine has a separate clock. On trn2 all engines share one, whose recorded
+    times are right."""
 
     of: Mapping[int, Sequence[tuple[int, int, int]]] = field(default_factory=dict)
 
     def times(self, ps: Array, clock: int, number: int = 0) -> Array:
-        """Return recorded times as times on the common clock, in picoseconds. `clock` is the number
-        of the clock of the records, and `number` chooses one of its triples."""
+        """Return recorded times as times on the common clock, in picoseconds.
+
+        `clock` is the number of the clock of the records, and `number` chooses one of its
+        triples."""
         recorded = _signed(ps)
         triples = self.of.get(clock)
         if not triples:
@@ -159,8 +165,10 @@ DMA_CLOCKS, SEMAPHORE_CLOCK = 8, ENGINE_CLOCKS[SYNC]
 
 
 def load(path: Path) -> Trace:
-    """Read a trace. Raises UsageError if the file does not exist, is not a trace, has an unknown
-    version, or is cut short or damaged."""
+    """Read a trace.
+
+    Raises UsageError if the file does not exist, is not a trace, has an unknown version, or is cut
+    short or damaged."""
     data = content(path, LARGEST)
     try:
         return read(data)
@@ -169,8 +177,10 @@ def load(path: Path) -> Trace:
 
 
 def content(path: Path, largest: int) -> bytes:
-    """Return the bytes of a file. Raises UsageError if the file cannot be read, is too large, is
-    only a pointer of Git LFS, or is a saved run of neuroncore."""
+    """Return the bytes of a file.
+
+    Raises UsageError if the file cannot be read, is too large, is only a pointer of Git LFS, or is
+    a saved run of neuroncore."""
     try:
         if path.stat().st_size > largest:
             raise UsageError(f"{path} has more than {largest:,} bytes: it is not read")
@@ -225,8 +235,9 @@ def _first_own(graphs: Sequence[Graph]) -> int:
 
 @dataclass(frozen=True)
 class _Section:
-    """A section of the body: its kind (a key of KINDS, or unknown), its offset and size in bytes,
-    and the number of its core."""
+    """A section of the body: its kind, its offset and size in bytes, and the number of its core.
+
+    The kind is a key of KINDS, or unknown."""
 
     kind: int
     offset: int
@@ -292,8 +303,9 @@ def _clocks(message: Message) -> _Clocks:
 
 
 def _streams(message: Message, body: memoryview) -> dict[int, EventStream]:
-    """Return the loaded program of each engine, from the message of a graph. The instructions are
-    in the message, or in the body of the trace."""
+    """Return the loaded program of each engine, from the message of a graph.
+
+    The instructions are in the message, or in the body of the trace."""
     edits = {each.integer(1): each.messages(2) for each in message.messages(5)}
     streams = {}
     for each in message.messages(4):
@@ -317,9 +329,11 @@ def _streams(message: Message, body: memoryview) -> dict[int, EventStream]:
 
 
 def _edited(count: int, edits: Sequence[Message]) -> tuple[Array, Array]:
-    """Return two arrays for `count` loaded instructions: whether each is an instruction of the
-    compiler, and its position in the compiled program (-1 for instructions of the runtime). `edits`
-    lists the instructions that the runtime has added and removed."""
+    """Return two arrays for `count` loaded instructions.
+
+    The first one flags instructions of the compiler. The second one has their positions in the
+    compiled program, -1 for instructions of the runtime. `edits` lists the instructions that the
+    runtime has added and removed."""
     own, shift = np.ones(count, np.bool_), np.zeros(count + 1, np.int64)
     for edit in edits:
         at, number = edit.integer(1) // SIZE, edit.integer(2)
@@ -369,8 +383,9 @@ def _instructions(records: Array, streams: Mapping[int, EventStream], clocks: _C
 
 
 def _transfers(records: Array, clocks: _Clocks) -> Array:
-    """Return transfers (TRANSFER) from the records of the begins and ends of elements. Elements of
-    one queue on one DMA engine end in the order in which they begin."""
+    """Return transfers (TRANSFER) from the records of the begins and ends of elements.
+
+    Elements of one queue on one DMA engine end in the order in which they begin."""
     records = records[np.argsort(records["ps"], kind="stable")]
     engine, kind = records["unit"].astype(np.int64) - DMA_UNIT, records["value"] & 0xF
     if (engine < 0).any():
@@ -403,8 +418,10 @@ def _updates(records: Array, clocks: _Clocks) -> Array:
 
 
 def _clock(records: Array) -> Array:
-    """Return the rates of the Tensor engine's clock. Records of other rates, such as 64 eighths in
-    a trace on trn1, whose clock has one rate, are left out."""
+    """Return the rates of the Tensor engine's clock.
+
+    Records of other rates are left out. An example is 64 eighths in a trace on trn1, whose clock
+    has one rate."""
     records = records[(records["value"] & 0xFF) <= FULL]
     rates = np.zeros(len(records), CLOCK)
     rates["ps"], rates["eighths"] = _signed(records["ps"]), records["value"] & 0xFF
@@ -418,10 +435,12 @@ def _in_time(rows: Sequence[Array], dtype: np.dtype[Any], by: str) -> Array:
 
 
 def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
-    """Return the indices of begins and the indices of the matching ends. `begins` and
-    `ends` flag the records, and `key` has the key of each record. Begins and ends with the same key
-    are paired first in, first out. An end without a begin, or a begin without an end, is left
-    out."""
+    """Return the indices of begins and of their ends, paired first in, first out.
+
+    `key`: the key of each record. Only begins and ends with the same key are paired.
+    `begins` and `ends`: flags of the records.
+
+    An end without a begin, or a begin without an end, is left out."""
     at = np.flatnonzero(begins | ends)
     at = at[np.argsort(key[at], kind="stable")]
     first = np.diff(key[at], prepend=-1) != 0
@@ -440,9 +459,13 @@ def _pairs(key: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
 
 
 def _nth_of_both(at: Array, key: Array, opened: Array, closed: Array) -> tuple[Array, Array]:
-    """Return two arrays of indices in which the n-th begin of each key is paired with the n-th end
-    of that key, for each n that has both. `at` has the indices of the records, `key` their keys,
-    and `opened` and `closed` flag begins and ends."""
+    """Pair the n-th begin of each key with its n-th end, and return two arrays of indices.
+
+    Begins without an end are left out, and ends without a begin.
+
+    `at`: the indices of the records.
+    `key`: their keys.
+    `opened` and `closed`: flags of begins and ends."""
     numbered = []
     for chosen in (opened, closed):
         keys = key[chosen]

@@ -21,11 +21,14 @@ NOTHING = "a cause that the trace does not show"
 
 @dataclass(frozen=True, repr=False)
 class CaptureWhy:
-    """The reasons for the time of a kernel. Times are in nanoseconds: `kernel_ns` is the time of
-    the kernel, and `total_ns` the time that the profiler counts. `busy` is the share of the
-    kernel's time for which each engine was busy. `path` has the share of each statement in the path
-    to the event that ends last (`path.PathPart`). `waits` has (engine, cause, ns): how long an
-    engine waited for a cause. `top` is how many rows of `path` and of `waits` are printed."""
+    """The reasons for the time of a kernel. All times are in nanoseconds.
+
+    `kernel_ns`: the time of the kernel.
+    `total_ns`: the time that the profiler counts.
+    `busy`: the share of the kernel's time for which each engine was busy.
+    `path`: each statement's share of the path to the event that ends last (`path.PathPart`).
+    `waits`: (engine, cause, ns), how long an engine waited for a cause.
+    `top`: how many rows of `path` and of `waits` are printed."""
 
     program: str
     instance: str
@@ -87,8 +90,10 @@ def why(capture: Capture, top: int = 5) -> CaptureWhy:
 
 
 def unknown_opcodes(capture: Capture) -> dict[str, int]:
-    """Return, for each unknown opcode of a program, how many instructions have it. An estimate does
-    not know their times. The times of a measured run are known, so the result is empty."""
+    """Return how many instructions have each unknown opcode of a program, if times are estimated.
+
+    An estimate does not know their times. The times of a measured run are known, so the result is
+    empty."""
     if capture.measured:
         return {}
     core = capture.busiest
@@ -105,8 +110,9 @@ def unknown_text(unknown: Mapping[str, int]) -> str:
 
 
 def busy(core: MeasuredCore) -> dict[str, float]:
-    """Return, by engine, the share of the kernel's window in which the engine executes an
-    instruction; and as "DMA", the share in which DMA engines move data."""
+    """Return the share of the kernel's window in which each engine executes an instruction.
+
+    The share under "DMA" is that in which DMA engines move data."""
     begin, end = core.window
     window, rows = (end - begin) or 1.0, core.instructions[core.kernel]
     shares = {}
@@ -119,8 +125,11 @@ def busy(core: MeasuredCore) -> dict[str, float]:
 
 
 def time_text(kernel_ns: float, total_ns: float, range_ns: tuple[float, float] | None) -> str:
-    """Return a text with the kernel's time: the measured time and the time that the profiler adds
-    before and after the kernel; or an estimate with its range, if `range_ns` is not None."""
+    """Return a text with the kernel's time.
+
+    If `range_ns` is None, the time is measured, and the text also has the time that the profiler
+    adds before and after the kernel. Otherwise the time is estimated, and the text has its
+    range."""
     if range_ns is not None:
         low, high = map(duration, range_ns)
         return (

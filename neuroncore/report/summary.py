@@ -3,7 +3,7 @@
 Counts, bytes and flops are exact; times are estimates, in seconds. Percentages are fractions, as in
 published profiles: 0.45 is 45 %. The counters of instructions, bytes and flops are defined so that
 they reproduce published counters of kernels on trn1 and trn2 (docs/counters.md). `as_text` has the
-most important figures as text. A call stands for all instructions with the same function and equal
+most important figures as text. A call represents all instructions with the same function and equal
 arguments."""
 
 from __future__ import annotations
