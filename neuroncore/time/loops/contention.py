@@ -1,6 +1,6 @@
-"""Contention, which makes instructions take longer than their cost, for `loops.timeline`: a slow
+"""Contention, which makes instructions take longer than their cost. There are three kinds: a slow
 clock of the PE (the array of the Tensor engine), an SBUF port that two engines share, and busy DMA
-engines."""
+engines. Used by `loops.timeline`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,20 @@ CLOCK = 5  # the state of a PE's clock consists of this many numbers
 
 
 class Units(NamedTuple):
-    """The state of the units. For each queue: when it is free (`free`), when its last transfer is
-    complete (`complete`), how many transfers it has begun (`issued`), when the latest of these
-    transfers end (`flying`), and, for Vector and GpSimd, its last instruction on the SBUF port that
-    they share (`sharing`). For each core: when its DMA engines are free (`engines`), and the state
-    of its PE's clock (`clocked`)."""
+    """The state of the queues and of the cores.
+
+    For each queue:
+
+    `free`: when the queue is free
+    `complete`: when its last transfer is complete
+    `issued`: how many transfers it has begun
+    `flying`: when the latest of these transfers end
+    `sharing`: its last instruction on the SBUF port that Vector and GpSimd share
+
+    For each core:
+
+    `engines`: when its DMA engines are free
+    `clocked`: the state of its PE's clock"""
 
     free: Array
     complete: Array
@@ -52,8 +61,8 @@ def idle_units(work: Work, queues: Queues) -> Units:
 def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> float:
     """Return the time that the PE takes for instruction i if it begins at `begin`.
 
-    Time is divided into windows of `clock_window_ns`. In a window, the PE has its full clock if at
-    least `clock_rows` rows moved in the window immediately before; otherwise, and in the first
+    Time is divided into windows of `clock_window_ns`. The PE has its full clock in a window if at
+    least `clock_rows` rows moved in the window immediately before. Otherwise, and in the first
     window, its clock is the share `cold_clock_share` of the full clock. The first work begins when
     the share `clock_phase` of a window has passed.
 
@@ -61,10 +70,13 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
     full clock, and only if the work begins at most `half_filled_ns` after the last work on more
     than half of the array began.
 
-    `clock` has five numbers: the window in which the PE worked last (-1 for none), the rows that
-    moved in it, whether it has the full clock, when window 0 began, and when work on more than half
-    of the array last began.
-    """
+    `clock` has five numbers:
+
+    * the window in which the PE worked last (-1 for none),
+    * the rows that moved in this window,
+    * whether this window has the full clock,
+    * when window 0 began,
+    * when work on more than half of the array last began."""
     length, half = core.clock_window_ns, work.fills_half[i]
     if clock[0] < 0.0:
         clock[0], clock[3] = 0.0, begin - core.clock_phase * length
@@ -90,9 +102,11 @@ def clocked(i: Any, begin: float, work: Work, core: CoreCosts, clock: Array) -> 
 
 @borrowing
 def shared(i: Any, other: Any, time: float, busy: Array, times: Times) -> float:
-    """Return how many nanoseconds longer instruction i, which begins at `time`, takes because
-    another instruction uses the same port of SBUF. `other` is that other instruction (-1: none);
-    its times are increased too."""
+    """Return how many nanoseconds longer instruction i takes because another instruction uses the
+    same port of SBUF. The times of that instruction are increased too.
+
+    `other`: the instruction that uses the port; -1 for none
+    `time`: when instruction i begins"""
     if other < 0:
         return 0.0
     longer = min(busy[i], times.begin[other] + busy[other] - time)
@@ -107,8 +121,8 @@ def shared(i: Any, other: Any, time: float, busy: Array, times: Times) -> float:
 
 @borrowing
 def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: Times) -> None:
-    """Set times.done[i]: when instruction i of queue q, which has begun, completes its work or its
-    transfer."""
+    """Set times.done[i]: the time at which instruction i, which queue q has begun, completes its
+    work or its transfer."""
     times.done[i] = units.free[q]
     if work.lane[i, 0] < 0:
         return
@@ -122,8 +136,8 @@ def completed(i: Any, q: int, units: Units, work: Work, queues: Queues, times: T
 
 @borrowing
 def limit_transfers(i: Any, q: int, units: Units, work: Work, queues: Queues, end: Array) -> None:
-    """Queue q has begun instruction i. Let the queue issue nothing more while queues.limits[q, 2]
-    of its transfers are incomplete (0: no limit)."""
+    """Limit the transfers of queue q, which has begun instruction i. The queue issues nothing while
+    queues.limits[q, 2] of its transfers are incomplete (0: no limit)."""
     most = queues.limits[q, 2]
     if most > 0 and work.lane[i, 0] >= 0:
         units.flying[q, units.issued[q] % most] = end[i]

@@ -18,9 +18,12 @@ READERS = 32  # an instruction has at most this many readers of an overwritten b
 
 
 class Accesses(NamedTuple):
-    """The boxes that instructions read and write. Instruction i has the operands
-    operands[start[i]:start[i + 1]], which are boxes; the first reads[i] of them are read, the
-    others written. Box b shares bytes with the boxes near[near_start[b]:near_start[b + 1]]."""
+    """The boxes that instructions read and write.
+
+    `operands`, `start`: instruction i has the operands operands[start[i]:start[i + 1]], which are
+        boxes
+    `reads`: the first reads[i] operands of instruction i are read, and the others are written
+    `near`, `near_start`: box b shares bytes with the boxes near[near_start[b]:near_start[b + 1]]"""
 
     start: Array
     operands: Array
@@ -42,16 +45,17 @@ class Accesses(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """The dependencies. Instruction i waits for needs[first[i]:first[i + 1]]: the last writers of
-    all bytes that it reads or overwrites, and up to READERS of the last readers of each box that it
-    overwrites. Instruction overwriting[n] also waits for previous[n, q], the last instruction of
-    queue q that reads bytes that it overwrites (-1 for none). reload[i] is True if the stationary
-    tile of i differs from the tile that is in the PE array then.
+    """The dependencies between instructions.
 
-    The definition that reaches operand k is its last writer, reaching[k]. killer[i] is the first
-    instruction that overwrites a part of the result of i. `reaching` is empty if the caller asked
-    for no reaching definitions.
-    """
+    `needs`, `first`: instruction i waits for needs[first[i]:first[i + 1]]. These are the last
+        writers of all bytes that it reads or overwrites. They are also up to READERS of the last
+        readers of each box that it overwrites.
+    `overwriting`, `previous`: instruction overwriting[n] also waits for previous[n, q], the last
+        instruction of queue q that reads bytes that it overwrites; -1 for none
+    `reload`: reload[i] is True if the PE array does not hold the stationary tile of instruction i
+    `reaching`: reaching[k] is the last writer of operand k (the reaching definition). The array is
+        empty if the caller asked for no reaching definitions.
+    `killer`: killer[i] is the first instruction that overwrites a part of the result of i"""
 
     first: Array
     needs: Array
@@ -63,11 +67,17 @@ class Flow(NamedTuple):
 
 
 class Users(NamedTuple):
-    """The users of each box so far: its last writer, its last reader on each queue, and all readers
-    since the last write. The readers of box b are a chain of operands: latest[b] is the last
-    reader, earlier[k] is the reader before operand k, and reading[k] is the instruction of operand
-    k. noted[p] is the last instruction that is known to wait for instruction p. `loaded` is the box
-    in the PE array, and its writer. made[0] is the length of `Flow.overwriting` so far."""
+    """The users of each box so far.
+
+    `latest`: latest[b] is the last operand that reads box b. All readers since the last write form
+        a chain that begins with it.
+    `earlier`: earlier[k] is the operand before operand k in the chain
+    `reading`: reading[k] is the instruction of operand k
+    `noted`: noted[p] is the last instruction that is known to wait for instruction p
+    `loaded`: the box in the PE array, and its writer
+    `made`: made[0] is the length of `Flow.overwriting` so far
+
+    There is also the last writer of each box, and its last reader on each queue."""
 
     writer: Array
     reader: Array
@@ -82,9 +92,12 @@ class Users(NamedTuple):
 def dependencies(
     queue: Array, queues: int, accesses: Accesses, weights: Array, defines: bool
 ) -> Flow:
-    """Return the dependencies of instructions on `queues` queues. With `defines`, they include the
-    reaching definitions. weights[i] is the index of the operand of i that is a stationary tile, or
-    -1."""
+    """Return the dependencies of instructions on `queues` queues.
+
+    `queue`: the queue of each instruction
+    `weights`: weights[i] is the index of the operand of instruction i that is a stationary tile; -1
+        for none
+    `defines`: whether to find the reaching definitions too"""
     count, boxes, operands = len(queue), len(accesses.near_start) - 1, len(accesses.operands)
     flow = Flow(
         first=np.zeros(count + 1, np.int64),
@@ -122,8 +135,8 @@ def dependencies(
 def _dependencies(
     done: int, queue: Array, accesses: Accesses, weights: Array, users: Users, flow: Flow
 ) -> int:
-    """Continue from instruction `done`. Return the number of instructions that are done: all of
-    them, or fewer if there was no more room in `needs`."""
+    """Continue from instruction `done`, and return the number of instructions that are done. It is
+    less than the number of all instructions if `needs` is full."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     near, near_start, noted = accesses.near, accesses.near_start, users.noted
     first, needs = flow.first, flow.needs
@@ -159,7 +172,7 @@ def _dependencies(
 @borrowing
 def _waiting(i: int, producer: Any, noted: Array, needs: Array, end: int) -> int:
     """Let instruction i wait for `producer`: set needs[end] to `producer`, unless i waits for it
-    already. Return the new end of the instructions in `needs`."""
+    already. Return the new number of entries in `needs`."""
     if noted[producer] != i:
         noted[producer], needs[end] = i, producer
         end += 1
@@ -195,8 +208,8 @@ def _overwritten(i: int, b: Any, writer: Any, users: Users, flow: Flow) -> None:
 
 @borrowing
 def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
-    """Record the boxes that instruction i of queue q reads and writes, after all of its waits are
-    known."""
+    """Record the boxes that instruction i reads and writes on queue q. All waits of the instruction
+    must be known."""
     start, first_write = accesses.start, accesses.start[i] + accesses.reads[i]
     for k in range(start[i], start[i + 1]):
         box = accesses.operands[k]
@@ -210,8 +223,10 @@ def _use(i: int, q: Any, accesses: Accesses, users: Users) -> None:
 
 def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> Array:
     """Return, for each instruction, the last earlier instruction that made the same call on the
-    same data, and whose result still exists; -1 if there is none. compared[c] is the number of
-    operands of call c that must be the same; 0 if the call is always executed again."""
+    same data, if its result still exists; -1 for none.
+
+    `compared`: compared[c] is the number of operands of call c that must be the same; 0 if the call
+        is always executed again"""
     before = buffers.filled((len(call),), -1, np.int32)
     slots = no_slots(len(call))
     _recomputed.over(len(call))(call, accesses, compared, flow, slots, before)
@@ -222,8 +237,8 @@ def recomputed(call: Array, accesses: Accesses, compared: Array, flow: Flow) -> 
 def _recomputed(
     call: Array, accesses: Accesses, compared: Array, flow: Flow, slots: Array, before: Array
 ) -> None:
-    """Find the earlier instructions with a hash table: `slots` has the last instruction for each
-    result, at the position of its hash or after it."""
+    """Find the earlier instructions with a hash table. `slots` has the last instruction for each
+    result, at the position of the result's hash or after it."""
     start, operands, reaching = accesses.start, accesses.operands, flow.reaching
     for i in range(call.shape[0]):
         count = compared[call[i]]
@@ -252,8 +267,10 @@ def _recomputed(
 
 
 class Overwritten(NamedTuple):
-    """The users of each box: its last writer, and the last operand that read it since any byte of
-    it was written. For each operand: the reader before it (`earlier`), and its instruction
+    """The users of each box and of each operand.
+
+    For each box: its last writer, and the last operand that read the box since any byte of it was
+    written. For each operand k: the reader before it (`earlier`), and its instruction
     (`reading`)."""
 
     writer: Array
@@ -264,9 +281,10 @@ class Overwritten(NamedTuple):
 
 def first_uses(accesses: Accesses, moving: Array) -> Array:
     """Return, for each `moving` instruction, the first instruction that reads or overwrites its
-    result. If the inputs of an instruction are overwritten before that, the instruction does not
-    move. For such an instruction, and for an instruction that is not `moving`, return its own
-    position."""
+    result.
+
+    An instruction does not move if its inputs are overwritten before that. For such an instruction,
+    and for an instruction that is not `moving`, return its own position."""
     count, boxes = len(accesses.reads), len(accesses.near_start) - 1
     state = Overwritten(
         writer=buffers.filled((boxes,), -1, np.int32),
@@ -323,9 +341,10 @@ def reads_of(
 
 @borrowing
 def share_bytes(a: Any, b: Any, accesses: Accesses, boxes: Array) -> bool:
-    """Return whether two boxes share bytes. If neither box is dense, search the list of boxes that
-    are near one of them for the other. The shorter of the two lists is searched, because a list may
-    have thousands of boxes. `boxes` is `Boxes.table` of the record."""
+    """Return whether two boxes share bytes. `boxes` is `Boxes.table` of the record.
+
+    If neither box is dense, one of them is searched in the list of boxes near the other. The
+    shorter list is searched, because a list may have thousands of boxes."""
     near, start = accesses.near, accesses.near_start
     if a == b:
         return True

@@ -15,8 +15,10 @@ Array = npt.NDArray[Any]
 
 
 class AreaUses(NamedTuple):
-    """The uses of areas. Area a is used by the operands uses[ends[a]:ends[a + 1]]; user[k] is the
-    instruction of uses[k]."""
+    """The uses of areas. An area is the memory of one tile or tensor.
+
+    `uses`, `ends`: area a is used by the operands uses[ends[a]:ends[a + 1]]
+    `user`: user[k] is the instruction of operand uses[k]"""
 
     uses: Array
     user: Array
@@ -25,9 +27,11 @@ class AreaUses(NamedTuple):
 
 class ContentNotes(NamedTuple):
     """Notes for `contents`. The rows of an area are the instructions that use it, numbered from 0.
-    last[b] is the last row that wrote box b, or -1. The running sum of `kept` up to a row is the
-    number of earlier values that are still read at this row or later. `wrote` flags the rows that
-    write."""
+
+    `last`: last[b] is the last row that wrote box b; -1 for none
+    `kept`: the running sum of `kept` up to a row is the number of earlier values that are still
+        read at this row or later
+    `wrote`: flags the rows that write"""
 
     last: Array
     kept: Array
@@ -38,7 +42,7 @@ class ContentNotes(NamedTuple):
 def contents(
     accesses: Accesses, boxes: Array, areas: AreaUses, notes: ContentNotes, number: Array
 ) -> None:
-    """Set number[k], the number of the contents that an area has at uses[k]."""
+    """Set number[k] to the number of the contents that an area has at uses[k]."""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     uses, user, ends = areas.uses, areas.user, areas.ends
     last, kept, wrote = notes.last, notes.kept, notes.wrote
@@ -69,8 +73,8 @@ def contents(
 
 @borrowing
 def _oldest(box: Any, accesses: Accesses, boxes: Array, last: Array) -> int:
-    """Return the first row that wrote the current contents of a box; -1 if the box was never
-    written. A write of the whole box replaces earlier writes."""
+    """Return the first row that wrote the current contents of a box, or -1 if no row wrote the box.
+    A write of the whole box replaces earlier writes."""
     near, start = accesses.near, accesses.near_start
     latest: Any = -1
     first: Any = np.iinfo(np.int64).max
@@ -99,9 +103,12 @@ def waiting_operands(
     operand: Array,
     reused: Array,
 ) -> None:
-    """Set operand[k] to the first result of instruction waiting[k] that is on chip and shares bytes
-    with an operand of instruction before[k], and set reused[k] to True. If there is no such result,
-    set operand[k] to the last result, or to -1 if the instruction has no result."""
+    """Find the result for whose space each instruction in `waiting` waits.
+
+    `operand`: operand[k] is set to the first result of instruction waiting[k] that is on chip and
+        shares bytes with an operand of instruction before[k]. Without such a result, operand[k] is
+        set to the last result, or to -1 if the instruction has no result.
+    `reused`: reused[k] is set to True if there is such a result"""
     start, operands, reads = accesses.start, accesses.operands, accesses.reads
     for k in range(waiting.shape[0]):
         i, j = waiting[k], before[k]

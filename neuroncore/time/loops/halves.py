@@ -1,6 +1,5 @@
-"""Reorders a program whose tiles are processed in halves: the instructions on second halves come as
-late as possible. Used by `neuroncore.time.edits.halves`. A box is a rectangle of bytes in a memory
-(`record.boxes`)."""
+"""Reorders a program whose tiles are processed in halves. Used by `neuroncore.time.edits.halves`. A
+box is a rectangle of bytes in a memory (`record.boxes`)."""
 
 from __future__ import annotations
 
@@ -18,15 +17,17 @@ Array = npt.NDArray[Any]
 def put_off(
     accesses: Accesses, half: Array, line: Array, last: Array, turn: Array, order: Array
 ) -> None:
-    """Set `order` to an order of the instructions in which second halves (half[i] is 1) come as
-    late as possible. A second half comes before the next iteration of its loop, before a wait for
-    other cores (half[i] is -2), and before an instruction that depends on it because one of the two
-    writes what the other uses. A new iteration begins when a first half of a line comes that the
-    current iteration has had already. The second halves keep their order.
+    """Set `order` to an order of the instructions in which second halves come as late as possible.
+    The second halves keep their order.
 
-    last[0, b] and last[1, b] are the second halves that last used and last wrote box b. turn[l] is
-    the number of the iteration in which line l was last seen. All of these are -1 at first.
-    """
+    `half`: half[i] is 1 for a second half, and -2 for an instruction that waits for other cores
+    `last`: last[0, b] and last[1, b] are the second halves that last used and last wrote box b; -1
+        at first
+    `turn`: turn[l] is the number of the iteration in which line l was last seen; -1 at first
+
+    A second half comes before three things: the next iteration of its loop, a wait for other cores,
+    and an instruction that depends on it because one of the two writes what the other uses. A new
+    iteration begins with a first half of a line that the current iteration has already had."""
     start, operands, reads, near, near_start = accesses
     count, done, now, k = half.shape[0], 0, 0, 0
     for i in range(count + 1):

@@ -21,11 +21,11 @@ def independent(rows: Array, segment: Array, accesses: Accesses, writer: Array) 
     two instructions must be in the same segment, because a segment keeps the order of its
     iterations.
 
-    Loop n has the rows rows[n], iteration by iteration. Row i reads the first inputs[i] of its
-    operands, and writes the others. Box b shares bytes with near[near_start[b]:near_start[b + 1]].
-    segment[j] is the segment of row j of an iteration; it is -1 for a row that is merged over all
-    iterations. The iterations may share no bytes that such a row writes. `writer` has an entry for
-    each box, which is -1 before and after the call."""
+    `rows`: rows[n] are the rows of loop n, iteration by iteration. A row is an instruction.
+    `segment`: segment[j] is the segment of row j of an iteration; -1 for a row that is merged over
+        all iterations. The iterations may share no bytes that such a row writes.
+    `accesses`: the boxes that rows read and write
+    `writer`: one entry for each box, which is -1 before and after the call"""
     start, operands, inputs, near, near_start = accesses
     apart = np.ones(rows.shape[0], np.bool_)
     for loop in range(rows.shape[0]):
@@ -48,8 +48,9 @@ def independent(rows: Array, segment: Array, accesses: Accesses, writer: Array) 
 
 @borrowing
 def _in_order(writer: Any, r: int, segment: Array) -> Any:
-    """Return whether rows `writer` and `r` stay in order, because they are in one iteration, or in
-    the same segment and not merged. Also return True if `writer` is -1, which means no row."""
+    """Return whether rows `writer` and `r` stay in order. They do if they are in one iteration, or
+    if they are in the same segment and not merged. Return True if `writer` is -1, which means no
+    row."""
     width = segment.shape[0]
     current = segment[r % width]
     return (

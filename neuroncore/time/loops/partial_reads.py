@@ -15,10 +15,12 @@ Array = npt.NDArray[Any]
 
 
 class Results(NamedTuple):
-    """The last result in each box: the instruction that wrote it (`writer`, -1 for none), whether
-    some of its bytes were overwritten (`cut`), and the bytes per partition that are left, from
-    `begin` to before `end`. A write to the middle of these bytes changes neither `begin` nor
-    `end`."""
+    """The last result in each box.
+
+    `writer`: the instruction that wrote the result; -1 for none
+    `cut`: whether some of its bytes were overwritten
+    `begin`, `end`: the bytes per partition that are left, from `begin` to before `end`. A write to
+        the middle of these bytes changes neither."""
 
     writer: Array
     cut: Array
@@ -28,9 +30,11 @@ class Results(NamedTuple):
 
 def partial_reads(accesses: Accesses, boxes: Array, among: Array) -> Array:
     """Return, for each instruction that `among` flags, whether any read of its result does not
-    cover exactly the bytes that it wrote. Such a read covers only a part of them, or more bytes, or
-    bytes of which a later instruction overwrote some. Each of these instructions has one result.
-    `boxes` is `Boxes.table` of the record."""
+    cover exactly the bytes that it wrote.
+
+    Such a read covers only a part of these bytes, or more bytes, or bytes of which a later
+    instruction overwrote some. Each of these instructions must have one result. `boxes` is
+    `Boxes.table` of the record."""
     count = len(accesses.near_start) - 1
     results = Results(
         writer=np.full(count, -1, np.int32),
@@ -75,7 +79,7 @@ def _partial_reads(
 
 @borrowing
 def _overwrite(box: Any, b: Any, boxes: Array, results: Results) -> None:
-    """Record that a write to `box` overwrites bytes of the result in box b."""
+    """Record that a write to `box` overwrites bytes of the last result in box b."""
     results.cut[b] = True
     if not boxes[box, 5] or boxes[box, 1] > boxes[b, 1] or boxes[box, 2] < boxes[b, 2]:
         return

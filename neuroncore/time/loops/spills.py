@@ -1,5 +1,5 @@
-"""Loops that find the instructions that the older API's compiler leaves out, and the tiles that it
-spills, for `neuroncore.time.residency`."""
+"""Loops for `neuroncore.time.residency`. They find the instructions that the older API's compiler
+leaves out, and the tiles that it spills."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ BEFORE, AFTER = 0, 1
 
 class Accesses(NamedTuple):
     """The pieces that instructions read and write. A piece is a part of a storage
-    (`record.boxes.Pieces`). Instruction i has the operands start[i]:start[i + 1], of which the
-    first reads[i] are read. Operand k is in piece[k], and is the whole piece if whole[k]."""
+    (`record.boxes.Pieces`), and a storage is the memory of one tensor.
+
+    `start`: instruction i has the operands start[i]:start[i + 1]
+    `reads`: the first reads[i] operands of instruction i are read
+    `piece`: operand k is in piece[k]
+    `whole`: whole[k] is True if operand k is the whole piece"""
 
     start: Array
     reads: Array
@@ -27,9 +31,11 @@ class Accesses(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The data that shows whether two pieces have the same content. Instruction i makes call[i].
-    Operand k accesses the box boxes[operands[k]]. Its position in piece p is relative to
-    extents[p]."""
+    """The data that shows whether two pieces have the same content.
+
+    `call`: instruction i makes call[i]
+    `operands`: operand k accesses the box boxes[operands[k]]
+    `extents`: the position of a box in piece p is relative to extents[p]"""
 
     call: Array
     operands: Array
@@ -38,8 +44,8 @@ class Contents(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """For each piece: whether one load fills it, whether it may be moved, its bytes per partition,
-    and its bytes in total."""
+    """Four arrays with an entry for each piece: whether one load fills it, whether it may be moved,
+    its bytes per partition, and its bytes in total."""
 
     loaded: Array
     movable: Array
@@ -49,11 +55,13 @@ class Tiles(NamedTuple):
 
 @compiled
 def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
-    """Return three arrays with an entry for each piece. The first array has the first piece that
-    is made in the same way from the same bytes of HBM, which may be the piece itself. The second
-    array has the last of the instructions that make the piece, or -1 if the piece has other inputs
-    or if it is written again later. The third array states whether a single load makes the
-    piece."""
+    """Return three arrays with an entry for each piece.
+
+    1. The first piece that is made in the same way from the same bytes of HBM. It may be the piece
+       itself.
+    2. The last instruction that makes the piece; -1 if the piece has other inputs, or if it is
+       written again later.
+    3. Whether a single load makes the piece."""
     start, reads, piece, _ = accesses
     call, operands, boxes, extents = contents
     count = on_chip.shape[0]
@@ -99,9 +107,12 @@ def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
 
 @inlined
 def _history(start: Array, reads: Array, piece: Array, count: int) -> Any:
-    """Return four arrays with an entry for each piece: the number of instructions that write it,
-    the last of these instructions, whether these instructions write nothing else, and the first
-    instruction that reads the piece."""
+    """Return four arrays with an entry for each piece:
+
+    1. the number of instructions that write the piece,
+    2. the last of these instructions,
+    3. whether these instructions write nothing else,
+    4. the first instruction that reads the piece."""
     writers, final = np.zeros(count, np.int64), np.full(count, -1)
     alone = np.ones(count, np.bool_)
     first_read = np.full(count, reads.shape[0])
@@ -125,9 +136,13 @@ def _mixed(key: Any, value: Any) -> Any:
 @compiled
 def repeated(accesses: Accesses, same_as: Array) -> Array:
     """Return, for each instruction that only repeats earlier work, the last instruction that wrote
-    `same_as` of its first result. `same_as[p]` is the first piece that was written with the same
-    content as piece p, or p itself. An instruction only repeats earlier work if each piece that it
-    writes has another piece in `same_as`. Return -1 for all other instructions."""
+    `same_as` of its first result; -1 for all other instructions.
+
+    `same_as`: same_as[p] is the first piece that was written with the same content as piece p, or p
+        itself
+
+    An instruction only repeats earlier work if each piece that it writes has another piece in
+    `same_as`."""
     start, reads, piece, _ = accesses
     originals, writer = np.full(reads.shape[0], -1, np.int32), np.full(same_as.shape[0], -1)
     for i in range(originals.shape[0]):
@@ -144,14 +159,15 @@ def repeated(accesses: Accesses, same_as: Array) -> Array:
 
 
 class Residents(NamedTuple):
-    """The tiles that are in SBUF, as a list that begins with the tile that has not been used for
-    the longest time (`links`). A second list has the tiles that stay only so that a load can be
-    left out (`idle`). For each tile, there is also: whether it has been in SBUF (`seen`), whether
-    HBM has its data too (`clean`), and the last instruction that used it (`last_use`).
+    """The tiles that are in SBUF.
 
-    links[BEFORE, p] and links[AFTER, p] are the neighbors of tile p in the list, or -1 if tile p is
-    not in the list. A list is a ring, whose two ends are joined by one more entry.
-    """
+    `links`: the list of tiles, which begins with the tile that has not been used for the longest
+        time. links[BEFORE, p] and links[AFTER, p] are the neighbors of tile p; -1 if tile p is not
+        in the list. The list is a ring: one more entry joins its ends.
+    `idle`: a second list, of the tiles that stay only so that a load can be left out
+    `seen`: whether each tile has been in SBUF
+    `clean`: whether HBM has the data of each tile too
+    `last_use`: the last instruction that used each tile"""
 
     links: Array
     idle: Array
@@ -161,9 +177,10 @@ class Residents(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The transfers that the compiler adds. A row is [kind of the transfer, instruction that it
-    precedes, piece]. counts[MADE] is the number of rows, and counts[USED] the bytes per partition
-    in use."""
+    """The transfers that the compiler adds.
+
+    `rows`: one row per transfer: [kind of the transfer, instruction that it precedes, piece]
+    `counts`: counts[MADE] is the number of rows, and counts[USED] the bytes per partition in use"""
 
     rows: Array
     counts: Array
@@ -174,9 +191,9 @@ SAVED, RELOADED, REREAD = range(3)
 
 
 def replay(accesses: Accesses, same_as: Array, tiles: Tiles, capacity: int) -> Array:
-    """Execute the program in an SBUF with `capacity` bytes per partition for tiles. Return the rows
-    of the transfers that are necessary for this (`Moves.rows`). If a piece that a load fills was
-    removed to make room, it is loaded again from the same bytes."""
+    """Execute the program in an SBUF with `capacity` bytes per partition for tiles. Return the
+    transfers that are necessary for this, as rows of `Moves.rows`. A piece that a load fills may be
+    removed to make room. Then it is loaded again from the same bytes."""
     count = len(same_as)
     residents = Residents(
         links=_no_tiles(count),
@@ -228,8 +245,8 @@ def _replay(
 def _bring(
     tile: Any, used_as: Any, i: int, tiles: Tiles, residents: Residents, moves: Moves
 ) -> None:
-    """Bring a tile to SBUF for instruction i. `used_as` is the piece that the instruction accesses;
-    pieces that are loaded from the same bytes share one tile."""
+    """Bring a tile to SBUF for instruction i. `used_as` is the piece that the instruction accesses.
+    Pieces that are loaded from the same bytes share one tile."""
     if residents.links[AFTER, tile] < 0:
         moves.counts[USED] += tiles.width[tile]
         if residents.seen[tile] and tiles.loaded[tile]:
@@ -244,10 +261,11 @@ def _bring(
 
 @borrowing
 def _spilled(i: int, tiles: Tiles, residents: Residents, moves: Moves) -> bool:
-    """Remove one tile from SBUF, and return True. If there are tiles in `residents.idle`, remove
-    the first of them; otherwise remove the tile that has not been used for the longest time. Save
-    the tile's data unless HBM has it. If instruction i uses every tile in SBUF, remove nothing and
-    return False."""
+    """Remove one tile from SBUF, and return whether a tile was removed.
+
+    The first tile of `residents.idle` is removed, or, if there is none, the tile that has not been
+    used for the longest time. Its data are saved unless HBM has them. No tile is removed if
+    instruction i uses every tile in SBUF."""
     ends = residents.seen.shape[0]
     victim = residents.idle[AFTER, ends]
     if victim == ends:
@@ -272,11 +290,12 @@ def _move(kind: int, i: int, piece: Any, moves: Moves) -> None:
 
 @compiled
 def _uses(accesses: Accesses, same_as: Array, movable: Array, runs: Array) -> Any:
-    """Return two arrays with an entry for each operand. An entry is set if the operand is the first
-    one with which its instruction uses a tile; otherwise it is -1. The first array has the piece
-    that the instruction accesses in the tile. The second array has the piece that the next user of
-    the tile accesses, or -1 if the whole tile is written before that or the tile is not used
-    again."""
+    """Return two arrays with an entry for each operand. The entry is -1 unless the operand is the
+    first one with which its instruction uses a tile.
+
+    1. The piece that the instruction accesses in the tile.
+    2. The piece that the next user of the tile accesses; -1 if there is no next user, or if the
+       whole tile is written before."""
     start, reads, piece, whole = accesses
     used_as, used_next_as = np.full(piece.shape[0], -1), np.full(piece.shape[0], -1)
     following = np.full(same_as.shape[0], -1)

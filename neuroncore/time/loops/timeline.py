@@ -27,22 +27,30 @@ UNKNOWN = -1.0
 class ReorderWindows(NamedTuple):
     """The instructions that each queue may begin next. A place is a position in `Queues.order`.
 
-    Queue q can reach the instructions up to place allowed[q]. Instructions that read nothing
-    (`Work.fresh`) are admitted as soon as the queue can reach them; this has been done for the
-    places before reached[q]. Instructions that read something have been admitted for the places
-    before admitted[q]; held[q] of them have not begun.
+    An instruction is admitted when its queue can reach it:
+
+    `allowed`: queue q can reach the instructions up to place allowed[q]
+    `reached`: instructions that read nothing (`Work.fresh`) have been admitted before place
+        reached[q]
+    `admitted`: instructions that read something have been admitted before place admitted[q]
+    `held`: how many of these instructions have not begun
 
     An admitted instruction may wait for an end time that is not known yet. Its place is then in a
-    chain: waiting[p] is the first place that waits for instruction p, and following[place] is the
-    next place in the chain. asked[i] is the number of the first dependency of instruction i whose
-    time may be unknown.
+    chain:
 
-    When all end times for which it waits are known, an admitted instruction becomes an entry of its
-    queue. Queue q has the entries low[q] to high[q] - 1, in the order of the queue. place[q, k] is
-    the place of entry k, ready[q, k] is the time at which it is ready, and why[q, k] is the
-    dependency that ends last. choice[q] is the entry that can begin soonest, and soonest[q] is the
-    time at which it can begin; both are out of date if stale[q] is True.
-    """
+    `waiting`: waiting[p] is the first place that waits for instruction p
+    `following`: following[place] is the next place in the chain
+    `asked`: asked[i] is the number of the first dependency of instruction i whose time may be
+        unknown
+
+    When all these end times are known, the instruction becomes an entry of its queue:
+
+    `low`, `high`: queue q has the entries low[q] to high[q] - 1, in the order of the queue
+    `place`: place[q, k] is the place of entry k
+    `ready`, `why`: ready[q, k] is the time at which entry k is ready, and why[q, k] the dependency
+        that ends last
+    `choice`, `soonest`: choice[q] is the entry that can begin soonest, at the time soonest[q]
+    `stale`: stale[q] is True if choice[q] and soonest[q] are out of date"""
 
     allowed: Array
     reached: Array
@@ -64,18 +72,17 @@ class ReorderWindows(NamedTuple):
 def timeline(work: Work, queues: Queues, core: CoreCosts, times: Times) -> None:
     """Fill in `times`. Each core has work.previous.shape[1] queues.
 
-    In each step, the queue whose next instruction can begin first begins it. Transfer i then
-    occupies the DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each; an engine
-    serves transfers in the order of arrival. In a queue that keeps its order, a transfer completes
-    after all transfers ahead of it, because all engines count every transfer on one semaphore
-    (source DMAO of isa/machines/trn2.toml). A queue with a limit of transfers issues nothing while
-    that many of its transfers are incomplete.
+    In each step, one queue begins its next instruction: the queue that can begin first. Transfer i
+    then occupies the DMA engines lane[i, 0] to lane[i, 1] of its core for lane_ns[i] each. An
+    engine serves transfers in the order of arrival. In a queue that keeps its order, a transfer
+    completes after all transfers ahead of it, because all engines count every transfer on one
+    semaphore (source DMAO of isa/machines/trn2.toml). A queue with a limit of transfers issues
+    nothing while that many of its transfers are incomplete.
 
     An instruction with partners on other cores ends when all of them have done their work.
     Instructions of the PE take longer while its clock is slow (`contention.clocked`). Instructions
     of Vector and GpSimd for which `shares` is set use the same port of SBUF: each takes twice as
-    long while the other works.
-    """
+    long while the other works."""
     run = _run.over(len(work.queue))
     run(_windows(work, queues), idle_units(work, queues), work, queues, core, times)
 
@@ -155,8 +162,8 @@ def _let_in(
 def _settle(
     place: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, end: Array
 ) -> None:
-    """Make the admitted instruction at a place an entry of its queue. But if the instruction waits
-    for an end time that is not known yet, add its place to the chain of that time."""
+    """Make the admitted instruction at a place an entry of its queue. If the instruction waits for
+    an end time that is not known yet, add its place to the chain of that time instead."""
     i = queues.order[place]
     q = work.queue[i]
     begin, first = windows.asked[i], work.first[i + 1]
@@ -212,12 +219,12 @@ def _look(q: int, windows: ReorderWindows, free: Any) -> None:
 
 @borrowing
 def _ready(i: Any, begin: Any, work: Work, core: CoreCosts, end: Array) -> Any:
-    """Return the time at which the results of all dependencies of instruction i are available, and
-    the dependency whose result is available last (-1 if i waits for none). Dependency k is
-    work.needs[k], or, from k = work.first[i + 1] on, an element of work.previous[i]; dependencies
-    before `begin` are left out. If the end of dependency k is not known yet, return UNKNOWN and k.
-    On the PE, an instruction waits for instructions of the same queue only if they have
-    partners."""
+    """Return the time at which instruction i is ready, and the dependency whose result is available
+    last; -1 if there is none. If the end of dependency k is not known yet, return UNKNOWN and k.
+
+    Dependency k is work.needs[k], or, from k = work.first[i + 1] on, an element of
+    work.previous[i]. Dependencies before `begin` are left out. On the PE, an instruction waits for
+    instructions of the same queue only if they have partners."""
     queues, first, q = work.previous.shape[1], work.first[i + 1], work.queue[i]
     chained = q % queues == core.tensor
     time, waited = 0.0, -1
@@ -246,8 +253,9 @@ def _begin(
     core: CoreCosts,
     times: Times,
 ) -> Any:
-    """Begin the instruction of queue q that can begin soonest, and return it. It takes longer while
-    the PE has a slow clock, or if another instruction uses the same SBUF port."""
+    """Begin the instruction of queue q that can begin soonest, and return this instruction. It
+    takes longer while the PE has a slow clock, or if another instruction uses the same SBUF
+    port."""
     k, time = windows.choice[q], windows.soonest[q]
     i = queues.order[windows.place[q, k]]
     times.begin[i] = time
@@ -274,7 +282,7 @@ def _begin(
 @borrowing
 def _take_out(q: int, k: int, fresh: Any, windows: ReorderWindows) -> None:
     """Remove the entry of the instruction that queue q has begun. The entries on the shorter side
-    move, to fill the gap."""
+    move to fill the gap."""
     low, high = windows.low[q], windows.high[q]
     if k - low < high - k:
         for entry in range(k, low, -1):
@@ -301,8 +309,8 @@ def _look_again(
     core: CoreCosts,
     end: Array,
 ) -> None:
-    """Compute the ready times of a core's entries again if they are later than `time`, because an
-    end time may have changed."""
+    """Compute the ready times of a core's entries again, because an end time may have changed. Only
+    ready times later than `time` are computed."""
     each = work.previous.shape[1]
     for q in range(number * each, (number + 1) * each):
         for k in range(windows.low[q], windows.high[q]):
@@ -316,9 +324,9 @@ def _look_again(
 def _finish(
     i: Any, windows: ReorderWindows, work: Work, queues: Queues, core: CoreCosts, times: Times
 ) -> None:
-    """Set the time at which the result of instruction i is available. Then look again at the
-    instructions that waited for this time. If a partner of i has not begun, the time is not known
-    yet, and nothing is done."""
+    """Set the time at which the result of instruction i is available, and look again at the
+    instructions that waited for this time. Do nothing if a partner of i has not begun, because the
+    time is not known yet."""
     meeting, other = times.done[i], work.partner[i]
     while other >= 0 and other != i:
         if times.begin[other] < 0.0:
@@ -353,8 +361,10 @@ def _wake(
 @compiled
 def chain(last: int, cause: Array, before: Array, path: Array) -> int:
     """Write the chain of causes that ends with instruction `last` to the end of `path`, in order of
-    time, and return its length. cause[i] is the instruction that i waited for, or -1 for none; if
-    it is OWN_QUEUE, i waited for before[i], the instruction before it in its queue, or -1."""
+    time. Return its length.
+
+    `cause`: cause[i] is the instruction that i waited for; -1 for none, OWN_QUEUE for before[i]
+    `before`: before[i] is the instruction before i in its queue; -1 for none"""
     count, i = 0, last
     while i >= 0:
         count += 1

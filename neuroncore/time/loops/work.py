@@ -12,9 +12,11 @@ Array = npt.NDArray[Any]
 
 
 class Work(NamedTuple):
-    """The instructions of all cores. Instruction i waits for the instructions
-    needs[first[i]:first[i + 1]], and, for each queue q of its core, for instruction previous[i, q]
-    (-1: none). Times are in nanoseconds."""
+    """The instructions of all cores. Times are in nanoseconds. Instruction i waits for two sets of
+    instructions:
+
+    * needs[first[i]:first[i + 1]],
+    * previous[i, q] for each queue q of its core (-1: none)."""
 
     queue: Array
     first: Array
@@ -33,10 +35,15 @@ class Work(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """The instructions of queue q are order[start[q]:start[q + 1]]. The queue begins, from its next
-    limits[q, 0] instructions, the one that can begin first. Instructions that read nothing are not
-    counted in this limit; they may begin from among the next limits[q, 1] instructions. At most
-    limits[q, 2] transfers of the queue are incomplete at one time; 0 means any number."""
+    """The queues, and how far each may reorder its instructions.
+
+    `order`, `start`: queue q has the instructions order[start[q]:start[q + 1]]
+    `limits`: three limits for each queue q
+
+    * Queue q begins the instruction that can begin first, among its next limits[q, 0] instructions.
+      Instructions that read nothing are not counted here.
+    * Instructions that read nothing may begin from among the next limits[q, 1] instructions.
+    * At most limits[q, 2] transfers of the queue are incomplete at one time; 0 means any number."""
 
     order: Array
     start: Array
@@ -44,8 +51,8 @@ class Queues(NamedTuple):
 
 
 class CoreCosts(NamedTuple):
-    """The queues of the Tensor, Vector and GpSimd engines of a core, and the costs of its machine
-    that depend on when an event happens (fields of `neuroncore.machine.Fixed`)."""
+    """The queues of the Tensor, Vector and GpSimd engines of a core, and costs of its machine that
+    depend on the time of an event (fields of `neuroncore.machine.Fixed`)."""
 
     tensor: int
     vector: int
@@ -65,9 +72,13 @@ OWN_QUEUE = -2  # the cause of an instruction that only waited for its queue
 
 
 class Times(NamedTuple):
-    """For each instruction, the nanoseconds at which it begins, has done its work (`done`), and its
-    result is available (`end`); -1 while unknown. Also the instruction that it waited for
-    (`cause`): -1 for none, or OWN_QUEUE."""
+    """The times of each instruction in nanoseconds; -1 while unknown.
+
+    `begin`: when the instruction begins
+    `done`: when its work is done
+    `end`: when its result is available
+    `cause`: the instruction that it waited for; -1 for none, or OWN_QUEUE for the instruction
+        before it in its queue"""
 
     begin: Array
     done: Array
@@ -79,10 +90,13 @@ SAVED, RELOADED, REREAD = range(3)
 
 
 class Moves(NamedTuple):
-    """Transfers that the compiler adds, in their order. For each: its kind (SAVED, RELOADED or
-    REREAD), the instruction that it comes before, the piece of the record that it moves
-    (`Boxes.pieces`), and its bytes. Counters, the schedule and lists all describe these transfers.
-    """
+    """The transfers that the compiler adds, in order. Counters, the schedule and lists all describe
+    these transfers. For each transfer:
+
+    * its kind (SAVED, RELOADED or REREAD),
+    * the instruction that it comes before,
+    * the piece of the record that it moves (`Boxes.pieces`),
+    * its bytes."""
 
     kind: Array
     before: Array
