@@ -25,14 +25,16 @@ SCHEMA = "neuroncore.check/1"
 class Checked:
     """The findings of a check, and the files and launches that it covered.
 
-    `files` are the sources that were read, `runs` the saved runs that were read, and `api` is the
-    release whose rules apply. `launches` is the number of launches that ran; None if nothing was
-    executed. If the run ended early, `unfinished` is a sentence with the reason. `orders` has a
-    sentence for each launch that was replayed in other orders. `verified` has a sentence for each
-    launch whose record was compared with the plain reading (`neuroncore.plain`). `raised` is True
-    if the Python code of a kernel raised an exception, and `ours` if a fault of neuroncore ended
-    the run.
-    """
+    `files`: the sources that were read
+    `runs`: the saved runs that were read
+    `api`: the release whose rules apply
+    `launches`: how many launches ran; None if nothing was executed
+    `unfinished`: a sentence with the reason if the run ended early
+    `orders`: a sentence for each launch that was replayed in other orders
+    `verified`: a sentence for each launch whose record was compared with the plain reading, a
+        second implementation in numpy (`neuroncore.plain`)
+    `raised`: whether the Python code of a kernel raised an exception
+    `ours`: whether a fault of neuroncore ended the run"""
 
     findings: Sequence[Finding]
     files: Sequence[str]
@@ -109,22 +111,25 @@ def check(
     verify: bool = False,
     limits: execution.ExecutionLimits | None = None,
 ) -> Checked:
-    """Check a file and all functions that its kernels call. Then run the file if that is possible,
-    and check the record of the run. If the file is a saved run, check the run's record.
+    """Check a file and all functions that its kernels call. Then run the file if possible, and
+    check the record of the run. If the file is a saved run, check its record instead.
 
-    Without `kernel`, the file runs if it has an `if __name__ == "__main__"`. With `kernel`, this
-    kernel runs if the file has a function `inputs`. In both cases, it also runs if `words` has
-    arguments for `neuroncore run`. The run is in a separate process with `limits` of time and
-    memory. If `static` is True, nothing is executed.
-
-    Each launch is replayed in up to `orders` other orders of instructions that the device may
-    choose. If `verify` is True, each result of the emulator is compared with the plain reading, a
-    second implementation in numpy (`neuroncore.plain`). `api` is a release, "0.1" to "0.6"; the
-    default is the release whose names and parameters fit the file best. `target` is a machine.
+    `kernel`: the kernel to run if the file has a function `inputs`. Without `kernel`, the file runs
+        if it has an `if __name__ == "__main__"`.
+    `words`: arguments for `neuroncore run`, with which the file or kernel runs without these
+        conditions
+    `static`: if True, nothing is executed
+    `orders`: each launch is replayed in up to this many other orders of instructions that the
+        device may choose
+    `verify`: if True, each result is compared with the plain reading, a second implementation in
+        numpy (`neuroncore.plain`)
+    `api`: a release from "0.1" to "0.6"; the default is the release whose names and parameters fit
+        the file best
+    `target`: a machine
+    `limits`: the limits of time and memory of the separate process that runs the file
 
     Raises UsageError for a file that can't be read, for an unknown kernel, release or machine, and
-    for a saved run if `static` is True.
-    """
+    for a saved run if `static` is True."""
     options = [*(["--orders", str(orders)] if orders else []), *(["--verify"] if verify else [])]
     if is_record(Path(file)):
         if static:
@@ -155,7 +160,7 @@ def _of_a_run(
 
 
 def _checked(file_run: execution.FileRun, of_source: Sequence[Finding] = ()) -> Checked:
-    """Return a check with the outcome of running a file, and with the findings of its source."""
+    """Return a check with the outcome of running a file and the findings of its source."""
     return Checked(
         findings=_ordered([*of_source, *file_run.findings]),
         files=(),
@@ -169,8 +174,7 @@ def _checked(file_run: execution.FileRun, of_source: Sequence[Finding] = ()) -> 
 
 
 def together(checks: Sequence[Checked]) -> Checked:
-    """Combine several checks into one. It has all their findings, and covers all their files and
-    launches."""
+    """Combine several checks into one with all their findings, files and launches."""
     launches = [check.launches for check in checks if check.launches is not None]
     unfinished = [check.unfinished for check in checks if check.unfinished]
     return Checked(
@@ -189,8 +193,8 @@ def together(checks: Sequence[Checked]) -> Checked:
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings sorted by file and line. Findings without a line are last. If several
-    findings have the same code and line, only the first is kept."""
+    """Return the findings sorted by file and line; findings without a line come last. Only the
+    first finding of each code and line is kept."""
     first: dict[Any, Finding] = {}
     for finding in findings:
         spot = (finding.place.file, finding.place.line) if finding.place else (finding.message, 0)
@@ -208,8 +212,8 @@ LEVELS = {"error": "error", "warning": "warning", "note": "note", "advice": "not
 
 
 def sarif_log(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return a SARIF log (section 3.13 of the standard) as a dict. It has one run, which lists each
-    code once, and each finding with its place."""
+    """Return a SARIF log (section 3.13 of the standard) as a dict. The log has one run. It lists
+    each code once, and each finding with its place."""
     codes = sorted({finding.code for finding in findings})
     driver = {"name": "neuroncore", "rules": [_descriptor(code) for code in codes]}
     results = [_result(finding, codes.index(finding.code)) for finding in findings]
@@ -223,8 +227,8 @@ def sarif_log(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _descriptor(code: str) -> dict[str, Any]:
-    """Return SARIF's descriptor of a code (section 3.49). If the code has no row in `rules()`, it
-    is the code of an error, and its descriptor refers to `neuroncore explain`."""
+    """Return SARIF's descriptor of a code (section 3.49). A code without a row in `rules()` is the
+    code of an error. Its descriptor refers to `neuroncore explain`."""
     rule = rules().get(code)
     if rule is None:
         return {"id": code, "help": {"text": f"neuroncore explain {code}"}}
@@ -238,9 +242,10 @@ def _descriptor(code: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, index: int) -> dict[str, Any]:
-    """Return SARIF's result for a finding (section 3.27). `index` is the index of the finding's
-    code in the list of descriptors. SARIF has no level "advice", so the severity is also stated as
-    a property."""
+    """Return SARIF's result for a finding (section 3.27). SARIF has no level "advice", so the
+    severity is also stated as a property.
+
+    `index`: the index of the finding's code in the list of descriptors"""
     sentences = [finding.message, *([f"Hint: {finding.hint}"] if finding.hint else [])]
     result: dict[str, Any] = {
         "ruleId": finding.code,
@@ -263,8 +268,8 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """Return the URI of a file (section 3.4.3), relative to the working folder if the file is in
-    that folder, as code scanning expects."""
+    """Return the URI of a file (section 3.4.3). It is relative to the working folder if the file is
+    there, as code scanning expects."""
     path = Path(file).resolve()
     is_inside = path.is_relative_to(Path.cwd())
     return path.relative_to(Path.cwd()).as_posix() if is_inside else path.as_uri()

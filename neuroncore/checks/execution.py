@@ -28,9 +28,11 @@ WRONG_USAGE, PREFIX = 2, "neuroncore: "  # the exit code and the message of wron
 
 @dataclass(frozen=True)
 class ExecutionLimits:
-    """The limits of the process that runs a file: seconds of wall time, and bytes of address space
-    (`memory`). If `here` is True, the file runs in the present process, which must already have
-    limits."""
+    """The limits of the process that runs a file.
+
+    `seconds`: wall time
+    `memory`: bytes of address space
+    `here`: if True, the file runs in the present process, which must already have limits"""
 
     seconds: float = 300.0
     memory: int = 16 << 30
@@ -39,12 +41,15 @@ class ExecutionLimits:
 
 @dataclass(frozen=True)
 class FileRun:
-    """The outcome of running a file: the findings, and the number of launches that finished. If the
-    run ended early, `unfinished` is a sentence with the reason. `orders` has a sentence for each
-    launch that was replayed in other orders. `verified` has a sentence for each launch whose record
-    was compared with the plain reading (`neuroncore.plain`). Both are empty unless they were
-    requested. `raised` is True if the Python code of a kernel raised an exception, and `ours` if a
-    fault of neuroncore ended the run."""
+    """The outcome of running a file.
+
+    `launches`: how many launches finished
+    `unfinished`: a sentence with the reason if the run ended early
+    `orders`: a sentence for each launch that was replayed in other orders; empty unless requested
+    `verified`: a sentence for each launch whose record was compared with the plain reading
+        (`neuroncore.plain`); empty unless requested
+    `raised`: whether the Python code of a kernel raised an exception
+    `ours`: whether a fault of neuroncore ended the run"""
 
     findings: Sequence[Finding]
     launches: int
@@ -63,9 +68,11 @@ def run(
     limits: ExecutionLimits,
 ) -> FileRun:
     """Run a file, or one of its kernels, with `neuroncore run --json` and the further options
-    `words`. If an error refuses the kernel, the error becomes a finding. If the process ends
-    without a result, there is no finding, but `FileRun.unfinished` has the reason. Raise UsageError
-    if the command reports wrong usage."""
+    `words`.
+
+    An error that refuses the kernel becomes a finding. If the process ends without a result, there
+    is no finding, but `FileRun.unfinished` has the reason. Raise UsageError if the command reports
+    wrong usage."""
     what_runs = f"{file}::{kernel}" if kernel else str(file)
     arguments = ["run", "--json", what_runs, *(["--target", target] if target else []), *words]
     if limits.here:
@@ -94,8 +101,7 @@ def _here(words: Sequence[str]) -> FileRun:
 
 
 def _file_run(output: str, code: int, errors: bytes) -> FileRun:
-    """Return the outcome of a run, from the command's standard output, exit code and standard
-    error."""
+    """Return the outcome of a run from the command's output, exit code and standard error."""
     try:
         document = json.loads(output)
         launches = document["launches"]
@@ -139,9 +145,9 @@ def _refused(failure: dict[str, Any]) -> Finding:
 
 
 def _frames(stack: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the frames of a kernel's error as text, innermost first. The text of a frame states the
-    place at which the next frame called its function, and its integer variables, such as the
-    variables of loops."""
+    """Yield the frames of a kernel's error as text, innermost first. Each text has the place at
+    which the next frame called its function, and the frame's integer variables, such as loop
+    variables."""
     for depth, frame in enumerate(stack):
         numbers = [f"{name}={v}" for name, v in frame.items() if name not in ("function", "place")]
         inside = f" ({', '.join(numbers[:8])})" if numbers else ""

@@ -47,25 +47,25 @@ Items = list[int | _Loop]
 
 @dataclass(frozen=True, eq=False)
 class Permutations:
-    """A program, and the other orders of its rows. Other orders are possible because the iterations
-    of a parallel loop may run in any order."""
+    """A program and the other orders of its rows that are possible because the iterations of a
+    parallel loop may run in any order."""
 
     program: Program
 
     def rows(self, seed: int) -> Array:
         """Return the rows of the program in another order. For seed 0, the iterations of every loop
-        are reversed; for other seeds, their order is random. If iterations share resources, each
-        iteration is split before its first instruction that uses a shared resource. The first parts
-        of all iterations run in the new order, and then the second parts in the program's order. If
-        such a loop also uses tensors at addresses that the kernel specifies, it keeps the program's
-        order."""
+        are reversed; for other seeds, their order is random.
+
+        If iterations share resources, each iteration is split before its first instruction that
+        uses one. The first parts of all iterations run in the new order, and then the second parts
+        in the program's order. A loop that shares resources keeps the program's order if it also
+        uses tensors at addresses that the kernel specifies."""
         rng = np.random.default_rng(seed) if seed else None
         return np.array(self._ordered(self._items, rng), np.int64)
 
     def moved(self, rows: Array) -> Array:
         """Return a flag for each iteration: whether it has another position in its loop if the
-        program runs in the order `rows`. The array has the flags of all runs of loops with two or
-        more iterations, one run after the other."""
+        program runs in the order `rows`. Loops with one iteration are left out."""
         at, flags = _positions(rows), [np.empty(0, np.bool_)]
         for loop in _loops(self._items):
             firsts = [row for items in loop.iterations for row in islice(_rows(items), 1)]
@@ -74,7 +74,7 @@ class Permutations:
         return np.concatenate(flags)
 
     def swapped(self, rows: Array) -> tuple[int, int] | None:
-        """Return two instructions that use the same bytes in different iterations, and whose order
+        """Return two instructions in different iterations that use the same bytes, and whose order
         is reversed in `rows`. At least one of them writes. If there are several such pairs, return
         the pair whose second instruction comes first in the program. Return None if there is no
         such pair."""
@@ -134,10 +134,10 @@ class Permutations:
 
     @cached_property
     def _sharing(self) -> dict[int, set[int]]:
-        """For each row, the resources that it uses and iterations may share. A resource is an
-        integer: the number of a storage that is declared as shared; MEETING, for instructions that
-        wait for other cores; or REGISTERS, the accumulator registers, if some instruction of the
-        program adds to their contents."""
+        """For each row, the resources that it uses and that iterations may share. A resource is an
+        integer: the number of a storage that is declared as shared, MEETING or REGISTERS. MEETING
+        is used by instructions that wait for other cores. REGISTERS are the accumulator registers,
+        if the program adds to their contents."""
         used: dict[int, set[int]] = {}
         storage = self._storage
         for k in np.flatnonzero(np.isin(storage, list(self.program.data.carried))).tolist():
@@ -174,9 +174,9 @@ class Permutations:
 
 
 def _begun(around: Items, number: int) -> Items:
-    """Begin an iteration of loop `number`, and return the empty list for its rows. `around` has the
-    items before. If the last item is a run of this loop, the iteration continues this run;
-    otherwise it begins a new run."""
+    """Begin an iteration of loop `number`, and return the empty list for its rows. The iteration
+    continues the last item of `around` if this is a run of the same loop. Otherwise it begins a new
+    run."""
     loop = around[-1] if around else None
     if not (isinstance(loop, _Loop) and loop.number == number):
         loop = _Loop(number)
@@ -214,10 +214,10 @@ STAYS = 0.9  # the probability that a core continues when others could run
 
 @dataclass(frozen=True)
 class Iterations:
-    """The result of running iterations in other orders. `tried` is the number of replays, and
-    `among` the number of iterations in parallel loops. `moved` is the number of iterations that had
-    another position in at least one replay. `finding` reports a difference of the results. If there
-    was no replay, `untried` is a sentence with the reason."""
+    """The result of running iterations in other orders: the number of replays (`tried`), of
+    iterations in parallel loops (`among`), and of iterations that had another position in at least
+    one replay (`moved`). `finding` is a difference of the results. `untried` is a sentence with the
+    reason if there was no replay."""
 
     tried: int = 0
     moved: int = 0
@@ -237,10 +237,9 @@ class Iterations:
 
 @dataclass(frozen=True)
 class Orders:
-    """The result of running the cores in other orders. `tried` is the number of replays. `open` is
-    the number of races, and `reversed` the number of races whose accesses were reversed in at least
-    one replay. `iterations` is the result of running iterations of loops in other orders. `finding`
-    reports a difference of the results, for other orders of cores or of iterations."""
+    """The result of running the cores in other orders: the number of replays (`tried`), of races
+    (`open`), and of races whose accesses were reversed in at least one replay (`reversed`).
+    `finding` is a difference of the results, for other orders of cores or of iterations."""
 
     tried: int
     open: int
@@ -330,8 +329,7 @@ def _of_iterations(record: Record, count: int) -> Iterations:
 
 
 def _moved(programs: Sequence[Permutations], rows: Sequence[Array]) -> Array:
-    """Return the flags of `Permutations.moved` for all programs, in one array. `rows` has the order
-    of each program."""
+    """Return the flags of `Permutations.moved` for all programs, in one array."""
     return np.concatenate(
         [permutations.moved(order) for permutations, order in zip(programs, rows, strict=True)]
     )
@@ -344,7 +342,7 @@ def _permuted(
     expected: Sequence[Array],
 ) -> str:
     """Run each program in the order `rows`, and describe the first result that differs from
-    `expected`. Return "" if all results are equal."""
+    `expected`. Return "" if no result differs."""
     permuted = [
         permutations.program.permuted(order)
         for permutations, order in zip(programs, rows, strict=True)
@@ -359,9 +357,9 @@ def _permuted(
 def _iterations_finding(
     differing: str, programs: Sequence[Permutations], rows: Sequence[Array]
 ) -> Finding:
-    """Return the finding for iterations whose order matters. The place of the finding is the second
-    instruction of the first reversed pair (`Permutations.swapped`). If no pair is reversed, the
-    finding is a note without a place."""
+    """Return the finding for iterations whose order matters. Its place is the second instruction of
+    the first reversed pair (`Permutations.swapped`). Without such a pair, it is a note without a
+    place."""
     pairs = (
         (permutations.program, permutations.swapped(order))
         for permutations, order in zip(programs, rows, strict=True)
@@ -389,9 +387,8 @@ def _places(program: Program, rows: Sequence[int]) -> dict[int, Place]:
 
 
 class _ByPriority:
-    """A schedule with a fixed priority for each core. It runs the core with the lowest value in
-    `priorities`, among the cores that can run. If several have this value, it runs the core with
-    the lowest number."""
+    """A schedule that runs the core with the lowest value in `priorities` among the cores that can
+    run. If several have this value, it runs the core with the lowest number."""
 
     def __init__(self, priorities: Sequence[int]) -> None:
         self.priorities = priorities
@@ -401,8 +398,9 @@ class _ByPriority:
 
 
 class _AtRandom:
-    """A schedule that chooses the first of the cores that can run (`able`) with probability STAYS,
-    and otherwise any of them. The first core is the core of the last step, if it can continue."""
+    """A schedule at random. With probability STAYS, it chooses the first of the cores that can run
+    (`able`): the core of the last step, if that core can continue. Otherwise it chooses any of
+    them."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -444,8 +442,7 @@ def _arrays(results: Any) -> list[Array]:
 
 
 def _steps(order: Array, launch: LaunchAccesses, race: Race) -> tuple[int, int]:
-    """Return the steps at which the two accesses of a race happened. `order` has the core of each
-    step."""
+    """Return the steps of the two accesses of a race. `order` has the core of each step."""
     steps = [
         int(np.flatnonzero(order == launch.threads[access.thread].core)[access.row])
         for access in (race.first, race.second)
@@ -467,8 +464,8 @@ def _later(suspects: Sequence[Race], order: Array, launch: LaunchAccesses) -> Ar
 
 
 def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
-    """Describe the first result whose bits differ from the bits of the `expected` result. Return ""
-    if all results are equal."""
+    """Describe the first result whose bits differ from the `expected` result. Return "" if there is
+    none."""
     for number, (wanted, got) in enumerate(zip(expected, results, strict=True)):
         bits = f"u{wanted.dtype.itemsize}"
         apart = np.ascontiguousarray(wanted).view(bits) != np.ascontiguousarray(got).view(bits)
@@ -480,9 +477,12 @@ def _differing(expected: Sequence[Array], results: Sequence[Array]) -> str:
 def _cores_finding(
     differing: str, suspects: Sequence[Race], flipped: Array, order: Array, launch: LaunchAccesses
 ) -> Finding:
-    """Return the finding for cores whose order matters. It names the first reversed race, which is
-    the race that is complete at the earliest step. `flipped` flags the reversed races, and `order`
-    has the core of each step. The place is the second access; None if no race is reversed."""
+    """Return the finding for cores whose order matters. It names the first reversed race: the race
+    whose later access comes at the earliest step. Its place is the second access; None if no race
+    is reversed.
+
+    `flipped`: flags the reversed races
+    `order`: the core of each step"""
     reversed_races = [
         race for race, is_reversed in zip(suspects, flipped, strict=True) if is_reversed
     ]

@@ -128,7 +128,7 @@ MOST_RUNS = 1 << 18  # accesses with more runs of adjacent bytes are not compare
 
 
 class Access(NamedTuple):
-    """The first read or the first write of a box by a thread in one of its segments."""
+    """The first read, or the first write, of one box by one thread within one segment."""
 
     thread: int
     segment: int
@@ -137,8 +137,11 @@ class Access(NamedTuple):
 
 
 class SharedSpot(NamedTuple):
-    """The exact bytes of a box: its storage, its `form` (the sizes of its axes, and their steps in
-    bytes), and the byte at which it starts."""
+    """The exact bytes of a box.
+
+    `storage`: the storage of the box
+    `form`: the sizes of the axes, and their steps in bytes
+    `start`: the byte at which the box starts"""
 
     storage: int
     form: Form
@@ -147,14 +150,14 @@ class SharedSpot(NamedTuple):
 
 @dataclass(eq=False)
 class SharedBoxes:
-    """The boxes of all threads and the accesses to them.
+    """The boxes of all threads and the accesses to them. `spots` and `accesses` have an element for
+    each box, core by core. The other fields have an array for each core.
 
-    The first five fields have an array for each core. In `area`, `box` and `pattern`, element k of
-    the array describes box k of the core: the number of its storage; its bounds [row, row_end,
-    byte, byte_end]; and the number of its pattern, or -1 if it fills the bounds. In `start` and
-    `form`, element k describes pattern k: its first byte, and the number of its form (as in
-    SharedSpot) in `forms`. `spots` and `accesses` have an element for each box, core by core.
-    """
+    `area`: element k is the number of the storage of box k
+    `box`: row k has the bounds of box k: [row, row_end, byte, byte_end]
+    `pattern`: element k is the number of the pattern of box k; -1 if box k fills its bounds
+    `start`: element k is the first byte of pattern k
+    `form`: element k is the index of pattern k's form (`SharedSpot`) in `forms`"""
 
     area: list[Array] = field(default_factory=list)
     box: list[Array] = field(default_factory=list)
@@ -166,9 +169,8 @@ class SharedBoxes:
     accesses: list[list[Access]] = field(default_factory=list)
 
     def near(self) -> tuple[Array, Array]:
-        """Return the pairs of boxes that overlap, as two arrays: the numbers of the first boxes,
-        and the numbers of the second boxes. No pair is repeated. Each box also forms a pair with
-        itself."""
+        """Return the pairs of boxes that overlap, as two arrays with the numbers of the first and
+        the second boxes. No pair is repeated. Each box also forms a pair with itself."""
         _, area = np.unique(np.concatenate(self.area), return_inverse=True)
         patterns = Patterns(np.concatenate(self.start), np.concatenate(self.form), list(self.forms))
         places = np.concatenate(self.box), np.concatenate(self.pattern)
@@ -191,9 +193,10 @@ class SharedBoxes:
         return bool(((place > 0) & (before + other_length > starts)).any())
 
     def enter(self, uses: Uses, kept: Array) -> Array:
-        """Add some boxes of a core. `kept` has the rows of these boxes in the core's
-        `Program.box_table`. Return an array with the new number of the box in each row of that
-        table; -1 for a box that isn't added."""
+        """Add some boxes of a core. Return, for each row of the core's `Program.box_table`, the new
+        number of its box; -1 for a box that isn't added.
+
+        `kept`: the rows of the boxes to add"""
         boxes = uses.program.boxes()
         number = np.full(len(boxes.table), -1, np.int64)
         number[kept] = np.arange(len(kept)) + len(self.accesses)
@@ -213,8 +216,8 @@ class SharedBoxes:
 def shared(
     uses: Sequence[Uses], among: Sequence[Thread], order: HappensBefore, world: World
 ) -> SharedBoxes:
-    """Return the boxes in HBM whose storages several threads use, if one of these threads writes to
-    the storage. Accesses through an index may touch any byte, and are left out."""
+    """Return the boxes in storages of HBM that several threads use and at least one of them writes.
+    Accesses through an index may touch any byte, and are left out."""
     boxes, wanted = SharedBoxes(), _used_by_several(uses, among)
     for core, uses_of_core in enumerate(uses):
         windows = uses_of_core.program.windows()
@@ -300,9 +303,9 @@ def _runs(spot: SharedSpot) -> tuple[Array, int]:
 
 
 def _does(uses: Uses, core: int) -> Array:
-    """Return a flag for each use: whether the instruction accesses memory from this core. `core` is
-    the number of the core in its rank. A barrier accesses no memory. A collective that the cores of
-    a rank carry out together counts once, on core 0."""
+    """Return a flag for each use: whether the instruction accesses memory from core `core` of its
+    rank. A barrier accesses no memory. A collective that the cores of a rank carry out together
+    counts once, on core 0."""
     does = [
         call.instruction.traits.computes and not (core > 0 and call.participation.once)
         for call in uses.program.calls
@@ -315,10 +318,11 @@ def _note(
     uses: Uses, number: int, does: Array, of_box: Array, order: HappensBefore,
     accesses: list[list[Access]],
 ) -> None:  # fmt: skip
-    """Add uses of thread `number` to `accesses`, which lists the accesses of each box. Only uses
-    with a flag in `does` are added. For each box and segment, only the first read and the first
-    write are added. `of_box` maps a box of the core to its number in `accesses`. Boxes that it maps
-    to -1 are left out."""
+    """Add the first read and the first write of each box and segment to `accesses`, which lists the
+    accesses of each box.
+
+    `uses`: the uses of thread `number`; only uses with a flag in `does` are added
+    `of_box`: the number in `accesses` of each box of the core; -1 for boxes that are left out"""
     used = np.flatnonzero((of_box[uses.box] >= 0) & does)
     rows, writes = uses.user[used], uses.writes[used]
     table = np.column_stack([of_box[uses.box[used]], order.segment(number, rows), writes])
@@ -370,8 +374,8 @@ class LaunchAccesses:
 
 
 def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
-    """Return the threads of the cores of all ranks, with the bytes that they share. `uses` has an
-    element for each core."""
+    """Return the threads of all ranks' cores, with the bytes that they share. `uses` has an element
+    for each core."""
     programs = [uses_of_core.program for uses_of_core in uses]
     among = threads(programs)
     alone = len(among) == world.ranks  # each rank is one thread, and shares no HBM
@@ -383,8 +387,9 @@ def launch_of(uses: Sequence[Uses], world: World) -> LaunchAccesses:
 
 def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
     """Return findings for pairs of lines that use the same bytes of HBM in an undefined order. At
-    least one line of each pair writes. There are at most MOST_REPORTED findings. `uses` has an
-    element for each core."""
+    least one line of each pair writes. There are at most MOST_REPORTED findings.
+
+    `uses`: an element for each core"""
     launch = launch_of(uses, world)
     reported: dict[frozenset[Place], Finding] = {}
     for race in races(launch):
@@ -397,8 +402,8 @@ def findings(uses: Sequence[Uses], world: World) -> list[Finding]:
 
 
 def races(launch: LaunchAccesses) -> Iterator[Race]:
-    """Yield the pairs of accesses by two threads to the same bytes whose order is undefined. At
-    least one access of each pair is a write."""
+    """Yield the races of a launch: pairs of accesses by two threads to the same bytes in an
+    undefined order. At least one access of each pair is a write."""
     if len(launch.threads) < 2:
         return
     accesses = launch.shared.accesses
@@ -422,8 +427,8 @@ def _threads(accesses: list[list[Access]]) -> Array:
 
 
 def _between(first_box: int, second_box: int, launch: LaunchAccesses) -> Iterator[Race]:
-    """Yield the races between an access to the first box and an access to the second box. The boxes
-    are given by their numbers. There are no races if the boxes share no bytes."""
+    """Yield the races between an access to one box and an access to another, both given by their
+    numbers. There are no races if the boxes share no bytes."""
     accesses, order = launch.shared.accesses, launch.order
     for a in accesses[first_box]:
         for b in accesses[second_box]:

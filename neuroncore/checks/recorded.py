@@ -37,9 +37,11 @@ SHOWN = 4  # the most kinds of tiles that a message lists
 
 
 class Alive(NamedTuple):
-    """The first tile that does not fit (`culprit`), and the tiles that are alive when it is first
-    used. `kinds` has the number of tiles of each kind; tiles of one kind have the same memory,
-    size, name and source line."""
+    """The first tile that does not fit, and the tiles that are alive when it is first used.
+
+    `culprit`: the tile that does not fit
+    `kinds`: the number of tiles of each kind; tiles of one kind have the same memory, size, name
+        and source line"""
 
     culprit: Area
     kinds: Counter[Area]
@@ -69,10 +71,12 @@ def beyond_capacity(timeline: Timeline) -> Iterator[Finding]:
 
 
 def spilled(timeline: Timeline) -> bool:
-    """Return whether the compiler may make room for tiles that do not fit. Only the older API's
-    compiler does this: it spills tiles from SBUF to HBM, and the estimate includes the spills.
-    Tiles that exceed PSUM are accepted too, because kernels with such tiles have published times.
-    The result is False if the tiles of a single instruction do not fit into SBUF."""
+    """Return whether the compiler may make room for tiles that do not fit.
+
+    Only the older API's compiler does this: it spills tiles from SBUF to HBM, and the estimate
+    includes the spills. Tiles that exceed PSUM are accepted too, because kernels with such tiles
+    have published times. The result is False if the tiles of a single instruction do not fit into
+    SBUF."""
     if not timeline.compiled.policy.rewrites:
         return False
     return _most_at_once(timeline.program) <= _room(timeline.machine, MemoryRegion.sbuf)
@@ -94,10 +98,11 @@ def _room(machine: Machine, region: MemoryRegion) -> int:
 
 
 def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | None:
-    """Find the first tile that does not fit: at its first use, the tiles that are alive take more
-    than `room` bytes per partition. Return this tile and the tiles that are alive at this point, or
-    None if all tiles fit. Only tiles in `region` without an address count. A tile is alive from its
-    first use to its last use."""
+    """Return the first tile that does not fit, with the tiles that are alive at its first use.
+    Return None if all tiles fit. Only tiles in `region` without an address count. A tile is alive
+    from its first use to its last use.
+
+    `room`: the bytes per partition that living tiles may take"""
     uses = Uses(program)
     areas, kinds = uses.areas, program.kinds
     free = np.array([k.region is region and not k.placed for k in kinds], np.bool_)[areas.kind]
@@ -122,7 +127,7 @@ def _first_beyond(program: Program, region: MemoryRegion, room: int) -> Alive | 
 
 
 def _listed(program: Program, kinds: Counter[Area]) -> str:
-    """Return the kinds of tiles as text. The kinds whose tiles take the most bytes come first."""
+    """Return the kinds of tiles as text. Kinds whose tiles take the most bytes come first."""
     most = sorted(kinds.items(), key=lambda item: -item[0].row_bytes * item[1])
     parts = []
     for kind, count in most[:SHOWN]:
@@ -144,8 +149,11 @@ FEW_LANES = 0.25  # an instruction on at most this share of the lanes is slow
 
 
 class Slow(NamedTuple):
-    """A reason why calls are slow. `code` is the code of the finding. `why` is a function that
-    returns the message for a call that is slow for this reason, and None for any other call."""
+    """A reason why calls are slow.
+
+    `code`: the code of the finding
+    `why`: returns the message for a call that is slow for this reason, and None for any other
+        call"""
 
     code: str
     why: Callable[[Call, Machine], str | None]
@@ -153,17 +161,21 @@ class Slow(NamedTuple):
 
 
 class LineAdvice(NamedTuple):
-    """The advice for a line on one core. `share` is the share of the busy time of the engine (or of
-    DMA) that the slow instructions of the line take."""
+    """The advice for a line on one core.
+
+    `share`: the share of the busy time of the engine (or of DMA) that the slow instructions of the
+        line take"""
 
     finding: Finding
     share: float
 
 
 def advice(timelines: Sequence[Timeline], world: World) -> Iterator[Finding]:
-    """Yield advice for lines with slow instructions. The message states the share of the busy time
-    of their engine (or of DMA) that these instructions take, on the core where the share is
-    largest. If there are several ranks, the message lists all cores to which the advice applies."""
+    """Yield advice for lines with slow instructions.
+
+    The message states how much of the busy time of their engine (or of DMA) these instructions
+    take, on the core where this share is largest. If there are several ranks, the message lists all
+    cores to which the advice applies."""
     by_line: dict[tuple[str, Place | None], dict[int, LineAdvice]] = {}
     for number, timeline in enumerate(timelines):
         for line_advice in _of_a_core(timeline):
@@ -200,8 +212,8 @@ def _of_a_core(timeline: Timeline) -> Iterator[LineAdvice]:
 
 
 def _of_dma(timeline: Timeline) -> Any:
-    """Return the time of each instruction's DMA transfer if all DMA engines took part in the
-    transfer, in nanoseconds."""
+    """Return how many nanoseconds the DMA transfer of each instruction would take if all DMA
+    engines took part in it."""
     return timeline.transfer_ns * timeline.engines_used / timeline.machine.dma.engines
 
 
@@ -210,7 +222,7 @@ def _of_dma(timeline: Timeline) -> Any:
 
 def _ends(call: Call) -> list[View]:
     """Return the views of the source and the destination of a DMA transfer, without its indices.
-    Return an empty list for calls that are not DMA transfers."""
+    Return an empty list for other calls."""
     if call.engine is not engine.dma or not call.instruction.traits.computes:
         return []
     return [view for view in call.views(*call.reads, *call.writes) if view.size]
@@ -231,7 +243,7 @@ def _small_elements(call: Call, machine: Machine) -> str | None:
 
 def _transposes(call: Call, ends: list[View]) -> bool:
     """Return whether a DMA transfer moves a matrix element by element, because the rows of the
-    source are the columns of the destination. `ends` are the views of source and destination."""
+    source become the columns of the destination. `ends` are the views of source and destination."""
     if call.instruction.traits.transposes:
         return True
     apart = any(cost.contiguous(v) == 1 and _steps(v) and v.free_size > 1 for v in ends)
@@ -299,8 +311,10 @@ SLOW = (
 
 
 def recorded(record: Record, timelines: Sequence[Timeline]) -> list[Finding]:
-    """Return the findings of a finished launch. `record` has a program for each core, and the
-    settings of the launch. `timelines` has the schedule of each core. Nothing is executed."""
+    """Return the findings of a finished launch. Nothing is executed.
+
+    `record`: the program of each core, and the settings of the launch
+    `timelines`: the schedule of each core"""
     findings = [finding for timeline in timelines for finding in beyond_capacity(timeline)]
     world = record.setting.world if record.setting else World(cores=len(record.programs))
     used = [*map(Uses, record.programs)]

@@ -27,7 +27,9 @@ Array = npt.NDArray[Any]
 def partners(programs: Sequence[Program], at: Array, world: World) -> Array:
     """Return, for each instruction of all cores, the instruction of the next core at the same
     meeting; -1 if the instruction meets no other core. The last core of a meeting is followed by
-    the first. The instructions of core c have the numbers from at[c] to at[c + 1] - 1."""
+    the first.
+
+    `at`: core c has the instructions from at[c] to at[c + 1] - 1"""
     partner = np.full(at[-1], -1, np.int32)
     for meeting in together(programs, world):
         ring = [int(at[number]) + instruction for number, instruction in meeting.items()]
@@ -39,10 +41,9 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
     """Return every meeting of several cores, as a dict from the number of each core to its
     instruction.
 
-    A group may meet several times: its k-th meeting consists of the k-th instruction of each core
-    that meets this group. Meetings that some cores do not reach, because their records end earlier,
-    are left out.
-    """
+    A group may meet several times. Its k-th meeting consists of the k-th instruction of each core
+    that meets this group. A meeting is left out if the record of one of its cores ends before
+    it."""
     meetings: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
     for number, program in enumerate(programs):
         members = {
@@ -63,7 +64,7 @@ def together(programs: Sequence[Program], world: World) -> list[dict[int, int]]:
 
 
 def collectives(form: Compiled) -> list[tuple[int, Collective]]:
-    """Return the collectives of a program in order, as pairs: the index of the instruction, and its
+    """Return the collectives of a program in order, as pairs of instruction index and
     `Collective`."""
     by_row = {
         row: collective
@@ -77,10 +78,12 @@ def collectives(form: Compiled) -> list[tuple[int, Collective]]:
 def time_of(
     collective: Collective, world: World, number: int, machine: str
 ) -> CollectiveTime | None:
-    """Return the time of a collective of core `number`, among the ranks of its group. The instance
-    is the instance that the world names. If the world names none, it is the smallest instance with
-    this `machine` that has enough ranks. Return None if there is no such instance, if it has too
-    few ranks, or if its ranks cannot have as many cores as the world's."""
+    """Return the time of a collective of core `number` among the ranks of its group. It is the time
+    on the instance that the world names. If the world names none, it is the time on the smallest
+    instance with this `machine` that has enough ranks.
+
+    Return None if there is no such instance, if it has too few ranks, or if its ranks cannot have
+    as many cores as the world's."""
     group = collective.group(world.rank(number))
     least_ranks = max(world.ranks, 1 + max(group))
     named = instances.find(world.instance) if world.instance else None
@@ -96,9 +99,10 @@ def time_of(
 
 def place_collectives(form: Compiled, work: Work, world: World, number: int, machine: str) -> None:
     """Set the latencies of the collectives of core `number` in `work`, and let each collective wait
-    for the end of the collective before it. The vendor's page compute-comm-overlap.rst says that
-    the CC-cores (processors for collectives) of a core work on one stream unless the kernel names
-    another stream. A collective of unknown time keeps its latency."""
+    for the end of the collective before it. A collective of unknown time keeps its latency.
+
+    The CC-cores (processors for collectives) of a core work on one stream unless the kernel names
+    another stream (the vendor's page compute-comm-overlap.rst)."""
     before = -1
     for i, collective in collectives(form):
         time = time_of(collective, world, number, machine)

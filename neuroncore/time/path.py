@@ -43,13 +43,17 @@ class StepTimes(NamedTuple):
 
 class CriticalSteps(NamedTuple):
     """The critical path of a timeline, one step per instruction, in order. A step lasts until the
-    next step begins. Its nanoseconds have four parts: `working`, while the instruction occupies its
-    engine; `issuing`, while a transfer occupies its queue; `moving`, while DMA engines move the
-    bytes of this transfer or earlier ones; and `waiting`, until the result is available.
+    next step begins. Four fields split its nanoseconds:
 
-    `held` is the reason why the instruction had to wait for the step before, and `holds` the reason
-    why the next step had to wait for this one. A reason is one of the constants START to MEETING.
-    """
+    `working`: while the instruction occupies its engine
+    `issuing`: while a transfer occupies its queue
+    `moving`: while DMA engines move the bytes of this transfer or of earlier ones
+    `waiting`: until the result is available
+
+    Two fields have reasons, which are the constants START to MEETING:
+
+    `held`: why the instruction had to wait for the step before
+    `holds`: why the next step had to wait for this step"""
 
     instruction: Array
     working: Array
@@ -95,8 +99,8 @@ _known: WeakKeyDictionary[Timeline, CriticalSteps] = WeakKeyDictionary()
 
 def across(timelines: Sequence[Timeline]) -> list[tuple[Timeline, CriticalSteps]]:
     """Return the critical path through all cores of a world: the timeline of each core on the path,
-    with the steps on this core. The path is followed backwards from its end; at a meeting it goes
-    on with the core that arrived last."""
+    with the steps on this core. The path is followed backwards from its end. At a meeting, it
+    continues on the core that arrived last."""
     place = {
         (number, i): meeting
         for meeting in together([timeline.program for timeline in timelines], timelines[0].world)
@@ -128,8 +132,9 @@ def _none() -> CriticalSteps:
 def _steps(
     timelines: Sequence[Timeline], path: Sequence[tuple[int, int]]
 ) -> list[tuple[Timeline, CriticalSteps]]:
-    """Return the timeline of each core on a path, with the steps on this core. `path` has pairs:
-    the number of a core, and an instruction of that core."""
+    """Return the timeline of each core on a path, with the steps on this core.
+
+    `path`: pairs of a core's number and an instruction of that core"""
     if not path:
         return []
     core, at = np.array(path, np.int64).T
@@ -151,8 +156,8 @@ def _steps(
 
 
 def _timed(timeline: Timeline, path: Array, until: Array) -> StepTimes:
-    """Return the times of the steps of `path`, instructions of one core. Step k lasts until the
-    time until[k] in nanoseconds."""
+    """Return the times of the steps of `path`, which has instructions of one core. Step k lasts
+    until the time until[k] in nanoseconds."""
     begin, moves = timeline.begin[path], timeline.moves[path]
     busy = np.minimum(until - begin, timeline.busy[path])
     done = np.minimum(until, timeline.done[path]) - begin
@@ -166,9 +171,11 @@ def _timed(timeline: Timeline, path: Array, until: Array) -> StepTimes:
 
 
 def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
-    """Return the reason why each instruction of `path` had to wait. `path` is the part of the
-    critical path on one core. `follows` flags the instructions whose predecessor on the critical
-    path is on this core too; for all others the reason is MEETING."""
+    """Return the reason why each instruction of `path` had to wait.
+
+    `path`: the part of the critical path on one core
+    `follows`: flags the instructions that come after another instruction of this core on the
+        critical path. For all others, the reason is MEETING."""
     reasons = np.full(len(path), MEETING)
     before = np.append(-1, path[:-1])
     turn = timeline.cause[path] == OWN_QUEUE
@@ -185,9 +192,9 @@ def _held(timeline: Timeline, path: Array, follows: Array) -> Array:
 
 
 def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
-    """Return, for each k, whether instruction reader[k] waits for data of instruction writer[k].
-    The first of several merged instructions does the work of all of them: it reads the inputs of
-    the others, and the results of the others exist when it ends."""
+    """Return a flag for each k: whether instruction reader[k] waits for data of instruction
+    writer[k]. The first of several merged instructions does the work of all of them. It reads the
+    inputs of the others, and the results of the others exist when it ends."""
     accesses, heads = timeline.compiled.accesses, timeline.compiled.heads
     boxes = timeline.program.boxes().table
     data: Array = flow.read_of(accesses, boxes, reader, writer) | (heads[reader] == writer)
@@ -202,9 +209,8 @@ def _wait_for_data(timeline: Timeline, reader: Array, writer: Array) -> Array:
 
 
 def _asked(timeline: Timeline) -> Array:
-    """Return the pairs of instructions in which the first must wait for the second because the
-    kernel, or a rule of its compiler (`Compiled.held`), requires it. Each pair is one integer
-    (`_pairs`)."""
+    """Return pairs of instructions, encoded by `_pairs`. The first instruction must wait for the
+    second because the kernel, or a rule of its compiler (`Compiled.held`), requires it."""
     program, count = timeline.program, len(timeline.queue)
     edges, decided = program.edges(), program.decided()
     later = np.flatnonzero(decided >= 0)
@@ -214,17 +220,21 @@ def _asked(timeline: Timeline) -> Array:
 
 
 def _pairs(first: Array, second: Array, count: int) -> Array:
-    """Return an array that encodes each pair of indices (first[k], second[k]) as one integer. All
-    indices are below `count`."""
+    """Return one integer for each pair of indices (first[k], second[k]). All indices are below
+    `count`."""
     keys: Array = first.astype(np.int64) * count + second
     return keys
 
 
 class PathParts(NamedTuple):
-    """The parts of a critical path in nanoseconds: the work of each queue, by the name of the
-    queue; the issue, the moves and the latency of transfers; the latency of all other instructions;
-    waits for space; waits for the other core of the rank; and collectives, which include waits for
-    other ranks."""
+    """The parts of a critical path in nanoseconds:
+
+    * the work of each queue, by the name of the queue;
+    * the issue, the moves and the latency of transfers;
+    * the latency of all other instructions;
+    * waits for space;
+    * waits for the other core of the rank;
+    * collectives, with the waits for other ranks."""
 
     work: dict[str, float]
     issue: float
@@ -267,8 +277,8 @@ def parts(timeline: Timeline, path_steps: CriticalSteps) -> PathParts:
 def parts_of_groups(
     timeline: Timeline, path_steps: CriticalSteps, group: Array, count: int
 ) -> list[PathParts]:
-    """Return the parts of `count` groups of steps. The parts of a group are the sums over its
-    steps. Step k belongs to group[k]."""
+    """Return the parts of `count` groups of steps. Each part is the sum over the steps of the
+    group. Step k belongs to group[k]."""
     rows, waiting = path_steps.instruction, path_steps.waiting
     moves, space = timeline.moves[rows], path_steps.holds == SPACE
     met, ranks = _meetings(timeline)[:, timeline.columns.call[rows]]
@@ -291,8 +301,8 @@ def parts_of_groups(
 
 
 def _meetings(timeline: Timeline) -> Array:
-    """Return two arrays of flags, with one flag for each distinct call: whether the call meets
-    other cores, and whether some of those cores belong to other ranks."""
+    """Return two flags for each distinct call, as two arrays: whether the call meets other cores,
+    and whether some of those cores belong to other ranks."""
     flags = np.zeros((2, len(timeline.program.calls)), np.bool_)
     for n, call in enumerate(timeline.program.calls):
         if call.instruction.meets is not None:

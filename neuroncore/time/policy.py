@@ -16,25 +16,28 @@ NUMBERS = "window", "reach", "transfers", "stores_in_flight", "rewrites", "by_fi
 
 @dataclass(frozen=True)
 class Policy:
-    """The changes that a compiler makes to the order of a program. `description` describes these
-    changes in words.
+    """The changes that a compiler makes to the order of a program.
 
-    A queue issues, from its next `window` instructions, the one that can begin first. In the DMA
-    rings, the number is `transfers` instead of `window`. An instruction that reads nothing, such as
-    a memset, may begin early if it is among the next `reach` instructions of its queue. At most
-    `stores_in_flight` transfers of DMA ring 2 are incomplete at one time; 0 means any number. If
-    `by_first_use` is True, loads are sorted by the first use of their data.
+    `description`: these changes in words
+    `window`: a queue issues the instruction that can begin first, among its next `window`
+        instructions
+    `transfers`: the same number for the DMA rings
+    `reach`: an instruction that reads nothing, such as a memset, may begin early if it is among the
+        next `reach` instructions of its queue
+    `stores_in_flight`: how many transfers of DMA ring 2 may be incomplete at one time; 0 means any
+        number
+    `by_first_use`: whether loads are sorted by the first use of their data
+    `rewrites`: whether the compiler also changes instructions, as described below
+    `dge`: if `rewrites` is True too, the device writes descriptors while the kernel runs
+        (`generates`)
+    `software`: GpSimd writes the descriptors of transfers that name no mode, and loads may overtake
+        stores that wait in the queue of GpSimd
+    `slow_strides`: a rule of `Options.assume`
 
-    If `rewrites` is True, the compiler does more. An instruction for which the kernel names no
-    engine runs on Vector or Scalar, wherever it ends earlier. Repeated loads are left out while the
-    tiles fit (`residency`), and copies are left out or merged (`copies`). Descriptors that hardware
-    could write are written before the kernel runs. If `dge` is True too, the device writes them
-    while the kernel runs (`generates`).
-
-    If `software` is True, GpSimd writes the descriptors of transfers that name no mode, and loads
-    may overtake stores that wait in the queue of GpSimd. `slow_strides` is a rule of
-    `Options.assume`.
-    """
+    A compiler that rewrites lets an instruction for which the kernel names no engine run on Vector
+    or Scalar, wherever it ends earlier. It leaves out repeated loads while the tiles fit
+    (`residency`), and leaves out or merges copies (`copies`). Descriptors that hardware could write
+    are written before the kernel runs."""
 
     description: str
     window: int
@@ -48,9 +51,9 @@ class Policy:
     slow_strides: bool = False
 
     def on(self, machine: Machine) -> Machine:
-        """Return the machine as this compiler uses it. The older compiler may write descriptors
-        before the kernel runs, or let GpSimd write them; today's compiler may leave them to
-        software."""
+        """Return the machine as this compiler uses it. The older API's compiler may write
+        descriptors before the kernel runs, or let GpSimd write them. Today's compiler may leave
+        them to software."""
         machine = self.with_strides(machine)
         if self.software:
             return machine.descriptors_by_software
@@ -59,23 +62,24 @@ class Policy:
         return machine.descriptors_ahead if self.rewrites else machine
 
     def with_strides(self, machine: Machine) -> Machine:
-        """Return the machine. If the estimate assumes `slow_strides`, DMAs of rows that begin a
-        power of two bytes apart get less bandwidth."""
+        """Return the machine. If the estimate assumes `slow_strides`, the machine moves rows that
+        begin a power of two bytes apart with less DMA bandwidth."""
         return machine.with_slow_strides if self.slow_strides else machine
 
     def writer(self, machine: Machine) -> str:
-        """Return who writes the descriptors of transfers that name no mode. For the older API it is
-        the `compiler`, before the kernel runs, or the `device`; for today's API `hardware` or
-        `software`."""
+        """Return who writes the descriptors of transfers that name no mode. For the older API, it
+        is the `compiler`, before the kernel runs, or the `device`. For today's API, it is
+        `hardware` or `software`."""
         if self.rewrites:
             return "device" if self.generates(machine) else "compiler"
         return "software" if self.software else "hardware"
 
     def generates(self, machine: Machine) -> bool:
-        """Return whether the device writes descriptors while a kernel of the older API runs. This
-        needs `dge`, and a machine whose hardware can write descriptors; otherwise the compiler
-        writes them before the kernel runs. Hardware then writes the descriptors for tensors that
-        the kernel both writes and reads. GpSimd writes all other descriptors."""
+        """Return whether the device writes descriptors while a kernel of the older API runs.
+
+        This needs `dge`, and a machine whose hardware can write descriptors. Otherwise the compiler
+        writes them before the kernel runs. If the device writes descriptors, hardware writes those
+        of tensors that the kernel both writes and reads. GpSimd writes all other descriptors."""
         return self.rewrites and self.dge and machine.has("hardware_dge")
 
 
@@ -108,8 +112,8 @@ POLICIES, FLAGS = _read()
 
 
 def policy_of(program: Program, order: Order) -> Policy:
-    """Return the policy of the order `order`, with the changes that the options of the program
-    (`software`, `dge`, `assume`) make to it."""
+    """Return the policy of an order, changed by the options `software`, `dge` and `assume` of the
+    program."""
     policy = POLICIES[order]
     if "slow-strides" in program.assume:
         policy = replace(policy, slow_strides=True)
@@ -124,11 +128,14 @@ def effects(flags: Sequence[str]) -> list[str]:
 
 
 def launch_fields(program: Program, order: Order, writer: str) -> dict[str, str]:
-    """Return the assumptions of an estimate about the launch, as fields. `order` is the order.
-    `launch` is the way in which today's API launches the kernel ("framework" or "standalone"), if
-    the order belongs to one of these two. `descriptors` is the `writer` of descriptors
-    (`Policy.writer`). `loads` is `Options.loads`, if loads do not run ahead. `assume` has the rules
-    of `Options.assume`, if there are any."""
+    """Return the assumptions of an estimate about the launch, as fields:
+
+    * `order`: the order;
+    * `launch`: how today's API launches the kernel ("framework" or "standalone"), if the order
+      belongs to one of these two ways;
+    * `descriptors`: the `writer` of descriptors (`Policy.writer`);
+    * `loads`: `Options.loads`, if loads do not run ahead;
+    * `assume`: the rules of `Options.assume`, if there are any."""
     fields: dict[str, str] = {"order": order, "descriptors": writer}
     for path, path_order in PATHS.items():
         if path_order == order:
@@ -141,8 +148,8 @@ def launch_fields(program: Program, order: Order, writer: str) -> dict[str, str]
 
 
 def requests(program: Program, order: Order) -> Iterator[tuple[str, str]]:
-    """Yield a label and a text for each rule that the estimate uses only because an option asks for
-    it."""
+    """Yield a label and a text for each rule that the estimate uses only at the request of an
+    option."""
     if program.software and order in PATHS.values():
         yield "DMA", "software on GpSimd writes the descriptors (--descriptors software)"
     if (loads := program.loads) != "ahead":
@@ -153,8 +160,8 @@ def requests(program: Program, order: Order) -> Iterator[tuple[str, str]]:
 
 
 def variants(call: Call, machine: Machine, policy: Policy) -> Sequence[Call]:
-    """Return the call on each engine that the compiler may choose for it; the call alone if the
-    compiler has no choice."""
+    """Return the call on each engine that the compiler may choose for it. If there is no choice,
+    return only the call itself."""
     if not policy.rewrites or call.instruction.older_compiler.engines is None:
         return [call]
     units = call.instruction.older_compiler.engines(call, machine)

@@ -44,9 +44,11 @@ Array = npt.NDArray[Any]
 
 
 def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) -> Array:
-    """Return, for each instruction, whether it is a load that waits for its turn (see the module).
-    Tiles that DMA writes may take `ahead_bytes` of a partition before the rule `limited` applies.
-    `flow` must have reaching definitions: the instruction that wrote what each operand reads."""
+    """Return a flag for each instruction: whether it is a load that waits for its turn (see the
+    module).
+
+    `flow`: must have reaching definitions: the instruction that wrote what each operand reads
+    `ahead_bytes`: the bytes of a partition that DMA may write before the rule `limited` applies"""
     loads = _loads(program)
     if program.loads == "single":
         uses, flags = _uses(accesses, flow, loads), np.zeros_like(loads)
@@ -59,9 +61,11 @@ def in_turn(program: Program, accesses: Accesses, flow: Flow, ahead_bytes: int) 
 
 
 def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Array:
-    """Return pairs: a load that waits for its turn, and the instruction that the load waits for.
-    That instruction is the last reader of the tile that the previous load of the same source line
-    has loaded. `turns` flags the loads that wait for their turn."""
+    """Return pairs of a load that waits for its turn, and the instruction that it waits for. That
+    instruction is the last reader of the tile that the previous load of the same source line has
+    loaded.
+
+    `turns`: flags the loads that wait for their turn"""
     uses = _uses(accesses, flow, turns)
     last = np.full(len(turns), -1, np.int64)
     np.maximum.at(last, flow.reaching[uses], accesses.user[uses])
@@ -75,8 +79,10 @@ def waits(program: Program, accesses: Accesses, flow: Flow, turns: Array) -> Arr
 
 
 def copies_in_turn(program: Program, queue: Array, issued: Array) -> Array:
-    """Return pairs: a copy out of PSUM, and the instruction before it on its engine. Instruction i
-    is on queue[i], and the compiler keeps it if issued[i] is True."""
+    """Return pairs of a copy out of PSUM, and the instruction before it on its engine.
+
+    `queue`: queue[i] is the queue of instruction i
+    `issued`: issued[i] is True if the compiler keeps instruction i"""
     copies = np.zeros(len(program.calls), np.bool_)
     for number, call in enumerate(program.calls):
         in_psum = (view.region is MemoryRegion.psum for view in call.views(*call.reads))
@@ -89,9 +95,10 @@ def copies_in_turn(program: Program, queue: Array, issued: Array) -> Array:
 
 
 def sort_by_iterations(program: Program, order: Array, start: Array) -> None:
-    """Sort each queue in `order` by the iterations of loops that the device runs: all instructions
-    of an iteration come before the instructions of the next iteration. Queue q has the instructions
-    order[start[q]:start[q + 1]]."""
+    """Sort each queue by the iterations of loops that the device runs. All instructions of an
+    iteration then come before those of the next iteration.
+
+    `order`, `start`: queue q has the instructions order[start[q]:start[q + 1]]"""
     iteration = iterations(program)
     for q in range(len(start) - 1):
         rows = order[start[q] : start[q + 1]]
@@ -99,10 +106,11 @@ def sort_by_iterations(program: Program, order: Array, start: Array) -> None:
 
 
 def drains(program: Program, queues: Queues) -> Array:
-    """Return pairs (begin, end): `begin` may be the first instruction of an iteration on its queue,
-    and `end` may be the last instruction of the previous iteration on its queue. An iteration may
-    have several of both, because a queue can reorder instructions within its reach
-    (`Queues.limits`)."""
+    """Return pairs of instructions (begin, end) on both sides of the end of an iteration.
+
+    `begin` may be the first instruction of an iteration on its queue, and `end` may be the last
+    instruction of the previous iteration on its queue. An iteration may have several of both,
+    because a queue can reorder instructions within its reach (`Queues.limits`)."""
     iteration, pairs = iterations(program), [np.zeros((0, 2), np.int64)]
     first: dict[int, list[Array]] = {}
     last: dict[int, list[Array]] = {}
@@ -121,15 +129,15 @@ def drains(program: Program, queues: Queues) -> Array:
 
 
 def iterations(program: Program) -> Array:
-    """Return a number for each instruction, which increases at each end of an iteration of a loop
-    that the device runs."""
+    """Return a number for each instruction that increases wherever an iteration of a loop that the
+    device runs ends."""
     ends = np.array(program.data.loop_ends, np.int64)
     numbers: Array = np.searchsorted(ends, np.arange(len(program)), "right")
     return numbers
 
 
 def _uses(accesses: Accesses, flow: Flow, flags: Array) -> Array:
-    """Return the indices of the operands that read a result of an instruction with a flag in
+    """Return the indices of the operands that read results of the instructions with a flag in
     `flags`."""
     operands: Array = np.flatnonzero(accesses.is_read & (flow.reaching >= 0) & flags[flow.reaching])
     return operands

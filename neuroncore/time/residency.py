@@ -24,11 +24,15 @@ Array = npt.NDArray[Any]
 
 
 def loads_and_spills(program: Program, reads: Array, capacity: int) -> tuple[Array, Moves]:
-    """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles.
-    Instruction i reads the first reads[i] of its operands. Return, for each instruction, the
-    earlier instruction that replaces it because both do the same work; -1 if the instruction stays.
-    Also return the transfers of tiles that are saved to HBM, reloaded from there, or loaded again
-    from their source."""
+    """Replay a program in an SBUF that has `capacity` bytes per partition for its tiles. Return two
+    results.
+
+    1. For each instruction, the earlier instruction that replaces it because both do the same work;
+       -1 if the instruction stays.
+    2. The transfers of tiles that are saved to HBM, reloaded from there, or loaded again from their
+       source.
+
+    `reads`: instruction i reads the first reads[i] of its operands"""
     columns, pieces, moves = program.columns(), program.boxes().pieces, NO_MOVES
     piece, whole = (column.take(columns.operands) for column in (pieces.of_box, pieces.whole))
     accesses = spills.Accesses(columns.start, reads, piece, whole)

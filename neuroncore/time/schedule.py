@@ -1,11 +1,10 @@
 """Timing: the timelines of programs on a machine. Values of tensors are not used.
 
-Each engine and each DMA ring issues its instructions in an order that differs from the program's
-only as far as a compiler would change it (`policy`). Loads and stores have separate DMA rings, so
-that a store that waits does not delay loads. An instruction waits for the data that it reads or
-overwrites (`loops.dependencies`), for space in SBUF and PSUM (`prepare`), and, where cores meet,
-for the other cores (`meetings`).
-"""
+Each engine and each DMA ring issues its instructions in the order of the program, except where a
+compiler would change this order (`policy`). Loads and stores have separate DMA rings, so that a
+store that waits does not delay loads. An instruction waits for three things: the data that it reads
+or overwrites (`loops.dependencies`), space in SBUF and PSUM (`prepare`), and other cores where
+cores meet (`meetings`)."""
 
 from __future__ import annotations
 
@@ -37,9 +36,10 @@ Array = npt.NDArray[Any]
 
 
 def schedule(program: Program, machine: Machine, order: Order | None = None) -> Timeline:
-    """Return the timeline of a program on a machine, which may differ from the machine that
-    recorded the program. `order` is by default the order that the program names. The program does
-    not wait for other cores."""
+    """Return the timeline of a program that does not wait for other cores.
+
+    `machine`: may differ from the machine that recorded the program
+    `order`: by default, the order that the program names"""
     return schedule_cores([program], machine, order)[0]
 
 
@@ -49,8 +49,10 @@ def schedule_cores(
     order: Order | None = None,
     world: World | None = None,
 ) -> list[Timeline]:
-    """Return the timelines of the cores of a launch. `world` has the number of ranks of the launch,
-    and the number of cores of each rank. By default, all cores belong to one rank."""
+    """Return the timelines of the cores of a launch.
+
+    `world`: the number of ranks, and the cores of each rank; by default, all cores belong to one
+        rank"""
     launch_world = world or World(1, len(programs))
     shared = machine.shared_by(launch_world.cores)
     return timed(
@@ -61,9 +63,11 @@ def schedule_cores(
 
 
 def over_phases(timeline: Timeline, phases: Sequence[float]) -> list[float]:
-    """Schedule the launch of `timeline` once for each phase in `phases`, which are phases of the
-    Tensor engine's clock (`Options.clock_phase`). Return, for each phase, the total nanoseconds of
-    the timeline's core. All cores of the launch are scheduled with the same phase."""
+    """Schedule the launch of `timeline` once for each phase. Return the total nanoseconds of the
+    timeline's core for each of them.
+
+    `phases`: phases of the Tensor engine's clock (`Options.clock_phase`), which apply to all
+        cores"""
     machine, world = timeline.machine, timeline.world
     shared = machine.shared_by(world.cores)
     works = [
@@ -83,8 +87,8 @@ def timed(
     """Return the timelines of the cores of one launch, which wait for each other at meetings.
     `works` has the prepared program of each core. The cores of a rank share the bandwidth of HBM,
     so each program must be prepared for a machine with the share of one core (`Machine.shared_by`).
-    `phase` is the phase of the Tensor engine's clock; by default it is the phase that the first
-    program names, or else the machine's."""
+    `phase` is the phase of the Tensor engine's clock. By default, the first program or the machine
+    names it."""
     if not works:
         return []
     clock_phase = works[0].compiled.written.clock_phase if phase is None else phase
@@ -149,8 +153,10 @@ def _wait_for_stores(
 
 
 def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[Work, Queues]:
-    """Return the instructions and the queues of all cores in one Work and one Queues. at[c] is the
-    index of the first instruction of core c; c * len(QUEUES) is the index of its first queue."""
+    """Return the instructions and the queues of all cores in one Work and one Queues.
+
+    `at`: at[c] is the index of the first instruction of core c. The first queue of core c has the
+        index c * len(QUEUES)."""
     parts = [each.work for each in works]
     busy = np.concatenate([part.busy for part in parts])  # a copy, because timing changes it
     if len(parts) == 1:
@@ -173,7 +179,7 @@ def _side_by_side(works: Sequence[Prepared], at: Array, world: World) -> tuple[W
 
 
 def _shifted(arrays: Sequence[Array], at: Sequence[int] | Array) -> Array:
-    """Concatenate arrays of indices. Indices of the k-th array are increased by at[k]; negative
-    indices stay as they are."""
+    """Concatenate arrays of indices. Add at[k] to the indices of array k, except to negative
+    indices."""
     shifted = (np.where(a >= 0, a + a.dtype.type(k), a) for a, k in zip(arrays, at, strict=False))
     return np.concatenate(list(shifted))

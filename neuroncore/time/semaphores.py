@@ -1,16 +1,15 @@
 """Waits for stores at the end of programs of the older API's compiler.
 
-At the end of such a program, the engine that issued the stores waits for each store for which no
-instruction has waited; the waits are one after the other. The model has these waits only if the
-descriptors of DMAs exist before the kernel runs. If the device writes them, three of the four
-latencies measured in xaviergonzalez/asst4-trainium2 leave no time for such waits.
+At the end of such a program, the engine that issued the stores waits for some of them, one after
+the other: for each store for which no instruction has waited. The model has these waits only if the
+descriptors of DMAs exist before the kernel runs. If the device writes the descriptors, three of the
+four latencies measured in xaviergonzalez/asst4-trainium2 leave no time for such waits.
 
 Evidence: compiled programs in seven repositories, on trn1 and trn2, have the waits
 (`docs/calibration.md` names the repositories). In traces, attention has 1 wait and a transposition
 has 64, as in the model; convolutions have at most 3 more or fewer than in the model. The time of a
 wait comes from traces of deepashreeKedia/cs149stanfordasst4. The transposition of
-rishic3/asst4-trainium2 takes as long as the one in these traces.
-"""
+rishic3/asst4-trainium2 takes as long as the one in these traces."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ Array = npt.NDArray[Any]
 
 
 def final_stores(form: Compiled, work: Work) -> Array:
-    """Return the stores of a compiled program for which no instruction waits, neither for their
-    data nor for the space of their tiles. `work` has the waits for space."""
+    """Return the stores of a compiled program for which no instruction waits. `work` has the waits
+    for space."""
     stores: Array = np.flatnonzero((work.queue == STORES) & (work.lane[:, 0] >= 0))
     if not len(stores):
         return stores
@@ -46,10 +45,12 @@ def final_stores(form: Compiled, work: Work) -> Array:
 def complete_last_store(
     stores: Array, wait_ns: float, begin: Array, busy: Array, end: Array
 ) -> None:
-    """Delay the end of the store that begins last until the engine that issued the stores has
-    waited for all of `stores` (`final_stores`). Each wait takes `wait_ns`, and begins when the wait
-    before it has ended. begin[i], busy[i] and end[i] are the nanoseconds of instruction i. No
-    instruction waits for these stores, so nothing else is delayed."""
+    """Delay the end of the store that begins last, until the engine that issued the stores has
+    waited for all of `stores` (`final_stores`). The waits are one after the other. No instruction
+    waits for these stores, so nothing else is delayed.
+
+    `wait_ns`: the nanoseconds of each wait
+    `begin`, `busy`, `end`: the nanoseconds of each instruction"""
     if not wait_ns:
         return
     stores = stores[np.argsort(begin[stores], kind="stable")]

@@ -21,13 +21,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The times of all instructions in nanoseconds. Instruction i begins at begin[i] and occupies
-    its queue for busy[i]. At done[i] it has done its work, or has moved its bytes if it is a DMA
-    transfer. Its result can be read at end[i].
+    """The times of all instructions in nanoseconds.
 
-    cause[i] is the instruction that instruction i waited for. It is -1 for no instruction, and
-    OWN_QUEUE for the previous instruction of the same queue.
-    """
+    `begin`: when instruction i begins
+    `busy`: how long instruction i occupies its queue
+    `done`: when instruction i has done its work, or a DMA transfer has moved its bytes
+    `end`: when the result of instruction i can be read
+    `cause`: the instruction that instruction i waited for; -1 for none, OWN_QUEUE for the previous
+        instruction of the same queue"""
 
     compiled: Compiled
     machine: Machine
@@ -60,8 +61,8 @@ class Timeline:
 
     @cached_property
     def moves(self) -> Array:
-        """Return, for each instruction, whether it is a DMA transfer, in a DMA ring or in the queue
-        of an engine."""
+        """Return a flag for each instruction: whether it is a DMA transfer, in a DMA ring or in the
+        queue of an engine."""
         flags = [is_transfer(c, q) for c in self.program.calls for q in range(len(QUEUES))]
         moves: Array = np.array(flags, np.bool_)[self.columns.call * len(QUEUES) + self.queue]
         return moves
@@ -79,8 +80,8 @@ class Timeline:
 
     @cached_property
     def busy_share(self) -> dict[str, float]:
-        """The share of the total time that each compute engine works, by name. "DMA" is the share
-        of all DMA engines together."""
+        """The share of the total time in which each compute engine works, by name. "DMA" is the
+        share of all DMA engines together."""
         total = self.total_ns or 1.0
         shares = {
             name: float(self.busy[self.queue == q].sum()) / total
@@ -104,8 +105,8 @@ class Timeline:
 
 
 def before_in_queue(queue: Array, begin: Array) -> Array:
-    """Return, for each instruction, the previous instruction of its queue in the order of `begin`;
-    -1 for the first instruction of a queue."""
+    """Return, for each instruction, the instruction of its queue that began directly before it; -1
+    for the first instruction of a queue."""
     before, order = np.full(len(queue), -1, np.int32), np.lexsort((begin, queue))
     in_turn = queue[order[1:]] == queue[order[:-1]]
     before[order[1:][in_turn]] = order[:-1][in_turn]

@@ -31,16 +31,17 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """The ways in which a schedule differs from its program. Fields that are None change
-    nothing.
+    """The ways in which a schedule differs from its program. Fields that are None change nothing.
 
-    times[i] multiplies all times of instruction i: in its queue, on DMA engines, and until its
-    result is available. If loose[i] is True, instruction i waits for no data, and no instruction
-    waits for its data. If `renamed` is True, every result has separate space, so that only
-    instructions that read a result wait for it. If joined[i] is not -1, instruction joined[i] also
-    does the work of instruction i: instruction joined[i] waits for everything that i waits for, and
-    the instructions that wait for i wait for instruction joined[i] instead.
-    """
+    `times`: times[i] multiplies all times of instruction i: in its queue, on DMA engines, and until
+        its result is available
+    `loose`: if loose[i] is True, instruction i waits for no data, and no instruction waits for its
+        data
+    `renamed`: if True, every result has separate space, so that only instructions that read a
+        result wait for it
+    `joined`: if joined[i] is not -1, instruction joined[i] also does the work of instruction i. It
+        waits for everything that i waits for, and instructions that wait for i wait for joined[i]
+        instead."""
 
     times: Array | None = None
     loose: Array | None = None
@@ -48,7 +49,7 @@ class Variation:
     joined: Array | None = None
 
     def ordered(self, origin: Array | None) -> Variation:
-        """Return the variation for a program whose rows were permuted: row i of the new program is
+        """Return the variation for a program whose rows were permuted. Row i of the new program is
         row origin[i] of the old program. If `origin` is None, no row has moved."""
         if origin is None:
             return self
@@ -68,11 +69,11 @@ class Bench:
     """The programs of one launch, prepared once so that many variations can be scheduled.
 
     A bench keeps the compiled form (`Compiled`) and the prepared form (`Prepared`) of each program
-    on its machine. `forms` has the compiled forms that are known already, by core. For another
-    machine with the same memories, only the costs of these forms are replaced. But if the compiler
-    rewrites programs (`Policy.rewrites`), the programs are compiled again, because the changes that
-    it makes depend on costs.
-    """
+    on its machine. For another machine with the same memories, only the costs of the compiled forms
+    are replaced. But a compiler that rewrites programs (`Policy.rewrites`) compiles them again,
+    because its changes depend on costs.
+
+    `forms`: the compiled forms that are known already, by core"""
 
     def __init__(
         self,
@@ -91,9 +92,10 @@ class Bench:
     def timelines(
         self, programs: Sequence[Program], machine: Machine, variations: Sequence[Variation]
     ) -> list[Timeline]:
-        """Return the timelines of a launch on a machine, by core. `programs` has a program for each
-        core: the launch's program of that core, or a changed program. `variations` has a variation
-        for each of these programs."""
+        """Return the timelines of a launch on a machine, by core.
+
+        `programs`: the program of each core: that of the launch, or a changed program
+        `variations`: the variation of each program"""
         same = machine is self.machine
         shared = self._shared if same else machine.shared_by(self.world.cores)
         pairs = zip(programs, variations, strict=True)
@@ -116,8 +118,8 @@ class Bench:
         return replace(result, work=_varied(result.work, variation), collectives_placed=True)
 
     def _of_other(self, number: int, program: Program, machine: Machine) -> Prepared:
-        """Return the prepared form of `program`, which replaces the program of core `number`. If
-        only the costs of its calls differ, the prepared form of the replaced program is reused."""
+        """Return the prepared form of `program`, which replaces the program of core `number`. The
+        prepared form of the replaced program is reused if only the costs of its calls differ."""
         known = self._on(number, machine)
         form = recosted(known.compiled, program, machine)
         if form is None:
@@ -140,8 +142,7 @@ class Bench:
         return costed(known, form, machine)
 
     def _has_same_memories(self, machine: Machine) -> bool:
-        """Return whether the memories of a machine are like the memories of the launch's
-        machine."""
+        """Return whether a machine has the memories of the launch's machine."""
         return (machine.sbuf, machine.psum) == (self._shared.sbuf, self._shared.psum)
 
     def _form(self, number: int, program: Program, machine: Machine) -> Compiled:
@@ -169,8 +170,8 @@ def _renamed(form: Compiled) -> Compiled:
 
 
 def _varied(work: Work, variation: Variation) -> Work:
-    """Return the work with the times and the waits of the variation. The field `renamed` of the
-    variation is ignored, because `_renamed` has applied it already."""
+    """Return the work with the times and the waits of the variation. `Variation.renamed` is
+    ignored, because `_renamed` has applied it already."""
     times, loose = variation.times, variation.loose
     if times is not None:
         work = work._replace(
@@ -191,8 +192,8 @@ def _varied(work: Work, variation: Variation) -> Work:
 
 
 def _joined(work: Work, joined: Array) -> Work:
-    """Return the work in which instruction joined[i] also does the work of instruction i, and
-    instruction i takes no time. joined[i] is -1 if instruction i does its work itself."""
+    """Return the work in which some instructions do the work of others, which then take no time.
+    Instruction joined[i] also does the work of instruction i; -1 for none."""
     count, members = len(joined), np.flatnonzero(joined >= 0)
     head = np.where(joined >= 0, joined, np.arange(count))
     waiting = owners(work.first)

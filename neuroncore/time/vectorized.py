@@ -46,10 +46,12 @@ FLAG = "skip_middle_end_transformations"  # with this flag, convolutions show no
 
 
 class LoopPlan(NamedTuple):
-    """The way to reorder the rows of a loop, which are numbered iteration by iteration. `order` is
-    their new order, and row k is merged with row heads[k], or is not merged if heads[k] is k.
-    segment[j] is the segment of row j of each iteration: consecutive rows that are not merged are
-    one segment, and a row that is merged over iterations has -1."""
+    """The way to reorder the rows of a loop, which are numbered iteration by iteration.
+
+    `order`: the new order of the rows
+    `heads`: row k is merged with row heads[k], or is not merged if heads[k] is k
+    `segment`: segment[j] is the segment of row j of each iteration. Consecutive rows that are not
+        merged are one segment. A row that is merged over iterations has -1."""
 
     order: Array
     heads: Array
@@ -58,10 +60,11 @@ class LoopPlan(NamedTuple):
 
 class Loops(NamedTuple):
     """Executions of parallel loops. A row is an instruction of the program. All iterations of an
-    execution have equally many rows, except that the first may have more. The arrays have, for each
-    execution: `depth`, the number of loops around its rows, including this loop; `times`, the
-    number of iterations; `width`, the number of rows of an iteration; and the rows where the
-    execution begins and ends."""
+    execution have equally many rows, except that the first may have more.
+
+    Each array has one element for each execution. `depth` is the number of loops around its rows,
+    including this loop. `times` is the number of iterations, and `width` the number of rows of an
+    iteration. There are also the rows where the execution begins and ends."""
 
     depth: Array
     times: Array
@@ -77,8 +80,7 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
     The largest operand of a merged instruction has at most as many elements per partition as a bank
     of PSUM has float32 numbers. Only loops with at most `reach` rows per iteration are split,
-    because the compiler does not move an instruction past more rows than that.
-    """
+    because the compiler does not move an instruction past more rows than that."""
     no_heads = np.full(len(program), -1, np.int32)
     marks = program.data.marks()
     if not len(marks) or FLAG in program.flags or len(program.edges()):
@@ -103,7 +105,7 @@ def vectorized(program: Program, machine: Machine, reach: int) -> tuple[Program,
 
 def _groups(loops: Loops) -> Iterator[Loops]:
     """Yield the loops in groups, inner loops first. The loops of a group have the same depth, and
-    equally many iterations and rows. A group has at most BLOCK_ROWS rows, or a single loop."""
+    equally many iterations and rows. A group has at most BLOCK_ROWS rows, or only one loop."""
     kinds = np.column_stack((-loops.depth, loops.times, loops.width))
     order = np.lexsort(kinds.T[::-1])
     differs = (kinds[order[1:]] != kinds[order[:-1]]).any(axis=1)
@@ -114,15 +116,15 @@ def _groups(loops: Loops) -> Iterator[Loops]:
 
 
 def _ends(marks: Array) -> tuple[Array, Array]:
-    """Return two arrays of flags for the entries of `Data.iterations`: whether each entry begins an
-    iteration, and whether it ends one."""
+    """Return two flags for each entry of `Data.iterations`, as two arrays: whether the entry begins
+    an iteration, and whether it ends one."""
     begins = marks[:, 1] >= 0
     return begins, ~begins
 
 
 def _elements(call: Call) -> int:
-    """Return the elements per partition of the largest operand of a call that may be merged; UNFIT
-    for other calls."""
+    """Return the elements per partition of the largest operand of a call. Return UNFIT for a call
+    that may not be merged."""
     views = call.views(*call.reads, *call.writes)
     plain = call.engine in (engine.vector, engine.scalar, engine.gpsimd, engine.unknown)
     if not plain or call.dynamic or not call.writes or not all(view.on_chip for view in views):
@@ -131,8 +133,8 @@ def _elements(call: Call) -> int:
 
 
 def _merged_transfers(call: Call, machine: Machine) -> int:
-    """Return how many loads or stores like `call` become one transfer; 1 for a call that is not
-    merged in this way."""
+    """Return how many loads or stores like `call` become one transfer; 1 if the call is not
+    merged."""
     if call.engine is not engine.dma or call.dynamic or not machine.dma.merged_bytes:
         return 1
     views = call.views(*call.reads, *call.writes)
@@ -142,8 +144,9 @@ def _merged_transfers(call: Call, machine: Machine) -> int:
 
 
 def _loops(marks: Array, most: int, reach: int) -> Loops:
-    """Return the executions of loops that have 2 to `most` iterations of at most `reach` rows each.
-    `marks` are the entries of `Data.iterations`."""
+    """Return the executions of loops with 2 to `most` iterations of at most `reach` rows each.
+
+    `marks`: the entries of `Data.iterations`"""
     row, number = marks[:, 0], marks[:, 1]
     begins = number >= 0
     loop_number, depth = np.where(begins, number, ~number), np.cumsum(np.where(begins, 1, -1))
@@ -165,10 +168,12 @@ def _loops(marks: Array, most: int, reach: int) -> Loops:
 
 
 def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
-    """Return the loops in which an instruction is small enough to be merged over all iterations, or
-    in which transfers may be merged. For each row of the program, `size` has the number of elements
-    per partition, and `moved` has the number of such transfers that become one. A merged
-    instruction has at most `most` elements per partition."""
+    """Return the loops that may have something to merge: an instruction that is small enough to be
+    merged over all iterations, or transfers.
+
+    `size`: the elements per partition of each row of the program
+    `moved`: how many transfers like this row become one
+    `most`: the largest number of elements per partition of a merged instruction"""
     if not len(loops.times):
         return loops
     ends = np.column_stack((loops.end - loops.width, loops.end)).reshape(-1)
@@ -178,8 +183,10 @@ def _with_small(loops: Loops, size: Array, moved: Array, most: int) -> Loops:
 
 
 class _Distribution:
-    """The new order of a program's rows (`order`), and for each row the first of the rows that it
-    is merged with (`head`, -1 for none). Loops are reordered one by one, inner loops first."""
+    """The new order of a program's rows, made loop by loop, inner loops first.
+
+    `order`: the order of the rows
+    `head`: for each row, the first of the rows that it is merged with; -1 for none"""
 
     def __init__(
         self, program: Program, machine: Machine, sizes: tuple[Array, Array], around: Array,
@@ -199,8 +206,8 @@ class _Distribution:
         self.plans: dict[bytes, LoopPlan | None] = {}
 
     def made(self) -> tuple[Program, Array]:
-        """Return the reordered program. Also return, for each of its rows, the first of the rows
-        that it is merged with; -1 for none."""
+        """Return the reordered program, and for each of its rows the first of the rows that it is
+        merged with; -1 for none."""
         place = np.empty_like(self.order)
         place[self.order] = np.arange(len(self.order))
         head = self.head[self.order]
@@ -209,8 +216,8 @@ class _Distribution:
         return program, heads
 
     def distribute(self, loops: Loops) -> None:
-        """Reorder loops if some of their instructions can be merged. All of them have the same
-        depth, and equally many iterations and rows; the first iteration of each may have more."""
+        """Reorder loops if some of their instructions can be merged. The loops have the same depth,
+        and equally many iterations and rows. But the first iteration of each may have more rows."""
         depth, count, width = (int(column[0]) for column in loops[:3])
         more = loops.end - loops.begin - count * width
         for k in np.flatnonzero(more > 0).tolist():
@@ -233,8 +240,10 @@ class _Distribution:
                 self._reorder(places[same], rows[same].reshape(-1, count * width), plan)
 
     def _reorder(self, places: Array, rows: Array, plan: LoopPlan) -> None:
-        """Reorder loops that have the same plan, except those whose iterations depend on each
-        other. The rows of loop n are rows[n], at the places places[n] of `order`."""
+        """Reorder loops with the same plan, except those whose iterations depend on each other.
+
+        `rows`: rows[n] are the rows of loop n
+        `places`: places[n] are the positions of these rows in `order`"""
         accesses = Accesses(self.columns.start, self.columns.operands, self.reads, *self.boxes.near)
         free = independent.over(rows.size)(rows, plan.segment, accesses, self.writer)
         rows = rows[free]
@@ -245,19 +254,23 @@ class _Distribution:
         self.order[places[free]] = rows[:, plan.order]
 
     def _zeros_before(self, begin: int, more: int, width: int) -> None:
-        """Move the rows that read nothing from the first iteration of a loop to before the loop, if
-        there are exactly `more` of them: they fill a tile with zeros where it is first used. The
-        loop begins at `begin` in `order`. Its first iteration has `more` rows in addition to the
-        `width` rows of the others."""
+        """Move rows that read nothing from the first iteration of a loop to before the loop. Such
+        rows fill a tile with zeros where it is first used. They are moved only if there are exactly
+        `more` of them.
+
+        `begin`: the position in `order` at which the loop begins
+        `more`: how many rows the first iteration has in addition to the `width` rows of the
+            others"""
         first = self.order[begin : begin + more + width]
         reads = self.reads[first] > 0
         if (~reads).sum() == more:
             first[:] = first[np.argsort(reads, kind="stable")]
 
     def _plan(self, rows: Array, depth: int, alike: Array) -> LoopPlan | None:
-        """Return the way to reorder a loop with these rows, [iterations, rows of an iteration];
-        None if it stays unchanged. alike[j] says whether row j makes the same call in all
-        iterations."""
+        """Return the way to reorder a loop, or None if the loop stays unchanged.
+
+        `rows`: the rows of the loop, shape (iterations, rows of an iteration)
+        `alike`: alike[j] is True if row j makes the same call in all iterations"""
         first, count = rows[0], len(rows)
         call = self.columns.call[first]
         small = self.size[call] * count <= self.most
@@ -278,16 +291,17 @@ class _Distribution:
         return LoopPlan(order, heads.reshape(-1), np.where(joined > 1, -1, segment))
 
     def _operands(self, rows: Array) -> Array:
-        """Return the boxes of the operands of rows as a table [rows, operands]. All of these rows
-        must have equally many operands."""
+        """Return the boxes of the operands of rows, shape (rows, operands). All of these rows must
+        have equally many operands."""
         start = self.columns.start
         count = int(start[rows[0] + 1] - start[rows[0]])
         boxes: Array = self.columns.operands[start[rows][:, None] + np.arange(count)]
         return boxes
 
     def _can_merge(self, rows: Array) -> bool:
-        """`rows` has the corresponding rows of all iterations. Return whether they can be merged.
-        Each operand must have the same bytes in all rows, or different bytes in each row; results
+        """Return whether the corresponding rows of all iterations can be merged.
+
+        Each operand must have the same bytes in all rows, or different bytes in each row. Results
         must have different bytes. An operand in PSUM must have the same bytes in all rows, because
         separate tiles are in different banks."""
         boxes, areas = self._operands(rows), self.boxes.areas
@@ -303,8 +317,10 @@ class _Distribution:
 
     def _together(self, rows: Array, segment: Array) -> int:
         """Return how many iterations can be processed together, segment by segment, if their tiles
-        must fit in SBUF and PSUM. A tile that is used in several segments, but not by the next
-        iteration, takes space once for each of the iterations that are processed together."""
+        must fit in SBUF and PSUM.
+
+        A tile takes space once for each of these iterations if several segments use it, but the
+        next iteration does not."""
         areas, used = self.boxes.areas, [self._operands(row[None])[0] for row in rows[0]]
         tile = areas.of_box[np.concatenate(used)]
         where = np.repeat(segment, [len(each) for each in used])

@@ -1,8 +1,10 @@
-"""The bound of a run, which is its bottleneck. If some resource is busy nearly all of the time, the
-program is scheduled several times, each time with more of one resource. The bound is the resource
-whose increase saves the most time. If no resource is, the bound is the serial chain, which means
-that each instruction waits for the instruction before. But if collectives take a large part of the
-critical path (TOGETHER), they are the bound."""
+"""The bound of a run, which is its bottleneck.
+
+If some resource is busy nearly all of the time, the program is scheduled several times, each time
+with more of one resource. The bound is the resource whose increase saves the most time. If no
+resource is busy nearly all of the time, the bound is the serial chain: each instruction waits for
+the instruction before. But if collectives take a large part of the critical path (TOGETHER), they
+are the bound."""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ TOGETHER = 0.4  # share of the critical path that collectives must take to be th
 
 @dataclass(frozen=True)
 class ChangeOutcome:
-    """The effect of a change on a core: its new timeline, and its time before the change in
-    nanoseconds."""
+    """The effect of a change on a core: the new timeline, and the nanoseconds that the core took
+    before."""
 
     change: Change
     timeline: Timeline
@@ -49,9 +51,12 @@ class ChangeOutcome:
 
 @dataclass(frozen=True)
 class Bound:
-    """The bound of a kernel. `what` is its name. `how` is the reason in words: times that show the
-    bound, or the change that was tried. `gain` is the share of the time that this change saves; for
-    a world of ranks, it is the share of the time that the bound takes."""
+    """The bound of a kernel.
+
+    `what`: the name of the bound
+    `how`: the reason in words: times that show the bound, or the change that was tried
+    `gain`: the share of the time that this change saves. For a world of ranks, it is the share of
+        the time that the bound takes."""
 
     what: str
     how: str = ""
@@ -68,8 +73,11 @@ class Bound:
 
 
 class Effect(NamedTuple):
-    """The effect of a change on a core: the new time in nanoseconds (`ns`), the share of the time
-    that the change saves (`gain`), and the name of the bound after the change (`then`)."""
+    """The effect of a change on a core.
+
+    `ns`: the new time in nanoseconds
+    `gain`: the share of the time that the change saves
+    `then`: the name of the bound after the change"""
 
     change: Change
     ns: float
@@ -79,8 +87,8 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BoundSearch:
-    """The bound of a core, the effects of the changes that were tried to find it, and the launch
-    without changes (`base`)."""
+    """The bound of a core, the effects of the changes that were tried to find it, and the unchanged
+    launch (`base`)."""
 
     bound: Bound
     base: Change
@@ -117,8 +125,8 @@ def _search(timeline: Timeline) -> BoundSearch:
 
 
 def bound_by_times(timeline: Timeline) -> Bound | None:
-    """Return the bound if it can be found without scheduling a change: if no resource is saturated,
-    or if there is no instruction. Otherwise return None."""
+    """Return the bound if it can be found without scheduling a change; otherwise None. It can be
+    found if no resource is saturated, or if there is no instruction."""
     if not timeline.total_ns:
         return Bound("nothing")
     if saturated(timeline):
@@ -146,9 +154,11 @@ def saturated(timeline: Timeline) -> list[str]:
 
 
 def then_bound_by(timeline: Timeline) -> str:
-    """Return the name of the bound without scheduling a change. If resources are busy nearly all of
-    the time (`saturated`), the bound is the busiest of them, although a change to another resource
-    may save more time. Otherwise it is the serial chain, or the collectives."""
+    """Return the name of the bound without scheduling a change.
+
+    If resources are busy nearly all of the time (`saturated`), the bound is the busiest of them,
+    although more of another resource may save more time. Otherwise it is the serial chain, or the
+    collectives."""
     simple_bound = bound_by_times(timeline)
     if simple_bound is not None:
         return simple_bound.what
@@ -160,7 +170,7 @@ def then_bound_by(timeline: Timeline) -> str:
 
 def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
     """Yield the outcomes of changes that give more of one resource. Changes that can save more time
-    come first. Stop as soon as no other change can save more time than the best change so far."""
+    come first. Stop when no other change can save more time than the best change so far."""
     total, path_parts, best = timeline.total_ns, parts(timeline, steps(timeline)), 0.0
 
     def most(resource: Resource) -> float:
@@ -175,13 +185,14 @@ def _likely(base: Change, timeline: Timeline) -> Iterator[ChangeOutcome]:
 
 
 def matters(resource: Resource, path_parts: PathParts, total: float, least: float) -> bool:
-    """Return whether more of a resource may save at least the share `least` of `total`, a time in
-    nanoseconds. `path_parts` are the parts of the critical path."""
+    """Return whether more of a resource may save at least the share `least` of the time.
+
+    `path_parts`: the parts of the critical path
+    `total`: the time in nanoseconds"""
     return MORE * resource.saves(path_parts) / total >= least
 
 
 def outcome(change: Change, timeline: Timeline) -> ChangeOutcome:
-    """Return the effect of a change on one core. `timeline` is the timeline of that core without
-    the change."""
+    """Return the effect of a change on the core of `timeline`, which has no change."""
     changed = change.scheduled(timeline.core)
     return ChangeOutcome(change, changed, timeline.total_ns)

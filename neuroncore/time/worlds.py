@@ -1,6 +1,6 @@
-"""The bound (the bottleneck) of a world; a world is all ranks of one launch. The bound may be the
-collectives, a rank that arrives last at collectives, or source lines at which ranks do unequal
-work. This module also has the what-if changes of a world."""
+"""The bound (the bottleneck) of a world, and what-if changes of a world. A world is all ranks of
+one launch. The bound may be the collectives, a rank that arrives last at collectives, or source
+lines at which ranks do unequal work."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ BYTES = 0.5  # links are the bound if this share of the collectives' time depend
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """The collectives in which cores of more than one rank meet. `each` has a dict for each of
-    these collectives, from the number of a core to the time in nanoseconds at which this core
-    arrived."""
+    """The collectives in which cores of more than one rank meet.
+
+    `each`: one dict per collective, from the number of a core to the time in nanoseconds at which
+        the core arrived"""
 
     timelines: Sequence[Timeline]
 
@@ -49,8 +50,8 @@ class Arrivals:
 
     @cached_property
     def late(self) -> dict[int, float]:
-        """For each rank that arrived last at some collectives, its delay in nanoseconds after the
-        median core of the other ranks, added over these collectives."""
+        """For each rank that arrived last at some collectives, its total delay in nanoseconds. The
+        delay at a collective is counted from the arrival of the median core of the other ranks."""
         world, lateness = self.timelines[0].world, dict[int, float]()
         for times in self.each:
             last = max(times, key=lambda n: times[n])
@@ -67,10 +68,13 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class Imbalance:
-    """A line at which ranks do unequal work. The cores that arrive last at collectives work at this
-    line for `more_ns` nanoseconds longer than the median core, in total. each[n, k] is how many
-    nanoseconds core n works at the line before its collective k, and after collective k - 1 if
-    there is one; the last column is the work after the last collective."""
+    """A line at which ranks do unequal work.
+
+    `more_ns`: how many nanoseconds longer the cores that arrive last at collectives work at this
+        line than the median core, in total
+    `each`: shape (cores, collectives + 1): each[n, k] is how many nanoseconds core n works at the
+        line before its collective k and after collective k - 1. The last column is the work after
+        the last collective."""
 
     place: Place
     more_ns: float
@@ -78,8 +82,8 @@ class Imbalance:
 
 
 def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
-    """Return the line whose `more_ns` (`Imbalance`) is largest, or None if no line has more than
-    0."""
+    """Return the line with the largest `more_ns` (`Imbalance`). Return None if no line has more
+    than 0."""
     arrivals, busy, places = Arrivals(timelines), dict[str, Array](), dict[str, Place]()
     for number, timeline in enumerate(timelines):
         lines, phase = len(timeline.program.lines), _phase(timeline)
@@ -96,7 +100,7 @@ def imbalance(timelines: Sequence[Timeline]) -> Imbalance | None:
 
 
 def _phase(timeline: Timeline) -> Array:
-    """Return, for each instruction of a core, how many collectives come before it in the
+    """Return, for each instruction of a core, the number of collectives before it in the
     program."""
     met = np.array([i for i, _ in collectives(timeline.compiled)], np.int64)
     phase: Array = np.searchsorted(met, np.arange(len(timeline.queue)))
@@ -104,18 +108,25 @@ def _phase(timeline: Timeline) -> Array:
 
 
 def _more(each: Array, arrivals: Arrivals) -> float:
-    """Return `Imbalance.more_ns` of a line: at each collective, the work of the core that arrives
-    last minus the work of the median core, added over all collectives. `each` is `Imbalance.each`
-    of the line. Collective k of the launch is assumed to be collective k of each core."""
+    """Return `Imbalance.more_ns` of a line, in nanoseconds. At each collective, this is the work of
+    the core that arrives last minus the work of the median core. The differences are added over all
+    collectives.
+
+    `each`: `Imbalance.each` of the line
+
+    Collective k of the launch is assumed to be collective k of each core."""
     latest = [max(times, key=lambda n: times[n]) for times in arrivals.each]
     return float(sum(each[n, k] - np.median(each[:, k]) for k, n in enumerate(latest)))
 
 
 @dataclass(frozen=True)
 class CollectiveWork:
-    """The collectives of one line on one core: their number (`count`), their time in nanoseconds
-    (`ns`), the part of this time that depends on their bytes (`bytes_ns`), and the bytes of the
-    largest collective (`size_bytes`)."""
+    """The collectives of one line on one core.
+
+    `count`: how many there are
+    `ns`: their time in nanoseconds
+    `bytes_ns`: the part of this time that depends on their bytes
+    `size_bytes`: the bytes of the largest collective"""
 
     place: Place
     name: str
@@ -126,7 +137,7 @@ class CollectiveWork:
 
 
 def collective_work(timeline: Timeline) -> list[CollectiveWork]:
-    """Return the collectives of one core by line. The lines whose collectives take longest come
+    """Return the collectives of one core by line. Lines whose collectives take longest come
     first."""
     by_line: dict[str, CollectiveWork] = {}
     program = timeline.program
@@ -146,8 +157,8 @@ def collective_work(timeline: Timeline) -> list[CollectiveWork]:
 
 
 def _times(timeline: Timeline, collective: Any) -> tuple[float, float]:
-    """Return two times in nanoseconds: the time of a collective, and the time that a collective of
-    one byte would take among the same ranks."""
+    """Return two times in nanoseconds: that of a collective, and that of a collective of one byte
+    among the same ranks."""
     world, name = timeline.world, timeline.machine.name
     pair = (collective, replace(collective, size_bytes=1))
     times = [time_of(each, world, timeline.core, name) for each in pair]
@@ -156,8 +167,8 @@ def _times(timeline: Timeline, collective: Any) -> tuple[float, float]:
 
 
 def world_bound(timelines: Sequence[Timeline]) -> Bound | None:
-    """Return the bound of a world if the bound is a late rank, unequal work or collectives.
-    Otherwise return None."""
+    """Return the bound of a world if it is a late rank, unequal work or collectives; otherwise
+    None."""
     arrivals, total = Arrivals(timelines), max(timeline.total_ns for timeline in timelines)
     if not arrivals.each or not total:
         return None
@@ -222,8 +233,9 @@ def _with_links(timeline: Timeline, collective: Any) -> float:
 
 def _on_time(base: Change, timelines: Sequence[Timeline], rank: int, late: float) -> Change:
     """Return the change in which a rank arrives at collectives as early as the others, because its
-    work between collectives takes less time. `late` is how many nanoseconds the rank comes late in
-    total."""
+    work between collectives takes less time.
+
+    `late`: how many nanoseconds the rank comes late in total"""
     world, variations = timelines[0].world, list(base.variations)
     for number in world.cores_of(rank):
         timeline = timelines[number]

@@ -55,13 +55,13 @@ class Tiles(NamedTuple):
 
 @compiled
 def repetitions(accesses: Accesses, contents: Contents, on_chip: Array) -> Any:
-    """Return three arrays with an entry for each piece.
+    """Return three arrays with an entry for each piece:
 
-    1. The first piece that is made in the same way from the same bytes of HBM. It may be the piece
-       itself.
-    2. The last instruction that makes the piece; -1 if the piece has other inputs, or if it is
-       written again later.
-    3. Whether a single load makes the piece."""
+    1. the first piece that is made in the same way from the same bytes of HBM, which may be the
+       piece itself;
+    2. the last instruction that makes the piece, or -1 if the piece has other inputs or is written
+       again later;
+    3. a flag: whether a single load makes the piece."""
     start, reads, piece, _ = accesses
     call, operands, boxes, extents = contents
     count = on_chip.shape[0]
