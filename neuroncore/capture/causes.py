@@ -148,8 +148,8 @@ def _latest(
 ) -> Wait | None:
     """Return the condition of an instruction that became true last.
 
-    `begin` is the time at which the instruction begins. Return None if the instruction waits for no
-    semaphore, or if the times are unknown."""
+    It became true at or before `begin`, the time at which the instruction begins. Return None if
+    the instruction waits for no semaphore, or if the times are unknown."""
     latest = None
     for wait in kind.waits:
         history = histories.get(wait.number)

@@ -63,7 +63,8 @@ class DecodedOperand(NamedTuple):
     """A tensor in SBUF or PSUM.
 
     `address`: the byte where it begins in a partition.
-    `steps` and `sizes`: elements, one entry for each axis within a partition.
+    `steps`: the step of each axis within a partition, in elements.
+    `sizes`: the number of elements along each of these axes.
     `rows`: the number of partitions.
     `format`: "" if the instruction does not contain it."""
 

@@ -36,8 +36,8 @@ MOST_INCREMENTS, MOST_COLUMNS = 1 << 10, 1 << 16
 class TimedInstruction(NamedTuple):
     """A timed instruction of an engine, by its number in the engine's program.
 
-    The three times, in nanoseconds, are its begin, the end of its work on the engine, and the time
-    at which its result is available."""
+    It has three times in nanoseconds: its begin, when the engine is free again, and when the result
+    is available."""
 
     engine: int
     number: int

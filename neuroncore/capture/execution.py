@@ -41,11 +41,12 @@ class Waiting(NamedTuple):
 
 
 def execute(program: Neff, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
-    """Execute a program with arrays for its inputs. Return its outputs by name, in the formats of
-    the program. Raise UsageError for:
+    """Execute a program, and return its outputs by name, in the formats of the program.
+
+    `inputs` are arrays by name. Raise UsageError for:
 
     * unknown instructions (with their counts),
-    * inputs that are missing, that the program does not have, or whose shape or format is wrong,
+    * inputs that are missing or unknown, or whose shape or format is wrong,
     * a state in which all engines wait."""
     graph = working(program)
     if unknown := refused(graph):

@@ -1,23 +1,22 @@
-"""Matching of the device's instructions with those of neuroncore's compiled program, to find the
-source line of each device instruction.
+"""Find the source line of each device instruction in a kernel.
 
-neuroncore knows the source line of each of its instructions. Two instructions have the same
-signature if they do the same kind of work on operands of the same size. A device instruction can
-belong to a statement of the device's compiler. The matching has six steps:
+For this, the device's instructions are matched with those of neuroncore's compiled program, whose
+source lines are known. Two instructions have the same signature if they do the same kind of work on
+operands of the same size. A device instruction can belong to a statement of the device's compiler.
+The matching has six steps:
 
-* Device instructions that have the same statement and the same signature get the first line with
-  as many neuroncore instructions of this signature.
+* Device instructions with the same statement and the same signature get a line that has as many
+  neuroncore instructions of this signature. The first such line is used.
 * If there is no such line, the device's compiler may have merged instructions. Then the device
-  instructions get a line with n times as many neuroncore instructions, each of which does 1/n of
+  instructions get a line with n times as many neuroncore instructions. Each of these does 1/n of
   the work.
 * The remaining instructions are matched one by one: the k-th device instruction with a signature
   gets the line of neuroncore's k-th unused instruction with this signature.
-* A device instruction that still has no line is matched with a neuroncore instruction on twice as
-  many elements, because the device copies 16-bit data as half as many 32-bit elements.
+* The device copies 16-bit data as half as many 32-bit elements. So a device instruction that still
+  has no line is matched with a neuroncore instruction on twice as many elements.
 * All instructions of a statement get the line that most of its matched instructions have.
 * Instructions that load weights and still have no line get the line of the next product of their
-  engine.
-"""
+  engine."""
 
 from __future__ import annotations
 

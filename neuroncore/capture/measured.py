@@ -102,8 +102,8 @@ class MeasuredCore:
     def lane(self) -> Array:
         """For each row of `instructions`, an index of LANES.
 
-        The lane is the engine, or the last lane for loads of weights, because the Tensor engine
-        loads weights while it multiplies."""
+        The lane is the engine. Loads of weights have the last lane, because the Tensor engine loads
+        weights while it multiplies."""
         loads = np.array([kind.role == "weights" for kind in self.kinds], np.bool_)
         rows = self.instructions
         lanes: Array = np.where(loads[rows["kind"]], WEIGHTS_LANE, rows["engine"])

@@ -44,8 +44,8 @@ Row = tuple[float, float, int, int, int, int, int, int, int]  # of MOVE
 class Triggers:
     """The data from which transfers are found.
 
-    They are the instructions of a core (`rows`, with `kinds`), the changes of its semaphores
-    (`updates`), and the elements that its DMA engines moved."""
+    `rows` and `kinds` are the instructions of a core. `updates` are the changes of its semaphores.
+    The elements are what its DMA engines moved."""
 
     rows: Array
     kinds: Sequence[DecodedInstruction]

@@ -52,8 +52,10 @@ DAMAGED = (
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A statement of the kernel, as the compiler names it: its result, such as "float32<128 x 512>
-    $12[i, j]", and its file and line ("" and 0 if the program does not have them)."""
+    """A statement of the kernel, as the compiler names it.
+
+    It has the statement's result, such as "float32<128 x 512> $12[i, j]", and its file and line.
+    They are "" and 0 if the program does not have them."""
 
     number: int
     text: str
@@ -187,8 +189,10 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Neff:
-    """A compiled program: its target, the compiler that made it, its inputs and outputs (a format
-    and a shape by name), and the programs of its cores."""
+    """A compiled program.
+
+    It has its target, the compiler that made it, and the programs of its cores. Each input and
+    output has a format and a shape, by name."""
 
     name: str
     target: str

@@ -90,9 +90,9 @@ def why(capture: Capture, top: int = 5) -> CaptureWhy:
 
 
 def unknown_opcodes(capture: Capture) -> dict[str, int]:
-    """Return how many instructions have each unknown opcode of a program, if times are estimated.
+    """Return how many instructions of an estimated program have each unknown opcode.
 
-    An estimate does not know their times. The times of a measured run are known, so the result is
+    An estimate does not know their times. For a measured run, whose times are known, the result is
     empty."""
     if capture.measured:
         return {}

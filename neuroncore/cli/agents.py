@@ -97,10 +97,10 @@ def _wrong(message: str) -> NoReturn:
 
 
 class Tools:
-    """The tools of the server.
+    """The tools of the server. One thread executes all tools, one after another.
 
-    One thread executes all tools, one after another. The server may start a new thread for each
-    request, but a child process ends with the thread that started it."""
+    This thread must stay alive, because a child process ends with the thread that started it. The
+    server's own threads may end after each request."""
 
     def __init__(self, arguments: argparse.Namespace, sources: str) -> None:
         """`arguments` are the arguments of the command, and `sources` is a folder for files that

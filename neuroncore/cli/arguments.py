@@ -110,9 +110,9 @@ def _not_text(path: Path, content: bytes) -> NotPython:
 class FromSource(SourceFileLoader):
     """Imports a source file without its cached bytecode.
 
-    Python uses the bytecode if the source file has the same size, and the same time in whole
-    seconds, as when it was compiled. A program that searches for fast kernels may write two
-    variants of a kernel within a second."""
+    Python uses the bytecode if the file still has the size and the time, in whole seconds, from its
+    compilation. A program that searches for fast kernels may write two variants of a kernel within
+    a second."""
 
     def path_stats(self, path: str) -> NoReturn:
         raise OSError

@@ -79,9 +79,10 @@ def _first(variable: str, folder: str, default: str) -> Iterator[None]:
 
 
 def write(folder: Path) -> None:
-    """Write the programs neuron-profile and neuron-explorer into a folder. The programs start the
-    Python interpreter that is running now. They are written at run time because they contain the
-    path of this interpreter, which is not known when the package is built."""
+    """Write the programs neuron-profile and neuron-explorer into a folder.
+
+    The programs start the Python interpreter that is running now. They contain its path, so they
+    are written at run time and are not a part of the package."""
     root = str(Path(neuroncore.__file__).parents[1])
     on_windows = os.name == "nt"
     program = batch_file(sys.executable, root) if on_windows else shell_script(sys.executable, root)

@@ -92,7 +92,7 @@ def lines(timelines: Sequence[Timeline]) -> Array:
     `instruction_ns`: the time from begin to result, summed over the line's instructions.
     `busy_ns`: the time for which the line's instructions occupy their queues.
     `critical_ns`: the line's time on the critical paths of the cores, with waits for its results.
-    `transfers`: the number of DMA instructions of the program.
+    `transfers`: the number of DMA instructions that the program has for this line.
     `transfer_bytes`: the bytes of these DMA instructions."""
     rows: dict[str, Array] = {}
     for timeline in timelines:

@@ -178,9 +178,9 @@ def fitted(residuals: Iterable[Residual]) -> dict[str, Range]:
     """Return the range of each class that has measurements, rounded outward to thousandths.
 
     The ends of a range are two weighted quantiles of the ratios in its class. The ratios of the
-    next wider class are added with a total weight of BORROWED, so that the range of a small class
-    is close to the range of the wider class. Each of n measurements from one source has the weight
-    1 / sqrt(n), because their errors are similar, but not identical."""
+    next wider class are added with a total weight of BORROWED. So a small class has nearly the
+    range of the wider class. Each of n measurements from one source has the weight 1 / sqrt(n),
+    because their errors are similar, but not identical."""
     known = list(residuals)
     source_counts = Counter(r.source for r in known)
     ratios = np.array([r.ratio for r in known])

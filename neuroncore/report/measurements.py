@@ -11,9 +11,8 @@ that variants of one kernel share if one harness measured them. There are option
 * `clock_phase` is the fraction of a window of the Tensor engine's clock that had passed when the
   first product began.
 
-A folder of records, which are recorded launches of kernels, has an index.json. For the id of each
-row, this file has the name of the `record`, or the reason why the record is `missing`.
-"""
+A folder of records, which are recorded launches of kernels, has an index.json. This file has an
+entry for the id of each row: the name of the `record`, or why the record is `missing`."""
 
 from __future__ import annotations
 

@@ -164,8 +164,8 @@ def fitted(variants: Iterable[Variant]) -> Sureness:
     """Return the numbers for which the measured order of all pairs within chains is most likely.
 
     A chain of n variants has n (n - 1) / 2 pairs, and each pair has the weight 2 / n. The highest
-    probability, `most`, is found from the pairs whose x (`Sureness`) is at least FAR, and from one
-    more pair of weight 1 that counts as half right. `most` is the weighted fraction of these pairs
+    probability, `most`, is found from the pairs whose x (`Sureness`) is at least FAR. One more pair
+    of weight 1 is added, which counts as half right. `most` is the weighted fraction of these pairs
     that are in the right order, but at least 0.5."""
     known_variants = list(variants)
     chains = _chains(known_variants)

@@ -95,8 +95,8 @@ class Chain:
 class Order:
     """The order of variants in all chains.
 
-    Has the number of chains, the median rank correlation, the number of pairs of variants, and the
-    number of pairs in the right order."""
+    It has the number of chains, the median rank correlation, the number of pairs, and the number of
+    pairs in the right order."""
 
     chains: int
     spearman: float | None
