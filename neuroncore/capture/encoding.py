@@ -187,8 +187,10 @@ class DecodedInstruction(NamedTuple):
         return next(each for each in self.blocks if each.name == name)
 
     def profiler_text(self, names: Names | None = None) -> str:
-        """Return the waits, updates, settings and operands of an instruction as the text that the
-        profiler writes. `names` has the names of semaphores by number."""
+        """Return an instruction as the text that the profiler writes.
+
+        The text has the waits, updates, settings and operands. `names` has the names of semaphores
+        by number."""
         if self.printed is not None:
             return self.printed
         names = names or {}

@@ -76,8 +76,10 @@ def drawn(program: Neff, seed: int) -> dict[str, Array]:
 
 
 def working(program: Neff) -> Graph:
-    """Return the program of the core that has instructions. Raise UsageError if several cores have
-    instructions, because the order between cores is not known."""
+    """Return the program of the core that has instructions.
+
+    Raise UsageError if several cores have instructions, because the order between cores is not
+    known."""
     graphs = [
         graph
         for graph in program.graphs

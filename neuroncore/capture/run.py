@@ -1,5 +1,6 @@
-"""A measured run, from a device trace or the profiler's JSON. It has the methods and properties of
-a Run, whose times are estimates."""
+"""A measured run, from a device trace or the profiler's JSON.
+
+It has the methods and properties of a Run, whose times are estimates."""
 
 from __future__ import annotations
 

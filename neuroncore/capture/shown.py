@@ -1,12 +1,13 @@
-"""The document of a capture for the viewer's page; `view.document` makes the document of a run. The
-times of a capture are measured, or estimated from a compiled program.
+"""The document of a capture for the viewer's page; `view.document` makes the document of a run.
 
-A row is an instruction of the kernel or a transfer; rows are sorted by begin. Columns are arrays
-with an element for each row, which the view compresses. Times are in ticks since the kernel began.
-A site is a place in the source; if places are unknown, it is a statement in the compiler's list. An
-event is also an instruction or a transfer, but events are not sorted: they have the numbers that
-`causes.Causes` uses.
-"""
+The times of a capture are measured, or estimated from a compiled program.
+
+* A row is an instruction of the kernel or a transfer. Rows are sorted by begin.
+* A column is an array with an element for each row, which the view compresses.
+* A time is in ticks since the kernel began.
+* A site is a place in the source. If places are unknown, it is a statement in the compiler's list.
+* An event is also an instruction or a transfer, but events are not sorted. They have the numbers
+  that `causes.Causes` uses."""
 
 from __future__ import annotations
 

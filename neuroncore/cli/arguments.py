@@ -69,8 +69,10 @@ def _random(form: Format, shape: tuple[int, ...], rng: np.random.Generator) -> A
 
 
 def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a file. Raise UsageError if the file cannot be read or is a saved
-    run, and NotPython if Python cannot read its text."""
+    """Return the syntax tree of a file.
+
+    Raise UsageError if the file cannot be read or is a saved run. Raise NotPython if Python cannot
+    read its text."""
     if not path.is_file():
         raise UsageError(f"{path} is a folder" if path.is_dir() else f"there is no file {path}")
     linecache.checkcache(str(path.absolute()))  # the file may have changed since the last run

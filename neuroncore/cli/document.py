@@ -1,5 +1,6 @@
-"""The output of neuroncore run: lines as launches finish, or one JSON object at the end. With
---harness the output includes the time that a measuring tool would report."""
+"""The output of neuroncore run: lines as launches finish, or one JSON object at the end.
+
+With --harness the output includes the time that a measuring tool would report."""
 
 from __future__ import annotations
 
@@ -118,9 +119,10 @@ class Document:
         )
 
     def say_source(self) -> None:
-        """Print the errors and warnings about the source, all of them as warnings. They are printed
-        once: before the results of the first launch, or after the error that ended the command.
-        Findings at the line of that error are left out."""
+        """Print the errors and warnings about the source once, all of them as warnings.
+
+        They are printed before the results of the first launch, or after the error that ended the
+        command. Findings at the line of that error are left out."""
         failed = self.failure or {}
         spot = abspath(failed.get("file") or ""), failed.get("line")
         for line, same in by_line(likely_wrong(self.unprinted)).items():
@@ -185,8 +187,10 @@ class Document:
         return bool(getattr(self.arguments, "orders", 0))
 
     def _findings(self, findings: Sequence[Finding]) -> Iterator[str]:
-        """Yield a line for each new finding of a launch. Findings that an earlier launch had at the
-        same source line are only counted: a last line has their number by code."""
+        """Yield a line for each new finding of a launch.
+
+        A finding is not new if an earlier launch had it at the same source line. Such findings are
+        only counted: a last line has their number by code."""
         again: Counter[str] = Counter()
         for line, same in by_line(findings).items():
             if line in self.reported:

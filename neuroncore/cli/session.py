@@ -106,8 +106,9 @@ def in_a_kernel(error: BaseException) -> bool:
 
 
 def not_python(error: SyntaxError) -> NotPython | None:
-    """Return the error for an imported file that is not Python source. Return None if the source of
-    the SyntaxError is not a file."""
+    """Return the error for an imported file that is not Python source.
+
+    Return None if the source of the SyntaxError is not a file."""
     file = error.filename
     if file is None or not Path(file).is_file():
         return None
@@ -197,8 +198,10 @@ def _place(error: BaseException) -> source.Place | None:
 
 
 class Document(Protocol):
-    """The receiver of a command's results: `header` is called before the first launch, `add` after
-    each launch. `failure` is the error that ended the session, or None."""
+    """The receiver of a command's results.
+
+    `header` is called before the first launch, `add` after each launch. `failure` is the error that
+    ended the session, or None."""
 
     failure: dict[str, Any] | None
 

@@ -81,10 +81,11 @@ class Counters:
 
 
 def counted(timeline: Timeline) -> Counters:
-    """Return the counters of one core. For the older API they describe the compiled program:
-    repeated loads are omitted, tiles that do not fit into SBUF are spilled, and identity matrices
-    of transposes are loaded. If the cores of a rank carry out a collective together, its bytes
-    count only for the first of these cores."""
+    """Return the counters of one core.
+
+    For the older API they describe the compiled program: repeated loads are omitted, tiles that do
+    not fit into SBUF are spilled, and identity matrices of transposes are loaded. If the cores of a
+    rank carry out a collective together, only the first one counts its bytes."""
     counters, machine = Counters(), timeline.machine
     other = timeline.world.core(timeline.core) > 0
     program, call, queue = timeline.program, timeline.columns.call, timeline.queue
@@ -313,7 +314,7 @@ def _range(estimated: Estimate) -> dict[str, Any]:
 
 
 def _clock_ghz(timeline: Timeline) -> float:
-    """Return the clock of the Scalar engine in GHz, in which cycles are counted: in published
+    """Return the clock of the Scalar engine in GHz. Cycles are counted in this clock: in published
     profiles neuroncore_cycle_count / total_time is 1.4 GHz on trn1 and 1.2 GHz on trn2."""
     return timeline.machine.engines["scalar"].clock_ghz
 
@@ -329,10 +330,12 @@ def union_ns(begin: Array, end: Array) -> float:
 
 
 def _engines(timeline: Timeline, counters: Counters) -> dict[str, Any]:
-    """Return the counts and active times of engines. An engine is active from the begin of an
-    instruction until its result is available, as in published profiles of attention and of isolated
-    copies; these intervals overlap. Loads of activation tables are not included, because the active
-    times in profiles of attention are too short to include them."""
+    """Return the counts and active times of engines.
+
+    An engine is active from the begin of an instruction until its result is available, as in
+    published profiles of attention and of isolated copies. Such intervals may overlap. Loads of
+    activation tables are not included, because the active times in profiles of attention are too
+    short to include them."""
     fields: dict[str, Any] = {}
     durations = timeline.end - timeline.begin
     working = timeline.begin + _table_loads(timeline)
@@ -357,8 +360,10 @@ def _table_loads(timeline: Timeline) -> Array:
 
 
 def _dma(timeline: Timeline, counters: Counters) -> dict[str, Any]:
-    """Return the DMA figures. A transfer is one DMA instruction, however many packets it has, as in
-    the handout of Stanford's CS149 (76,800 for element-wise addition of 25,600 elements)."""
+    """Return the DMA figures. A transfer is one DMA instruction, however many packets it has.
+
+    Source: the handout of Stanford's CS149 (76,800 for element-wise addition of 25,600
+    elements)."""
     moves = timeline.moves
     count, total = counters.transfers, counters.transfer_bytes
     moving = union_ns((timeline.done - timeline.transfer_ns)[moves], timeline.done[moves])
@@ -398,13 +403,12 @@ def _moved(timeline: Timeline, counters: Counters) -> dict[str, int]:
 
 
 def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
-    """Return the utilization of the array's peak, and of the bandwidth of the core's HBM stack, as
-    fields. Transposes do not count as model flops.
+    """Return fields: the utilization of the array's peak, and of the bandwidth of the core's HBM
+    stack. Transposes do not count as model flops.
 
     Published hfu figures of trn2 count the flops of all instructions of a float32 product. But they
     are relative to the peak of both cores of a logical core, and mfu is relative to the peak of one
-    core. So `hfu_estimated_percent` may be less than mfu.
-    """
+    core. So `hfu_estimated_percent` may be less than mfu."""
     machine, moved = timeline.machine, counters.bytes
     bandwidth = machine.hbm.stack_gigabytes_per_s
     hbm = moved["hbm_read_bytes"] + moved["hbm_write_bytes"]
@@ -426,14 +430,14 @@ def utilization(timeline: Timeline, counters: Counters) -> dict[str, float]:
 
 
 def share_of_peak(timeline: Timeline, counters: Counters, flops: str) -> float:
-    """Return the flops of a counter as a fraction of the flops that the array of one core could do
-    in the same time. `flops` is the name of the counter."""
+    """Return the flops of a counter as a fraction of the peak of one core's array in the same time.
+    `flops` is the name of the counter."""
     return counters.flops[flops] / (_peak(timeline.machine, counters) * timeline.total_ns or 1.0)
 
 
 def _peak(machine: Machine, counters: Counters) -> float:
-    """Return the peak of the array in flops per nanosecond, for the fastest kind of product of the
-    run: a cell does `at_once` multiplications and as many additions in each cycle."""
+    """Return the array's peak in flops per nanosecond, for the run's fastest kind of product. A
+    cell does `at_once` multiplications and as many additions in each cycle."""
     return 2 * counters.at_once * machine.pe_cells * machine.engines["tensor"].clock_ghz
 
 

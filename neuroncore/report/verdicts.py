@@ -36,9 +36,11 @@ class BoundText:
 
 
 def sentence(timeline: Timeline, limit: Bound, lines: Sequence[Line], space: str = "") -> str:
-    """Return the sentence about the bottleneck of one core, without a period. `lines` are the lines
-    on the critical path. `space` is the text of `waiting_for_space` if waits for buffers are most
-    of the critical path; otherwise it is empty."""
+    """Return the sentence about the bottleneck of one core, without a period.
+
+    `lines`: the lines on the critical path.
+    `space`: the text of `waiting_for_space` if waits for buffers are most of the critical path, or
+        ""."""
     if limit.what == "nothing":
         return f"bound by {limit}"
     if limit.what in (CHAIN, COLLECTIVES):

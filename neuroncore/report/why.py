@@ -252,8 +252,8 @@ def why(
 
 
 class _Search:
-    """The search for the answers about one launch, which is scheduled again with changes, at most
-    `rounds` times. `path_lines` are the lines on its critical path."""
+    """The search for the answers about one launch. The launch is scheduled again with changes, at
+    most `rounds` times. `path_lines` are the lines on its critical path."""
 
     def __init__(
         self, timeline: Timeline, world: Sequence[Timeline], path_lines: Sequence[Line], rounds: int
@@ -289,9 +289,8 @@ class _Search:
         )
 
     def _space(self, waits: Sequence[SpaceWait], least: float) -> str:
-        """Return the text about the first of the waits for a buffer (`waiting_for_space`). Return
-        an empty string if waits for buffers take less than the fraction `least` of the total time.
-        """
+        """Return the text about the first wait for a buffer (`waiting_for_space`). Return "" if
+        waits for buffers take less than the fraction `least` of the total time."""
         waiting_ns = sum(line.held[ON_PATH[SPACE]] for line in self.lines)
         return waiting_for_space(waits) if waiting_ns >= least * self.total else ""
 
